@@ -190,7 +190,6 @@ class _Audit:
             self._report.proxy_errors.add(event.text("error") or "unnamed")
 
     def _count_turn(self, turn: Turn, *, is_last_attempt: bool = True) -> None:
-        """Count an attempt, and its turn if it is the last one."""
         if not self._filters.matches(turn.agent, turn.at, turn.turn_id):
             return
         calls = [call for call in turn.calls if self._call_matches(call)]

@@ -118,7 +118,6 @@ def read_turns(agent: str, files: Sequence[HistoryFile], skipped: SkippedInput) 
 
 
 def _last_attempts(agent: str, files: Sequence[HistoryFile]) -> dict[str, _Place]:
-    """Return the place of the last attempt of each resumed turn."""
     last: dict[str, _Place] = {}
     for number, file in enumerate(files):
         for line, data in _read_lines(file, SkippedInput()):

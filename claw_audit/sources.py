@@ -73,7 +73,6 @@ class Line:
 
 
 def _line_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Return all bytes in pieces, none of which goes past a line break."""
     for block in blocks:
         start = 0
         while end := block.find(b"\n", start) + 1:

@@ -1,7 +1,5 @@
 """Turns and managed calls, from either source. They are msgspec structs, as there may be millions of them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -50,7 +48,7 @@ class Usage(msgspec.Struct):
     cost_usd: float = 0.0
     unpriced: int = 0
 
-    def add(self, other: Usage) -> None:
+    def add(self, other: "Usage") -> None:
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.cost_usd = round(self.cost_usd, 10)  # 0.1 + 0.2 is 0.3

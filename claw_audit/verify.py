@@ -229,7 +229,6 @@ def _verify_agent(agent: str, directories: list[Path], logged: list[_LoggedLines
 
 
 def _missing(logged: list[_LoggedLines], seen: HashSet, firsts: set[int | None]) -> Iterator[str]:
-    """Return a message for each log with missing lines. The older log comes first."""
     starts = [(number, index) for number, log in enumerate(logged) for index in log.rotations if log.hashes[index] in firsts]
     start = max(starts, default=(0, 0))
     for number, log in enumerate(logged):

@@ -258,7 +258,6 @@ def _verdict_lines(verdicts: list[Verdict]) -> Iterator[str]:
 
 
 def _check_agent(histories: tuple[Path, ...], agent: str, *, needs_history: bool = True) -> None:
-    """Exit if the agent is unknown. Print a note if there is no history at all, as that looks like no activity."""
     checked(agent, "--agent")
     with _exit_on_error():
         known = agent_directories(histories)
@@ -289,7 +288,6 @@ def _exit_on_error() -> Iterator[None]:
 
 @contextmanager
 def _progress_bar(histories: tuple[Path, ...], log_names: tuple[str, ...], *, passes: int = 1) -> Iterator[Progress]:
-    """Show a bar on a terminal if there is much to read. History is read in ``passes``."""
     if not sys.stderr.isatty():
         yield ignore
         return

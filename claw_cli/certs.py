@@ -120,7 +120,6 @@ def _pod_ca(pod: Path | None, option: Path | None) -> _PodCa:
 
 
 def _update(ca: _PodCa, public: Path | None, change: Callable[[bytes], StoredCas]) -> None:
-    """Apply a change, given the public CAs in PEM, and print the status."""
     try:
         source, public_cas = load_public_cas(public)
         change(public_cas)

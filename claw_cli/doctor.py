@@ -271,7 +271,6 @@ def check_state(at: Surroundings) -> Iterator[Row]:
 
 
 def _writable(check: str, path: Path, variable: str) -> Row:
-    """Check that a file or directory can be written, or be made where it is not there."""
     nearest = next(each for each in (path, *path.parents) if each.exists())
     needed = [path.parent, path] if path.is_file() else [nearest]
     if all(os.access(each, os.R_OK | os.W_OK) for each in needed) and needed[0].is_dir():

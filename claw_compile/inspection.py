@@ -120,7 +120,6 @@ def _from(source: str, of: ScalarNode, service: str) -> Facts:
 
 
 def _descriptor(service_descriptor: ServiceDescriptor) -> Facts:
-    """Return the descriptor of a service without its tools, which stand by themselves."""
     said = service_descriptor.descriptor.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tools"})
     source = {"found_in": service_descriptor.file, "as": service_descriptor.source, "digest": service_descriptor.digest}
     return source | said
@@ -139,7 +138,6 @@ def _declared_tool(plan: Plan, service: str, tool: DescriptorTool) -> Facts:
 
 
 def _values(plan: Plan) -> Mapping[str, str]:
-    """Return value → name, of every variable that the pod file refers to."""
     names = {name for node in scalars(plan.pod.spec.document) for name in _REFERENCE.findall(node.text)}
     pairs = ((plan.loaded.variables.lookup(name), name) for name in sorted(names))
     return {value: name for value, name in pairs if value}

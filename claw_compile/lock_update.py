@@ -134,7 +134,6 @@ class _LockUpdate:
         return service_descriptor, lock_service(service_descriptor, inside.as_posix(), image)
 
     def _baked(self, service: ServiceSpec, ask: AskImage) -> tuple[ServiceDescriptor, LockedService] | None:
-        """Return the descriptor in the service's image, and its entry of the lock."""
         image = fill_in(child(service.body, "image"), self.loaded.variables.lookup)
         baked = ask(image) if image is not None else None
         if baked is None:

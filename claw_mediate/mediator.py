@@ -247,7 +247,6 @@ async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
 
 
 def _read(agent: Agent, dialect: Dialect, body: bytes) -> RunnerRequest:
-    """Return the view of a request. One that we need not read and can't is the provider's to judge, and goes there."""
     try:
         return dialect.read_request(body)
     except UnreadableRequestError:

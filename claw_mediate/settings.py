@@ -1,7 +1,5 @@
 """The settings: environment variables of docs/spec/contract.md, each also an option of mitmproxy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -149,7 +147,7 @@ class Settings:
         return Pace(self.keepalive_first, self.keepalive, kind)
 
     @classmethod
-    def of(cls, values: dict[str, str]) -> Settings:
+    def of(cls, values: dict[str, str]) -> "Settings":
         """Parse the values by name. Raise ``ValueError`` with one line that names the setting and what it takes."""
         return cls(
             context=Path(values["context"]),

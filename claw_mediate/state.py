@@ -71,7 +71,6 @@ def _in_file(place: Place, database: Database) -> State:
 
 
 def _health_log(log: EventLog, place: Place) -> OnHealthChange:
-    """Return a function that logs the loss of the state, with its reason, or its return."""
 
     def log_change(problem: str | None) -> None:
         if problem is None:

@@ -7,8 +7,6 @@ On a server the lease alone counts. With a file of SQLite each mediator also hol
 kernel releases when the process dies. (All users of such a file are on one machine: SQLite's write-ahead log requires it.)
 """
 
-from __future__ import annotations
-
 import fcntl
 import glob
 import os
@@ -31,11 +29,11 @@ class Owner:
     file: str = ""
 
     @classmethod
-    def current(cls) -> Owner:
+    def current(cls) -> "Owner":
         """Return a new owner in this process."""
         return cls(socket.gethostname(), os.getpid(), uuid.uuid4().hex)
 
-    def with_file(self, file: str) -> Owner:
+    def with_file(self, file: str) -> "Owner":
         return replace(self, file=file)
 
     @property

@@ -66,7 +66,6 @@ def find_excess(budget: Budget, buckets: Sequence[Bucket], now: float) -> Budget
 
 
 def _free_at(buckets: Sequence[Bucket], amounts: Sequence[float], limit: float) -> float:
-    """Return the end of the bucket whose removal brings the sum below the limit."""
     left = math.fsum(amounts)
     for bucket, amount in zip(buckets, amounts, strict=True):
         left -= amount

@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from claw_contract.log import COMMON, LogEvent
-from claw_contract.log.event import Event
+from claw_contract.log import COMMON, Event, LogEvent
 
 MODELS: tuple[type[Event], ...] = get_args(LogEvent.__value__)
 

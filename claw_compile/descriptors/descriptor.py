@@ -179,6 +179,5 @@ def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
 
 
 def _name(tool: Node) -> ScalarNode | None:
-    """Return the name of a tool, if only the name keeps it out."""
     name = child(tool, "name")
     return name if isinstance(name, ScalarNode) and not name.plain and not TOOL_NAME.fullmatch(name.text) else None

@@ -262,7 +262,6 @@ def _closed(node: Node, root: Node) -> Iterator[Diagnostic]:
 
 
 def _leads_somewhere(reference: str, root: Node) -> bool:
-    """Return whether a JSON pointer, or the name of an anchor, leads somewhere."""
     if reference == "#":
         return True
     if not reference.startswith("#/"):

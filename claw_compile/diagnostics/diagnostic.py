@@ -4,8 +4,6 @@ Rules. A user's mistake is a value with a place, never an exception. A message q
 ``quote``, and never a value that came from the environment.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -52,7 +50,7 @@ class Code:
 
     def at(
         self, span: Span, message: str, *, hint: str | None = None, notes: Iterable[Note] = (), help_text: str | None = None
-    ) -> Diagnostic:
+    ) -> "Diagnostic":
         """Return a diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
         shown_notes = tuple(Note(note.span, escape_controls(note.message)) for note in notes)
         hint, help_text = hint and escape_controls(hint), help_text and escape_controls(help_text)
@@ -80,7 +78,7 @@ class Result[T]:
     value: T | None
     diagnostics: tuple[Diagnostic, ...] = ()
 
-    def then[U](self, phase: Callable[[T], Result[U]]) -> Result[U]:
+    def then[U](self, phase: "Callable[[T], Result[U]]") -> "Result[U]":
         """Go on with the value, where there is one; the diagnostics of both phases are kept."""
         if self.value is None:
             return Result(None, self.diagnostics)

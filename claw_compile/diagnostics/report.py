@@ -156,7 +156,6 @@ def _location(span: Span) -> dict[str, Any]:
 
 
 def _full_text(diagnostic: Diagnostic) -> str:
-    """Return the message with its hint and help, for readers that show nothing else."""
     return "\n".join(part for part in (diagnostic.message, diagnostic.hint, diagnostic.help) if part)
 
 

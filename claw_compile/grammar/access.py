@@ -4,21 +4,9 @@ from typing import Literal
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, quote
+from claw_compile.grammar import shapes
 from claw_compile.grammar.pod import PodSecret, Principal, ProviderAuth, Stdio
 from claw_compile.grammar.reader import Reader
-from claw_compile.grammar.shapes import (
-    Choice,
-    Conversion,
-    Key,
-    ListOf,
-    Members,
-    MissingKey,
-    Record,
-    Schema,
-    Table,
-    Text,
-    one_of,
-)
 from claw_compile.parsing.node import Node, ScalarNode
 
 type AuthType = Literal["none", "bearer", "header", "basic"]
@@ -28,23 +16,27 @@ _DEFAULT_MCP_PATH = "/mcp"
 _SECRET_NAME = "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"  # noqa: S105 - the form of a name
 _MCP_PATH = r"/(?!(?:[^\s]*/)?\.\.?(?:/|$))[^\s?#\\]*"
 
-_TYPE = Key[AuthType](
+_TYPE = shapes.Key[AuthType](
     "type",
-    Choice[AuthType](AUTH_TYPES),
+    shapes.Choice[AuthType](AUTH_TYPES),
     "How it is sent.",
-    missing=MissingKey(message=f"'auth' needs 'type': {', '.join(AUTH_TYPES)}"),
+    missing=shapes.MissingKey(message=f"'auth' needs 'type': {', '.join(AUTH_TYPES)}"),
 )
-_ENV = Key("env", Text(), "The variable that holds it, of the service that is called.")
-_SECRET = Key("secret", Text(_SECRET_NAME, "'secret' is the name of one of the pod's secrets"), "One of the pod's secrets.")
-_HEADER = Key("header", Text("[A-Za-z0-9-]{1,64}", "'header' is the name of an HTTP header"), "The header that carries it.")
-_USERNAME = Key(
+_ENV = shapes.Key("env", shapes.Text(), "The variable that holds it, of the service that is called.")
+_SECRET = shapes.Key(
+    "secret", shapes.Text(_SECRET_NAME, "'secret' is the name of one of the pod's secrets"), "One of the pod's secrets."
+)
+_HEADER = shapes.Key(
+    "header", shapes.Text("[A-Za-z0-9-]{1,64}", "'header' is the name of an HTTP header"), "The header that carries it."
+)
+_USERNAME = shapes.Key(
     "username",
-    Text("[!-9;-~]{1,200}", "'username' has visible characters, and no ':'"),
+    shapes.Text("[!-9;-~]{1,200}", "'username' has visible characters, and no ':'"),
     "Who it belongs to; it is the password.",
 )
 
 
-def _build_auth(members: Members) -> ProviderAuth | None:
+def _build_auth(members: shapes.Members) -> ProviderAuth | None:
     kind, span = members[_TYPE], members.place.span
     if kind is None or kind == "none":
         return ProviderAuth("none", span) if kind else None
@@ -58,28 +50,28 @@ def _build_auth(members: Members) -> ProviderAuth | None:
     return ProviderAuth(kind, span, env, secret, header, username) if is_sound else None
 
 
-def _when(types: list[str], then: Schema) -> Schema:
+def _when(types: list[str], then: shapes.Schema) -> shapes.Schema:
     return {"if": {"properties": {"type": {"enum": types}}, "required": ["type"]}, "then": then}
 
 
-AUTH = Record(
+AUTH = shapes.Record(
     (_TYPE, _ENV, _SECRET, _HEADER, _USERNAME),
     _build_auth,
     required=(_TYPE,),
     rules={
         "allOf": [
-            _when(["bearer", "header", "basic"], one_of("env", "secret")),
+            _when(["bearer", "header", "basic"], shapes.one_of("env", "secret")),
             _when(["header"], {"required": ["header"]}),
             _when(["basic"], {"required": ["username"]}),
         ]
     },
 )
 
-_SERVICE = Key("service", Text(), "The service.")
-_PRINCIPAL = Key("principal", Text(), "Who the agent is there.")
+_SERVICE = shapes.Key("service", shapes.Text(), "The service.")
+_PRINCIPAL = shapes.Key("principal", shapes.Text(), "Who the agent is there.")
 
 
-def _build_principal(members: Members) -> Principal | None:
+def _build_principal(members: shapes.Members) -> Principal | None:
     service, env, secret, principal = members[_SERVICE], members[_ENV], members[_SECRET], members[_PRINCIPAL]
     name, span = principal.text if principal else "", members.place.span
     reference = env or secret
@@ -99,14 +91,16 @@ def _one_for_each_service(reader: Reader, principals: tuple[Principal, ...], _no
     return tuple(by_service.values())
 
 
-_PRINCIPAL_ENTRY = Record((_SERVICE, _ENV, _SECRET, _PRINCIPAL), _build_principal, required=(_SERVICE,), either=(_ENV, _SECRET))
-PRINCIPALS = Conversion(ListOf(_PRINCIPAL_ENTRY), _one_for_each_service)
+_PRINCIPAL_ENTRY = shapes.Record(
+    (_SERVICE, _ENV, _SECRET, _PRINCIPAL), _build_principal, required=(_SERVICE,), either=(_ENV, _SECRET)
+)
+PRINCIPALS = shapes.Conversion(shapes.ListOf(_PRINCIPAL_ENTRY), _one_for_each_service)
 
-_SECRET_ENV = Key("env", Text(VARIABLE_NAME, "'env' is the name of a variable"), "The variable that holds it.")
-_SECRET_FILE = Key("file", Text(), "The file that holds it, beside the pod file.")
+_SECRET_ENV = shapes.Key("env", shapes.Text(VARIABLE_NAME, "'env' is the name of a variable"), "The variable that holds it.")
+_SECRET_FILE = shapes.Key("file", shapes.Text(), "The file that holds it, beside the pod file.")
 
 
-def _build_source(members: Members) -> tuple[Literal["env", "file"], ScalarNode] | None:
+def _build_source(members: shapes.Members) -> tuple[Literal["env", "file"], ScalarNode] | None:
     env, file = members[_SECRET_ENV], members[_SECRET_FILE]
     if (env is None) == (file is None):
         return None
@@ -119,28 +113,30 @@ def _build_source(members: Members) -> tuple[Literal["env", "file"], ScalarNode]
     return "env", env
 
 
-_SOURCE = Record((_SECRET_ENV, _SECRET_FILE), _build_source, either=(_SECRET_ENV, _SECRET_FILE))
-SECRETS = Conversion(
-    Table("secret", _SECRET_NAME, _SOURCE),
+_SOURCE = shapes.Record((_SECRET_ENV, _SECRET_FILE), _build_source, either=(_SECRET_ENV, _SECRET_FILE))
+SECRETS = shapes.Conversion(
+    shapes.Table("secret", _SECRET_NAME, _SOURCE),
     lambda _reader, pairs, _node: tuple(PodSecret(name, source, of) for name, (source, of) in pairs),
 )
 
-_PATH = Key("path", Text(_MCP_PATH, "{shown} is no path of a service", codes.BAD_PATH), "Where it listens.", _DEFAULT_MCP_PATH)
+_PATH = shapes.Key(
+    "path", shapes.Text(_MCP_PATH, "{shown} is no path of a service", codes.BAD_PATH), "Where it listens.", _DEFAULT_MCP_PATH
+)
 
 
-def _build_mcp(members: Members) -> ScalarNode | None:
+def _build_mcp(members: shapes.Members) -> ScalarNode | None:
     return members[_PATH] if _PATH in members else ScalarNode(_DEFAULT_MCP_PATH, members.place.span)
 
 
-MCP = Record((_PATH,), _build_mcp, is_nullable=True)
+MCP = shapes.Record((_PATH,), _build_mcp, is_nullable=True)
 
-_COMMAND = Key("command", Text(), "What is run; no shell reads it.")
-_ARGS = Key("args", ListOf(Text()), "Its arguments.")
+_COMMAND = shapes.Key("command", shapes.Text(), "What is run; no shell reads it.")
+_ARGS = shapes.Key("args", shapes.ListOf(shapes.Text()), "Its arguments.")
 
 
-def _build_stdio(members: Members) -> Stdio | None:
+def _build_stdio(members: shapes.Members) -> Stdio | None:
     command, args = members[_COMMAND], members[_ARGS]
     return Stdio(command, args or ()) if command else None
 
 
-STDIO = Record((_COMMAND, _ARGS), _build_stdio, required=(_COMMAND,))
+STDIO = shapes.Record((_COMMAND, _ARGS), _build_stdio, required=(_COMMAND,))

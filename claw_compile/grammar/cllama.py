@@ -15,25 +15,10 @@ from typing import Literal
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import did_you_mean, quote
+from claw_compile.grammar import shapes
 from claw_compile.grammar.access import VARIABLE_NAME
 from claw_compile.grammar.pod import MODES, BudgetSetting, Cllama, Mode, Models, Setting
 from claw_compile.grammar.reader import Reader, is_null
-from claw_compile.grammar.shapes import (
-    Choice,
-    Conversion,
-    Key,
-    Limit,
-    ListOf,
-    Members,
-    Place,
-    Record,
-    ScalarOr,
-    Schema,
-    Table,
-    Text,
-    or_null,
-    or_variable,
-)
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
 from claw_contract.durations import parse_duration
 from claw_contract.known_providers import KNOWN_PROVIDERS
@@ -64,36 +49,38 @@ def _model(reader: Reader, word: ScalarNode, node: Node) -> str | None:
     return f"{provider}/{match[2]}"
 
 
-_REF = Conversion(Text(_MODEL, "{shown} is not 'provider/model'", codes.BAD_MODEL, "a model"), _model)
-_FALLBACKS = ScalarOr(Conversion(_REF, lambda _reader, ref, _node: (ref,)), ListOf(_REF))
+_REF = shapes.Conversion(shapes.Text(_MODEL, "{shown} is not 'provider/model'", codes.BAD_MODEL, "a model"), _model)
+_FALLBACKS = shapes.ScalarOr(shapes.Conversion(_REF, lambda _reader, ref, _node: (ref,)), shapes.ListOf(_REF))
 
 
 @dataclass(frozen=True)
 class _ModelSlots:
     """``models``: any slots, each with a model, and ``fallback`` with a list of them."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> Models:
+    def read(self, reader: Reader, node: Node, place: shapes.Place) -> Models:
         mapping = reader.mapping(node, place.what)
         slots: list[tuple[ScalarNode, str | None]] = []
         fallback: tuple[str, ...] | None = None
         for entry in mapping.entries if mapping is not None else ():
             if entry.key.text == FALLBACK:
-                fallback = tuple(dict.fromkeys(_FALLBACKS.read(reader, entry.value, Place("'fallback'", place.span)) or ()))
+                fallback = tuple(
+                    dict.fromkeys(_FALLBACKS.read(reader, entry.value, shapes.Place("'fallback'", place.span)) or ())
+                )
             elif is_null(entry.value) and _is_slot(entry.key.text):
                 slots.append((entry.key, None))
             elif (ref := _read_slot(reader, entry, place)) is not None:
                 slots.append((entry.key, ref))
         return Models(place.span, tuple(slots), fallback)
 
-    def json_schema(self) -> Schema:
+    def json_schema(self) -> shapes.Schema:
         model = _REF.json_schema()
-        primary = Key("primary", Text(), "The model that any other is replaced by: provider/model.")
-        fallback = Key(FALLBACK, _FALLBACKS, "Models to go on with when a provider fails, in order.")
-        slot = {"description": "A model of this slot; null takes the pod's away.", **or_null(model)}
+        primary = shapes.Key("primary", shapes.Text(), "The model that any other is replaced by: provider/model.")
+        fallback = shapes.Key(FALLBACK, _FALLBACKS, "Models to go on with when a provider fails, in order.")
+        slot = {"description": "A model of this slot; null takes the pod's away.", **shapes.or_null(model)}
         return {
             "type": ["object", "null"],
             "properties": {
-                primary.name: {"description": primary.description, **or_null(model)},
+                primary.name: {"description": primary.description, **shapes.or_null(model)},
                 fallback.name: fallback.json_schema(),
             },
             "propertyNames": {"pattern": f"^{_SLOT}$", "not": {"pattern": f"^{_ORDINAL_SLOT}$"}},
@@ -105,7 +92,7 @@ def _is_slot(name: str) -> bool:
     return re.fullmatch(_SLOT, name) is not None and not re.fullmatch(_ORDINAL_SLOT, name)
 
 
-def _read_slot(reader: Reader, entry: Entry, place: Place) -> str | None:
+def _read_slot(reader: Reader, entry: Entry, place: shapes.Place) -> str | None:
     slot = entry.key.text
     if not _is_slot(slot):
         help_text = "fallbacks are one list: 'fallback: [first, second]'"
@@ -133,23 +120,25 @@ def _window(reader: Reader, word: ScalarNode, node: Node) -> str | None:
     return word.text
 
 
-_USD = Key(
+_USD = shapes.Key(
     "limit-usd",
-    Conversion(
-        Text(_AMOUNT, "'limit-usd' is an amount above zero, such as 2.50", codes.BAD_BUDGET),
+    shapes.Conversion(
+        shapes.Text(_AMOUNT, "'limit-usd' is an amount above zero, such as 2.50", codes.BAD_BUDGET),
         lambda _reader, word, _node: float(word.text),
-        or_variable({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": f"^{_AMOUNT}$"}),
+        shapes.or_variable({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": f"^{_AMOUNT}$"}),
     ),
     "US dollars in a window.",
 )
-_REQUESTS = Key("max-requests", Limit(), "Requests in a window.")
-_WINDOW = Key(
-    "window", Conversion(Text(), _window, Text(_DURATION).json_schema()), "How long a window is, such as 90s, 30m or 24h."
+_REQUESTS = shapes.Key("max-requests", shapes.Limit(), "Requests in a window.")
+_WINDOW = shapes.Key(
+    "window",
+    shapes.Conversion(shapes.Text(), _window, shapes.Text(_DURATION).json_schema()),
+    "How long a window is, such as 90s, 30m or 24h.",
 )
-_BEHAVIOR = Key[Behavior]("behavior", Choice[Behavior](BEHAVIORS), "What happens at the cap.", "hard_stop")
+_BEHAVIOR = shapes.Key[Behavior]("behavior", shapes.Choice[Behavior](BEHAVIORS), "What happens at the cap.", "hard_stop")
 
 
-def _build_budget(members: Members) -> BudgetSetting:
+def _build_budget(members: shapes.Members) -> BudgetSetting:
     usd, requests, window = members[_USD], members[_REQUESTS], members[_WINDOW]
     behavior = members[_BEHAVIOR] or "hard_stop"
     if isinstance(members.node, MapNode) and _USD not in members and _REQUESTS not in members:
@@ -162,7 +151,7 @@ def _build_budget(members: Members) -> BudgetSetting:
     return BudgetSetting(members.place.span, budget)
 
 
-BUDGET = Record(
+BUDGET = shapes.Record(
     (_USD, _REQUESTS, _WINDOW, _BEHAVIOR),
     _build_budget,
     is_nullable=True,
@@ -171,21 +160,21 @@ BUDGET = Record(
 )
 
 
-_PROXY_NAME = Text("[a-z0-9][a-z0-9-]*", "{shown} is no type of proxy: [a-z0-9-]+")
-_PROXIES = ScalarOr(Conversion(_PROXY_NAME, lambda _reader, name, _node: (name,)), ListOf(_PROXY_NAME))
+_PROXY_NAME = shapes.Text("[a-z0-9][a-z0-9-]*", "{shown} is no type of proxy: [a-z0-9-]+")
+_PROXIES = shapes.ScalarOr(shapes.Conversion(_PROXY_NAME, lambda _reader, name, _node: (name,)), shapes.ListOf(_PROXY_NAME))
 
 
 @dataclass(frozen=True)
 class _EnvValue:
     """The value of one variable, its own variables filled in; or ``null``, which no one has filled in."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> ScalarNode | None:
+    def read(self, reader: Reader, node: Node, place: shapes.Place) -> ScalarNode | None:
         if not isinstance(node, ScalarNode):
             reader.report(codes.WRONG_TYPE, node.span, f"{place.what} is a single value, and this is {kind(node)}")
             return None
         return node if node.is_null else reader.fill(node)
 
-    def json_schema(self) -> Schema:
+    def json_schema(self) -> shapes.Schema:
         return {"type": ["string", "number", "boolean", "null"]}
 
 
@@ -197,42 +186,42 @@ def _settings(reader: Reader, pairs: tuple[tuple[ScalarNode, ScalarNode], ...], 
     }
 
 
-ENV = Conversion(Table("variable", VARIABLE_NAME, _EnvValue()), _settings)
+ENV = shapes.Conversion(shapes.Table("variable", VARIABLE_NAME, _EnvValue()), _settings)
 
-_PROXY = Key("proxy", _PROXIES, "The type of the proxy.")
-_MODE = Key[Mode]("mode", Choice[Mode](MODES), "By which entrance the runner comes to it.", "base-url")
-_ENV = Key("env", ENV, "The environment of the proxy; provider keys belong here.")
+_PROXY = shapes.Key("proxy", _PROXIES, "The type of the proxy.")
+_MODE = shapes.Key[Mode]("mode", shapes.Choice[Mode](MODES), "By which entrance the runner comes to it.", "base-url")
+_ENV = shapes.Key("env", ENV, "The environment of the proxy; provider keys belong here.")
 
 
-def _build_cllama(members: Members) -> Cllama | None:
+def _build_cllama(members: shapes.Members) -> Cllama | None:
     mode, proxies = members[_MODE] or "base-url", members[_PROXY]
     return Cllama(members.place.span, proxies or (), mode)
 
 
-def _build_default(members: Members) -> Cllama | None:
+def _build_default(members: shapes.Members) -> Cllama | None:
     """Build the default; None where it holds nothing but ``env``."""
     if not (_ENV in members and _MODE not in members):
         members.require(_PROXY)
     return _build_cllama(members) if _PROXY in members else None
 
 
-_ONLY_ENV: Schema = {"required": ["env"], "not": {"required": ["mode"]}}
-_RECORD = Record((_PROXY, _MODE), _build_cllama, required=(_PROXY,))
-_DEFAULT_RECORD = Record((_PROXY, _MODE, _ENV), _build_default, rules={"anyOf": [{"required": ["proxy"]}, _ONLY_ENV]})
+_ONLY_ENV: shapes.Schema = {"required": ["env"], "not": {"required": ["mode"]}}
+_RECORD = shapes.Record((_PROXY, _MODE), _build_cllama, required=(_PROXY,))
+_DEFAULT_RECORD = shapes.Record((_PROXY, _MODE, _ENV), _build_default, rules={"anyOf": [{"required": ["proxy"]}, _ONLY_ENV]})
 
 
 @dataclass(frozen=True)
 class _CllamaShape:
     """``cllama``, or ``cllama-defaults``, which also holds the proxy's environment (``read_default_env``)."""
 
-    record: Record[Cllama]
+    record: shapes.Record[Cllama]
 
-    def read(self, reader: Reader, node: Node, place: Place) -> Cllama | None:
+    def read(self, reader: Reader, node: Node, place: shapes.Place) -> Cllama | None:
         if isinstance(node, MapNode):
             return self.record.read(reader, node, place)
         return Cllama(place.span, _PROXIES.read(reader, node, place) or ())
 
-    def json_schema(self) -> Schema:
+    def json_schema(self) -> shapes.Schema:
         return {"anyOf": [*_PROXIES.json_schema()["anyOf"], self.record.json_schema()]}
 
 
@@ -243,4 +232,4 @@ DEFAULT_CLLAMA = _CllamaShape(_DEFAULT_RECORD)
 def read_default_env(reader: Reader, node: Node) -> Mapping[str, Setting]:
     """Return ``env`` of ``cllama-defaults``."""
     env = node.get(_ENV.name) if isinstance(node, MapNode) else None
-    return (ENV.read(reader, env.value, Place(quote(_ENV.name), env.key.span)) if env else None) or {}
+    return (ENV.read(reader, env.value, shapes.Place(quote(_ENV.name), env.key.span)) if env else None) or {}

@@ -4,8 +4,6 @@ Rules. Absent is ``None``; ``[]`` and ``null`` are there and empty (docs/spec/co
 What Compose owns (``environment``, ``expose``, ``ports``) stays a tree: it is read when a grant needs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -272,7 +270,7 @@ class PodSpec:
         return next((service for service in self.services if service.name.text == name), None)
 
     @property
-    def owners(self) -> tuple[PodSpec | ServiceSpec, ...]:
+    def owners(self) -> "tuple[PodSpec | ServiceSpec, ...]":
         """The owners of declarations: the pod in its defaults, and each service."""
         return (self, *self.services)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, Result, quote
+from claw_compile.grammar import shapes
 from claw_compile.grammar.access import AUTH, MCP, PRINCIPALS, SECRETS, STDIO
 from claw_compile.grammar.cllama import BUDGET, CLLAMA, DEFAULT_CLLAMA, ENV, MODELS, read_default_env
 from claw_compile.grammar.pod import DELIVERIES, Delivery, PodSpec, ServiceSpec
 from claw_compile.grammar.prompt import CONTEXT, DEFAULT_FEEDS, DEFAULT_SKILLS, FEEDS, MEMORY, SKILLS
 from claw_compile.grammar.reader import Reader, is_null
-from claw_compile.grammar.shapes import AnyValue, Choice, Conversion, Flag, Key, Limit, Members, MissingKey, Place, Record, Text
 from claw_compile.grammar.tools import DEFAULT_GRANTS, DEFAULT_SURFACES, GRANTS, LIMITS, SURFACES
 from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, entries_of
@@ -26,8 +26,8 @@ MAX_COUNT = 1000  # Each has a directory and a container of its own: more is a s
 _ORIGINAL = "A key of the original system: carried into pod-manifest.json, and not acted on."
 
 
-def _original_keys(*names: str) -> tuple[Key[Node], ...]:
-    return tuple(Key(name, AnyValue(), _ORIGINAL, deprecated=True) for name in names)
+def _original_keys(*names: str) -> tuple[shapes.Key[Node], ...]:
+    return tuple(shapes.Key(name, shapes.AnyValue(), _ORIGINAL, deprecated=True) for name in names)
 
 
 def _delivery(reader: Reader, delivery: Delivery, node: Node) -> Delivery:
@@ -37,28 +37,28 @@ def _delivery(reader: Reader, delivery: Delivery, node: Node) -> Delivery:
     return delivery
 
 
-_NAME = Key(
+_NAME = shapes.Key(
     "pod",
-    Text(POD_NAME.pattern, "{shown} can't name a pod", codes.BAD_NAME),
+    shapes.Text(POD_NAME.pattern, "{shown} can't name a pod", codes.BAD_NAME),
     "The pod's name; it names the Compose project.",
-    missing=MissingKey(
+    missing=shapes.MissingKey(
         message="the pod has no name: 'x-claw.pod'", help_text="a pod file begins with\n  x-claw:\n    pod: my-pod"
     ),
 )
-_POD_FIELDS: dict[str, Key[Any]] = {
+_POD_FIELDS: dict[str, shapes.Key[Any]] = {
     "name": _NAME,
-    "cllama": Key("cllama-defaults", DEFAULT_CLLAMA, "The proxy that stands before agents."),
-    "tools": Key("tools-defaults", DEFAULT_GRANTS, "Grants for agents without 'tools', and where they write '...'."),
-    "limits": Key("tool-policy-defaults", LIMITS, "Limits of a turn with tools."),
-    "surfaces": Key("surfaces-defaults", DEFAULT_SURFACES, "What agents reach beside their tools."),
-    "strict_surfaces": Key("strict-surfaces", Flag(), "A grant without a surface is an error.", default=False),
-    "feeds": Key("feeds-defaults", DEFAULT_FEEDS, "Live data for agents' prompts."),
-    "skills": Key("skills-defaults", DEFAULT_SKILLS, "Files that agents may read."),
-    "models": Key("models-defaults", MODELS, "Which models agents may use, by slot."),
-    "spending": Key("budget-defaults", BUDGET, "What an agent may spend."),
-    "memory": Key("memory-defaults", MEMORY, "The service that remembers for agents."),
-    "secrets": Key("secrets", SECRETS, "Credentials by name, from variables or files."),
-    "context": Key("context", CONTEXT, "What stands in every agent's prompts."),
+    "cllama": shapes.Key("cllama-defaults", DEFAULT_CLLAMA, "The proxy that stands before agents."),
+    "tools": shapes.Key("tools-defaults", DEFAULT_GRANTS, "Grants for agents without 'tools', and where they write '...'."),
+    "limits": shapes.Key("tool-policy-defaults", LIMITS, "Limits of a turn with tools."),
+    "surfaces": shapes.Key("surfaces-defaults", DEFAULT_SURFACES, "What agents reach beside their tools."),
+    "strict_surfaces": shapes.Key("strict-surfaces", shapes.Flag(), "A grant without a surface is an error.", default=False),
+    "feeds": shapes.Key("feeds-defaults", DEFAULT_FEEDS, "Live data for agents' prompts."),
+    "skills": shapes.Key("skills-defaults", DEFAULT_SKILLS, "Files that agents may read."),
+    "models": shapes.Key("models-defaults", MODELS, "Which models agents may use, by slot."),
+    "spending": shapes.Key("budget-defaults", BUDGET, "What an agent may spend."),
+    "memory": shapes.Key("memory-defaults", MEMORY, "The service that remembers for agents."),
+    "secrets": shapes.Key("secrets", SECRETS, "Credentials by name, from variables or files."),
+    "context": shapes.Key("context", CONTEXT, "What stands in every agent's prompts."),
 }
 """The fields of a ``PodSpec`` that are one key each."""
 POD_KEYS = tuple(_POD_FIELDS.values())
@@ -66,44 +66,46 @@ ORIGINAL_POD_KEYS = _original_keys(
     *("handles-defaults", "channel-memory", "principals", "master", "alert-webhooks", "alert-mentions"),
     *("sequential-conformance", "claw-api"),
 )
-POD: Record[Members] = Record((*POD_KEYS, *ORIGINAL_POD_KEYS), lambda members: members, "the pod's x-claw", required=(_NAME,))
+POD: shapes.Record[shapes.Members] = shapes.Record(
+    (*POD_KEYS, *ORIGINAL_POD_KEYS), lambda members: members, "the pod's x-claw", required=(_NAME,)
+)
 
-_AGENT = Key("agent", Text(), "The agent's contract, beside the pod file; makes the service an agent.")
-_TYPE = Key("type", Text(), "The type of the runner.", "generic")
-_COUNT = Key("count", Limit(MAX_COUNT), "How many of this agent there are: name-0, name-1 ….", 1)
-_DESCRIBE_FILE = Key("describe-file", Text(), "What the service says of itself: its descriptor.")
-_MCP_STDIO = Key("mcp-stdio", STDIO, "The stdio server that this service wraps.")
-_AGENT_FIELDS: dict[str, Key[Any]] = {
-    "cllama": Key("cllama", CLLAMA, "The proxy before the agent; null for none."),
-    "cllama_env": Key("cllama-env", ENV, "More of the proxy's environment."),
+_AGENT = shapes.Key("agent", shapes.Text(), "The agent's contract, beside the pod file; makes the service an agent.")
+_TYPE = shapes.Key("type", shapes.Text(), "The type of the runner.", "generic")
+_COUNT = shapes.Key("count", shapes.Limit(MAX_COUNT), "How many of this agent there are: name-0, name-1 ….", 1)
+_DESCRIBE_FILE = shapes.Key("describe-file", shapes.Text(), "What the service says of itself: its descriptor.")
+_MCP_STDIO = shapes.Key("mcp-stdio", STDIO, "The stdio server that this service wraps.")
+_AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
+    "cllama": shapes.Key("cllama", CLLAMA, "The proxy before the agent; null for none."),
+    "cllama_env": shapes.Key("cllama-env", ENV, "More of the proxy's environment."),
     "count": _COUNT,
-    "models": Key("models", MODELS, "Which models it may use, by slot; over the pod's."),
-    "surfaces": Key("surfaces", SURFACES, "What it reaches beside its tools."),
-    "tools": Key("tools", GRANTS, "What it may call; deny by default. [] takes the pod's away."),
-    "limits": Key("tool-policy", LIMITS, "Limits of a turn with tools; replaces the pod's."),
-    "feeds": Key("feeds", FEEDS, "Live data for its prompts."),
-    "skills": Key("skills", SKILLS, "Files that it may read."),
-    "memory": Key("memory", MEMORY, "The service that remembers for it; null for none."),
-    "spending": Key("budget", BUDGET, "What it may spend; null for no budget."),
-    "context": Key("context", CONTEXT, "What stands in its prompts."),
-    "delivery": Key(
+    "models": shapes.Key("models", MODELS, "Which models it may use, by slot; over the pod's."),
+    "surfaces": shapes.Key("surfaces", SURFACES, "What it reaches beside its tools."),
+    "tools": shapes.Key("tools", GRANTS, "What it may call; deny by default. [] takes the pod's away."),
+    "limits": shapes.Key("tool-policy", LIMITS, "Limits of a turn with tools; replaces the pod's."),
+    "feeds": shapes.Key("feeds", FEEDS, "Live data for its prompts."),
+    "skills": shapes.Key("skills", SKILLS, "Files that it may read."),
+    "memory": shapes.Key("memory", MEMORY, "The service that remembers for it; null for none."),
+    "spending": shapes.Key("budget", BUDGET, "What it may spend; null for no budget."),
+    "context": shapes.Key("context", CONTEXT, "What stands in its prompts."),
+    "delivery": shapes.Key(
         "delivery",
-        Conversion[Delivery, Delivery](Choice[Delivery](DELIVERIES), _delivery),
+        shapes.Conversion[Delivery, Delivery](shapes.Choice[Delivery](DELIVERIES), _delivery),
         "How its tools come to it.",
         "mediated",
     ),
-    "principals": Key("service-auth", PRINCIPALS, "Its own credentials at services."),
+    "principals": shapes.Key("service-auth", PRINCIPALS, "Its own credentials at services."),
 }
-_PROVIDER_FIELDS: dict[str, Key[Any]] = {
+_PROVIDER_FIELDS: dict[str, shapes.Key[Any]] = {
     "describe_file": _DESCRIBE_FILE,
     "stdio": _MCP_STDIO,
-    "mcp_path": Key("mcp", MCP, "The service speaks MCP over HTTP."),
-    "base_url": Key("base-url", Text(), "Where the proxy reaches the service; default: its first TCP port."),
-    "auth": Key("auth", AUTH, "The credential that the service wants; over its descriptor's."),
+    "mcp_path": shapes.Key("mcp", MCP, "The service speaks MCP over HTTP."),
+    "base_url": shapes.Key("base-url", shapes.Text(), "Where the proxy reaches the service; default: its first TCP port."),
+    "auth": shapes.Key("auth", AUTH, "The credential that the service wants; over its descriptor's."),
 }
 AGENT_KEYS, PROVIDER_KEYS = tuple(_AGENT_FIELDS.values()), tuple(_PROVIDER_FIELDS.values())
 ORIGINAL_SERVICE_KEYS = _original_keys("handles", "invoke", "persona", "include", "channel-memory", "claw-api", "hermes")
-SERVICE: Record[Members] = Record(
+SERVICE: shapes.Record[shapes.Members] = shapes.Record(
     (_AGENT, _TYPE, *AGENT_KEYS, *PROVIDER_KEYS, *ORIGINAL_SERVICE_KEYS),
     lambda members: members,
     "a service's x-claw",
@@ -136,13 +138,13 @@ def read_pod(file: str, root: MapNode, lookup: Lookup) -> Result[PodSpec]:
     return Result(pod, (*reader.diagnostics, *reader.carry_warnings()))
 
 
-def _members(reader: Reader, root: MapNode) -> Members:
+def _members(reader: Reader, root: MapNode) -> shapes.Members:
     """Return the entries of the pod's ``x-claw``; without one, none, and a report that the pod has no name."""
     claw = root.get("x-claw")
-    place = Place(POD.name, claw.key.span if claw else root.span)
+    place = shapes.Place(POD.name, claw.key.span if claw else root.span)
     if claw is not None and not is_null(claw.value):
-        return POD.read(reader, claw.value, place) or Members(reader, {}, claw.value, place)
-    members = Members(reader, {}, root, place)
+        return POD.read(reader, claw.value, place) or shapes.Members(reader, {}, claw.value, place)
+    members = shapes.Members(reader, {}, root, place)
     members.require(_NAME)
     return members
 
@@ -153,8 +155,8 @@ def _read_service(reader: Reader, entry: Entry) -> ServiceSpec:
     if body is None:
         return ServiceSpec(entry.key)
     claw = body.value("x-claw")
-    place = Place(SERVICE.name, entry.key.span)
-    members = (SERVICE.read(reader, claw, place) if claw is not None else None) or Members(reader, {}, body, place)
+    place = shapes.Place(SERVICE.name, entry.key.span)
+    members = (SERVICE.read(reader, claw, place) if claw is not None else None) or shapes.Members(reader, {}, body, place)
     _check_role(members, entry.key)
     runner, count = members[_TYPE], members.entries.get(_COUNT.name)
     return ServiceSpec(
@@ -174,8 +176,7 @@ def _read_service(reader: Reader, entry: Entry) -> ServiceSpec:
     )
 
 
-def _check_role(members: Members, name: ScalarNode) -> None:
-    """Check that an agent has a contract and a name that can be a directory, and that it wraps no stdio server."""
+def _check_role(members: shapes.Members, name: ScalarNode) -> None:
     report, entries = members.reader.report, members.entries
     if _AGENT not in members:
         for key in AGENT_KEYS:
@@ -192,8 +193,7 @@ def _check_role(members: Members, name: ScalarNode) -> None:
         report(codes.NOT_AN_AGENT, entries[_AGENT.name].key.span, message, help_text=help_text)
 
 
-def _read_count(members: Members, name: ScalarNode, body: MapNode) -> int:
-    """Return the number of agents, and check what Compose says of the same matter against it."""
+def _read_count(members: shapes.Members, name: ScalarNode, body: MapNode) -> int:
     count = members[_COUNT] or 1
     if count > 1 and is_agent_id(name.text) and not is_agent_id(f"{name.text}-{count - 1}"):
         message = f"{quote(f'{name.text}-{count - 1}')} is too long for an agent's name"
@@ -218,7 +218,7 @@ def _check_compose(reader: Reader, count: Entry | None, body: MapNode) -> None:
         reader.report(codes.COUNT_CONFLICT, entry.key.span, message, notes=notes, help_text=help_text)
 
 
-def _read_original(members: Members, keys: tuple[Key[Node], ...]) -> Mapping[str, Node]:
+def _read_original(members: shapes.Members, keys: tuple[shapes.Key[Node], ...]) -> Mapping[str, Node]:
     """Return what is carried of a pod or of a service, by key; ``context.channel`` too."""
     carried: dict[str, Node] = {}
     for key in keys:

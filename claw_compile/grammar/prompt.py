@@ -10,39 +10,27 @@ from typing import Literal
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, Span
+from claw_compile.grammar import shapes
 from claw_compile.grammar.pod import MEMORY_TIMEOUT_MS, ContextSetting, Feed, MemorySetting, OwnFeed
 from claw_compile.grammar.reader import Reader, is_null
-from claw_compile.grammar.shapes import (
-    AnyValue,
-    Choice,
-    Conversion,
-    Flag,
-    Key,
-    Limit,
-    ListOf,
-    Members,
-    Prose,
-    Record,
-    ScalarOr,
-    SpreadList,
-    Text,
-)
 from claw_compile.parsing.node import Node
 from claw_contract.context_files import MAX_BLOCK_CHARS, ContextBlock
 
 _PATH = r"/(?!(?:[^?]*/)?\.\.(?:[/?]|$))[^\s#\\]*"
 _MAX_NAME = 200
 
-_NAME = Key("name", Text(max_length=_MAX_NAME), "What the model knows it by.")
-_SOURCE = Key("source", Text(), "The service that has it.")
-_FEED_PATH = Key(
-    "path", Text(_PATH, "{shown} is no path of a service", codes.BAD_PATH), "Where the service has it; {claw_id} is the agent."
+_NAME = shapes.Key("name", shapes.Text(max_length=_MAX_NAME), "What the model knows it by.")
+_SOURCE = shapes.Key("source", shapes.Text(), "The service that has it.")
+_FEED_PATH = shapes.Key(
+    "path",
+    shapes.Text(_PATH, "{shown} is no path of a service", codes.BAD_PATH),
+    "Where the service has it; {claw_id} is the agent.",
 )
-_TTL = Key("ttl", Limit(), "For how many seconds it is good.")
-_DESCRIPTION = Key("description", Prose(), "What it is.")
+_TTL = shapes.Key("ttl", shapes.Limit(), "For how many seconds it is good.")
+_DESCRIPTION = shapes.Key("description", shapes.Prose(), "What it is.")
 
 
-def _build_feed(members: Members) -> Feed | None:
+def _build_feed(members: shapes.Members) -> Feed | None:
     name, source, path = members[_NAME], members[_SOURCE], members[_FEED_PATH]
     ttl, description = members[_TTL], members[_DESCRIPTION] or ""
     if name is None or source is None or path is None:
@@ -50,22 +38,22 @@ def _build_feed(members: Members) -> Feed | None:
     return OwnFeed(name, source, path, ttl, description, members.place.span)
 
 
-_OWN_FEED = Record[Feed](
+_OWN_FEED = shapes.Record[Feed](
     (_NAME, _SOURCE, _FEED_PATH, _TTL, _DESCRIPTION), _build_feed, "a feed", required=(_NAME, _SOURCE, _FEED_PATH)
 )
-_FEED = ScalarOr[Feed](Text(name="a feed"), _OWN_FEED)
-FEEDS = SpreadList[Feed](_FEED)
-DEFAULT_FEEDS = SpreadList[Feed](_FEED, is_default=True)
+_FEED = shapes.ScalarOr[Feed](shapes.Text(name="a feed"), _OWN_FEED)
+FEEDS = shapes.SpreadList[Feed](_FEED)
+DEFAULT_FEEDS = shapes.SpreadList[Feed](_FEED, is_default=True)
 
-_SKILL = Text(name="a skill")
-SKILLS = SpreadList(_SKILL)
-DEFAULT_SKILLS = SpreadList(_SKILL, is_default=True)
+_SKILL = shapes.Text(name="a skill")
+SKILLS = shapes.SpreadList(_SKILL)
+DEFAULT_SKILLS = shapes.SpreadList(_SKILL, is_default=True)
 
-_SERVICE = Key("service", Text(), "The service that remembers; its descriptor declares 'memory'.")
-_TIMEOUT = Key("timeout-ms", Limit(), "How long a turn waits for it.", MEMORY_TIMEOUT_MS)
+_SERVICE = shapes.Key("service", shapes.Text(), "The service that remembers; its descriptor declares 'memory'.")
+_TIMEOUT = shapes.Key("timeout-ms", shapes.Limit(), "How long a turn waits for it.", MEMORY_TIMEOUT_MS)
 
 
-MEMORY = Record(
+MEMORY = shapes.Record(
     (_SERVICE, _TIMEOUT),
     lambda members: MemorySetting(members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS),
     required=(_SERVICE,),
@@ -84,16 +72,18 @@ def _block_text(reader: Reader, text: str, node: Node) -> str | None:
     return None
 
 
-_BLOCK_ID = Key("id", Text(max_length=_MAX_ID, code=codes.BAD_BLOCK), "Its name, once in a list.")
-_BLOCK_TEXT = Key("text", Conversion(Prose(), _block_text, Text().json_schema()), "What is put into the system prompt.")
-_KIND = Key("kind", Text(), "What it is, for the model.", "context_block")
-_ENABLED = Key("enabled", Flag(), "Whether it is shown.", default=True)
-_CADENCE = Key("cadence", Choice(_CADENCES), "When it is shown.", "every_turn")
-_PLACEMENT = Key("placement", Choice(PLACEMENTS), "Where it stands.", "after_feeds")
-_MAX_CHARS = Key("max-chars", Limit(), "How much of it is shown.", MAX_BLOCK_CHARS)
+_BLOCK_ID = shapes.Key("id", shapes.Text(max_length=_MAX_ID, code=codes.BAD_BLOCK), "Its name, once in a list.")
+_BLOCK_TEXT = shapes.Key(
+    "text", shapes.Conversion(shapes.Prose(), _block_text, shapes.Text().json_schema()), "What is put into the system prompt."
+)
+_KIND = shapes.Key("kind", shapes.Text(), "What it is, for the model.", "context_block")
+_ENABLED = shapes.Key("enabled", shapes.Flag(), "Whether it is shown.", default=True)
+_CADENCE = shapes.Key("cadence", shapes.Choice(_CADENCES), "When it is shown.", "every_turn")
+_PLACEMENT = shapes.Key("placement", shapes.Choice(PLACEMENTS), "Where it stands.", "after_feeds")
+_MAX_CHARS = shapes.Key("max-chars", shapes.Limit(), "How much of it is shown.", MAX_BLOCK_CHARS)
 
 
-def _build_block(members: Members) -> tuple[Span, ContextBlock] | None:
+def _build_block(members: shapes.Members) -> tuple[Span, ContextBlock] | None:
     name, text, kind, enabled = members[_BLOCK_ID], members[_BLOCK_TEXT], members[_KIND], members[_ENABLED]
     cadence, placement = members[_CADENCE] or "every_turn", members[_PLACEMENT] or "after_feeds"
     max_chars = members[_MAX_CHARS] or MAX_BLOCK_CHARS
@@ -114,17 +104,17 @@ def _build_block(members: Members) -> tuple[Span, ContextBlock] | None:
     return members.place.span, block
 
 
-_BLOCK = Record(
+_BLOCK = shapes.Record(
     (_BLOCK_ID, _BLOCK_TEXT, _KIND, _ENABLED, _CADENCE, _PLACEMENT, _MAX_CHARS),
     _build_block,
     "a block",
     required=(_BLOCK_ID, _BLOCK_TEXT),
 )
-_BLOCKS = Key("blocks", ListOf(_BLOCK), "Texts of the operator's for the system prompt.")
-_CHANNEL = Key("channel", AnyValue(), "A key of the original system: carried, and not acted on.", deprecated=True)
+_BLOCKS = shapes.Key("blocks", shapes.ListOf(_BLOCK), "Texts of the operator's for the system prompt.")
+_CHANNEL = shapes.Key("channel", shapes.AnyValue(), "A key of the original system: carried, and not acted on.", deprecated=True)
 
 
-def _build_context(members: Members) -> ContextSetting | None:
+def _build_context(members: shapes.Members) -> ContextSetting | None:
     """Build the blocks; None when the context says nothing of them, so that the pod's are inherited."""
     if _BLOCKS not in members:
         return ContextSetting(members.place.span, ()) if is_null(members.node) else None
@@ -139,4 +129,4 @@ def _build_context(members: Members) -> ContextSetting | None:
     return ContextSetting(members.entries[_BLOCKS.name].key.span, tuple(blocks.values()))
 
 
-CONTEXT = Record((_BLOCKS, _CHANNEL), _build_context, is_nullable=True)
+CONTEXT = shapes.Record((_BLOCKS, _CHANNEL), _build_context, is_nullable=True)

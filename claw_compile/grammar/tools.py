@@ -10,24 +10,9 @@ from typing import Any, Literal, cast
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quote
+from claw_compile.grammar import shapes
 from claw_compile.grammar.pod import Access, AllTools, Grant, Limits, Scheme, Surface
 from claw_compile.grammar.reader import Reader
-from claw_compile.grammar.shapes import (
-    AnyMapping,
-    Choice,
-    Flag,
-    Key,
-    Limit,
-    ListOf,
-    Members,
-    MissingKey,
-    Place,
-    Record,
-    Schema,
-    SpreadList,
-    Text,
-    items,
-)
 from claw_compile.parsing.node import MapNode, Node, ScalarNode
 from claw_contract.manifest import (
     MAX_PARALLEL,
@@ -55,28 +40,28 @@ _SURFACE_SCHEMA = "|".join(
 )
 
 _CHANNEL_KEYS = (
-    Key("allow_from_handles", Flag(), "Whether those with a handle may write to the agent."),
-    Key("allow_from_services", ListOf(Text()), "Which services may write to the agent."),
-    Key("guilds", AnyMapping(), "Guilds of the channel, as its runner takes them."),
-    Key("dm", AnyMapping(), "Direct messages, as the runner takes them."),
+    shapes.Key("allow_from_handles", shapes.Flag(), "Whether those with a handle may write to the agent."),
+    shapes.Key("allow_from_services", shapes.ListOf(shapes.Text()), "Which services may write to the agent."),
+    shapes.Key("guilds", shapes.AnyMapping(), "Guilds of the channel, as its runner takes them."),
+    shapes.Key("dm", shapes.AnyMapping(), "Direct messages, as the runner takes them."),
 )
 
 
-def _build_channel(members: Members) -> MapNode | None:
+def _build_channel(members: shapes.Members) -> MapNode | None:
     """Check the first level of a channel's configuration; the runner gets it as it is."""
     for key in _CHANNEL_KEYS:
         members[key]
     return members.node if isinstance(members.node, MapNode) else None
 
 
-_CHANNEL_RECORD = Record(_CHANNEL_KEYS, _build_channel, "a channel", is_nullable=True)
+_CHANNEL_RECORD = shapes.Record(_CHANNEL_KEYS, _build_channel, "a channel", is_nullable=True)
 
 
 @dataclass(frozen=True)
 class _SurfaceShape:
     """One entry of ``surfaces``."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> Surface | None:
+    def read(self, reader: Reader, node: Node, place: shapes.Place) -> Surface | None:
         channel: MapNode | None = None
         if isinstance(node, MapNode) and len(node.entries) == 1 and node.entries[0].key.text.startswith(_CHANNEL):
             channel = _CHANNEL_RECORD.read(reader, node.entries[0].value, place)
@@ -93,15 +78,15 @@ class _SurfaceShape:
         mode = _ACCESS[match["mode"] or "ro"] if scheme in {"volume", "host"} else None
         return Surface(scheme, match["target"], node.span, word.shown, mode, channel)
 
-    def json_schema(self) -> Schema:
-        channel: Schema = {
+    def json_schema(self) -> shapes.Schema:
+        channel: shapes.Schema = {
             "type": "object",
             "minProperties": 1,
             "maxProperties": 1,
             "propertyNames": {"pattern": rf"^{_CHANNEL}\S+\s*$"},
             "additionalProperties": _CHANNEL_RECORD.json_schema(),
         }
-        return {"anyOf": [Text(_SURFACE_SCHEMA).json_schema(), channel]}
+        return {"anyOf": [shapes.Text(_SURFACE_SCHEMA).json_schema(), channel]}
 
 
 def _problem(match: re.Match[str]) -> str | None:
@@ -119,8 +104,8 @@ def _problem(match: re.Match[str]) -> str | None:
     return None
 
 
-SURFACES = SpreadList(_SurfaceShape())
-DEFAULT_SURFACES = SpreadList(_SurfaceShape(), is_default=True)
+SURFACES = shapes.SpreadList(_SurfaceShape())
+DEFAULT_SURFACES = shapes.SpreadList(_SurfaceShape(), is_default=True)
 
 
 _ALLOW_HELP = "write 'allow: all' or 'allow: [tool, …]'"
@@ -130,53 +115,53 @@ _ALLOW_HELP = "write 'allow: all' or 'allow: [tool, …]'"
 class _Allow:
     """``all``, or a list of names that has at least one."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> AllTools | tuple[ScalarNode, ...] | None:
+    def read(self, reader: Reader, node: Node, place: shapes.Place) -> AllTools | tuple[ScalarNode, ...] | None:
         if isinstance(node, ScalarNode) and not node.is_null:
             word = reader.text(node, place.what)
             if word is not None and word.text != "all":
                 hint = f"[{quote(word.shown)[1:-1]}]"
                 reader.report(codes.WRONG_TYPE, node.span, "'allow' is 'all' or a list of names", hint=hint)
             return AllTools(node.span) if word and word.text == "all" else None
-        if not items(reader, node, place.what):
+        if not shapes.items(reader, node, place.what):
             if not isinstance(node, MapNode):
                 reader.report(codes.ALLOW_MISSING, node.span, "'allow' is empty", help_text=_ALLOW_HELP)
             return None
-        names = ListOf(Text()).read(reader, node, place)
+        names = shapes.ListOf(shapes.Text()).read(reader, node, place)
         mixed = [name for name in names if name.text == "all"]
         for name in mixed:
             message = "'all' stands in a list of names"
             reader.report(codes.ALL_MIXED_WITH_NAMES, name.span, message, help_text=_ALLOW_HELP)
         return None if mixed else names
 
-    def json_schema(self) -> Schema:
-        name = {"allOf": [Text().json_schema(), {"not": {"const": "all"}}]}
-        names: Schema = {"type": "array", "minItems": 1, "items": name}
-        return {"anyOf": [*Choice(("all",)).json_schema()["anyOf"], names]}
+    def json_schema(self) -> shapes.Schema:
+        name = {"allOf": [shapes.Text().json_schema(), {"not": {"const": "all"}}]}
+        names: shapes.Schema = {"type": "array", "minItems": 1, "items": name}
+        return {"anyOf": [*shapes.Choice(("all",)).json_schema()["anyOf"], names]}
 
 
-_SERVICE = Key("service", Text(), "The service that provides the tools.")
-_ALLOW = Key[AllTools | tuple[ScalarNode, ...]](
+_SERVICE = shapes.Key("service", shapes.Text(), "The service that provides the tools.")
+_ALLOW = shapes.Key[AllTools | tuple[ScalarNode, ...]](
     "allow",
     _Allow(),
     "Which of its tools: all, or their names.",
-    missing=MissingKey(codes.ALLOW_MISSING, help_text=_ALLOW_HELP),
+    missing=shapes.MissingKey(codes.ALLOW_MISSING, help_text=_ALLOW_HELP),
 )
-_DENY = Key("deny", ListOf(Text()), "Tools that are not granted; beats every 'allow'.")
+_DENY = shapes.Key("deny", shapes.ListOf(shapes.Text()), "Tools that are not granted; beats every 'allow'.")
 
 
-def _build_grant(members: Members) -> Grant | None:
+def _build_grant(members: shapes.Members) -> Grant | None:
     service, allow, deny = members[_SERVICE], members[_ALLOW], members[_DENY]
     return Grant(service, allow, deny or (), members.place.span) if service and allow else None
 
 
-_GRANT = Record((_SERVICE, _ALLOW, _DENY), _build_grant, "a grant", required=(_SERVICE, _ALLOW))
+_GRANT = shapes.Record((_SERVICE, _ALLOW, _DENY), _build_grant, "a grant", required=(_SERVICE, _ALLOW))
 
 
 @dataclass(frozen=True)
 class _GrantShape:
     """One entry of ``tools``. The name of a service alone is a common slip, and gets a message of its own."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> Grant | None:
+    def read(self, reader: Reader, node: Node, place: shapes.Place) -> Grant | None:
         if not isinstance(node, ScalarNode):
             return _GRANT.read(reader, node, place)
         name = quote(node.shown)
@@ -184,32 +169,32 @@ class _GrantShape:
         reader.report(codes.ALLOW_MISSING, node.span, f"{name} is not a grant", help_text=help_text)
         return None
 
-    def json_schema(self) -> Schema:
+    def json_schema(self) -> shapes.Schema:
         return _GRANT.json_schema()
 
 
-GRANTS = SpreadList(_GrantShape())
-DEFAULT_GRANTS = SpreadList(_GrantShape(), is_default=True)
+GRANTS = shapes.SpreadList(_GrantShape())
+DEFAULT_GRANTS = shapes.SpreadList(_GrantShape(), is_default=True)
 
-_PER_TOOL = Key("timeout-per-tool-ms", Limit(), "How long a call may take.", TIMEOUT_PER_TOOL_MS)
-_TOTAL = Key("total-timeout-ms", Limit(), "How long a turn may take.", TOTAL_TIMEOUT_MS)
-_ON_BUDGET = Key(
+_PER_TOOL = shapes.Key("timeout-per-tool-ms", shapes.Limit(), "How long a call may take.", TIMEOUT_PER_TOOL_MS)
+_TOTAL = shapes.Key("total-timeout-ms", shapes.Limit(), "How long a turn may take.", TOTAL_TIMEOUT_MS)
+_ON_BUDGET = shapes.Key(
     "on-budget",
-    Choice[Literal["finalize", "error"]](("finalize", "error")),
+    shapes.Choice[Literal["finalize", "error"]](("finalize", "error")),
     "At the end of rounds or time: one last answer without tools, or an error.",
     "finalize",
 )
-_LIMITS: tuple[Key[Any], ...] = (
-    Key("max-rounds", Limit(), "How often tools are run in a turn.", MAX_ROUNDS),
+_LIMITS: tuple[shapes.Key[Any], ...] = (
+    shapes.Key("max-rounds", shapes.Limit(), "How often tools are run in a turn.", MAX_ROUNDS),
     _PER_TOOL,
     _TOTAL,
-    Key("max-tool-result-bytes", Limit(), "How much of a result the model sees.", MAX_TOOL_RESULT_BYTES),
-    Key("max-parallel", Limit(), "How many calls run at once.", MAX_PARALLEL),
+    shapes.Key("max-tool-result-bytes", shapes.Limit(), "How much of a result the model sees.", MAX_TOOL_RESULT_BYTES),
+    shapes.Key("max-parallel", shapes.Limit(), "How many calls run at once.", MAX_PARALLEL),
     _ON_BUDGET,
 )
 
 
-def _build_limits(members: Members) -> Limits:
+def _build_limits(members: shapes.Members) -> Limits:
     """Build the policy; a limit that is left out takes the contract's default."""
     values = {key.name.replace("-", "_"): members[key] for key in _LIMITS}
     fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
@@ -224,4 +209,4 @@ def _build_limits(members: Members) -> Limits:
     return Limits(members.place.span, Policy(**fields))
 
 
-LIMITS = Record(_LIMITS, _build_limits, is_nullable=True)
+LIMITS = shapes.Record(_LIMITS, _build_limits, is_nullable=True)

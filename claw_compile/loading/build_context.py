@@ -137,7 +137,6 @@ class _Line:
 
 
 def _escape(source: Source) -> str:
-    """Return the escape character, which a directive at the top may change."""
     for line in source.lines:
         if (directive := _ESCAPE.fullmatch(line.strip())) is not None:
             return directive["char"]
@@ -195,7 +194,6 @@ def _pairs(line: _Line, rest: str, at: int) -> Iterator[tuple[str, ScalarNode]]:
 
 
 def _words(text: str, escape: str) -> Iterator[tuple[str, int, int]]:
-    """Return the words of an instruction without their quotes, each with its place."""
     word, start, quote, at = "", -1, "", 0
     while at < len(text):
         char = text[at]

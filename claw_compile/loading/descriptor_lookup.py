@@ -144,7 +144,6 @@ class DescriptorLookup:
         yield checked
 
     def _baked(self, service: ServiceSpec) -> Iterator[_Candidate]:
-        """Yield the image's own descriptor, from the lock."""
         name = service.name.text
         root = self.lock.descriptor(name) if self.lock is not None else None
         if self.lock is None or self.lock.services is None or root is None:

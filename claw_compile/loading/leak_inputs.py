@@ -295,7 +295,6 @@ class Container:
             yield LeakInput(f"{name} in the Dockerfile", at, value.text, "variable", name, refers, self.notes)
 
     def _bind_mounts(self, node: Node) -> Iterator[LeakInput]:
-        """Yield files of the host that are mounted one by one."""
         for item in items_of(node):
             path = bind_source(item, self.collection.variables.lookup)
             if path is None:

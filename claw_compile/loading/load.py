@@ -230,7 +230,6 @@ def _within(service: ServiceSpec, service_descriptor: ServiceDescriptor, files: 
 
 
 def _endpoints(service: str, service_descriptor: ServiceDescriptor, skill: Source) -> Iterator[Diagnostic]:
-    """Warn where a skill tells how to reach a service that has tools."""
     if not service_descriptor.tools:
         return
     paths = {tool.http.path for tool in service_descriptor.tools if tool.http is not None}

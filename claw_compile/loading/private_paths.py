@@ -95,7 +95,6 @@ class PrivatePaths:
                 yield _Exposure(item.span, exposure.path, exposure.name)
 
     def _volume(self, name: str, at: Span) -> _Exposure:
-        """Return the exposure of a named volume, which may be a directory of the host or one of the proxy's own."""
         declared = child(self.pod.document, "volumes", name)
         if _PROXY_VOLUME.fullmatch(fill_in(child(declared, "name"), self.lookup) or name):
             return _Exposure(at, name=f"{quote(name)}, a volume of its proxy")

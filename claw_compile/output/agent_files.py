@@ -86,7 +86,6 @@ def _tools(agent: ProjectedAgent) -> Iterator[str]:
 
 
 def _about(description: str) -> str:
-    """Return a description as the rest of a line."""
     text = " ".join(description.split())
     return f": {text}" if text else ""
 

@@ -85,7 +85,6 @@ def _agent_files(agent: ProjectedAgent) -> dict[str, bytes]:
 
 
 def _proxy_files(agent: ProjectedAgent) -> dict[str, bytes]:
-    """Return the files of the proxy alone, each only when there is something in it."""
     files: dict[str, bytes] = {}
     if agent.manifest is not None:
         files["tools.json"] = _json(manifest_data(agent.manifest))
@@ -205,7 +204,6 @@ def _tools(pod: PodSpec, projected: ProjectedAgent) -> list[dict[str, Any]]:
 
 
 def _origins(pod: PodSpec, agent: Agent, granted: GrantedTool) -> list[str]:
-    """Return the lists that the grants of a tool stand in."""
     lists = {"tools-defaults": "x-claw.tools-defaults", "tools": f"services.{agent.spec.name.text}.x-claw.tools"}
     return sorted({lists[reason.origin] for reason in reasons(pod, agent, granted.service, granted.tool.name)})
 

@@ -83,7 +83,6 @@ def replace_file(path: Path, content: bytes) -> tuple[Diagnostic, ...]:
 
 
 def _first_foreign(place: Path) -> str | None:
-    """Return the first thing at ``place`` that the compiler did not make."""
     if not place.exists():
         return None
     if not place.is_dir():
@@ -105,7 +104,6 @@ def _lock_directory(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _prepare_files(files: Mapping[Path, bytes]) -> Iterator[Mapping[Path, Path]]:
-    """Write each file beside its place, and remove what is not renamed into it."""
     ready = {path: path.with_name(f".{path.name}.new") for path in files}
     try:
         for path, temporary in ready.items():
@@ -175,7 +173,6 @@ def _swap(fresh: Path, place: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two directories in one step, by Linux's renameat2 with RENAME_EXCHANGE."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False

@@ -58,7 +58,6 @@ def entry(name: str, value: Data) -> Entry:
 
 
 def _lines(node: Node) -> list[str]:
-    """Return the lines of a collection that holds something."""
     match node:
         case ScalarNode():
             return []

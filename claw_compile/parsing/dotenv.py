@@ -6,8 +6,6 @@ lines; double quotes know escapes; unquoted and double-quoted values are interpo
 lines above. A message names the variable and never the value, and an excerpt is never printed.
 """
 
-from __future__ import annotations
-
 import bisect
 import re
 from collections.abc import Mapping
@@ -49,7 +47,7 @@ def read_env_file(source: Source, environ: Mapping[str, str]) -> Result[tuple[As
     return Result(tuple(parser.assignments), tuple(parser.diagnostics))
 
 
-def _read(source: Source, environ: Mapping[str, str]) -> _Parser:
+def _read(source: Source, environ: Mapping[str, str]) -> "_Parser":
     parser = _Parser(source.file, source.text.replace("\r\n", "\n"), environ)
     at = 0
     while at < len(parser.text):

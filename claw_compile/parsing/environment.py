@@ -7,8 +7,6 @@ variable without a default is a problem, where Compose warns and takes nothing. 
 from a value (docs/spec/compile.md "Interpolation").
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +29,7 @@ class Variable:
     name: str
     node: ScalarNode
     key: Span
-    value: Interpolation
+    value: "Interpolation"
 
 
 def variables(node: Node | None, lookup: Lookup) -> Iterator[Variable]:
@@ -120,7 +118,6 @@ class _Interpolator:
         return "".join(parts) + text[at:]
 
     def _dollar(self, text: str, dollar: int, depth: int) -> tuple[str, int]:
-        """Return the value of the ``$`` at ``dollar``, and the offset of the rest."""
         follower = text[dollar + 1 : dollar + 2]
         if follower == "$":
             return "$", dollar + 2

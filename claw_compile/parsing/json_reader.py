@@ -40,7 +40,6 @@ def read_json(source: Source) -> Result[Node]:
 
 
 def _blank(text: str, at: int) -> int:
-    """Return the offset of the next token."""
     if text[at : at + 1] not in _BLANKS:
         return at
     match = _BLANK.match(text, at)
@@ -123,7 +122,6 @@ class _Parser:
                 return MapNode(tuple(entries.values()), self.source.span_of(at, end)), end
 
     def _next(self, at: int, closing: str) -> tuple[int, bool]:
-        """Return the offset behind the comma, or behind the closing bracket."""
         at = _blank(self.source.text, at)
         char = self.source.text[at : at + 1]
         if char == closing:

@@ -146,7 +146,6 @@ def _compose(text: str) -> tuple[yaml.Node | None, set[int]]:
 
 
 def _own_tag(raw: yaml.Node) -> str:
-    """Return a tag that is not of YAML's own, as the file writes it."""
     return raw.tag if raw.tag.startswith("!") and raw.tag != "!" else ""
 
 

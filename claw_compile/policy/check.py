@@ -53,7 +53,6 @@ def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
 
 
 def _unused_defaults(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    """Report the pod's defaults that hold something, and that no agent takes."""
     defaults = {
         "tools-defaults": pod.tools if pod.tools and pod.tools.entries else None,
         "surfaces-defaults": pod.surfaces if pod.surfaces and pod.surfaces.entries else None,
@@ -163,7 +162,6 @@ def check_written_grants(loaded: LoadedPod) -> Iterator[Diagnostic]:
 
 
 def _check_service(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Check that the service exists, offers tools, and among them those named."""
     name = grant.service.text
     service = loaded.pod.service(name)
     if service is None:
@@ -237,7 +235,6 @@ def check_surfaces(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
 
 
 def _speakers(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Check that who may speak to the agent on a channel is a service of the pod."""
     for surface in agent.surfaces:
         named = child(surface.channel, "allow_from_services")
         for name in items_of(named):

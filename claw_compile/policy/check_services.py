@@ -73,7 +73,6 @@ def _mounts(agent: Agent) -> Iterator[tuple[Span, str]]:
 
 
 def _host_access(path: str) -> str | None:
-    """Return what a mount of ``path`` gives away."""
     plain = "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
     if plain.rpartition("/")[2] in _SOCKETS:
         return "it has the socket of a container engine"
@@ -177,7 +176,6 @@ def _check_agent(service: ServiceSpec, resolved: ResolvedPod) -> Iterator[Diagno
 
 
 def _nonempty(service: ServiceSpec, key: str) -> Entry | None:
-    """Return the entry of a key, where it holds something."""
     entry = service.body.get(key) if service.body is not None else None
     node = entry.value if entry is not None else None
     if isinstance(node, ScalarNode):

@@ -117,7 +117,6 @@ def _auth(
 
 
 def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics: list[Diagnostic]) -> Secret | None:
-    """Return the value of the provider's variable that ``wanted`` names."""
     name = wanted.shown
     known = {variable.name: variable for variable in variables(service.environment, lookup)}
     variable = known.get(wanted.text)

@@ -122,7 +122,6 @@ def _granted_tools(pod: ProjectedPod, agent: Agent) -> tuple[Tool, ...]:
 
 
 def _inheritance(pod: ProjectedPod, agent: Agent, matching_grants: tuple[Reason, ...]) -> Iterator[Step]:
-    """Yield how the pod's defaults reached the agent, or that its own list keeps them away."""
     own, defaults = agent.spec.tools, pod.spec.tools
     if any(reason.origin == "tools-defaults" for reason in matching_grants):
         if own is None:

@@ -15,8 +15,6 @@ A feed that several services declare is named in full, ``service/name``. ``{claw
 feed that the pod declares itself bypasses the descriptors; its service must exist all the same.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -70,7 +68,7 @@ def resolve(loaded: LoadedPod) -> Result[ResolvedPod]:
 class _Resolver:
     loaded: LoadedPod
     pod: PodSpec
-    feeds: Feeds
+    feeds: "Feeds"
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def agents(self, spec: ServiceSpec) -> Iterator[Agent]:

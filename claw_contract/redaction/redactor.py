@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from heapq import merge
+from urllib.parse import quote
 
-from claw_contract.redaction.encodings import encoded_forms
 from claw_contract.secret import DOTS, Secret
+
+_MIN_BASE64 = 8  # The shortest base64 text that is unlikely to appear by chance
+
+
+def encoded_forms(value: str) -> frozenset[bytes]:
+    """Return the value itself, and its forms in JSON, URLs and base64."""
+    texts = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    texts |= {text.replace("/", "\\/") for text in texts}
+    texts |= {text.translate(_HTML_SAFE) for text in texts}
+    texts |= {json.dumps(text)[1:-1] for text in texts}
+    forms = {text.encode(errors="surrogatepass") for text in texts}
+    raw = value.encode(errors="surrogatepass")
+    forms |= {quote(raw, safe=safe).encode() for safe in ("", "/", "!'()*")}
+    return frozenset(forms | {form for form in _in_base64(raw) if len(form) >= _MIN_BASE64})
+
+
+_HTML_SAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "&<>"}
+"""Escapes of JSON writers whose output may be part of an HTML page."""
+
+
+def _in_base64(raw: bytes) -> set[bytes]:
+    encoded = set()
+    for skipped in range(3):
+        whole = raw[skipped : len(raw) - (len(raw) - skipped) % 3]
+        encoded |= {base64.b64encode(whole), base64.urlsafe_b64encode(whole)}
+    return encoded
 
 
 class Redactor:

@@ -117,7 +117,6 @@ def _rounds(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def _call(call: dict[str, Any]) -> Iterator[str]:
-    """Yield one call and its result."""
     name, code, service = as_line(call.get("name")) or "a tool", _code(call), as_line(call.get("service"))
     yield f"model → cllama: {name}"
     yield from _barred([text.printable(call.get("arguments"))])
@@ -146,7 +145,6 @@ def _response(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def _cut_body(body: object) -> str:
-    """Return the text of a body that history has cut, or whose form is unknown."""
     if body in (None, ""):
         return "(nothing)"
     if not _is_cut(body):
@@ -165,7 +163,6 @@ def _status(entry: dict[str, Any]) -> str:
 
 
 def _code(call: dict[str, Any]) -> str:
-    """Return the code of a failed call, or "" for a successful one."""
     if call.get("status") == "ok":
         return ""
     return as_line(as_object(as_object(call.get("result")).get("error")).get("code")) or "error"

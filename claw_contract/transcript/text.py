@@ -99,7 +99,6 @@ def _call(name: object, arguments: object) -> str:
 
 
 def _stream(text: str) -> Iterator[str]:
-    """Yield the joined texts of a stream's events, or the text itself if it is no stream."""
     events = [event for line in text.splitlines() if line.startswith("data:") and (event := _read(line[5:]))]
     if not events:
         yield printable(text)
@@ -113,7 +112,6 @@ def _stream(text: str) -> Iterator[str]:
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
-    """Yield the places and texts that an event adds to."""
     if "error" in event:
         yield "error", _json(event["error"])
     for choice in as_array(event.get("choices")):  # OpenAI

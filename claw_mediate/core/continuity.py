@@ -192,7 +192,6 @@ def _similarity(rounds: StoredRounds, anchor: Anchor, session: str) -> tuple[boo
 
 @lru_cache(maxsize=256)
 def _compare(kept: tuple[str, ...], sent: tuple[str, ...]) -> tuple[int, int]:
-    """Return how many of the messages before are the same, and how many digests of whole messages differ."""
     kept_wholes, kept_words = _split_digests(kept)
     sent_wholes, sent_words = _split_digests(sent)
     differs = kept_wholes ^ sent_wholes
@@ -228,7 +227,6 @@ def _is_same_message(message: str, other: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _split_digest(message: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the user's words in a message, and all of its parts, from its digest."""
     parts = [message[at : at + _PART_LENGTH] for at in range(_WHOLE_LENGTH, len(message), _PART_LENGTH)] or [
         _USER_MARK + message[: _PART_LENGTH - 1]
     ]

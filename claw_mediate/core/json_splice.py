@@ -241,13 +241,11 @@ def _skip_space(document: bytes, position: int) -> int:
 
 
 def _find_next(document: bytes, end: int) -> int:
-    """Return where the next member or element begins, or the closing bracket stands."""
     position = _skip_space(document, end)
     return _skip_space(document, position + 1) if document[position : position + 1] == b"," else position
 
 
 def _find_end(document: bytes, position: int) -> int:
-    """Return where the value that begins at ``position`` ends."""
     if document[position : position + 1] not in (b"{", b"["):
         scalar = _SCALAR.match(document, position)
         assert scalar is not None

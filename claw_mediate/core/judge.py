@@ -18,8 +18,6 @@ the first of these that holds              time is spent · the tool is unknown 
                                            JSON object · it is a repeat · they break the tool's schema
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from claw_contract.base import JsonObject
@@ -61,7 +59,7 @@ class Ledger:
     tool_use: ToolUse = ToolUse.AS_REQUESTED
 
     @classmethod
-    def start(cls, limits: Limits, now: float) -> Ledger:
+    def start(cls, limits: Limits, now: float) -> "Ledger":
         return cls(limits, started_at=now, now=now, model_call_at=now)
 
     @property
@@ -101,18 +99,18 @@ class Ledger:
         later = self.answered_calls[self.answered_calls.index(earlier) + 1 :]
         return any(past.result.ran and may_write(past.result.call, earlier.result.call.service) for past in later)
 
-    def start_model_call(self) -> Ledger:
+    def start_model_call(self) -> "Ledger":
         """Return the ledger of which the open round is timed from now."""
         return replace(self, model_call_at=self.now)
 
-    def add_response(self, response: ModelResponse, now: float) -> Ledger:
+    def add_response(self, response: ModelResponse, now: float) -> "Ledger":
         return replace(self, now=now, usage=(*self.usage, response.usage))
 
-    def add_results(self, results: tuple[ToolResult, ...], now: float) -> Ledger:
+    def add_results(self, results: tuple[ToolResult, ...], now: float) -> "Ledger":
         answered = (AnsweredCall(result, self.round) for result in results)
         return replace(self, now=now, answered_calls=(*self.answered_calls, *answered))
 
-    def close_round(self, response: ModelResponse, results: tuple[ToolResult, ...], tool_use: ToolUse) -> Ledger:
+    def close_round(self, response: ModelResponse, results: tuple[ToolResult, ...], tool_use: ToolUse) -> "Ledger":
         """Return the ledger with the open round closed; ``tool_use`` is for the next model call."""
         wall_ms = round((self.now - self.model_call_at) * 1000)
         return replace(self, rounds=(*self.rounds, Round(self.round, response, results, wall_ms)), tool_use=tool_use)

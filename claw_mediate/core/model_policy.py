@@ -137,7 +137,6 @@ def choose_models(policy: ModelPolicy, requested: str, scope: ProviderScope) -> 
 
 
 def _fallback_refs(policy: ModelPolicy) -> list[str]:
-    """Return the primary ref and the fallbacks, in order. Refs of other slots are allowed, but no fallbacks."""
     primary = [entry.ref for entry in policy.allowed if entry.slot == "primary"]
     fallbacks = [entry.ref for entry in policy.allowed if entry.slot == "fallback" or entry.slot.startswith("fallback-")]
     return [*(primary or [entry.ref for entry in policy.allowed[:1]]), *fallbacks]

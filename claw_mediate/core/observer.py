@@ -4,8 +4,6 @@ are made, and how the turn ended.
 Nothing that an observer receives holds a secret. Without an observer nothing is prepared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -112,7 +110,7 @@ class TurnObserver:
         if self._observer is not None:
             self._begin(subject, RequestInfo("POST", "", (), arguments), self._redactor).on_failure(reason)
 
-    def _begin(self, subject: Subject, request: RequestInfo, redactor: Redactor) -> _RedactingObserver:
+    def _begin(self, subject: Subject, request: RequestInfo, redactor: Redactor) -> "_RedactingObserver":
         assert self._observer is not None
         clear = RequestInfo(
             request.method,

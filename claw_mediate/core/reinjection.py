@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from claw_contract.base import JsonObject
-from claw_contract.log.turns import MissedRounds, ReinjectedRounds
+from claw_contract.log import MissedRounds, ReinjectedRounds
 from claw_mediate.core.continuity import Evidence, match_rounds
 from claw_state.continuity import Anchor, StoredRounds
 
@@ -99,7 +99,6 @@ def fit_to_limit(
 
 
 def _make_room(kept: dict[int, bytes], shrink: Callable[[int], bytes], goal: int) -> int:
-    """Shrink the oldest messages until all of them fit, and return the bytes that are held then."""
     held = sum(map(len, kept.values()))
     for index, messages in kept.items():
         if held <= goal:

@@ -168,7 +168,6 @@ def _canonical_text(raw: dict[str, bytes]) -> str:
 
 
 def _escape_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object with no key that looks like the mark of a number."""
     return {f"#{name}" if name.startswith("#") else name: value for name, value in pairs}
 
 

@@ -1,7 +1,5 @@
 """An agent's tools beside the runner's own, in one request: who owns a name, which tools are offered, and under which alias."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -29,7 +27,7 @@ class ToolCatalog:
     native: frozenset[str]
 
     @classmethod
-    def build(cls, tools: Collection[Tool], native: Collection[str], room: int) -> ToolCatalog:
+    def build(cls, tools: Collection[Tool], native: Collection[str], room: int) -> "ToolCatalog":
         """Return the catalog of tools in manifest order. Tools beyond ``room`` are left out."""
         present = list(tools)[: max(room, 0)]
         names = assign_aliases((tool.name for tool in present), native)

@@ -3,8 +3,6 @@
 Values only: nothing here decides or waits. ``Command``, ``TurnInput`` and ``Outcome`` are closed unions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -109,7 +107,7 @@ class Limits:
     on_budget: Literal["finalize", "error"]
 
     @classmethod
-    def from_policy(cls, policy: Policy) -> Limits:
+    def from_policy(cls, policy: Policy) -> "Limits":
         total_seconds = policy.total_timeout_ms / 1000
         return cls(
             max_rounds=policy.max_rounds,

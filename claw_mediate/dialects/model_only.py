@@ -5,8 +5,6 @@ A multipart form (RFC 7578) is read so strictly that no other parser finds other
 read otherwise (bare line feeds, folded lines, escapes, a preamble, encoded parts) is refused.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import islice, pairwise
@@ -119,7 +117,7 @@ def _read_form_model(body: bytes, content_type: str) -> RunnerRequest | None:
     )
 
 
-def _history_value(body: bytes, field: FormField) -> object:
+def _history_value(body: bytes, field: "FormField") -> object:
     """Return a field as history records it: a short text, or the size of anything else."""
     size = field.end - field.start
     if not field.is_text or size > _MAX_RECORDED:
@@ -154,7 +152,6 @@ def read_form_fields(content_type: str, body: bytes) -> list[FormField]:
 
 
 def _read_form_field(body: bytes, start: int, end: int) -> FormField:
-    """Return the field whose part is what stands between two marks."""
     head_end = body.find(b"\r\n\r\n", start, min(end, start + _MAX_HEAD))
     if body[start : start + 2] != b"\r\n" or head_end < 0:
         raise UnreadableRequestError("a part of the form has no head that is read")

@@ -5,8 +5,6 @@ HTTPS_PROXY would lead back to this proxy). Only connecting has a time-out; call
 A connection is reused only when both messages are complete and nothing more has arrived.
 """
 
-from __future__ import annotations
-
 import asyncio
 import select
 import socket
@@ -90,7 +88,7 @@ class ConnectionPool:
         self._idle.clear()
         await asyncio.sleep(0)  # let their last callbacks run
 
-    def _take_idle(self, origin: _Origin) -> Connection | None:
+    def _take_idle(self, origin: _Origin) -> "Connection | None":
         """Return the origin's most recently used connection that is still reusable; close all that are not."""
         now, latest = time.monotonic(), None
         for index in range(len(self._idle) - 1, -1, -1):
@@ -103,7 +101,7 @@ class ConnectionPool:
                 del self._idle[index]
         return latest
 
-    async def _connect(self, origin: _Origin) -> Connection:
+    async def _connect(self, origin: _Origin) -> "Connection":
         try:
             async with asyncio.timeout(self._connect_seconds):
                 *others, last = await asyncio.get_running_loop().getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
@@ -117,12 +115,12 @@ class ConnectionPool:
         except (OSError, UnicodeError) as error:
             raise httpx2.ConnectError("no connection") from error
 
-    async def _connect_to(self, address: str, origin: _Origin) -> Connection:
+    async def _connect_to(self, address: str, origin: _Origin) -> "Connection":
         tls, name = (self._tls, origin.host) if origin.secure else (None, None)
         loop = asyncio.get_running_loop()
         return (await loop.create_connection(Connection, address, origin.port, ssl=tls, server_hostname=name))[1]
 
-    def _release(self, origin: _Origin, connection: Connection) -> None:
+    def _release(self, origin: _Origin, connection: "Connection") -> None:
         has_room = not self._closed and len(self._idle) < _MAX_IDLE
         if has_room and connection.reset(time.monotonic() + self._idle_seconds):
             self._idle.append((origin, connection))
@@ -251,7 +249,6 @@ class _Body(httpx2.AsyncByteStream):
 
 
 def _has_input(transport: asyncio.Transport) -> bool:
-    """Return whether the socket has data, or its end, that the event loop has not read yet."""
     if transport.is_closing():
         return True
     poll = select.poll()

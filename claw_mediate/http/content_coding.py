@@ -4,8 +4,6 @@ A few bytes may decode to gigabytes, so every decoder of a chain is bounded: in 
 the members of one body.
 """
 
-from __future__ import annotations
-
 import time
 import zlib
 from abc import ABC, abstractmethod
@@ -89,7 +87,7 @@ class Decoder:
 
 
 class _Step:
-    def __init__(self, coding: Callable[[], _Member], max_bytes: float) -> None:
+    def __init__(self, coding: "Callable[[], _Member]", max_bytes: float) -> None:
         self._coding = coding
         self._max_bytes = max_bytes
         self._member = coding()

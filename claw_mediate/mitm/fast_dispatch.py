@@ -61,7 +61,6 @@ class FastManager(addonmanager.AddonManager):
                     raise
 
     def _candidates(self, name: str) -> list[Any]:
-        """Return all addons of the chain, in its order, that may have a handler for this event."""
         cache: dict[str, tuple[list[Any], list[Any]]] = self.__dict__.setdefault("_candidates_by_event", {})
         cached_chain, candidates = cache.get(name, ((), []))
         if len(cached_chain) != len(self.chain) or not all(map(is_, cached_chain, self.chain)):

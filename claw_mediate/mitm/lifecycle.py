@@ -175,7 +175,6 @@ class Lifecycle:
         await _wait_for_all(_LAST_SECONDS, *(_send_written(handler) for handler in connections.values()))
 
     def _retire(self, mediator: Mediator, requests: Collection[PendingRequest]) -> None:
-        """Close a mediator when these requests are over."""
         task = self._retiring[mediator] = asyncio.ensure_future(_close_later(mediator, requests))
         task.add_done_callback(lambda _: self._retiring.pop(mediator))
 
@@ -186,7 +185,6 @@ async def _close_later(mediator: Mediator, requests: Collection[PendingRequest])
 
 
 async def _cut_off(requests: Collection[PendingRequest]) -> None:
-    """Refuse requests that are in no turn yet, and record forwarded ones as far as they got."""
     await wait_until_done(requests, _LAST_SECONDS)  # turns that were cut off answer by themselves
     for state in flow_state.all_states():
         if state.decision is not None:
@@ -196,13 +194,11 @@ async def _cut_off(requests: Collection[PendingRequest]) -> None:
 
 
 async def _wait_for_all(seconds: float, *steps: Any) -> None:
-    """Wait until all of these are done, for at most so many seconds."""
     if steps:
         await asyncio.wait([asyncio.ensure_future(each) for each in steps], timeout=seconds)
 
 
 async def _send_written(handler: Any) -> None:
-    """Wait until everything that was written for a runner has left this process."""
     writer = handler.transports[handler.client].writer if handler.client in handler.transports else None
     if isinstance(writer, asyncio.StreamWriter) and not writer.is_closing():
         writer.transport.set_write_buffer_limits(0)

@@ -99,6 +99,5 @@ class MetricsAddon:
 
 
 def _token() -> Secret | None:
-    """Return the token that a request from another host must have."""
     token = os.environ.get(TOKEN, "").strip()
     return Secret(token) if token else None

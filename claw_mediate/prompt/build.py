@@ -1,7 +1,5 @@
 """The proxy's additions to a system prompt: memory, context blocks, feeds and time (docs/spec/mediation.md section 8)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,7 +45,7 @@ class PromptContext:
         self._unknown_zones: set[tuple[str, str]] = set()
 
     @classmethod
-    def of(cls, settings: Settings, log: EventLog) -> PromptContext:
+    def of(cls, settings: Settings, log: EventLog) -> "PromptContext":
         client = ContextClient()
         limits = FeedLimits(settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds)
         feeds = FeedReader(client, settings.secrets, limits, log)
@@ -81,7 +79,6 @@ class PromptContext:
         await self._client.close()
 
     def _feed_sections(self, agent: Agent, view: RunnerRequest, feeds: list[FeedSnapshot]) -> list[str]:
-        """Return the feeds that fit, and a notice for each that does not or is missing."""
         sections: list[str] = []
         total = 0
         for snapshot in feeds:

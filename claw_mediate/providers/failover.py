@@ -179,7 +179,6 @@ class ProviderFailover:
         return best, is_repeatable
 
     async def _try_candidate(self, route: Route, call: ModelCall, seconds: float | None) -> ModelResult:
-        """Try one candidate, with each ready key, in at most ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._try_keys(route, call)
@@ -199,7 +198,6 @@ class ProviderFailover:
         return parse_response(result, call.read)
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
-        """Send one request, and report it to the observer and the stopwatch."""
         provider = route.candidate.provider
         body, path = route.body(call.body), provider.strip_base_path(route.path)
         shown = [*route.headers, *mask_values(credential)]
@@ -253,7 +251,6 @@ def _now() -> float:
 
 
 def _is_final(result: ModelResult) -> bool:
-    """Return whether no other candidate is tried."""
     if isinstance(result, ProviderResponse):
         is_about_key = result.status in KEY_REJECTED or result.status == RATE_LIMITED
         return _CLIENT_ERROR <= result.status < _SERVER_ERROR and not is_about_key
@@ -261,7 +258,6 @@ def _is_final(result: ModelResult) -> bool:
 
 
 def _is_repeatable(result: ModelResult) -> bool:
-    """Return whether the same request may succeed in a moment."""
     if isinstance(result, ProviderResponse):
         return result.status == RATE_LIMITED or result.status >= _SERVER_ERROR
     return isinstance(result, TransportFailure) and result.code in {UNREACHABLE, BROKE_OFF, BAD_REPLY}

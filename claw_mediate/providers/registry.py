@@ -348,7 +348,6 @@ def _file_keys(entry: ProviderEntry) -> tuple[PoolKey, ...]:
 
 
 def _cooldown_end(key: ProviderKey) -> float:
-    """Return when the operator's file lets a key be used. A cooldown without a readable time is over."""
     if key.state in {"dead", "disabled"}:
         return math.inf
     try:
@@ -358,7 +357,6 @@ def _cooldown_end(key: ProviderKey) -> float:
 
 
 def _env_keys(known: KnownProvider | None, env: Mapping[str, str]) -> tuple[PoolKey, ...]:
-    """Return the keys of ``NAME``, ``NAME_1``, ``NAME_2`` …, in that order, each value once."""
     keys: dict[str, PoolKey] = {}
     for name in known.keys if known else ():
         numbered = sorted(

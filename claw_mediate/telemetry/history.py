@@ -138,7 +138,6 @@ def last_hash(file: Path) -> str | None:
 
 
 def _is_torn(file: Path) -> bool:
-    """Return whether the last line lacks its line break."""
     try:
         with _open(file) as reader:
             reader.seek(-1, os.SEEK_END)

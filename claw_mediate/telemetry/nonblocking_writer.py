@@ -82,7 +82,6 @@ class LineWriter:
                 self._lock.wait(left)
 
     def _write_without_waiting(self, line: bytes) -> bytes:
-        """Return what could not be written."""
         try:
             while line and (self._is_file or self._has_room(0)):
                 # POSIX: a pipe with any room takes PIPE_BUF bytes. A file never blocks.

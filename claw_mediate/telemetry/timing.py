@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from claw_contract.log.turns import ModelCallRecord
+from claw_contract.log import ModelCallRecord
 from claw_mediate.core.model_policy import Candidate
 from claw_mediate.telemetry.event_log import now_rfc3339
 

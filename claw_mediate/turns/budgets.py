@@ -196,7 +196,6 @@ def _describe(budget: Budget, excess: BudgetExcess) -> str:
 
 
 def _budget_member(budget: Budget, excess: BudgetExcess) -> dict[str, object]:
-    """Return the ``budget`` member of events and refusals, as the original system spells it."""
     limits = {"limit_usd": budget.limit_usd, "max_requests": budget.max_requests}
     return {
         "behavior": budget.behavior,

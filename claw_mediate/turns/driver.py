@@ -146,7 +146,6 @@ class TurnDriver:
                     )
 
     async def _run(self, command: RunTools, call: ToolCall) -> ToolResult:
-        """Run one call, or take its result from the checkpoint, by its place among the calls of its response."""
         assert self.response is not None
         place = _place(self.response, call)
         is_made = False

@@ -218,6 +218,5 @@ def _content_type(request: Request) -> str:
 
 
 def _is_structured(request: Request) -> bool:
-    """Return whether the body says that it is JSON or a form."""
     content_type = _content_type(request).lower()
     return "json" in content_type or content_type.startswith("multipart/form-data")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from claw_contract.log.turns import JoinKind
+from claw_contract.log import JoinKind
 from claw_contract.manifest import Tool
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Forward, RunnerResponse
@@ -65,7 +65,6 @@ class RequestPreparer:
         return catalog, dialect.build_request(view, catalog, Additions(hidden, text))
 
     def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> ToolCatalog:
-        """Return the tools to offer. Those that the provider has no room for are left out from the end."""
         room = dialect.MAX_TOOLS - len(view.declared_tools)
         key = (agent.id, frozenset(view.declared_tools), room)
         tools, catalog = self._catalogs.get(key, (None, None))
@@ -204,7 +203,6 @@ class TurnPipeline:
             return error
 
     async def _prepare(self, incoming: DialectRequest, turn_id: str, stopwatch: Stopwatch) -> TurnContext | RunnerResponse:
-        """Return the turn's context, or the refusal where no provider may be asked."""
         with stopwatch.waiting():
             text = await self._prompt_text(incoming)
         agent, request, view = incoming.agent, incoming.request, incoming.view

@@ -11,8 +11,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_contract.history import RoundRecord, TokenUsage, ToolCallRecord, UsageRecord
 from claw_contract.interventions import CALL_INTERVENTIONS, ROUND_INTERVENTIONS
-from claw_contract.log import EventType
-from claw_contract.log.turns import ModelCallRecord
+from claw_contract.log import EventType, ModelCallRecord
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import redact_stream
 from claw_mediate.agents.directory import Agent
@@ -185,7 +184,6 @@ class Recorder:
             self._event(context, "intervention", intervention=name, round=past.number)
 
     def _log_tool_call(self, context: TurnContext, round_number: int, result: ToolResult) -> None:
-        """Log one managed call that ran, or was answered without running."""
         tool = result.call.tool
         self._log.event(
             "tool_call",
@@ -245,7 +243,6 @@ class Recorder:
 
 
 def _common_members(context: RequestContext, view: RunnerRequest, result: TurnResult) -> dict[str, Any]:
-    """Return the members that every line of history has."""
     return {
         "version": 1,
         "turn_id": context.turn_id,
@@ -284,7 +281,6 @@ def _forwarded_entry(context: RequestContext, view: RunnerRequest, result: TurnR
 
 
 def _withheld(agent: Agent, reason: str, shown: Collection[str] = ()) -> list[JsonObject]:
-    """Return the granted tools that the model was not shown, each with the reason."""
     quarantined = [{"name": tool.name, "reason": f"quarantined: {tool.reason}"} for tool in agent.quarantined]
     return [*quarantined, *({"name": tool.name, "reason": reason} for tool in agent.tools if tool.name not in shown)]
 

@@ -98,7 +98,6 @@ class TurnRun:
         return TurnResult(outcome.status, ok=False, body=body, code=outcome.code, retry_after=retry_after)
 
     async def _remember(self, outcome: Deliver) -> None:
-        """Store the hidden rounds under the anchor of the message that they led to."""
         context = self._context
         hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
         anchor = context.dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
@@ -228,7 +227,6 @@ class TurnRegistry:
             self._heartbeat.cancel()
 
     async def _renew_leases(self) -> None:
-        """Show other processes that these turns are alive."""
         while self._turns:
             await asyncio.sleep(LEASE_SECONDS / 4)
             try:

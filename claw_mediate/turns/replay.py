@@ -168,7 +168,6 @@ def _answer(call: ToolCall, recorded: RecordedResponse, known: JsonObject | None
 
 
 def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject]]:
-    """Return the calls of a line of history that ran, by round and tool."""
     calls: dict[tuple[int, str], list[JsonObject]] = {}
     for past in trace:
         for call in map(as_object, as_array(past.get("tool_calls"))):

@@ -104,7 +104,6 @@ async def _events(
 
 
 def _error_event(context: TurnContext, result: TurnResult) -> bytes:
-    """Return an error as one line of JSON in the dialect's shape, whatever the provider's body is."""
     if own := context.dialect.error_body(result.body):
         return own
     message = f"the provider answered with status {result.status}"

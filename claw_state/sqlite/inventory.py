@@ -153,7 +153,6 @@ class SqliteInventory:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn every error into a ``StoreError`` with one line."""
         shown = self._shown
         try:
             yield
@@ -180,7 +179,6 @@ def _ids(database: sqlite3.Connection, query: str, agent_id: str, exists: bool) 
 
 
 def _delete_in_parts[T](database: sqlite3.Connection, ids: list[T], delete: Callable[[sqlite3.Connection, T], int]) -> int:
-    """Delete in short transactions, and return the number of deleted entries."""
     deleted, waiting = 0, deque(ids)
     while waiting:
         with low_priority_transaction(database) as deadline:

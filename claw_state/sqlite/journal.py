@@ -137,7 +137,6 @@ class SqliteJournal:
         self._db.close()
 
     async def _prune(self) -> None:
-        """Delete some expired turns now and then, and return their pages to the disk."""
         self._begun += 1
         if self._begun % _PRUNE_INTERVAL == 1:
             now = self._clock()

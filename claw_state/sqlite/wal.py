@@ -78,12 +78,10 @@ class WriteAheadLog:
             await asyncio.get_running_loop().run_in_executor(self._threads, _flush_file, self._log)
 
     def _is_long(self) -> bool:
-        """Return True if the log was long at its last checkpoint, and no writer waited for that one in vain."""
         last = self._checkpoint
         return last is not None and last is not self._awaited_checkpoint and last.done() and last.result() >= _LONG_LOG_PAGES
 
     def _run_checkpoint(self) -> int:
-        """Checkpoint, and return the length of the log in pages."""
         with suppress(sqlite3.Error):  # the next checkpoint tries again
             _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             return int(pages)

@@ -60,7 +60,6 @@ class ValkeyJournal:
             raise StoreError(f"the record of a turn on the server can't be read: {error}") from error
 
     def _select(self, rows: list[list[bytes]], fingerprint: RequestFingerprint, *, altered: bool) -> PreviousAttempt | None:
-        """Return the first attempt that the request repeats."""
         keys = [(row[-1].decode(), row[1].decode()) for row in rows]
         matches = fingerprint.openclaw_retry_of(set(keys)) if altered else set(keys)
         attempts = [self._past(*row, altered=altered) for row, key in zip(rows, keys, strict=True) if key in matches]

@@ -100,7 +100,6 @@ class Link:
         await self._redis.aclose()
 
     def _is_script_error(self, error: Exception) -> bool:
-        """Return True if a script failed because of the data, which says nothing about the server."""
         message = str(error)
         return type(error) is self._response_error and (message.startswith(_WRONG_TYPE) or not _CODE.match(message))
 

@@ -12,8 +12,7 @@ from typing import Any, get_args
 import pytest
 from jsonschema import Draft202012Validator
 
-from claw_contract.log import EventType
-from claw_contract.log.surroundings import Fault
+from claw_contract.log import EventType, Fault
 from claw_contract.published import schemas
 from tests.events import MODELS, known
 

@@ -69,7 +69,6 @@ def kubernetes(whole: Deployment, lookup: Lookup) -> Result[bytes]:
 
 
 def _objects(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -> Iterator[tuple[Span, Object]]:
-    """Yield all objects, each with the place of the pod file that it comes from."""
     assert whole.pod.name is not None
     for result in _pod_wide(whole):
         yield whole.pod.name.span, result
@@ -272,7 +271,6 @@ def _proxy(agent: Agent, whole: Deployment, converter: Converter) -> Object:
 
 
 def _shared(whole: Deployment) -> dict[Literal["auth", "secrets", "ca"], str]:
-    """Return the volumes that every proxy of the pod has, and their mounts."""
     tops = {path.parts[0] for path in whole.tree if path != ENV_FILE}
     shared: dict[Literal["auth", "secrets", "ca"], str] = {"auth": f"{RUNTIME_MOUNT}/auth"} if "auth" in tops else {}
     shared |= {"secrets": "/run/secrets"} if whole.pod.secrets else {}

@@ -88,7 +88,6 @@ def _surfaces(agent: Agent, whole: Deployment, converter: Converter) -> Iterator
 
 
 def _ports(agent: Agent, surface: Surface, whole: Deployment, converter: Converter) -> set[tuple[int, str]]:
-    """Return the ports of a surface that are the service's own, seen from the agent."""
     spec = next((each for each in whole.pod.services if surface.target in each.hosts), None)
     if spec is None or spec.body is None:
         return set()  # reported elsewhere

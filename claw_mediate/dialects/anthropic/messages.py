@@ -174,7 +174,6 @@ def _raw_blocks(response: ModelResponse) -> list[bytes]:
 
 
 def _blocks_with_calls(response: ModelResponse, kept: Sequence[ToolCall], *, resendable: bool = False) -> list[bytes]:
-    """Return the blocks of a response with exactly the kept calls, each with the id that its result names."""
     calls = iter(response.calls)
     ids = {call.id for call in kept}
     blocks: list[bytes] = []
@@ -264,7 +263,6 @@ def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = 
 
 
 def _block(block: Members) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    """Return the beginning of a block, and the deltas that complete it."""
     match string_member(block, "type"):
         case "text" if string_member(block, "text") is not None:
             return _empty_block(block, text=""), _text_deltas(block)

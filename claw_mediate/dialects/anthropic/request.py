@@ -156,7 +156,6 @@ def _wire_tool(offered: OfferedTool) -> bytes:
 
 
 def _choice_as_requested(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """Return the change of a choice that names a managed tool canonically, to its alias. Others stay as they are."""
     name = choice.get("name") if isinstance(choice, dict) else None
     alias = catalog.find_alias(name) if isinstance(name, str) else None
     return {} if alias is None or not isinstance(choice, dict) else {"tool_choice": encode({**choice, "name": alias})}

@@ -190,7 +190,6 @@ def _read_call(view: WireCall, call_id: str, catalog: ToolCatalog, *, cut: bool)
 
 
 def _write_call_ids(message: bytes, calls: Sequence[ToolCall]) -> bytes:
-    """Return the message with its calls' ids written where they were missing."""
     if not calls:
         return message
     own = json_splice.find_members(message, ["tool_calls"])["tool_calls"]

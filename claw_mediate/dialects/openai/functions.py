@@ -78,7 +78,6 @@ def handoff_key(call: ToolCall) -> str:
 
 
 def _answered_call(message: Message, answer: Message) -> Function | None:
-    """Return the call of a message, where the message behind it is its answer."""
     call = function_call(message) if message.role == "assistant" else None
     return call if call and answer.role == "function" and message_name(answer) in (None, call.name) else None
 
@@ -89,7 +88,6 @@ def _as_tool_call(function: bytes, call_id: bytes) -> Changes:
 
 
 def _as_tool_message(answer: Message, call_id: bytes) -> Changes:
-    """Return the changes of an answer. A tool's answer must have a content."""
     empty: Changes = {"content": b'""'} if bytes(answer.content) in _NO_TEXT else {}
     return {"role": b'"tool"', "tool_call_id": call_id, **empty}
 
@@ -99,5 +97,4 @@ def _canonical_arguments(function: Function) -> str:
 
 
 def _arguments_text(arguments: Arguments | UnreadableArguments) -> str:
-    """Return a text that re-serialised arguments have in common."""
     return arguments.signature if isinstance(arguments, Arguments) else arguments.text

@@ -200,7 +200,6 @@ def _released_choice(choice: JsonObject | str | None, catalog: ToolCatalog) -> C
 
 
 def _choice_by_alias(choice: JsonObject, catalog: ToolCatalog) -> JsonObject:
-    """Return a choice with the aliases of the managed tools that it names, one or a list of them."""
     allowed = choice.get("allowed_tools")
     if not isinstance(allowed, dict) or not isinstance(allowed.get("tools"), list):
         return _tool_by_alias(choice, catalog)

@@ -93,7 +93,6 @@ def _tool_calls(message: Members) -> list[bytes]:
 
 
 def _call_deltas(index: int, call: Members) -> Iterator[dict[str, Any]]:
-    """Yield the deltas of a call. ``openai`` in JS refuses one without a type."""
     # A custom call goes whole: its parts would replace each other there.
     function = call.get("function", b"")
     if function[:1] != b"{":
@@ -116,7 +115,6 @@ def _function_deltas(function: Members) -> Iterator[dict[str, Any]]:
 
 
 def _chunk_head(frame: Members) -> bytes:
-    """Return a chunk up to its choices."""
     return msgspec.json.encode(as_raw(frame))[:-1] + b',"choices":['
 
 

@@ -97,7 +97,6 @@ class EgressAddon:
             _log.error("cllama: TLS of %r is refused: it is not governed, and egress is denied", host)
 
     def _own_ports(self) -> set[int]:
-        """Return the ports of all listeners, of the metrics and of mitmweb's page."""
         metrics_port = ctx.options.cllama_metrics.rpartition(":")[2]
         page = {ctx.options.web_port} if "web_port" in ctx.options else set()
         metrics = {int(metrics_port)} if metrics_port.isdecimal() else set()
@@ -106,7 +105,6 @@ class EgressAddon:
 
 
 async def _is_this_host(host: str, port: int) -> bool:
-    """Return whether a host is this one, by the address that packets to it would come from. Nothing is sent."""
     try:
         places = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError:
@@ -124,6 +122,5 @@ def _routes_here(family: int, place: tuple[Any, ...]) -> bool:
 
 
 def _named_hosts(request: http.Request) -> set[str]:
-    """Return every host that the request itself says it is for."""
     names = (request.authority, *request.headers.get_all("host"))
     return {canonical(url.parse_authority(name, check=False)[0]) for name in names}

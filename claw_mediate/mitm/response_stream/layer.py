@@ -154,7 +154,6 @@ class DoorStream(layers.HttpStream):
         yield from self._answer_early()
 
     def _answer_early(self) -> _Commands[None]:
-        """Answer now. What is still to come of the request, or from a provider, is read and dropped."""
         assert self.flow.response is not None
         self.request_body_buf.clear()
         self.flow.request.data.content = b""

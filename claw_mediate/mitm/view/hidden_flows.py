@@ -145,7 +145,6 @@ class _ParentObserver(_Notifier):
         self._notify(hooks.UpdateHook(flows))
 
     def _show_provider(self, asked: str) -> None:
-        """Show a request at the base-URL listener, which has no destination of its own, with the provider that is asked."""
         if isinstance(self._flow.client_conn.proxy_mode, ReverseMode):
             scheme, host, port, _ = _place(asked)
             request = self._flow.request

@@ -55,7 +55,6 @@ def redact_head(message: http.Message, redactor: Redactor | None) -> Originals:
 
 
 def _number(shown: HeaderField, place: int, original: HeaderField, originals: Originals) -> HeaderField:
-    """Keep the original of a header. Put its place behind a value that another header is shown with."""
     name, value = shown
     while (key := (name.lower(), value)) in originals.fields:
         value = b"%b %d" % (value, place)
@@ -68,7 +67,6 @@ def standard_phrase(status: int) -> bytes:
 
 
 def _line(message: http.Message) -> str:
-    """Return the name of the part of the first line that the sender chose."""
     return "path" if isinstance(message, http.Request) else "reason"
 
 

@@ -31,7 +31,6 @@ _REDACTED_LOGGERS = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress") 
 
 
 def _redact(redaction: FlowRedaction, message: http.Message) -> Originals:
-    """Redact a message from its head to its body."""
     return _redact_body(redaction, message, redact_head(message, redaction.heads))
 
 
@@ -108,7 +107,6 @@ def restore_originals(flow: http.HTTPFlow, state: FlowState, commands: Iterator[
 
 
 def _forget(flow: http.HTTPFlow, state: FlowState) -> None:
-    """Drop the originals of a flow that sends nothing more. A WebSocket sends until it ends."""
     if flow.websocket is None:
         state.redaction = None
         release(flow, state)
@@ -216,7 +214,6 @@ class RedactionAddon:
 
 
 def _prepare_replay(flow: http.HTTPFlow) -> None:
-    """Prepare a flow that an operator sends again. It holds no credential, and a hidden request is never sent again."""
     # Headers with dots are dropped, because their originals are gone.
     flow.request.headers.fields = original_fields(flow.request, Originals())
     if hidden_flows.KIND in flow.metadata:

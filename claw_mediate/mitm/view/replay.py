@@ -94,7 +94,6 @@ def _parent(of: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> http.HTTPFlow:
 
 
 def _children(parent: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> list[http.HTTPFlow]:
-    """Return the hidden flows of this request, or those of the turn that it joined."""
     own = [flow for flow in flows if flow.metadata.get(hidden_flows.PARENT) == parent.id]
     turn_id = parent.metadata.get(hidden_flows.TURN)
     joined = [

@@ -70,7 +70,6 @@ class RetentionAddon:
 
 
 def _families(flows: list[Flow]) -> list[list[Flow]]:
-    """Return each request with its hidden flows, in the order of their first flows."""
     families: dict[str, list[Flow]] = {}
     for flow in flows:
         families.setdefault(flow.metadata.get(PARENT, flow.id), []).append(flow)
