@@ -1,7 +1,7 @@
 """A process that hosts the real mediator and nothing else: a start costs a fork, not a mitmdump.
 
 Its listener is its parent's, so that a runner that tries again waits for the next life. What mitmproxy's host does with an
-exchange (``mitm/hooks.py``) is done here in the same order.
+exchange (``mitm/addon.py``) is done here in the same order.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ from functools import partial
 from pathlib import Path
 
 from claw_mediate.core.http import Request, RunnerResponse
-from claw_mediate.http.client import tls_context
+from claw_mediate.http import client
 from claw_mediate.mediator import Mediator
-from claw_mediate.providers import client
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.tools import http as services
 from tests.crash.faults import Doom, Fate
 
-_TLS = tls_context()
+_TLS = client.tls_context()
 """Made before the first fork: nothing here speaks TLS, and making it takes longer than all the rest of a start."""
-client.tls_context = services.tls_context = lambda: _TLS
+client.tls_context = lambda: _TLS
 
 
 def live(listener: socket.socket, env: Mapping[str, str], doom: Doom | None, died: Path) -> None:

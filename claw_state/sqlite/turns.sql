@@ -1,15 +1,3 @@
--- The tables of the state. Every statement can run again: a file of an earlier version is brought up to date by it.
-
-DROP TABLE IF EXISTS hidden;
-CREATE TABLE IF NOT EXISTS kept (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL,
-    session TEXT NOT NULL, messages BLOB NOT NULL, used REAL NOT NULL
-);
-CREATE INDEX IF NOT EXISTS kept_by_key ON kept (agent, key, id);
-CREATE INDEX IF NOT EXISTS kept_by_use ON kept (agent, used);
-CREATE INDEX IF NOT EXISTS kept_whole ON kept (agent, used) WHERE LENGTH(messages) > 1;
-CREATE INDEX IF NOT EXISTS kept_marks ON kept (agent, used) WHERE LENGTH(messages) <= 1;
-
 CREATE TABLE IF NOT EXISTS turns (
     turn TEXT PRIMARY KEY, agent TEXT NOT NULL, request TEXT NOT NULL, earlier TEXT NOT NULL, said TEXT NOT NULL,
     attempt TEXT NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL, seen REAL NOT NULL, answer BLOB
@@ -30,8 +18,3 @@ END;
 CREATE TRIGGER IF NOT EXISTS an_answer_is_all_that_is_kept AFTER UPDATE OF answer ON turns WHEN NEW.answer IS NOT NULL BEGIN
     DELETE FROM steps WHERE turn = NEW.turn;
 END;
-
-CREATE TABLE IF NOT EXISTS spending (
-    agent TEXT NOT NULL, ends REAL NOT NULL, requests INTEGER NOT NULL, cost REAL NOT NULL, unknown INTEGER NOT NULL,
-    PRIMARY KEY (agent, ends)
-) WITHOUT ROWID;

@@ -1,0 +1,4 @@
+CREATE TABLE IF NOT EXISTS spending (
+    agent TEXT NOT NULL, ends REAL NOT NULL, requests INTEGER NOT NULL, cost REAL NOT NULL, unknown INTEGER NOT NULL,
+    PRIMARY KEY (agent, ends)
+) WITHOUT ROWID;
