@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 import gc
 import importlib
 import json
@@ -110,17 +109,23 @@ class ForkServer:
                 self._pids.append(message["pid"])
 
 
-@functools.cache
+_starting = threading.Lock()
+_servers: list[ForkServer] = []
+
+
 def fork_server() -> ForkServer:
-    """Return the server of this process, which is started on first use."""
-    return ForkServer()
+    """Return the server of this process, which is started on first use; threads may ask at the same time."""
+    with _starting:
+        if not _servers:
+            _servers.append(ForkServer())
+        return _servers[0]
 
 
 def close_fork_server() -> None:
     """End the server of this process, if one was started."""
-    if fork_server.cache_info().currsize:
-        fork_server().close()
-        fork_server.cache_clear()
+    with _starting:
+        while _servers:
+            _servers.pop().close()
 
 
 def main() -> None:
