@@ -1,8 +1,8 @@
 """The composition root: a runner's request in, its answer out (docs/spec/mediation.md).
 
     admit        identifies the agent: Admitted, or a refusal
-    exchange     decides about the request: Exchange (our answer), or Forward (the host sends it on)
-    forwarding   is given the outcome of a forwarded request
+    exchange     decides about the request: RunnerResponse (our answer), or Forward (the host sends it on)
+    passthrough  is given the outcome of a forwarded request
 
 It does not import mitmproxy. The host calls ``admit`` when the headers have arrived and ``exchange`` when the body has.
 """
@@ -88,12 +88,12 @@ class Mediator:
         self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
         recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
         routing = Router(self.registry, log)
-        self.forwarding = Passthrough(self.registry, routing, recorder)
-        self.other_paths = OtherPaths(self.forwarding, self._budgets)
+        self.passthrough = Passthrough(self.registry, routing, recorder)
+        self.other_paths = OtherPaths(self.passthrough, self._budgets)
         continuity = Continuity(self.state.store, log)
         self._turns = TurnRegistry(self._peers, recorder, continuity, self.state.journal)
         stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log))
-        self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.forwarding)
+        self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.passthrough)
         self._problem: str | None = None  # Why the proxy is not ready, as last logged
         self._stops = False
         self._secrets: set[Secret] = set()

@@ -106,12 +106,12 @@ class Passthrough:
             handle=PassthroughHandle(context, provider, key, time.monotonic(), is_dialect),
         )
 
-    def answered(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
+    def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
         """Note the provider's status: a key that was refused or throttled is not used for the next request."""
         if ticket.key is not None and (ticket.is_dialect or status == RATE_LIMITED):
             self._registry.record_response(ticket.provider, ticket.key, status, retry_after)
 
-    def over(self, ticket: PassthroughHandle, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
+    def record_end(self, ticket: PassthroughHandle, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
         """Record the response, which went through (``whole``) or broke off; ``body`` is the beginning of it."""
         if ticket.key is not None and is_out_of_quota(status, body):
             self._registry.record_response(ticket.provider, ticket.key, status, "", body)

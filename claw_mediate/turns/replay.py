@@ -124,7 +124,7 @@ class _Peers:
         self._answers = {place: deque(answers) for place, answers in recording.answers.items()}
         trace = [as_object(past) for past in as_array(recording.entry.get("tool_trace"))]
         self._walls = [_number(past, "wall_time_ms") for past in trace]
-        self._told = {place: deque(calls) for place, calls in _calls(trace).items()}
+        self._recorded_calls = {place: deque(calls) for place, calls in _calls(trace).items()}
         self.clock = 0.0
         self.missing: list[str] = []
 
@@ -141,9 +141,9 @@ class _Peers:
     async def tools(self, call: ToolCall, key: str, seconds: float) -> ToolResult:
         assert call.tool is not None
         place = (round_of_key(key), call.canonical)
-        answers, told = self._answers.get(place), self._told.get(place)
+        answers, calls = self._answers.get(place), self._recorded_calls.get(place)
         recorded = answers.popleft() if answers else None
-        known = told.popleft() if told else None
+        known = calls.popleft() if calls else None
         if recorded is None:
             self.missing.append(f"what {call.canonical} answers in round {place[0]}")
             return tool_result.failure(call, NOT_RECORDED, "Nothing is recorded of this call.")
@@ -156,15 +156,15 @@ class _Peers:
 
 
 def _answer(call: ToolCall, recorded: RecordedResponse, known: JsonObject | None, limit: int) -> ToolResult:
-    """Return the result of a call, as its service's response is read now; without one, as the model was told then."""
+    """Return the result of a call, as its service's response is read now; without one, as the model read it then."""
     if recorded.status is not None and not recorded.whole:
         cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
         return tool_result.read_http_response(call, recorded.status, recorded.body, recorded.size, cut)
-    told = as_object(json.loads(recorded.body)) if recorded.whole else as_object(as_object(known).get("result"))
-    code = as_object(told.get("error")).get("code")
-    status = told.get("status_code")
-    ok = told.get("ok") is True
-    return ToolResult(call, msgspec.json.encode(told), ok, None if ok else str(code), status, ran=True)
+    envelope = as_object(json.loads(recorded.body)) if recorded.whole else as_object(as_object(known).get("result"))
+    code = as_object(envelope.get("error")).get("code")
+    status = envelope.get("status_code")
+    ok = envelope.get("ok") is True
+    return ToolResult(call, msgspec.json.encode(envelope), ok, None if ok else str(code), status, ran=True)
 
 
 def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject]]:

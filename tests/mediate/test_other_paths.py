@@ -71,7 +71,7 @@ class OtherPod(Pod):
         return decision.status, error["code"]
 
     def ended(self, decision: Forward, usage: dict[str, Any], body: bytes = b"{}") -> None:
-        self.mediator.forwarding.over(decision.handle, 200, usage, body, whole=True)  # type: ignore[arg-type]
+        self.mediator.passthrough.record_end(decision.handle, 200, usage, body, whole=True)  # type: ignore[arg-type]
 
     def history(self) -> list[dict[str, Any]]:
         file = self.home / "history" / "analyst" / "history.jsonl"
@@ -284,7 +284,7 @@ async def test_what_a_response_costs_counts_in_the_budget(pod: OtherPod) -> None
 async def test_a_refusal_there_kills_no_key(pod: OtherPod) -> None:
     pod.agent(CHAIN)
     decision = await pod.passes(RESPONSES, b'{"model":"big"}')
-    pod.mediator.forwarding.answered(decision.handle, 401, "")  # type: ignore[arg-type]
+    pod.mediator.passthrough.note_status(decision.handle, 401, "")  # type: ignore[arg-type]
     assert key(await pod.passes(RESPONSES, b'{"model":"big"}')) == "sk-own"
 
 

@@ -137,12 +137,12 @@ async def test_a_model_that_is_named_twice_is_refused(pod: Pod, tools: tuple[dic
 async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod: Pod) -> None:
     pod.agent(CHAIN)
     decision = await pod.forwards(pod.request("big"))
-    pod.mediator.forwarding.answered(decision.handle, 429, "60")  # type: ignore[arg-type]
+    pod.mediator.passthrough.note_status(decision.handle, 429, "60")  # type: ignore[arg-type]
     assert (await pod.forwards(pod.request("big"))).body == pod.request("other")
     moves = [(e["from_model"], e["to_model"], e["reason"]) for e in pod.events if e["type"] == "failover"]
     assert moves == [("big", "other", "provider_key_unavailable")]
     decision = await pod.forwards(pod.request("other"))
-    pod.mediator.forwarding.answered(decision.handle, 401, "")  # type: ignore[arg-type]
+    pod.mediator.passthrough.note_status(decision.handle, 401, "")  # type: ignore[arg-type]
     assert (await pod.answers(pod.request("big")))[0] == 503
 
 
@@ -151,9 +151,9 @@ async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod:
 async def test_what_another_path_refuses_kills_no_key_and_what_it_throttles_rests(pod: Pod, status: int) -> None:
     pod.agent([("primary", "{}/big")])
     decision = await pod.forwards(b"", "/v1/organization/costs", pod.host)
-    pod.mediator.forwarding.answered(decision.handle, status, "")  # type: ignore[arg-type]
+    pod.mediator.passthrough.note_status(decision.handle, status, "")  # type: ignore[arg-type]
     assert isinstance(await pod.sends(pod.request("big")), Forward)
-    pod.mediator.forwarding.answered(decision.handle, 429, "60")  # type: ignore[arg-type]
+    pod.mediator.passthrough.note_status(decision.handle, 429, "60")  # type: ignore[arg-type]
     assert isinstance(await pod.sends(pod.request("big")), RunnerResponse)
 
 
@@ -161,7 +161,7 @@ async def test_what_another_path_refuses_kills_no_key_and_what_it_throttles_rest
 async def test_a_forwarded_request_that_finds_the_account_empty_kills_its_key(pod: Pod) -> None:
     pod.agent([("primary", "{}/big")])
     decision = await pod.forwards(pod.request("big"))
-    forwarding: Any = pod.mediator.forwarding
+    forwarding: Any = pod.mediator.passthrough
     forwarding.answered(decision.handle, 429, "60")
     forwarding.over(decision.handle, 429, {}, b'{"error": {"code": "insufficient_quota"}}', whole=True)
     assert (await pod.answers(pod.request("big")))[0] == 502

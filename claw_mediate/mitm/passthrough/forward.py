@@ -83,7 +83,7 @@ def begin_response(flow: http.HTTPFlow) -> None:
     state, response = state_of(flow), flow.response
     assert state.forwarded is not None
     mediator, ticket, _ = state.forwarded
-    mediator.forwarding.answered(ticket, response.status_code, response.headers.get("retry-after", ""))
+    mediator.passthrough.note_status(ticket, response.status_code, response.headers.get("retry-after", ""))
     tap = UsageTap(response.headers.get("content-type", ""), coding_names(response.headers.get_all("content-encoding")))
     state.forwarded = state.forwarded._replace(tap=tap)
     if response.status_code >= _FIRST_ERROR and guard.declared_length(response) <= MAX_HELD:
@@ -118,9 +118,9 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
         status, is_whole = _RUNNER_LEFT, False
     if tap is None:  # the provider gave no response; the flow holds what the runner got instead
         body = flow.response.data.content or b"" if flow.response is not None else b""
-        mediator.forwarding.over(ticket, status, {}, body, whole=False)
+        mediator.passthrough.record_end(ticket, status, {}, body, whole=False)
     else:
-        mediator.forwarding.over(ticket, status, tap.usage, bytes(tap.body), whole=is_whole)
+        mediator.passthrough.record_end(ticket, status, tap.usage, bytes(tap.body), whole=is_whole)
 
 
 def record_unfinished() -> None:
@@ -129,7 +129,7 @@ def record_unfinished() -> None:
         if state.forwarded is not None:
             (mediator, ticket, tap), state.forwarded = state.forwarded, None
             usage, body = (tap.usage, bytes(tap.body)) if tap is not None else ({}, b"")
-            mediator.forwarding.over(ticket, _SHUTTING_DOWN, usage, body, whole=False)
+            mediator.passthrough.record_end(ticket, _SHUTTING_DOWN, usage, body, whole=False)
 
 
 def _keep_connection_options(request: http.Request) -> None:
