@@ -161,9 +161,9 @@ async def test_what_another_path_refuses_kills_no_key_and_what_it_throttles_rest
 async def test_a_forwarded_request_that_finds_the_account_empty_kills_its_key(pod: Pod) -> None:
     pod.agent([("primary", "{}/big")])
     decision = await pod.forwards(pod.request("big"))
-    forwarding: Any = pod.mediator.passthrough
-    forwarding.answered(decision.handle, 429, "60")
-    forwarding.over(decision.handle, 429, {}, b'{"error": {"code": "insufficient_quota"}}', whole=True)
+    passthrough: Any = pod.mediator.passthrough
+    passthrough.note_status(decision.handle, 429, "60")
+    passthrough.record_end(decision.handle, 429, {}, b'{"error": {"code": "insufficient_quota"}}', whole=True)
     assert (await pod.answers(pod.request("big")))[0] == 502
     assert [event["action"] for event in pod.events if event["type"] == "provider_pool"] == ["cooldown", "dead"]
 
