@@ -176,7 +176,7 @@ def _joined(ends: ExitStack, form: Form) -> list[Namespace]:
     gateway.ip(f"route add {PUBLIC}/32 via {PROVIDER}")
     if form != "kubernetes":
         gateway.joined(runner, "net1", 1, 2)
-        gateway.run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.passthrough=1")
+        gateway.run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
     if form == "classic":
         _way_out(runner, "net1")
     return [runner, gateway, world, tools]
