@@ -21,11 +21,11 @@ from tests.crash.faults import Doom, Fate
 
 _TLS = client.tls_context()
 """Made before the first fork: nothing here speaks TLS, and making it takes longer than all the rest of a start."""
-client.tls_context = lambda: _TLS
 
 
 def live(listener: socket.socket, env: Mapping[str, str], doom: Doom | None, died: Path) -> None:
     """Serves until it dies."""
+    client.tls_context = lambda: _TLS  # in this copy of the process only
     fate = Fate(doom, died)
     fate.arm()
     asyncio.run(_serve(listener, env, fate))
