@@ -62,6 +62,7 @@ class Passthrough:
         request: Request,
         view: RunnerRequest | None,
         *,
+        redactor: Redactor | None = None,
         only_counts: bool = False,
         is_side_request: bool = False,
     ) -> RunnerResponse | Forward:
@@ -80,7 +81,6 @@ class Passthrough:
         key = self._registry.ready(provider)[0]
         if view is not None:
             view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
-        redactor = Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
         is_dialect = view is not None and view.bypass != NO_DIALECT
         recorded_request, recorded_view = _recorded(request, None if only_counts else view, model)
         context = RequestContext(
@@ -88,7 +88,7 @@ class Passthrough:
             agent=admitted.agent,
             request=recorded_request,
             view=recorded_view,
-            redactor=redactor,
+            redactor=redactor or self._redactor(admitted),
             route=Route(asker, request.path, [], [candidate]),
             is_side_request=is_side_request,
         )
@@ -119,6 +119,9 @@ class Passthrough:
         is_ok = whole and status < 400  # noqa: PLR2004 - HTTP's errors begin there
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
         self._recorder.record_forwarded(ticket.context, result, usage)
+
+    def _redactor(self, admitted: Identity) -> Redactor:
+        return Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
 
     def _no_key(self, request: Request, candidates: Sequence[Candidate]) -> RunnerResponse:
         """Return the refusal where no key is usable: keys that rest will be back, dead ones will not."""

@@ -142,9 +142,9 @@ class TurnPipeline:
         return self._pass(replace(incoming, view=replace(incoming.view, body=body)))
 
     def _pass(self, incoming: DialectRequest, *, is_side_request: bool = False) -> RunnerResponse | Forward:
-        admitted, request, view = incoming.admitted, incoming.request, incoming.view
+        admitted, request, view, redactor = incoming.admitted, incoming.request, incoming.view, incoming.redactor
         return self._passthrough.forward(
-            admitted, request, view, only_counts=incoming.only_counts, is_side_request=is_side_request
+            admitted, request, view, redactor=redactor, only_counts=incoming.only_counts, is_side_request=is_side_request
         )
 
     async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:

@@ -41,6 +41,7 @@ class SharedState:
     def start(self) -> None:
         assert BINARY is not None
         options = {"port": self.port, "bind": "127.0.0.1", "dir": self.home, "save": "", "appendonly": "yes"}
+        options["appendfsync"] = "no"  # "everysec" holds writes back while a sync is slow, and a kill would lose them
         if self.password:
             options["requirepass"] = self.password
         arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
