@@ -120,7 +120,7 @@ class Runner:
 
     async def operate(self, number: int, *, measured: bool = True) -> None:
         mark = b"turn-%08d" % number
-        requests = [(self._connections[port], request.replace(wire.MARK, mark, 1)) for port, request in self._steps]
+        requests = [(self._connections[port], request.replace(wire.MARK, mark)) for port, request in self._steps]
         started = time.perf_counter()
         for connection, request in requests:
             first = await connection.ask(request)

@@ -35,8 +35,8 @@ _EVENTS = [b"%x\r\n%s\r\n" % (len(event), event) for event in wire.events()]
 class Peer(asyncio.Protocol):
     """HTTP/1.1 with keep-alive, one request at a time."""
 
-    connections = 0
-    """The number of connections so far."""
+    requests = 0
+    """The number of requests so far."""
 
     def __init__(self, answer: Callable[[bytes, bytes], bytes | None]) -> None:
         self._answer = answer
@@ -46,7 +46,6 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        Peer.connections += 1
 
     def data_received(self, data: bytes) -> None:
         self._received = self._received + data if self._received else data
@@ -59,7 +58,11 @@ class Peer(asyncio.Protocol):
             return
         head, body = self._received[:end], self._received[end + 4 : end_of_body]
         self._received = self._received[end_of_body:]
-        answer = self._answer(head, body)
+        if head.startswith(b"GET /requests"):
+            answer: bytes | None = _response(b"%d" % Peer.requests)
+        else:
+            Peer.requests += 1
+            answer = self._answer(head, body)
         assert self._transport is not None
         if answer is not None:
             self._transport.write(answer)
@@ -77,13 +80,11 @@ class Peer(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._stream, place + 1)
 
 
-def provider(head: bytes, body: bytes) -> bytes | None:
+def provider(_head: bytes, body: bytes) -> bytes | None:
     """Return a call until there are as many results as the model's name says, then the answer; None stands for a stream.
 
     In a conversation (``reads-7``, ``writes-7``) each turn has one call, and an answer of its own.
     """
-    if head.startswith(b"GET /connections"):
-        return _response(b"%d" % Peer.connections)
     if (conversation := _CONVERSATION.search(body)) is not None:
         return _response(wire.completion(wire.answer(int(conversation[2])))) if _is_answered(body) else _ONE[conversation[1]]
     asked = _ROUNDS.search(body)
@@ -99,8 +100,6 @@ def _is_answered(body: bytes) -> bool:
 
 
 def service(head: bytes, _body: bytes) -> bytes:
-    if head.startswith(b"GET /connections"):
-        return _response(b"%d" % Peer.connections)
     page = _PAGE.search(head)
     return _RESULTS[int(page[1]) if page else 0]
 

@@ -20,7 +20,7 @@ import state
 import table
 import wire
 from load import Load, LoadResult
-from stage import Process, Stage, run_load, stage
+from stage import Process, Stage, count_requests, run_load, stage
 
 CHAT = "/v1/chat/completions"
 
@@ -59,6 +59,8 @@ class Row:
     what: str
     operations: dict[int, int]
     subjects: list[Subject]
+    rounds: int = 0
+    """Of an operation. A round is a request to the provider and one to the service; the answer is one more to the provider."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ def rows(on: Stage) -> list[Row]:
 
     def ours(agent: str, body: bytes) -> list[Subject]:
         request = wire.http("POST", CHAT, agent, body)
-        return [Subject(name, [(p.port, request)], p) for name, p in (("ours", on.ours), ("ours, plain", on.plain))]
+        proxies = {"ours": on.ours, "ours, plain": on.plain, "before": on.before}
+        return [Subject(name, [(proxy.port, request)], proxy) for name, proxy in proxies.items() if proxy]
 
     def passing(what: str, operations: dict[int, int], body: bytes, bare: Process) -> Row:
         request = wire.http("POST", CHAT, "plain", body)
@@ -94,7 +97,7 @@ def rows(on: Stage) -> list[Row]:
             steps.append((on.service, wire.http("GET", f"/position/ACME?page={done}", "analyst")))
         steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.provider_request(rounds, rounds, padding))))
         body = wire.question(rounds, stream=stream, padding=padding)
-        return Row(what, operations, [Subject("direct", steps), *ours("analyst", body)])
+        return Row(what, operations, [Subject("direct", steps), *ours("analyst", body)], rounds)
 
     def chat(*, stream: bool = False, padding: int = 0) -> bytes:
         return wire.question(0, stream=stream, padding=padding)
@@ -131,7 +134,7 @@ class Bench:
         for _ in range(self._plan.rounds):
             for subject in row.subjects:
                 load = Load(connections, operations, subject.steps, next(self._numbers))
-                results[subject.name].append(measure(load, subject.process))
+                results[subject.name].append(self._run(load, subject.process, row.rounds))
         return [figure(row.what, connections, name, rounds) for name, rounds in results.items()]
 
     def memory(self) -> dict[int, float]:
@@ -141,10 +144,23 @@ class Bench:
         for turns in self._plan.turns:
             for stream in (False, True):
                 request = wire.http("POST", CHAT, "analyst", wire.question(1, stream=stream))
-                run_load(Load(16, (turns - done) // 2, [(process.port, request)], next(self._numbers)))
+                self._run(Load(16, (turns - done) // 2, [(process.port, request)], next(self._numbers)), process, 1)
             done = turns
             megabytes[turns] = round(process.rss() / 1e6, 1)
         return megabytes
+
+    def _run(self, load: Load, process: Process | None, rounds: int) -> tuple[LoadResult, float | None]:
+        """Measure a load. Stop the bench if the peers have not had exactly the requests that the load stands for."""
+        peers = (self._on.provider, self._on.service)
+        before = [count_requests(peer) for peer in peers]
+        result = measure(load, process)
+        done = load.operations + result[0].warmed
+        made = [count_requests(peer) - earlier for peer, earlier in zip(peers, before, strict=True)]
+        if made != [done * (rounds + 1), done * rounds]:
+            raise SystemExit(
+                f"{done} operations of {rounds} rounds made {made[0]} requests of the model, {made[1]} of the service"
+            )
+        return result
 
 
 def measure(load: Load, process: Process | None) -> tuple[LoadResult, float | None]:
@@ -174,8 +190,9 @@ def pin_processes(on: Stage) -> None:
     """Pin the proxies to one core and everything else to the others: the measurement does not disturb them."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) > 1:
-        for process in (on.bare, on.streaming, on.ours, on.plain):
-            os.sched_setaffinity(process.pid, cores[-1:])
+        for process in (on.bare, on.streaming, on.ours, on.plain, on.before):
+            if process:
+                os.sched_setaffinity(process.pid, cores[-1:])
 
 
 def main() -> None:
@@ -186,12 +203,13 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="measure only rows whose name contains this (state: those of the state), and no memory"
     )
+    parser.add_argument("--before", type=Path, help="another checkout, whose proxy is measured beside this one's")
     parser.add_argument("--json", type=Path, help="the file to which the figures are written as JSON")
     options = parser.parse_args()
     plan = QUICK if options.quick else SMOKE if options.smoke else FULL
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:-1] or cores)
-    with tempfile.TemporaryDirectory(prefix="claw-bench-") as home, stage(Path(home)) as on:
+    with tempfile.TemporaryDirectory(prefix="claw-bench-") as home, stage(Path(home), options.before) as on:
         bench = Bench(plan, on)
         pin_processes(on)
         figures = []

@@ -63,11 +63,13 @@ class Stage:
     streaming: Process
     ours: Process
     plain: Process
+    before: Process | None
+    """Ours in another checkout."""
 
 
 @contextmanager
-def stage(home: Path) -> Iterator[Stage]:
-    """Start the peers and the proxies, and end them afterwards."""
+def stage(home: Path, before: Path | None = None) -> Iterator[Stage]:
+    """Start the peers and the proxies, and end them afterwards; ``before`` is another checkout, whose proxy runs too."""
     with ExitStack() as started:
         provider, service = (started.enter_context(peer(name)) for name in ("provider", "service"))
         context = pod(home, f"http://127.0.0.1:{service}", {"analyst": True, "plain": False})
@@ -78,7 +80,7 @@ def stage(home: Path) -> Iterator[Stage]:
             options = [f"--set={name}={value}" for name, value in {**_FLAGS, **more}.items()]
             return started.enter_context(proxy(home, port, {}, "--mode", mode, *options))
 
-        def ours(name: str) -> Process:
+        def ours(name: str, dispatch: str = "fast", root: Path = ROOT) -> Process:
             port = free_port()
             state = home / name
             env = {
@@ -90,12 +92,21 @@ def stage(home: Path) -> Iterator[Stage]:
                 "CLAW_STATE": str(state / "state.db"),
                 "OPENAI_API_KEY": "sk-bench-provider-key-0003",
                 "OPENAI_BASE_URL": f"http://127.0.0.1:{provider}/v1",
-                "CLLAMA_DISPATCH": name,
+                "CLLAMA_DISPATCH": dispatch,
+                "PYTHONPATH": str(root),
             }
             state.mkdir()
-            return started.enter_context(proxy(home, port, env, "-s", str(ROOT / "addons" / "cllama.py")))
+            return started.enter_context(proxy(home, port, env, "-s", str(root / "addons" / "cllama.py")))
 
-        yield Stage(provider, service, bare(), bare(stream_large_bodies="1"), ours("fast"), ours("plain"))
+        yield Stage(
+            provider,
+            service,
+            bare(),
+            bare(stream_large_bodies="1"),
+            ours("fast"),
+            ours("plain", "plain"),
+            ours("before", root=before.resolve()) if before else None,
+        )
 
 
 def run_load(load: Load) -> LoadResult:
@@ -103,6 +114,12 @@ def run_load(load: Load) -> LoadResult:
     command = [sys.executable, str(HERE / "load.py")]
     done = subprocess.run(command, input=json.dumps(asdict(load)), stdout=subprocess.PIPE, text=True, check=True)
     return LoadResult(**json.loads(done.stdout))
+
+
+def count_requests(port: int) -> int:
+    """Return the number of requests that a peer has had."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/requests", timeout=5) as response:
+        return int(response.read())
 
 
 def free_port() -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 AGENT_SECRET = "bench-agent-secret-0001"
 MARK = b"turn-00000000"
-"""A part of every request that the load generator replaces, so that no two turns are alike."""
+"""A number that is another one in each request: no two turns are equal, and no two belong to one conversation."""
 TEXT = "Nothing in the order book argues against it; the position stays as it is until the close. " * 6
 DONE = TEXT[:40].encode()
 """The text that every good answer contains, streamed or not."""
@@ -20,7 +20,8 @@ def question(rounds: int, *, stream: bool, padding: int = 0) -> bytes:
     said = "What does the desk hold in ACME, what is the margin left, and which limit applies to the next order? " * 3
     messages: list[dict[str, Any]] = [{"role": "system", "content": "You are the analyst of a trading desk. " * 12}]
     for turn in range(4):
-        messages += [{"role": "user", "content": f"{turn}: {said}"}, {"role": "assistant", "content": TEXT}]
+        answer = {"role": "assistant", "content": f"{MARK.decode()}: {TEXT}"}
+        messages += [{"role": "user", "content": f"{turn}: {said}"}, answer]
     messages.append({"role": "user", "content": f"{MARK.decode()} {said}" + "x" * padding})
     body = {"model": f"rounds-{rounds}", "stream": stream, "temperature": 0.2, "messages": messages, "tools": [_native()]}
     return json.dumps(body).encode()

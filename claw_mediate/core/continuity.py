@@ -24,9 +24,10 @@ distinguishes one such place from another, the message right before must be the 
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple, Self
 
 from claw_state.continuity import Anchor, StoredRounds
 
@@ -144,20 +145,18 @@ class Transcript:
 
 def match_rounds(anchors: Mapping[int, Anchor], stored: Sequence[StoredRounds], session: str) -> dict[int, StoredRounds]:
     """Return the stored rounds before each message with an anchor. One stored turn serves one message."""
-    by_key: dict[str, list[StoredRounds]] = {}
+    by_key: dict[str, list[tuple[StoredRounds, _Preceding]]] = {}
     for rounds in stored:
-        by_key.setdefault(rounds.anchor.key, []).append(rounds)
+        by_key.setdefault(rounds.anchor.key, []).append((rounds, _Preceding.of(rounds.anchor.before)))
     equal: dict[str, list[int]] = {key: [] for key in by_key}
     for index in sorted(anchors):
-        for key in anchors[index].keys:
-            if key in equal:
-                equal[key].append(index)
+        for key in anchors[index].keys & equal.keys():
+            equal[key].append(index)
     pairs = [
-        (_similarity(rounds, anchors[index], session), index, rounds)
+        (similarity, index, rounds)
         for key, indexes in equal.items()
         for index in indexes[-_MAX_EQUAL:]
-        for rounds in by_key[key]
-        if _may_match(rounds, anchors[index], session, alone=len(by_key[key]) == 1)
+        for rounds, similarity in _find_similar(by_key[key], anchors[index], session)
     ]
     matches: dict[int, StoredRounds] = {}
     used: set[int] = set()
@@ -168,7 +167,21 @@ def match_rounds(anchors: Mapping[int, Anchor], stored: Sequence[StoredRounds], 
     return matches
 
 
-def _may_match(rounds: StoredRounds, anchor: Anchor, session: str, *, alone: bool) -> bool:
+type _Similarity = tuple[bool, int, int]
+"""The sort key of a match: the session, more equal digests, fewer others (later messages add some)."""
+
+
+def _find_similar(
+    stored: Sequence[tuple[StoredRounds, "_Preceding"]], anchor: Anchor, session: str
+) -> Iterator[tuple[StoredRounds, _Similarity]]:
+    sent = _Preceding.of(anchor.before)
+    for rounds, kept in stored:
+        overlap, differs = kept.compare(sent)
+        if _may_match(rounds, anchor, session, alone=len(stored) == 1, overlap=overlap):
+            yield rounds, (bool(session) and session == rounds.session, overlap, -differs)
+
+
+def _may_match(rounds: StoredRounds, anchor: Anchor, session: str, *, alone: bool, overlap: int) -> bool:
     """Return True if nothing contradicts the match: another session, or no equal digest of the messages before.
 
     A runner may have replaced the messages before by a summary: a distinctive key of one stored turn only needs no digest.
@@ -176,7 +189,7 @@ def _may_match(rounds: StoredRounds, anchor: Anchor, session: str, *, alone: boo
     if rounds.anchor.key != anchor.key or anchor.key.endswith(EMPTY_TEXT_KEY):
         is_elsewhere = session and rounds.session and session != rounds.session
         return not is_elsewhere and any(map(_is_same_message, rounds.anchor.before[-1:], anchor.before[-1:]))
-    if _compare(rounds.anchor.before, anchor.before)[0]:
+    if overlap:
         return True
     if session and rounds.session:
         return session == rounds.session
@@ -184,30 +197,32 @@ def _may_match(rounds: StoredRounds, anchor: Anchor, session: str, *, alone: boo
     return (alone and is_distinctive) or not (rounds.anchor.before and anchor.before)
 
 
-def _similarity(rounds: StoredRounds, anchor: Anchor, session: str) -> tuple[bool, int, int]:
-    """Return the sort key of a match: the session, more equal digests, fewer others (later messages add some)."""
-    overlap, differs = _compare(rounds.anchor.before, anchor.before)
-    return bool(session) and session == rounds.session, overlap, -differs
+class _Preceding(NamedTuple):
+    """The digests of the messages before another one; as wholes, since runners join and part texts."""
 
+    digests: tuple[str, ...]
+    wholes: frozenset[str]
+    has_parts: bool
 
-@lru_cache(maxsize=256)
-def _compare(kept: tuple[str, ...], sent: tuple[str, ...]) -> tuple[int, int]:
-    kept_wholes, kept_words = _split_digests(kept)
-    sent_wholes, sent_words = _split_digests(sent)
-    differs = kept_wholes ^ sent_wholes
-    overlap = len(kept_wholes & sent_wholes)
-    if differs and not kept_words.isdisjoint(sent_words):
-        unlike, others = ([one for one in before if one[:_WHOLE_LENGTH] in differs] for before in (kept, sent))
-        pairs = [(one, other) for one in unlike for other in others if _is_same_message(one, other)]
-        overlap += min(len(set(messages)) for messages in zip(*pairs, strict=True)) if pairs else 0
-    return overlap, len(differs)
+    @classmethod
+    def of(cls, before: tuple[str, ...]) -> Self:
+        wholes = frozenset(message[:_WHOLE_LENGTH] for message in before)
+        return cls(before, wholes, has_parts=max(map(len, before), default=0) > _WHOLE_LENGTH)
+
+    def compare(self, other: "_Preceding") -> tuple[int, int]:
+        """Return how many messages are in both, and how many are in one only."""
+        differs = self.wholes ^ other.wholes
+        overlap = (len(self.wholes) + len(other.wholes) - len(differs)) // 2
+        if differs and (self.has_parts or other.has_parts) and not _words(self.digests).isdisjoint(_words(other.digests)):
+            unlike, others = ([one for one in each.digests if one[:_WHOLE_LENGTH] in differs] for each in (self, other))
+            pairs = [(one, another) for one in unlike for another in others if _is_same_message(one, another)]
+            overlap += min(len(set(messages)) for messages in zip(*pairs, strict=True)) if pairs else 0
+        return overlap, len(differs)
 
 
 @lru_cache(maxsize=1024)
-def _split_digests(before: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the digests of the messages as a whole, since runners join and part texts, and of the user's words in them."""
-    words = (_split_digest(message)[0] for message in before)
-    return frozenset(message[:_WHOLE_LENGTH] for message in before), frozenset().union(*words)
+def _words(before: tuple[str, ...]) -> frozenset[str]:
+    return frozenset().union(*(_split_digest(message)[0] for message in before))
 
 
 def _is_same_message(message: str, other: str) -> bool:
