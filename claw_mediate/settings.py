@@ -44,31 +44,14 @@ SETTINGS = (
     Setting("keep_flows", "CLLAMA_KEEP_FLOWS", "5000", "How many flows mitmweb and the console keep."),
     Setting("keep_bytes", "CLLAMA_KEEP_BYTES", "268435456", "How many bytes of flows mitmweb and the console keep."),
     Setting("keepalive_ms", "CLLAMA_KEEPALIVE_MS", "1000", "Longest silence of a mediated stream, in milliseconds."),
-    Setting(
-        "keepalive_first_ms",
-        "CLLAMA_KEEPALIVE_FIRST_MS",
-        "2000",
-        "Longest time until a mediated stream sends its headers, in milliseconds.",
-    ),
-    Setting(
-        "keepalive_openai",
-        "CLLAMA_KEEPALIVE_OPENAI",
-        "comment",
-        "What keeps an OpenAI stream alive: comment, native (an empty chunk) or off.",
-    ),
-    Setting(
-        "keepalive_anthropic",
-        "CLLAMA_KEEPALIVE_ANTHROPIC",
-        "native",
-        "What keeps an Anthropic stream alive: comment, native (event: ping) or off.",
-    ),
+    Setting("keepalive_first_ms", "CLLAMA_KEEPALIVE_FIRST_MS", "2000", "Longest time until a mediated stream begins, in ms."),
+    Setting("keepalive_openai", "CLLAMA_KEEPALIVE_OPENAI", "comment", "Keepalive of OpenAI streams: comment, native or off."),
+    Setting("keepalive_anthropic", "CLLAMA_KEEPALIVE_ANTHROPIC", "native", "The same of Anthropic: comment, native or off."),
     Setting("feed_max_response_bytes", "CLLAMA_FEED_MAX_RESPONSE_BYTES", "32768", "Most bytes of a feed in a prompt."),
     Setting("feed_max_total_bytes", "CLLAMA_FEED_MAX_TOTAL_BYTES", "65536", "Most bytes of all feeds in a prompt."),
     Setting("feed_fetch_timeout_ms", "CLLAMA_FEED_FETCH_TIMEOUT_MS", "3000", "Time-out of a feed, 100 to 120000 ms."),
     Setting("time_line", "CLLAMA_TIME_LINE", "off", "Whether prompts contain the current time: on or off."),
-    Setting(
-        "drain_ms", "CLLAMA_DRAIN_MS", "4000", "How long requests under way may take when the proxy is stopped, 1 to 600000 ms."
-    ),
+    Setting("drain_ms", "CLLAMA_DRAIN_MS", "4000", "Longest time for requests under way at a stop, 1 to 600000 ms."),
     Setting(
         "budget_fail_mode",
         "CLLAMA_BUDGET_FAIL_MODE",
