@@ -42,7 +42,7 @@ class _HeldSecret:
 
 
 @dataclass(frozen=True)
-class _Finding:
+class _CredentialLeak:
     code: Code
     why: str
     start: int = 0
@@ -64,7 +64,7 @@ def find_credential_leaks(loaded: LoadedPod, resolved: ResolvedPod, connections:
                 yield finding.code.at(each.place(finding.start, finding.end), message, notes=each.notes)
 
 
-def _first_of_each_line(item: LeakInput, findings: Iterable[_Finding]) -> Iterator[_Finding]:
+def _first_of_each_line(item: LeakInput, findings: Iterable[_CredentialLeak]) -> Iterator[_CredentialLeak]:
     lines: set[int] = set()
     for finding in findings:
         line = item.place(finding.start, finding.end).line
@@ -73,19 +73,19 @@ def _first_of_each_line(item: LeakInput, findings: Iterable[_Finding]) -> Iterat
             yield finding
 
 
-def _findings(item: LeakInput, candidates: Iterable[_HeldSecret], own: Iterable[str]) -> Iterator[_Finding]:
+def _findings(item: LeakInput, candidates: Iterable[_HeldSecret], own: Iterable[str]) -> Iterator[_CredentialLeak]:
     text = item.text
     for token in own:
         # Of the same length, so that places stay.
         text = text.replace(token, " " * len(token))
     for secret in candidates:
         for match in re.finditer(re.escape(secret.value), text) if _is_long_enough(item, secret.value) else ():
-            yield _Finding(codes.TOKEN_VISIBLE_TO_AGENT, f"holds {secret.what}", *match.span())
+            yield _CredentialLeak(codes.TOKEN_VISIBLE_TO_AGENT, f"holds {secret.what}", *match.span())
     yield from _by_name(item, text)
     for match in KEY_SHAPE.finditer(text):
         if item.kind == "prose" and len(match[0]) < _MIN_IN_PROSE:
             continue  # "keys begin with sk-ant-" is no key
-        yield _Finding(codes.PROVIDER_KEY_VALUE, "holds what looks like a provider's key", match.start(), match.end())
+        yield _CredentialLeak(codes.PROVIDER_KEY_VALUE, "holds what looks like a provider's key", match.start(), match.end())
 
 
 def _is_long_enough(item: LeakInput, value: str) -> bool:
@@ -94,18 +94,18 @@ def _is_long_enough(item: LeakInput, value: str) -> bool:
     return len(value) >= (MIN_REDACTED if item.kind == "variable" else _MIN_IN_TEXT)
 
 
-def _by_name(item: LeakInput, text: str) -> Iterator[_Finding]:
+def _by_name(item: LeakInput, text: str) -> Iterator[_CredentialLeak]:
     code = codes.PROVIDER_KEY_VARIABLE
     is_own = not text.strip() and bool(item.text.strip())
     if item.kind == "variable" and is_key_variable(item.name) and not is_own and (text or item.refers):
-        yield _Finding(code, "is a variable of a provider's key")
+        yield _CredentialLeak(code, "is a variable of a provider's key")
     elif not is_own and (key := next(filter(is_key_variable, item.refers), None)) is not None:
-        yield _Finding(code, f"is made of {key}, a variable of a provider's key")
+        yield _CredentialLeak(code, f"is made of {key}, a variable of a provider's key")
     if item.kind == "file":
         for match in _ASSIGNMENT.finditer(text):
             if is_key_variable(match["name"]):
                 why = f"sets {match['name']}, a variable of a provider's key"
-                yield _Finding(code, why, match.start("name"), match.end("name"))
+                yield _CredentialLeak(code, why, match.start("name"), match.end("name"))
 
 
 def _secrets(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> tuple[_HeldSecret, ...]:

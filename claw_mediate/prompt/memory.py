@@ -32,7 +32,7 @@ _RAW = frozenset({"raw_transcript", "session_tail", "transcript_tail"})
 """Kinds and sources of memories that only repeat the conversation (the original's rule)."""
 
 
-class _Recalled(msgspec.Struct):
+class _RecalledMemory(msgspec.Struct):
     text: str = ""
     kind: str = ""
     source: str = ""
@@ -179,7 +179,7 @@ def _read_memories(result: FetchResult) -> tuple[list[str], int, str | None]:
 def _memory_text(entry: Any) -> str | None:
     """Return one memory as text for the model; None if it is malformed, empty or only repeats the conversation."""
     try:
-        memory = msgspec.convert(entry, _Recalled)
+        memory = msgspec.convert(entry, _RecalledMemory)
     except msgspec.ValidationError:
         return None
     kind, source = memory.kind.strip().lower(), memory.source.strip().lower()

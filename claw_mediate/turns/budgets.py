@@ -77,7 +77,7 @@ def _amount(value: object) -> float | None:
 
 
 type FailMode = Literal["open", "closed"]
-"""What happens to requests while the spending can't be read: they pass, or they get 503."""
+"""Requests while the spending can't be read: they pass ("open"), or they get 503 ("closed")."""
 _MAX_RETRY_SECONDS = 60  # SDKs wait no longer than a minute for a ``Retry-After``; with a longer one they come back at once
 
 

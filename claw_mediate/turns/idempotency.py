@@ -5,9 +5,9 @@ the same request, within 10 minutes               what happens
 its turn runs in this process                     both get the answer of the one turn (``registry``)
 its turn runs in another process                  waits for it, then one of the rows below
 its runner left, and a write is in flight         the same, also with words behind the last ones
-its turn has an answer, not yet delivered         Completed: that answer; with words behind the last ones
+its turn has an answer, not yet delivered         CompletedTurn: that answer; with words behind the last ones
                                                   only once nobody is delivering it
-its turn is done, and the runner says it retries  Completed: that answer
+its turn is done, and the runner says it retries  CompletedTurn: that answer
 its turn failed, or its process died              Resume: what it did is replayed, not done again
 anything else                                     None: a new turn
 """
@@ -30,7 +30,7 @@ _RETRY_HEADER = "x-stainless-retry-count"
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CompletedTurn:
     """An earlier turn with an answer. ``awaited``: it ran in another process until just now."""
 
     turn_id: str
@@ -78,7 +78,7 @@ class RetryLookup:
 
     async def find(
         self, agent_id: str, turn_id: str, known_by: RequestFingerprint, *, says_retry: bool
-    ) -> Completed | Resume | None:
+    ) -> CompletedTurn | Resume | None:
         """Find the attempt to go on with; if there is none, enter a new turn, ``turn_id``, and return None."""
         awaited = ""
         while True:
@@ -89,7 +89,7 @@ class RetryLookup:
             elif (past is not None and past.response is not None) and (
                 past.turn_id == awaited or _is_wanted(past, known_by, says_retry=says_retry)
             ):
-                return Completed(past.turn_id, past.response, past.turn_id == awaited)
+                return CompletedTurn(past.turn_id, past.response, past.turn_id == awaited)
             elif past is not None and past.state in ("failed", "running", "abandoned"):
                 if (resume := await self._resume(past, known_by)) is not None:
                     return resume

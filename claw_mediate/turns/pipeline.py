@@ -32,7 +32,7 @@ from claw_mediate.telemetry.timing import Stopwatch
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.continuity import Continuity
-from claw_mediate.turns.idempotency import Completed, Resume, RetryLookup, fingerprint, is_retry
+from claw_mediate.turns.idempotency import CompletedTurn, Resume, RetryLookup, fingerprint, is_retry
 from claw_mediate.turns.passthrough import Passthrough
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.response import stored_response
@@ -169,7 +169,7 @@ class TurnPipeline:
     async def _enter(self, incoming: DialectRequest, known_by: RequestFingerprint) -> RunningTurn | RunnerResponse:
         turn_id, stopwatch = new_turn_id(), Stopwatch()
         earlier = await self._find_earlier(incoming, known_by, turn_id)
-        if isinstance(earlier, Completed):
+        if isinstance(earlier, CompletedTurn):
             how: JoinKind = "awaited" if earlier.awaited else "answered"
             self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
             exchange = stored_response(incoming.view, incoming.dialect, earlier.response)
@@ -192,7 +192,7 @@ class TurnPipeline:
 
     async def _find_earlier(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
-    ) -> Completed | Resume | StoreError | None:
+    ) -> CompletedTurn | Resume | StoreError | None:
         """Find an earlier attempt. A journal that can't be read costs the memory of it; writes then don't run."""
         try:
             return await self._retries.find(incoming.agent.id, turn_id, known_by, says_retry=is_retry(incoming.request))

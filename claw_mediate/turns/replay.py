@@ -48,7 +48,7 @@ class RecordedResponse(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RecordedTurn:
     """A turn as it was recorded: its line of history, the runner's request, and all hidden ones."""
 
     entry: JsonObject
@@ -84,7 +84,7 @@ class ReplayOutcome:
     missing: tuple[str, ...]  # What it needed and was not recorded
 
 
-async def replay_turn(recording: Recording, agent: Agent, dialect: Dialect) -> ReplayOutcome:
+async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -> ReplayOutcome:
     """Play a recorded turn again. Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none."""
     view = dialect.read_request(recording.body)
     catalog = ToolCatalog.build(agent.tools, view.declared_tools, dialect.MAX_TOOLS - len(view.declared_tools))
@@ -118,7 +118,7 @@ async def replay_turn(recording: Recording, agent: Agent, dialect: Dialect) -> R
 class _Peers:
     """The model and the services, from the recording; and the turn's clock."""
 
-    def __init__(self, recording: Recording, agent: Agent) -> None:
+    def __init__(self, recording: RecordedTurn, agent: Agent) -> None:
         self._recording = recording
         self._agent = agent
         self._answers = {place: deque(answers) for place, answers in recording.answers.items()}

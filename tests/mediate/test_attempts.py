@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.turns.idempotency import Completed, Resume, RetryLookup
+from claw_mediate.turns.idempotency import CompletedTurn, Resume, RetryLookup
 from claw_state.journal import RESUME_SECONDS, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, Owner
 from claw_state.sqlite.connection import Database
@@ -48,7 +48,9 @@ async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
     await opened.close()
 
 
-async def found(journal: SqliteJournal, asked: RequestFingerprint = ASKED, turn_id: str = "t2") -> Completed | Resume | None:
+async def found(
+    journal: SqliteJournal, asked: RequestFingerprint = ASKED, turn_id: str = "t2"
+) -> CompletedTurn | Resume | None:
     async with asyncio.timeout(DEADLINE):
         return await RetryLookup(journal).find("analyst", turn_id, asked, says_retry=False)
 
@@ -61,7 +63,7 @@ async def test_after_ten_minutes_the_same_request_is_a_new_turn(
     await journal.begin("t1", "analyst", ASKED)
     await journal.end("t1", given)
     clock.now += RESUME_SECONDS - 1
-    assert isinstance(await found(journal), Completed if given else Resume)
+    assert isinstance(await found(journal), CompletedTurn if given else Resume)
     await journal.end("t1", given)
     clock.now += RESUME_SECONDS + 1
     assert await found(journal) is None
@@ -86,7 +88,7 @@ async def test_a_turn_of_another_mediator_of_this_process_is_waited_for(journal:
     await asyncio.wait([waiting], timeout=0.3)
     assert not waiting.done()
     await journal.end("t1", ANSWER)
-    assert await waiting == Completed("t1", ANSWER, awaited=True)
+    assert await waiting == CompletedTurn("t1", ANSWER, awaited=True)
 
 
 @pytest.mark.requirement("journal:altered")
@@ -164,7 +166,7 @@ async def test_an_answer_that_is_being_handed_over_is_waited_for_by_altered_word
     await asyncio.wait([waiting], timeout=0.3)
     assert not waiting.done()
     clock.now += LEASE_SECONDS
-    assert await waiting == Completed("t1", ANSWER, awaited=True)
+    assert await waiting == CompletedTurn("t1", ANSWER, awaited=True)
     await other.mark_delivered("t1")
     assert await found(other, altered) is None
 
@@ -178,7 +180,7 @@ async def test_words_that_go_on_within_the_line_are_not_given_the_answer_to_what
     clock.now += LEASE_SECONDS
     assert await found(journal, RequestFingerprint("another request", "earlier", "Buy me a car", "")) is None
     noted = RequestFingerprint("a third request", "earlier", "Buy\n\n[Queued user message] Go on", "")
-    assert await found(journal, noted) == Completed("t1", ANSWER)
+    assert await found(journal, noted) == CompletedTurn("t1", ANSWER)
 
 
 @pytest.mark.requirement("journal:one-runs")

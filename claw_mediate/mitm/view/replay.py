@@ -19,7 +19,7 @@ from claw_mediate.dialects.base import Dialect, UnreadableRequestError
 from claw_mediate.mediator import DIALECTS
 from claw_mediate.mitm.view import hidden_flows, turn_view
 from claw_mediate.telemetry.event_log import encode_json
-from claw_mediate.turns.replay import RecordedResponse, Recording, ReplayOutcome, replay_turn
+from claw_mediate.turns.replay import RecordedResponse, RecordedTurn, ReplayOutcome, replay_turn
 
 REPLAY_OF = "claw.replay_of"
 MARK = ":repeat:"
@@ -47,11 +47,11 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
         raise NotReplayableError(
             f"no agent {as_line(entry.get('claw_id'))!r} can be read in the context directory (cllama_context)"
         )
-    recording = Recording(entry, parent.request.path, _content(parent.request), *_hidden(_children(parent, flows)))
-    if lost := recording.missing():
+    recorded = RecordedTurn(entry, parent.request.path, _content(parent.request), *_hidden(_children(parent, flows)))
+    if lost := recorded.missing():
         raise NotReplayableError(f"the recording is not complete: it lacks {', '.join(lost)}")
     try:
-        again = await replay_turn(recording, agent, _dialect(parent.request.path))
+        again = await replay_turn(recorded, agent, _dialect(parent.request.path))
     except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
         raise NotReplayableError(f"the runner's request can't be read: {error}") from error
     except Exception as error:  # a file may hold anything
