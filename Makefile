@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --inline-snapsh
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sdks peers demo test quick coverage lint fix docs soak screenshot bench clean
+.PHONY: help setup sdks peers demo test quick coverage lint types style fix docs soak screenshot bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST)
@@ -38,9 +38,14 @@ coverage: peers sdks  ## every test, with branch coverage, which nearly doubles 
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
 lint: $(VENV)/.dev  ## ruff, mypy, import contracts, and the counts of scripts/check_structure.py
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync types style
+
+types:
+	$(BIN)/mypy
+
+style:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_structure.py
 
