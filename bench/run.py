@@ -60,7 +60,7 @@ class Row:
     operations: dict[int, int]
     subjects: list[Subject]
     rounds: int = 0
-    """Of an operation. A round is a request to the provider and one to the service; the answer is one more to the provider."""
+    """Rounds of an operation, each a request to the provider and one to the service; the answer is one more to the provider."""
 
 
 @dataclass(frozen=True)

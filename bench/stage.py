@@ -64,7 +64,7 @@ class Stage:
     ours: Process
     plain: Process
     before: Process | None
-    """Ours in another checkout."""
+    """The proxy of another checkout, or None."""
 
 
 @contextmanager

@@ -172,7 +172,7 @@ class Bench:
                     for _ in left:
                         started = time.perf_counter()
                         await desk.turn(who, "writes")
-                        times.append(time.perf_counter() - started)  # noqa: B023 - of this round
+                        times.append(time.perf_counter() - started)  # noqa: B023 - the variable of this round
 
                 pauses: list[float] = []
                 recorder = asyncio.ensure_future(_record_pauses(pauses))

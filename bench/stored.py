@@ -57,7 +57,7 @@ async def _turn(store: ContinuityStore, journal: Journal, agent: str, name: str)
 
 _RESPONSE = StoredResponse(200, "application/json", wire.completion(wire.TEXT))
 _RECORD = wire.result(0)
-"""The record of a call: bytes to the journal, most of them the result."""
+"""The record of a call: the journal stores bytes, most of them the result."""
 
 
 def _open(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:

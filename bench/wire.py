@@ -8,7 +8,7 @@ from typing import Any
 
 AGENT_SECRET = "bench-agent-secret-0001"
 MARK = b"turn-00000000"
-"""A number that is another one in each request: no two turns are equal, and no two belong to one conversation."""
+"""A placeholder for the request's number: no two turns are equal, and no two belong to one conversation."""
 TEXT = "Nothing in the order book argues against it; the position stays as it is until the close. " * 6
 DONE = TEXT[:40].encode()
 """The text that every good answer contains, streamed or not."""

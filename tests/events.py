@@ -1,4 +1,4 @@
-"""What may stand in the log: a line of ``claw_contract.log``, with the members that are written there and no others."""
+"""The check of log lines: each is one of ``claw_contract.log``, with the members that its type has there and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODELS: tuple[type[Event], ...] = get_args(LogEvent.__value__)
 
 
 def known(line: str | bytes) -> dict[str, Any]:
-    """The line, which is one of the contract's: of its type, with its members and no others."""
+    """Return the line as an event; fail if it is not one of the contract, or has other members."""
     event: dict[str, Any] = json.loads(line)
     assert tuple(event)[: len(COMMON)] == COMMON, event
     problems = [problem for model in MODELS if (problem := _misfit(model, event, line)) is not None]
@@ -22,7 +22,7 @@ def known(line: str | bytes) -> dict[str, Any]:
 
 
 def _misfit(model: type[Event], event: dict[str, Any], line: str | bytes) -> str | None:
-    """Why it is no such event; "": it is of another type."""
+    """Return why the line is no such event, None if it is one, or "" if it has another type."""
     if event["type"] not in get_args(model.model_fields["type"].annotation):
         return ""
     if unknown := event.keys() - model.model_fields.keys():

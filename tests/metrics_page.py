@@ -1,4 +1,4 @@
-"""The table of docs/metrics.md, from the registry: ``python -m tests.metrics_page`` writes it."""
+"""The table of docs/metrics.md, made from the registry; ``python -m tests.metrics_page`` writes it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TABLE = re.compile(r"(?s)(?<=<!-- metrics -->\n).*(?=<!-- /metrics -->)")
 
 
 def series(metric: Any) -> str:
-    """The name that a query uses."""
+    """Return the metric's name in a query."""
     family = metric.describe()[0]
     return f"{family.name}_total" if family.type == "counter" else str(family.name)
 
 
 def table() -> str:
-    """A row for each metric of ours, in the order in which they are made."""
+    """Return a row for each of our metrics, in the order of their definition."""
     rows = ["| metric | | labels | |", "|---|---|---|---|"]
     for metric in metrics():
         family = metric.describe()[0]
@@ -33,7 +33,7 @@ def metrics() -> list[Any]:
 
 
 def written() -> str:
-    """The page, with the table as it must be."""
+    """Return the page with the current table."""
     return _TABLE.sub(lambda _: table(), PAGE.read_text(encoding="utf-8"))
 
 

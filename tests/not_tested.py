@@ -46,7 +46,7 @@ def skip_for_kernel(feature: str, why: object = "") -> NoReturn:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Make a skip a failure under CI: there nothing may be left out because a program is missing."""
+    """Make a skip a failure under CI, where no test may be left out because a program is missing."""
     report = yield
     reason = _reason(report)
     if reason and os.environ.get("CI") == "true" and not reason.startswith(_REFUSED):

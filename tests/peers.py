@@ -42,7 +42,7 @@ class Received:
 
 
 class _Server(uvicorn.Server):
-    """Ends when it is told to, at once: uvicorn's own looks for it ten times a second, and then gives as long to clients."""
+    """A server that ends at once. uvicorn's own checks for it ten times a second, and then gives clients as much time."""
 
     async def main_loop(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
@@ -55,18 +55,18 @@ class _Server(uvicorn.Server):
             listening.close()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
-        await asyncio.sleep(0)  # they hear of it
+        await asyncio.sleep(0)  # let them see it
 
     def end(self) -> None:
         self.should_exit = True
         if hasattr(self, "_over"):
-            with contextlib.suppress(RuntimeError):  # it has ended
+            with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._over.set)
 
 
 @dataclass
 class Peer(ABC):
-    """A server that notes what it receives."""
+    """A server that records its requests."""
 
     received: list[Received] = field(default_factory=list)
     gone: threading.Event = field(default_factory=threading.Event)
@@ -78,10 +78,10 @@ class Peer(ABC):
 
     @abstractmethod
     async def answer(self, request: Request) -> Response:
-        """What this peer says."""
+        """Return the answer to a request."""
 
     def start(self, *listeners: socket.socket, certificate: Path | None = None) -> None:
-        """On a free port of loopback, unless there are listeners; ``certificate``: over TLS, a file with its key."""
+        """Listen on a free port of loopback, or on these listeners; ``certificate``: a file with its key, for TLS."""
         listeners = listeners or (listening("127.0.0.1", 0),)
         self.host, self.port = listeners[0].getsockname()[:2]
         methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
@@ -121,10 +121,10 @@ class Peer(ABC):
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Who connects before a server runs waits for it. With TCP named: else asyncio lets small answers wait."""
+    """Return a listener, where clients wait until a server runs. TCP is named so that asyncio sends small answers at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for the next at this address
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for the next listener at this address
     listener.bind((host, port))
     listener.listen()
     return listener
@@ -137,7 +137,7 @@ async def _left(request: Request) -> None:
 
 @dataclass
 class Provider(Peer):
-    """Says what it was told to say, one answer a request, in order."""
+    """A provider that gives the scripted answers, one for each request, in order."""
 
     script: list[Answer] = field(default_factory=list)
 
@@ -153,7 +153,7 @@ class Provider(Peer):
 
 @dataclass
 class Service(Peer):
-    """A pod service: answers by method and path, 404 otherwise."""
+    """A service of the pod: it answers by method and path, otherwise with 404."""
 
     routes: dict[tuple[str, str], Answer] = field(default_factory=dict)
 
@@ -173,7 +173,7 @@ def calls(*made: tuple[str, str, Any], words: str | None = None) -> JSONResponse
 
 
 def events(*chunks: dict[str, Any]) -> StreamingResponse:
-    """A provider's own stream, as it would come unmediated."""
+    """Return a provider's own stream, as a runner gets it without mediation."""
 
     async def stream() -> AsyncIterator[bytes]:
         for chunk in chunks:

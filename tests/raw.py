@@ -1,6 +1,6 @@
-"""A provider that fails on the wire: a real socket, whose script says byte for byte what it does to each request.
+"""A provider that fails on the wire: a real socket with a script of bytes for each request.
 
-An HTTP server can't be told to break off in the middle of its headers; this one does what it is told, and nothing else.
+An ordinary HTTP server can't break off in the middle of its headers; this one does exactly what its script says.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 type Act = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""What is done to one request that has been read."""
+"""The treatment of one request that has been read."""
 
 _CHUNK = b"10000\r\n" + b" " * 65_536 + b"\r\n"
 
@@ -23,14 +23,14 @@ def head(status: int = 200, *headers: str) -> bytes:
 
 
 def answers(status: int, body: bytes, content_type: str = "application/json", *headers: str) -> Act:
-    """A whole response."""
+    """Send a whole response."""
     return bytes_only(
         head(status, f"content-type: {content_type}", f"content-length: {len(body)}", *headers) + body * (status != 204)
     )
 
 
 def bytes_only(data: bytes) -> Act:
-    """These bytes, then the end of the connection."""
+    """Send these bytes, then end the connection."""
 
     async def act(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(data)
@@ -40,7 +40,7 @@ def bytes_only(data: bytes) -> Act:
 
 
 def resets_after(data: bytes) -> Act:
-    """These bytes, then a reset of the connection."""
+    """Send these bytes, then reset the connection."""
 
     async def act(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(data)
@@ -52,7 +52,7 @@ def resets_after(data: bytes) -> Act:
 
 
 def hangs_after(data: bytes) -> Act:
-    """These bytes, then nothing for as long as the client stays."""
+    """Send these bytes, then nothing for as long as the client stays."""
 
     async def act(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(data)
@@ -62,7 +62,7 @@ def hangs_after(data: bytes) -> Act:
 
 
 def repeats_for_ever(start: bytes, more: bytes = _CHUNK) -> Act:
-    """A response without an end."""
+    """Send a response without an end."""
 
     async def act(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(start)
@@ -74,7 +74,7 @@ def repeats_for_ever(start: bytes, more: bytes = _CHUNK) -> Act:
 
 
 def held(act: Act, go: asyncio.Event) -> Act:
-    """Only when the test says so."""
+    """Wait for the event before this act."""
 
     async def waits(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await go.wait()
@@ -85,13 +85,13 @@ def held(act: Act, go: asyncio.Event) -> Act:
 
 @dataclass
 class Peer:
-    """A server that notes what it receives, and does what its script says; the last act is done for ever."""
+    """A server that records its requests and follows its script; the last act is repeated."""
 
     script: list[Act] = field(default_factory=list)
     received: list[bytes] = field(default_factory=list)
     port: int = 0
     prefix: str = ""
-    """Of the paths that are meant for it; other processes knock at ports that they take for theirs."""
+    """The prefix of its paths; other requests come from processes that take this port for theirs."""
     _server: asyncio.Server | None = None
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -104,7 +104,7 @@ class Peer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     def refuse(self) -> None:
-        """From now on nobody listens at the address."""
+        """Close the listener, so that connections are refused."""
         assert self._server is not None
         self._server.close()
 
@@ -128,7 +128,7 @@ class Peer:
             act = self.script.pop(0) if len(self.script) > 1 else self.script[0]
             await act(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client had enough, or the test is over
+            pass  # the client has left, or the test is over
         finally:
             self._serving.discard(task)
             writer.close()

@@ -24,7 +24,7 @@ _EXAMPLE = re.compile(r"(From `([\w/.]+)::(\w+)`:\n\n```python\n)(.*?)(?=```)", 
 
 
 def stage_of(file: PurePath) -> str:
-    """Return the stage of a test module, given by its path below ``tests/``; KeyError where its folder has none."""
+    """Return the stage of a test module, given by its path below ``tests/``; KeyError if its folder has none."""
     return {place: stage for stage, places in STAGES.items() for place in places}[file.parts[0]]
 
 

@@ -1,4 +1,4 @@
-"""The bench is alive: every row of it can be measured. What the figures are is no matter of a test."""
+"""The bench works: every row of it can be measured. The figures themselves are not tested."""
 
 from __future__ import annotations
 

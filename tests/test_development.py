@@ -1,4 +1,4 @@
-"""The developer's loop: what is left out is listed, GitHub runs what the Makefile has, and the page of the stages is true."""
+"""The developer's loop: skipped tests are listed, GitHub runs targets of the Makefile, and the page of the stages is true."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SET_UP = dict.fromkeys(("redis-server", "nft", "ip", "chromium", "curl", "openss
 
 
 def run_skips(home: Path, **environment: str) -> str:
-    """Return what a run of SKIPS prints."""
+    """Run SKIPS; return the output."""
     module = home / "test_skips.py"
     module.write_text(SKIPS, encoding="utf-8")
     options = ["-p", "tests.not_tested", "-p", "no:cacheprovider", "-q", "--noconftest", f"--rootdir={home}", "-c", os.devnull]

@@ -1,4 +1,4 @@
-"""The examples of docstrings: what they say is what comes out."""
+"""The examples in docstrings give the results that they show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_the_examples_of_docstrings_hold() -> None:
     held = 0
     for package in map(importlib.import_module, PACKAGES):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            # Nothing of mitm/ has an example, and mitmproxy warns of itself when it is loaded.
+            # No module of mitm/ has an example, and mitmproxy warns about itself when it is imported.
             if not found.name.endswith("__main__") and ".mitm" not in found.name:
                 result = doctest.testmod(importlib.import_module(found.name))
                 assert result.failed == 0, found.name

@@ -1,4 +1,4 @@
-"""The list of requirements and the tests name each other, both ways."""
+"""The requirements and the tests name each other, both ways."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MARK = re.compile(r'requirement\(\s*((?:"[^"]+",?\s*)+)\)')
 
 
 def named_by_tests() -> dict[str, list[str]]:
-    """Requirement id → the files whose tests name it."""
+    """Return each requirement id with the files whose tests name it."""
     named: dict[str, list[str]] = {}
     for file in sorted(Path(__file__).parent.rglob("test_*.py")):
         for mark in MARK.findall(file.read_text(encoding="utf-8")):

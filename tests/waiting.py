@@ -1,4 +1,4 @@
-"""Waiting for facts, with a deadline, and never for a time."""
+"""Waiting for facts, with a deadline, and never for a fixed time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEADLINE = 60.0
 
 
 def eventually[T](find: Callable[[], T | None], what: str, *, pause: float = 0.02) -> T:
-    """Looks again and again until there is something, or the deadline has passed."""
+    """Call the function until it returns something true, and return that; fail after the deadline."""
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         found = find()
@@ -26,17 +26,17 @@ def eventually[T](find: Callable[[], T | None], what: str, *, pause: float = 0.0
 
 
 async def happens(find: Callable[[], object], what: str) -> None:
-    """The same for tests on a loop of their own."""
+    """Do the same for tests on an event loop of their own."""
     try:
         async with asyncio.timeout(DEADLINE):
-            while not find():  # noqa: ASYNC110 - the facts of other threads set no event of ours
+            while not find():  # noqa: ASYNC110 - facts of other threads set no event of this loop
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}") from None
 
 
 def free_port() -> int:
-    """A port for a process that can't be handed a listener. None is given twice in a run, in whichever of its processes."""
+    """Return a free port for a process that can't be handed a listener; no two processes of a run get the same."""
     while True:
         port = next(_PORTS)
         with contextlib.suppress(OSError), socket.socket() as held:
@@ -45,9 +45,9 @@ def free_port() -> int:
 
 
 def _ports() -> Iterator[int]:
-    """Those of this process (pytest-xdist tells which of how many it is), from a place of its own beside other runs.
+    """Return this process's ports (pytest-xdist says which of how many processes it is), from a random start.
 
-    They are below those that the system gives to outgoing connections, of which one might take a port before it is used.
+    They are below those that the system gives to outgoing connections, one of which might take a port before it is used.
     """
     mine = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ports = range(10_000 + mine, 32_000, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
@@ -60,7 +60,7 @@ _PORTS = _ports()
 
 @contextlib.contextmanager
 def nobody_listens() -> Iterator[str]:
-    """An address at which connections are refused: it is taken, and nobody listens."""
+    """Yield an address that refuses connections: its port is bound, but nobody listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -10,5 +10,5 @@ from tests.wires import anthropic, openai
 
 @pytest.fixture(params=[openai, anthropic], ids=["openai", "anthropic"])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
-    """A pod of one agent in each dialect, whose answers stream."""
+    """Return a pod of one agent for each dialect; its answers stream."""
     return Stage(tmp_path, request.param, stream=True)

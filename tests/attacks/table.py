@@ -18,7 +18,7 @@ class Attack:
     held_off_by: tuple[str, ...] = ()
     """Ids of requirements."""
     instead: str = ""
-    """Reason why there is nothing to attack, if that is so."""
+    """The reason why there is nothing to attack, if that is so."""
 
 
 ATTACKS = (
@@ -151,12 +151,12 @@ This page is generated: `python -m tests.attacks.table > docs/attacks.md`.
 
 
 def page() -> str:
-    """docs/attacks.md."""
+    """Return the text of docs/attacks.md."""
     return _HEAD + "".join(f"| {one.name} | {one.how} | {_answer(one)} |\n" for one in ATTACKS)
 
 
 def unknown() -> list[str]:
-    """Ids that no requirement has."""
+    """Return the ids in the table that are no requirement's."""
     return [name for one in ATTACKS for name in one.held_off_by if name not in REQUIREMENTS]
 
 

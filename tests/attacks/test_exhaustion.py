@@ -1,4 +1,4 @@
-"""Answers that are made to exhaust the proxy: each costs a bounded piece of work, and the turn goes on or ends as defined."""
+"""Model replies and results that are made to exhaust the proxy: each costs bounded work, and the turn ends as defined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HUGE = "9" * 20_000
 
 
 async def play(stage: Stage, reply: bytes, result: raw.Act) -> Seen:
-    """A turn whose first reply is this one, and whose second one ends it."""
+    """Run a turn whose first model reply is `reply`, and whose second one ends it."""
     async with stage.open() as mediator:
         stage.provider.script = [raw.answers(200, reply), raw.answers(200, stage.dialect.reply("Done.", (), {}))]
         stage.service.script = [result]
@@ -29,12 +29,12 @@ def calling(stage: Stage, *arguments: str, name: str = "desk__trade") -> bytes:
 
 
 def odd(stage: Stage, value: str) -> bytes:
-    """A call with an argument that the tests themselves could not write or read."""
+    """Return a reply with a call whose argument is raw text: the tests themselves could not serialize or parse it."""
     return calling(stage, '{"a":0}').replace(b":0}", b":%b}" % value.encode())
 
 
 def told(stage: Stage, seen: Seen) -> list[dict[str, Any]]:
-    """What the model was told of its calls."""
+    """Return the results of its calls that the model was sent."""
     assert stage.dialect.said(stage.dialect.assembled(seen.body)).text == "Done."
     request = json.loads(seen.to_provider[-1].partition(b"\r\n\r\n")[2], parse_int=str, parse_float=str)
     return [json.loads(content) for _, content in stage.dialect.answers(request["messages"])]
@@ -86,7 +86,7 @@ async def test_a_number_that_takes_too_long_to_read_is_not_run(stage: Stage, val
 
 @pytest.mark.requirement("attack:deep-and-huge")
 async def test_arguments_that_are_too_deep_to_be_read_are_not_run(stage: Stage) -> None:
-    """In one protocol they are a text within the response, and in the other a part of it, which is then none."""
+    """OpenAI's arguments are a string in the response; Anthropic's are part of its JSON, so nobody can read the response."""
     seen = await play(stage, odd(stage, DEEP), raw.answers(200, b"{}"))
     assert seen.to_service == []
     if stage.dialect is openai:

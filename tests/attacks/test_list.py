@@ -1,4 +1,4 @@
-"""Every attack of the list has an answer; and one that no other place tests."""
+"""The table of attacks is complete, and docs/attacks.md is current; and tests of an attack that no other module tests."""
 
 from __future__ import annotations
 

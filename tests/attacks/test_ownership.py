@@ -37,7 +37,7 @@ NAMES = [
     "functions.desk__balance",
     "",
 ]
-"""None of them was granted, or offered."""
+"""Tool names that were neither granted nor offered."""
 
 
 @pytest.mark.requirement("attack:names")
@@ -104,7 +104,7 @@ def _asked(sent: bytes) -> Any:
 
 @pytest.mark.requirement("attack:shared-service")
 async def test_agents_that_share_a_service_never_share_a_credential_an_identity_or_a_result(stage: Stage) -> None:
-    """Interleaved: each call of one is under way while the other's is made."""
+    """The turns of both agents interleave: each service call waits until the other agent's is under way."""
     mixed = asyncio.Barrier(2)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -114,7 +114,7 @@ async def test_agents_that_share_a_service_never_share_a_credential_an_identity_
         await raw.answers(200, json.dumps({"of": agent}).encode())(reader, writer)
 
     async def think(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Two rounds of a call, then the results that the model was told."""
+        """Make a call in each of two rounds, then answer with the results that the model was sent."""
         request = _asked(stage.provider.received[-1])
         told = [json.loads(content)["data"]["of"] for _, content in stage.dialect.answers(request["messages"])]
         made = [Made(f"c{len(told)}", "desk__balance", f'{{"n": {len(told)}}}')]

@@ -1,4 +1,4 @@
-"""Hostile arguments against a real server that tells the target as it came over the wire."""
+"""Hostile arguments, sent to a real server that records the request target byte for byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARGUMENT = VALUE.map(json.dumps) | NUMBER
 
 
 async def target(tmp_path: Path, text: str, path: str) -> str | None:
-    """What came over the wire; None where nothing did."""
+    """Return the request target that the service received, or None if it received no request."""
     peer = raw.Peer([raw.answers(200, b"{}")], prefix="/of-the-service")
     await peer.start()
     services = HttpToolExecutor(tmp_path)

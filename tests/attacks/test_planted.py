@@ -22,14 +22,14 @@ from tests.wires import Made, Wire, anthropic, openai
 
 FORM = st.sampled_from(sorted(FORMS))
 LEAK = st.builds(lambda form, secret: f"<{FORMS[form](secret)}>", FORM, st.sampled_from(ALL)) | st.just("nothing")
-"""As it stands between the quotes of a JSON string."""
+"""A secret in one of the forms that it takes between the quotes of a JSON string."""
 OWN = st.builds(lambda form: FORMS[form](AGENT_SECRET), FORM)
 STATUS = st.sampled_from([200, 200, 200, 302, 400, 404, 500])
 
 
 @dataclass(frozen=True)
 class Said:
-    """What each side says in one turn."""
+    """The text that each side sends in one turn."""
 
     runner: str
     argument: str
@@ -71,7 +71,7 @@ async def play(home: Path, dialect: Wire, said: Said) -> Seen:
             raw.answers(200, first, "application/json", header, f"set-cookie: k={PROVIDER_KEY}"),
             raw.answers(said.last_status, last if said.last_status == 200 else error, f"text/json; {said.last}", header),
         ]
-        # In a text that is no JSON an escape is no character, and is not read as one.
+        # In a result that is not JSON, "\u0041" is no escape, and is not read as one.
         service = quoted(said.service) if said.json or "\\u" in said.service else said.service.encode()
         location = f"location: http://127.0.0.1:1/{PROVIDER_KEY}"
         stage.service.script = [raw.answers(said.service_status, service, "application/json", header, location)]
@@ -82,7 +82,7 @@ async def play(home: Path, dialect: Wire, said: Said) -> Seen:
 
 
 def _arguments(dialect: Wire, text: str) -> bytes:
-    """The arguments of a call: a text of JSON in OpenAI's dialect, JSON itself in Anthropic's."""
+    """Return the arguments of a call: a JSON string in OpenAI's dialect, a JSON object in Anthropic's."""
     arguments = quoted(text)
     return json.dumps(arguments.decode()).encode() if dialect is openai else arguments
 

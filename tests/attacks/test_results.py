@@ -1,4 +1,4 @@
-"""Results that pretend to be something else: whatever a service says stays data."""
+"""Results that pretend to be something else: whatever a service sends stays data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain and its log: every line that the log knows is there, but for what the proxy rotated away."""
+"""The hash chain and its log: history has every line that the log knows, except those that the proxy rotated away."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_crash_during_a_rotation_still_excuses_the_rotated_lines(tmp_path: Pat
     files = ProxyFiles(tmp_path, 2500)
     while not files.file(name=OLDER).exists():
         logged(files, "t")
-    files.file().unlink()  # the first line behind it never came to be
+    files.file().unlink()  # the crash came before the first line of the new file
     logs = files.log.read_bytes().splitlines(keepends=True)
     files.log.write_bytes(b"".join(logs[:-1]))
     again = ProxyFiles(tmp_path, 2500)

@@ -1,4 +1,4 @@
-"""Files that are damaged, hostile or endless: what can't be read is counted and named, and nothing else happens."""
+"""Files that are damaged, hostile or endless: lines that can't be read are counted and named, and nothing else happens."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_no_content_of_a_file_raises_an_error(tmp_path_factory: pytest.TempPathF
     files.file().write_bytes(b"\n".join(data))
     files.log.write_bytes(b"\n".join(data))
     report(files, str(files.log))
-    with suppress(SourceError):  # a packed log that is cut: nothing can be said of the ends
+    with suppress(SourceError):  # a compressed log that is cut can't be verified
         verify((files.directory,), (str(files.log),))
     find_turns((files.directory,), "t")
 
@@ -170,7 +170,7 @@ def test_files_of_any_size_are_read_in_constant_memory(tmp_path: Path) -> None:
     whole = files.file().read_bytes()
     with files.file().open("wb") as file:
         file.writelines([whole] * 600)  # 150 MB
-        file.truncate(file.tell() + (200 << 20))  # and a line of nothing, which takes no room on the disk
+        file.truncate(file.tell() + (200 << 20))  # and a line of NUL bytes, which takes no room on the disk
     files.ends("t1")
     ends = files.log.read_bytes()
     with gzip.open(files.log, "wb", compresslevel=1) as packed:

@@ -1,4 +1,4 @@
-"""The chain's walk: what was done to a file is found, what a crash or a rotation does is no break."""
+"""Verification of the hash chain: changes to a file are found; a crash or a rotation is no break."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def said(result: Verdict) -> list[tuple[str, str, int]]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> ProxyFiles:
-    """Five turns, and a log that knows their lines."""
+    """Return the files of five turns, and a log that knows their lines."""
     home = ProxyFiles(tmp_path)
     for number in range(5):
         home.logged(f"t{number}")
@@ -134,7 +134,7 @@ def test_an_unreadable_file_breaks_the_chain(files: ProxyFiles) -> None:
     files.file().chmod(0)
     command = [sys.executable, "-c", "from claw_cli.app import main; main()", "audit", "verify"]
     command += ["--history", str(files.directory)]
-    if os.geteuid() == 0:  # root reads everything, unless this right is taken from it
+    if os.geteuid() == 0:  # root may read every file unless these capabilities are dropped
         rights = "-dac_override,-dac_read_search"
         command = ["setpriv", f"--inh-caps={rights}", f"--bounding-set={rights}", *command]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -186,7 +186,7 @@ def test_any_removed_stretch_is_found_unless_it_is_the_end(place: int, length: i
     result, rest = after(data), data.rpartition(b"\n")[2]
     if place + length < len(BYTES):
         assert result.broken
-    elif rest:  # what a crash does: it is said, unless only the line break went
+    elif rest:  # a crash cuts off the end: that is noted, unless only the line break is missing
         assert [one.kind for one in result.findings] == ["note"] * (rest + b"\n" != LINES[-1])
 
 

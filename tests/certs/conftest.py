@@ -1,4 +1,4 @@
-"""The pod of the proxy's tests."""
+"""The fixtures of the proxy's tests, for the tests of the CA."""
 
 from tests.proxy.conftest import pod
 

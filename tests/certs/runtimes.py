@@ -1,7 +1,7 @@
-"""The runtimes of certs/README.md: how each is told whom to trust, and a program of each that asks a URL through the proxy.
+"""The runtimes of certs/README.md: how each is told which CA to trust, and a program that requests a URL through the proxy.
 
-A program ends with 0 when the TLS was sound, whatever the proxy then answered; else it says what its TLS stack has against
-the certificate.
+A program ends with status 0 if the TLS was sound, whatever the proxy then answered; else it prints the complaint of its TLS
+stack about the certificate.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ try:
 except urllib.error.HTTPError:
     pass
 """
-# Node reads HTTPS_PROXY since 24 only (NODE_USE_ENV_PROXY): here the tunnel is made by hand.
+# Node reads HTTPS_PROXY since version 24 only (NODE_USE_ENV_PROXY): here the program makes the tunnel itself.
 NODE = """
 const { hostname } = new URL(process.argv[1]), proxy = new URL(process.env.HTTPS_PROXY);
 const failed = error => { console.error(error.message); process.exit(1); };
@@ -68,14 +68,14 @@ class Ask { public static void main(String[] given) throws Exception {
 """
 
 type Command = Callable[[str, Path, Path], list[str]]
-"""From a URL, an empty directory, and that of the CA's public files."""
+"""Return a command. Arguments: a URL, an empty directory, and the directory of the CA's public files."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """``variable`` is what it needs, and all that it needs. ``answered`` is what it says of our answer; None: it ends well.
+    """``variable`` names the one variable that the runtime needs. ``answered``: its output after our answer; None: it succeeds.
 
-    ``refused``: one of these is what it says of a certificate that it does not trust.
+    ``refused``: its output has one of these texts when it does not trust the certificate.
     """
 
     name: str
@@ -105,18 +105,18 @@ def pip(url: str, *_: Path) -> list[str]:
 
 
 def uv(url: str, directory: Path, _: Path) -> list[str]:
-    """The Rust program at hand: rustls, with the store of rustls-native-certs."""
+    """Return a command of a Rust program: uv with rustls and the store of rustls-native-certs."""
     of = ["--no-cache", "--system-certs", "--index-url", url, "--target", str(directory), "--python", sys.executable]
     return [find_uv_bin(), "pip", "install", *of, "no-such-one"]
 
 
 def compose(url: str, *_: Path) -> list[str]:
-    """The Go program at hand: Docker Compose asks a registry for the file that it is to read."""
+    """Return a command of a Go program: Docker Compose asks a registry for the file that it is to read."""
     return [str(compose_binary()), "-f", f"oci://{urlsplit(url).hostname}/a/pod:1", "config"]
 
 
 def java(url: str, directory: Path, public: Path) -> list[str]:
-    """A store of its own, and no variable names it."""
+    """Return a command with a trust store of its own; Java reads no variable that names one."""
     store, source, password = directory / "trust.p12", directory / "Ask.java", "changeit"
     keytool = ["-importcert", "-noprompt", "-alias", "claw", "-storetype", "PKCS12", "-storepass", password]
     files = ["-file", str(public / "ca-cert.pem"), "-keystore", str(store)]
@@ -153,4 +153,4 @@ RUNTIMES = (
     Runtime("Go", compose, "SSL_CERT_FILE", answered="401 Unauthorized", refused=("x509: ",)),
     Runtime("Java", java, None, refused=("PKIX path",)),
 )
-"""``certs/README.md`` has a line for each."""
+"""The runtimes; ``certs/README.md`` has a line for each."""

@@ -36,7 +36,7 @@ from tests.not_tested import need
     ],
 )
 def test_openssl_accepts_certificates_for_governed_hosts_only(tmp_path: Path, sans: list[str], problem: str | None) -> None:
-    """Signed by mitmproxy's own code, in the strict reading that Python has taken since 3.13."""
+    """mitmproxy's own code signs the certificates. OpenSSL reads them strictly, as Python does since 3.13."""
     pods_ca(tmp_path)
     private, leaf, chain = tmp_path / "private", tmp_path / "leaf.pem", tmp_path / "chain.pem"
     store = CertStore.from_files(private / "mitmproxy-ca.pem", private / "mitmproxy-dhparam.pem")

@@ -1,4 +1,4 @@
-"""The second step of a rotation: a staged CA that can't sign replaces no sound one."""
+"""The second step of a rotation: a staged CA that can't sign does not replace a sound one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def another_key(pem: bytes) -> bytes:
 
 
 def for_any_name(_: bytes) -> bytes:
-    """mitmproxy's own."""
+    """Return mitmproxy's own CA, which may sign for any name."""
     with TemporaryDirectory() as elsewhere:
         CertStore.create_store(Path(elsewhere), "mitmproxy", 2048)
         return (Path(elsewhere) / CA_FILE).read_bytes()
@@ -72,7 +72,7 @@ def test_a_staged_ca_that_can_not_sign_is_refused_and_rotate_replaces_it(tmp_pat
 @pytest.mark.requirement("certs:finish")
 @pytest.mark.parametrize("names", [["ca-cert.pem"], ["ca-bundle.pem"], ["ca-cert.pem", "ca-bundle.pem"]])
 def test_a_staged_ca_signs_only_if_runners_trust_it(tmp_path: Path, names: list[str]) -> None:
-    """A ``rotate`` that is killed before it writes these files leaves it so."""
+    """A ``rotate`` that is killed before it writes these files leaves the CA in this state."""
     old = pods_ca(tmp_path).signing
     before = {tmp_path / "public" / name: (tmp_path / "public" / name).read_bytes() for name in names}
     staged = rotate(tmp_path, ca_request(), PUBLIC, None).next

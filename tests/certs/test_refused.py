@@ -1,4 +1,4 @@
-"""The CAs with which the proxy starts, and its message for each with which it does not."""
+"""The CAs with which the proxy starts, and its message for each CA with which it does not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def certificates(pem: bytes) -> bytes:
 
 
 def leaf(pem: bytes) -> bytes:
-    """A CA's file whose certificate is of no CA."""
+    """Return a CA's file whose certificate is not that of a CA."""
     key = serialization.load_pem_private_key(pem, None)
     signer = x509.load_pem_x509_certificates(pem)[0]
     return (
@@ -104,7 +104,7 @@ def test_an_encrypted_key_is_read_with_its_passphrase(tmp_path: Path) -> None:
         (0o604, True, "everybody"),
         (0o602, False, "everybody"),
         (0o640, True, "its group"),
-        # A Secret of Kubernetes: root's, and the proxy reads it by its group.
+        # A Secret of Kubernetes belongs to root, and the proxy reads it by its group.
         (0o440, False, None),
         (0o460, False, "its group"),
     ],
@@ -117,7 +117,7 @@ def test_nobody_else_may_read_the_key(mode: int, own: bool, readers: str | None)
 
 @pytest.mark.requirement("certs:refused")
 def test_the_readers_of_a_key_depend_on_the_user_of_the_proxy() -> None:
-    """Root creates the CA of a proxy that runs as another user."""
+    """Root may create the CA of a proxy that runs as another user."""
     owner = os.geteuid() + 1
     about = os.stat_result((stat.S_IFREG | 0o640, 0, 0, 1, owner, 0, 0, 0, 0, 0))
     assert (exposed_to(about), exposed_to(about, owner)) == (None, "its group")
@@ -185,7 +185,7 @@ def test_a_foreign_ca_is_accepted_if_it_is_constrained_like_a_pods_ca(
 
 
 def by_hand(constraints: x509.NameConstraints, *, critical: bool) -> bytes:
-    """A CA of one certificate, as an operator makes it."""
+    """Return a CA of one certificate, as an operator makes it by hand."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     builder = builder.serial_number(1).not_valid_before(NOW).not_valid_after(NOW + timedelta(days=1))
@@ -222,7 +222,7 @@ def test_the_end_of_a_ca_is_logged_once_a_day_from_thirty_days_before() -> None:
 
 @pytest.mark.requirement("certs:one-name")
 def test_a_proxy_that_runs_for_half_a_year_shows_no_expired_certificate(tmp_path: Path) -> None:
-    """And until then the same one, whatever names were asked for meanwhile."""
+    """Until then it shows the same certificate, whatever names were requested meanwhile."""
     pods_ca(tmp_path)
     now = [NOW]
     with taddons.context(tlsconfig.TlsConfig()) as context:

@@ -1,4 +1,4 @@
-"""The CA on the disk: modes, symlinks, verbs at the same time, kills at every step, and the two steps of a rotation."""
+"""The CA on the disk: modes, symlinks, concurrent verbs, kills at every step, and the two steps of a rotation."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_concurrent_verbs_create_one_ca(tmp_path: Path) -> None:
 @pytest.mark.requirement("certs:killed")
 @pytest.mark.parametrize("verb", ["init", "force", "rotate", "finish"])
 def test_a_kill_at_any_step_leaves_a_complete_ca_or_none_and_the_same_verb_repairs_it(tmp_path: Path, verb: str) -> None:
-    """At each thing that it asks of the disk. One process forks for each, since what they load takes longer than all else."""
+    """Kill the verb at each of its file operations. Each kill is in a fork of one process, because the imports take longest."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", "-c", KILLED, verb, str(tmp_path)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
@@ -128,7 +128,7 @@ def test_a_kill_at_any_step_leaves_a_complete_ca_or_none_and_the_same_verb_repai
     for step in range(steps):
         place = tmp_path / str(step)
         left = read_store(place)  # raises for half a file, or a certificate without its key
-        # At no moment do runners trust less than what signs, but where it is another by force, and before the first time.
+        # Runners trust the signing CA at every step, except before there is one, and when another replaces it by force.
         if verb in {"rotate", "finish"}:
             assert left.signing is not None
             assert left.signing.root_pem.strip() in {each.strip() for each in left.trusted}
@@ -143,7 +143,7 @@ def test_a_kill_at_any_step_leaves_a_complete_ca_or_none_and_the_same_verb_repai
         assert mended.is_trusted
         assert mended.signing is not None
         if verb == "force" and mended.signing.permitted == (OUTSIDE,):
-            assert mended.next is None  # what was staged before is trusted no more
+            assert mended.next is None  # the CA that was staged before is no longer trusted
         assert not [path for path in place.rglob("*") if path.name.endswith(".new")]
 
 

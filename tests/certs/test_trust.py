@@ -25,7 +25,7 @@ BUNDLE, ALONE = "ca-bundle.pem", "ca-cert.pem"
 
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    """A proxy on the pod's CA, whose directory it can't write to; it governs one host that the CA does not cover."""
+    """Yield a proxy that uses the pod's CA and can't write to its directory; it governs one host that the CA does not cover."""
     home = tmp_path_factory.mktemp("pod")
     pods_ca(home / "ca", INSIDE)
     provider, service = Provider(), Service()
@@ -38,7 +38,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     read_only = f'mount --bind -o ro "{private}" "{private}" && exec "$@"'
     pod.launcher = ("unshare", "--map-root-user", "--mount", "sh", "-ec", read_only, "sh")
     if subprocess.run([*pod.launcher, "true"], capture_output=True, check=False).returncode:
-        pod.launcher = ()  # the kernel gives this user no namespace: all else is still proved
+        pod.launcher = ()  # the kernel gives this user no namespace: the CA is then writable, and the rest is still tested
     pod.start()
     yield pod
     pod.stop()
@@ -47,7 +47,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
 
 
 def asked(pod: Pod, runtime: Runtime, host: str, directory: Path, trusts: bool) -> tuple[bool, str]:
-    """Return (True if it got our answer, all its output)."""
+    """Ask the host; return (True if our answer arrived, all output of the program)."""
     directory.mkdir()
     public = pod.home / "ca" / "public"
     proxy = f"http://127.0.0.1:{pod.proxy_port}"
@@ -65,7 +65,7 @@ def asked(pod: Pod, runtime: Runtime, host: str, directory: Path, trusts: bool) 
 def test_a_runtime_trusts_the_proxy_for_governed_hosts_and_nobody_for_others(
     pod: Pod, runtime: Runtime, tmp_path: Path
 ) -> None:
-    """One variable decides: with it, without it, and with it for a host outside the constraints."""
+    """Ask with the variable, without it, and with it for a host outside the CA's constraints."""
     answered, said = asked(pod, runtime, INSIDE, tmp_path / "with", trusts=True)
     assert answered, said
     if runtime.variable is not None:
@@ -91,7 +91,7 @@ def test_a_turn_goes_through_the_pods_ca(pod: Pod) -> None:
 
 @pytest.mark.requirement("certs:one-name")
 def test_a_certificate_is_for_the_requested_name_and_not_for_the_dialled_address(pod: Pod) -> None:
-    """A transparent proxy sees both. A CA that excludes addresses could not sign for both."""
+    """A transparent proxy knows both the name and the address. A CA that excludes addresses could not sign for both."""
     pod.provider.says(text("Sound."))
     context = ssl.create_default_context(cafile=str(pod.home / "ca" / "public" / ALONE))
     with httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=60) as client:

@@ -1,4 +1,4 @@
-"""``claw certs`` as the operator sees it, and what ``claw up`` says of the CA."""
+"""``claw certs`` as the operator sees it, and the messages of ``claw up`` about the CA."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_finish_with_an_unfit_ca_is_refused_in_one_line_with_the_remedy(desk: 
     ],
 )
 def test_status_and_up_report_each_problem_with_its_remedy(desk: Path, spoil: Any, text: str, exit_code: int) -> None:
-    """``up`` goes on with what the proxy would start on, and then fails since there is no Docker here."""
+    """``up`` goes on if the proxy would start with this CA, and then fails because there is no Docker here."""
     spoil(desk)
     result = certs("status")
     (line,) = [line for line in result.stderr.splitlines() if text in line]

@@ -34,7 +34,7 @@ def claw(*arguments: str, given: bytes = b"", **environ: str) -> Result:
 
 @pytest.fixture
 def files(tmp_path: Path) -> ProxyFiles:
-    """Two turns of ``analyst`` and one of ``clerk``; the second one failed behind a call that failed."""
+    """Return two turns of ``analyst`` and one of ``clerk``, which failed after a failed call."""
     home = ProxyFiles(tmp_path)
     home.turn("turn_4f1c", call(ms=10), call("desk.trade", effect="write", ms=40), ts="2026-01-01T00:00:00Z")
     failed = call("desk.trade", "timeout", effect="write", ms=90, status_code=504)
@@ -242,7 +242,7 @@ def test_progress_is_shown_on_a_terminal_for_large_files_only(files: ProxyFiles,
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=environ, check=False)
     os.close(theirs)
     said = b""
-    with suppress(OSError):  # the end, on a terminal that nobody has any more
+    with suppress(OSError):  # raised at the end of the output, since nobody has the terminal open any more
         while data := os.read(ours, 65536):
             said += data
     os.close(ours)

@@ -1,4 +1,4 @@
-"""``claw`` as a user runs it: exit codes, what is printed, and what is written."""
+"""``claw`` as a user runs it: exit codes, output, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def desk(tmp_path: Path) -> Path:
 
 
 def run(directory: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The command in ``directory``, with no more environment than it needs."""
+    """Run the command in ``directory``, with no more environment than it needs."""
     path = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.run(
         [sys.executable, *arguments], cwd=directory, env=path | environ, capture_output=True, text=True, check=False

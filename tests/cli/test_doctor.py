@@ -1,4 +1,4 @@
-"""``claw doctor``: a row for each thing, a remedy for each that is missing, and an answer wherever it is asked."""
+"""``claw doctor``: a row for each check, a remedy for each failed one, and an answer wherever it is run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TREE = ".claw-runtime"
 
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A compiled pod in the current directory, and an environment that has nothing of ours but free ports."""
+    """Return a compiled pod in the current directory, in an environment whose only variables of ours are free ports."""
     (minimal,) = (each for each in WORKED_PODS if each.name == "minimal")
     file = minimal.copy(tmp_path)
     assert compile_pod(file, {"OPENAI_API_KEY": KEY}).value is not None

@@ -1,4 +1,4 @@
-"""``claw explain``: the whole chain of reasons, of what is allowed and of what is denied."""
+"""``claw explain``: the whole chain of reasons for what is allowed and for what is denied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every format of ``claw check`` tells the same diagnostics, with the same places."""
+"""Every format of ``claw check`` reports the same diagnostics, with the same places."""
 
 from __future__ import annotations
 

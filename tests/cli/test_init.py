@@ -1,4 +1,4 @@
-"""``claw init``: a new pod compiles at once, and nothing of what is there is touched."""
+"""``claw init``: a new pod compiles at once, and existing files are not touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``claw inspect``: all that is compiled of an agent, and of a service what it says, from where, and who may use it."""
+"""``claw inspect``: everything compiled of an agent; of a service its declarations, their source, and who may use it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def pod(tmp_path: Path) -> Path:
 
 
 def inspected(pod: Path, name: str) -> tuple[dict[str, Any], str]:
-    """As JSON and as text; what a variable holds is in neither."""
+    """Return the output as JSON and as text; neither has the value of a variable."""
     as_json, as_text = (claw(pod, "inspect", name, *more, **ENVIRON) for more in (["--json"], []))
     for result in (as_json, as_text):
         assert (result.returncode, result.stderr) == (0, "")

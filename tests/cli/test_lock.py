@@ -1,4 +1,4 @@
-"""``claw lock`` and ``claw rotate`` as a user runs them. Docker is played by a script."""
+"""``claw lock`` and ``claw rotate`` as a user runs them. A script takes Docker's place."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_rotating_says_what_is_left_to_do(desk: Path) -> None:
 
 
 def played(directory: Path, labels: dict[str, str], **files: str) -> dict[str, str]:
-    """A PATH on which ``docker`` is the script."""
+    """Write a pod; return a PATH on which ``docker`` is the script."""
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     (directory / "claw-pod.yml").write_text(POD, encoding="utf-8")
     bin_directory = directory / "bin"

@@ -1,4 +1,4 @@
-"""What is installed: every package is typed, and its metadata names the project and no address that is not there."""
+"""Tests of the installed package: every part is typed, and its metadata names the project and only addresses that exist."""
 
 from __future__ import annotations
 

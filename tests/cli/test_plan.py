@@ -1,4 +1,4 @@
-"""``claw plan``: what a compile would change, told before it does."""
+"""``claw plan``: the changes that a compile would make, reported without making them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``claw proxy``: what it becomes, with which options, and which files it finds."""
+"""``claw proxy``: the program that it becomes, its options, and the files that it finds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAD = [sys.executable, "-P", "-c"]
 
 @dataclass
 class Started:
-    """The program that took the place of ``claw``."""
+    """The program that replaced the process of ``claw``."""
 
     command: Sequence[str] = ()
     environment: Mapping[str, str] | None = None

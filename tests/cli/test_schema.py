@@ -1,4 +1,4 @@
-"""``claw schema``: what an editor gets."""
+"""``claw schema``: the JSON Schema for an editor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``claw state`` as an operator runs it: what is printed, what is not, and how it fails."""
+"""``claw state`` as an operator runs it: its output, the values that it never shows, and its errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def state(*arguments: str, answer: str = "", **environ: str) -> Result:
 
 
 def fails(*arguments: str, **environ: str) -> str:
-    """The one line of an error that is no traceback."""
+    """Return the one line of an error; it is no traceback."""
     result = state(*arguments, **environ)
     assert isinstance(result.exception, SystemExit)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -46,7 +46,7 @@ def fails(*arguments: str, **environ: str) -> str:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[str]:
-    """A round and a failed turn of ``analyst``, and a turn of ``executor`` that runs."""
+    """Yield a state file with a hidden round and a failed turn of ``analyst``, and a running turn of ``executor``."""
     name = str(tmp_path / "s.db")
 
     async def write() -> None:
@@ -198,7 +198,7 @@ def test_what_is_no_state_is_told_in_one_line_with_its_place_and_is_not_touched(
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """Root may read everything."""
+    """Become another user if this is root, who may read everything."""
     root = os.geteuid() == 0
     if root:
         os.seteuid(65534)

@@ -1,4 +1,4 @@
-"""``claw token``: one token on standard output, or one line that says why not."""
+"""``claw token``: one token on standard output, or one line with the reason why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``claw up`` and ``claw down``: what Compose is asked for. Docker is a small program that writes down what it was told."""
+"""``claw up`` and ``claw down``: their commands to Compose. A small program takes Docker's place and records its arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ sys.exit(7)
 
 @pytest.fixture
 def docker(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a machine with that Docker, and no other."""
+    """Return the environment of a machine with that Docker and no other."""
     directory = tmp_path_factory.mktemp("docker")
     (directory / "docker").write_text(DOCKER.format(python=sys.executable), encoding="utf-8")
     (directory / "docker").chmod(0o755)
@@ -50,7 +50,7 @@ def told(docker: dict[str, str]) -> dict[str, Any]:
 
 
 def compose(docker: dict[str, str], directory: str = ".") -> list[str]:
-    """What Compose was asked for, behind the file that it was to take."""
+    """Return the arguments that Compose got after the file of the pod."""
     taken = ["compose", "--project-directory", directory, "-f", str(Path(directory, "compose.generated.yml"))]
     argv = told(docker)["argv"]
     assert argv[: len(taken)] == taken
@@ -85,7 +85,7 @@ def test_compose_takes_our_place_and_so_gets_every_signal(desk: Path, docker: di
 
 @pytest.mark.requirement("cli:up", "cli:down")
 def test_the_real_compose_takes_what_it_is_asked_for(desk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:  # noqa: F811
-    """There is no engine here: how far it comes is to the socket, behind its flags and its file."""
+    """There is no engine here: Compose must accept its flags and its file, and fails only at the socket."""
     directory = tmp_path_factory.mktemp("real")
     (directory / "docker").write_text(f'#!/bin/sh\nshift\nexec {compose_binary()} "$@"\n', encoding="utf-8")
     (directory / "docker").chmod(0o755)

@@ -1,4 +1,4 @@
-"""All verbs alike: their help, their exit codes, how they take the pod, and where they write."""
+"""Rules for all verbs: their help, their exit codes, how they find the pod, and where they write."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_help_imports_no_verb_and_nothing_heavy(arguments: list[str]) -> None:
     assert "claw_cli" in loaded
     ours = {"claw_audit", "claw_certs", "claw_compile", "claw_contract", "claw_state"}
     assert loaded & (ours | {"cryptography", "mitmproxy", "msgspec", "rich", "yaml", "jsonschema"}) == set()
-    if arguments[0].startswith("-"):  # typer itself reads a verb's arguments with the other two
+    if arguments[0].startswith("-"):  # typer itself imports these two to read a verb's arguments
         assert loaded & {"pydantic", "asyncio"} == set()
 
 

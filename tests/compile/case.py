@@ -1,7 +1,7 @@
-"""A case: a pod file whose comments say what is found on their lines.
+"""A case: a pod file whose comments name the diagnostics of their lines.
 
-``# E:19 unknown-tool`` is an error at column 19 of its line, ``# W:…`` a warning; several are divided by commas.
-``# in FILE E:3:5 code`` expects one in another file: JSON takes no comments.
+``# E:19 unknown-tool`` is an error at column 19 of its line, ``# W:…`` a warning; several are separated by commas.
+``# in FILE E:3:5 code`` expects one in another file, since JSON takes no comments.
 """
 
 from __future__ import annotations

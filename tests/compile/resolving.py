@@ -1,4 +1,4 @@
-"""A pod file of a test, as far as its agents are resolved."""
+"""The pod file of a test, compiled up to its resolved agents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SERVICES = """
 
 
 def resolved(directory: Path, pod: str, services: str, **environ: str) -> tuple[ResolvedPod, list[Diagnostic]]:
-    """The pod with ``pod`` in its ``x-claw`` and these services beside market, press and plain; and what is found in it."""
+    """Resolve a pod with ``pod`` in ``x-claw``, and these services beside the common ones; return it and its diagnostics."""
     for name, data in DESCRIPTORS.items():
         (directory / name).write_text(json.dumps(data), encoding="utf-8")
     for name in ("AGENTS.md", "one.md", "two.md"):
@@ -48,7 +48,7 @@ def resolved(directory: Path, pod: str, services: str, **environ: str) -> tuple[
 
 
 def agent(directory: Path, claw: str, pod: str = "", **environ: str) -> Agent:
-    """The one agent of a pod without errors."""
+    """Return the one agent of a pod without errors."""
     value, diagnostics = resolved(directory, pod, f"  one: {{x-claw: {{agent: AGENTS.md{claw}}}}}", **environ)
     assert [str(each) for each in diagnostics if each.is_error] == []
     (only,) = value.agents

@@ -1,4 +1,4 @@
-"""What an agent has, once its grants are expanded; read from what is compiled."""
+"""The authority of an agent after its grants are expanded, read from the compiled files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DESCRIPTOR: dict[str, Any] = {
 
 
 def tools_json(directory: Path, claw: str, pod: str = "", provider: str = "", **environ: str) -> dict[str, Any] | None:
-    """The tools.json of an agent whose x-claw holds ``claw``."""
+    """Compile an agent whose x-claw has ``claw``; return its tools.json."""
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     (directory / "api.json").write_text(json.dumps(DESCRIPTOR), encoding="utf-8")
     (directory / "claw-pod.yml").write_text(

@@ -1,4 +1,4 @@
-"""Where a provider listens."""
+"""The base URL of a service that provides tools, derived from its ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every case file, against everything that is found in it."""
+"""Every case file, compared with all its diagnostics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ELSEWHERE = {
     **dict.fromkeys(("shared-reach", "surface-redirected", "surface-partly-redirected"), "test_kubernetes_guard.py"),
     "unknown-agent": "test_lock.py",
 }
-"""Codes that no pod file can earn, and the tests that hold their case."""
+"""Codes that no pod file can earn, and the test files with their cases."""
 
 
 @pytest.mark.requirement("compile:diagnostics-on-the-line", "compile:all-errors-in-one-run")

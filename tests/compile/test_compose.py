@@ -19,7 +19,7 @@ DESCRIPTOR = """{"version": 2, "tools": [{"name": "get", "description": "Get it.
 
 
 def compiled(directory: Path, pod: str, **environ: str) -> dict[str, Any]:
-    """The pod, compiled in the directory; what Compose makes of it."""
+    """Compile the pod in the directory; return the generated file as Compose reads it."""
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     (directory / "desk.json").write_text(DESCRIPTOR, encoding="utf-8")
     (directory / "claw-pod.yml").write_text(pod, encoding="utf-8")
@@ -29,7 +29,7 @@ def compiled(directory: Path, pod: str, **environ: str) -> dict[str, Any]:
 
 
 def agent(claw: str = "", compose: str = "", pod: str = "", rest: str = "") -> str:
-    """A pod with one agent, a desk whose tool it has, and a bystander."""
+    """Return a pod with one agent, a desk whose tools it may call, and a service without a part in it."""
     return f"""
 name: desk-of-tests
 x-claw: {{pod: desk{pod}}}
@@ -47,7 +47,7 @@ services:
 
 
 def networks(config: dict[str, Any]) -> dict[str, set[str]]:
-    """Network → the services on it."""
+    """Return each network with the services on it."""
     members: dict[str, set[str]] = {name: set() for name in config["networks"]}
     for name, service in config["services"].items():
         for network in service.get("networks", {}):
@@ -273,7 +273,7 @@ def test_an_unaware_runner_finds_its_proxy_under_the_providers_names(tmp_path: P
     holder = services[HOLDER]
     links = [f"{HOLDER}:{name}" for name in ("api.openai.com", "api.anthropic.com", "models.test")]
     assert set(links) <= set(services["one"]["links"])
-    # A name of everybody's on a network is the proxy's own too: it would find itself under it.
+    # An alias holds for everybody on the network, the proxy too: under a provider's name it would find itself.
     assert {name for network in holder["networks"].values() for name in network["aliases"]} == {"cllama"}
     assert services[REDIRECT]["cap_add"] == ["NET_ADMIN"]
     assert services[REDIRECT]["restart"] == "no"

@@ -1,4 +1,4 @@
-"""Variables and ``.env`` as the real Compose reads them."""
+"""Variables and ``.env``, compared with the reading of the real Compose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is done to a pod file, the compiler answers with places, and never with a traceback."""
+"""Damaged pod files: the compiler answers with diagnostics that have places, and never with a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One damaged byte of any file that a pod is made of gives diagnostics or a pod, never a traceback, and no secret."""
+"""One damaged byte in any file of a pod gives diagnostics or a pod, never a traceback, and shows no secret."""
 
 from __future__ import annotations
 

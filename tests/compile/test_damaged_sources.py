@@ -1,4 +1,4 @@
-"""One damaged byte of anything that describes a service gives diagnostics, never a traceback."""
+"""One damaged byte in any description of a service gives diagnostics, never a traceback."""
 
 from __future__ import annotations
 

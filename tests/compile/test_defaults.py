@@ -49,7 +49,7 @@ def test_a_memory_is_replaced_whole_and_null_suppresses_it(tmp_path: Path) -> No
     own = agent(tmp_path, ", memory: {service: press}", MEMORY).memory
     assert inherited is not None
     assert own is not None
-    # The time-out of the pod's memory is not that of another one.
+    # The time-out of the pod's memory does not apply to an agent's own memory.
     assert (inherited.timeout_ms, own.timeout_ms) == (900, 300)
     assert inherited.paths.recall is not None
     assert inherited.paths.recall.path == "/recall"

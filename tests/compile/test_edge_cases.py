@@ -1,4 +1,4 @@
-"""The table of edge cases is whole, and names proofs that exist."""
+"""The table of edge cases is complete, and names proofs that exist."""
 
 from __future__ import annotations
 

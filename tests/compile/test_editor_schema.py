@@ -1,4 +1,4 @@
-"""The editor's schema of a pod file, held to the grammar: the same keys, the same words, the same verdicts."""
+"""The editor's schema of a pod file, compared with the grammar: the same keys, the same words, the same verdicts."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ SEEN = {
     "sources/claw-pod": "Compose's schema has no build that is a list",
     "spread-in-defaults": "an editor sees '...' in defaults as what it is there: no grant",
 }
-"""Cases of which the schema has another opinion than their codes, and why."""
+"""Cases in which the schema's verdict differs from that of their codes, with the reason."""
 RELATIONS = {"total-below-per-tool", "spread-twice", "count-conflict", "no-agents"}
-"""What one place has to do with another is claw check's, and not an editor's."""
+"""Codes about the relation of two places: only claw check finds them, and no editor."""
 
 
 def data_of(text: str) -> Any:
@@ -108,7 +108,7 @@ def data_of(text: str) -> Any:
 
 
 def node(data: Any) -> Node:
-    """As a pod file would hold it; text is in quotes."""
+    """Return the data as nodes of a pod file; strings are quoted."""
     match data:
         case dict():
             return MapNode(tuple(Entry(ScalarNode(key, NOWHERE), node(data[key])) for key in data), NOWHERE)
@@ -121,7 +121,7 @@ def node(data: Any) -> Node:
 
 
 def errors(data: Any) -> list[str]:
-    """What the grammar has against it."""
+    """Return the errors that the grammar finds in the data."""
     root = node(data)
     assert isinstance(root, MapNode)
     diagnostics = grammar.read_pod("claw-pod.yml", root, lambda _: "set").diagnostics
@@ -129,7 +129,7 @@ def errors(data: Any) -> list[str]:
 
 
 def closed(schema: Any) -> Iterator[frozenset[str]]:
-    """The keys of every mapping that takes no others."""
+    """Yield the keys of every mapping that takes no others."""
     if isinstance(schema, dict):
         if schema.get("additionalProperties") is False:
             yield frozenset(schema["properties"])
@@ -141,7 +141,7 @@ def closed(schema: Any) -> Iterator[frozenset[str]]:
 
 
 def words(schema: Any) -> Iterator[frozenset[str]]:
-    """Every closed set of words."""
+    """Yield every closed set of words."""
     if isinstance(schema, dict):
         for key, part in schema.items():
             if key == "anyOf" and len(part) == 2 and "enum" in part[0]:

@@ -17,7 +17,7 @@ from claw_contract.metadata import Metadata
 from tests.compile.worked_pods import PODS, WORKED_PODS, WorkedPod
 
 UNORDERED = {"tools", "tools-defaults", "allow", "deny"}
-"""Lists under x-claw whose order means nothing. Others have one: surfaces, fallbacks, what Compose owns."""
+"""Lists under x-claw whose order means nothing. In others it does: surfaces, fallbacks, and all of Compose's own."""
 HOW = "python -m tests.compile.worked_pods writes it anew"
 
 
@@ -29,7 +29,7 @@ def pod(request: pytest.FixtureRequest) -> WorkedPod:
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bytes]:
-    """What the trading desk compiles to."""
+    """Return the compiled files of the trading desk."""
     (pod,) = (each for each in WORKED_PODS if each.name == "trading-desk")
     return pod.compiled(pod.directory / "claw-pod.yml", tmp_path_factory.mktemp("desk"))
 
@@ -59,7 +59,7 @@ def test_the_order_of_mappings_and_grants_changes_no_authority(pod: WorkedPod, t
     assert list(yaml.safe_load(shuffled)) != list(written)
     file.write_text(shuffled, encoding="utf-8")
     compiled, expected = dict(pod.compiled(file, tmp_path / "out")), dict(pod.expected())
-    # There what the user wrote keeps its spelling, and PyYAML has quotes of its own.
+    # The Compose file keeps the user's spelling, and PyYAML quotes values differently: compare the data.
     one, other = (yaml.safe_load(files.pop(COMPOSE_FILE)) for files in (compiled, expected))
     assert one == other
     assert compiled == expected

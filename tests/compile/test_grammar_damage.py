@@ -1,4 +1,4 @@
-"""Whatever stands at any place of the grammar: diagnostics with places, no traceback, and no value of a variable."""
+"""Any value at any place of the grammar: diagnostics with places, no traceback, and no value of a variable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ type Step = str | int
 
 
 def places(node: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
-    """Every place of the grammar: below ``x-claw``, of the pod and of each service."""
+    """Yield every place of the grammar below ``x-claw``, of the pod and of each service."""
     children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for step, child in children:
         here = (*path, step)

@@ -1,4 +1,4 @@
-"""A compiler that is killed in the middle, and one that runs elsewhere."""
+"""A compiler that is killed while it writes, and one that runs in another environment."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ for line in sys.stdin:
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""For each number that it reads, a compile that is killed at so many touches of the file system; 0 for one that lives."""
+"""A program that compiles for each number it reads, and is killed at that many accesses to the file system; 0: at none."""
 MOMENTS = 12
 
 
 def is_whole(agent: Path) -> bool:
-    """Whether the files of an agent are of one compile: the digest among them is of all the others."""
+    """Return True if the files of an agent come from one compile: the digest among them is that of all the others."""
     files = files_below(agent)
     metadata = json.loads(files["metadata.json"])
     stated = metadata.pop("digest")
@@ -58,7 +58,7 @@ def is_whole(agent: Path) -> bool:
 
 
 def answer(compiler: subprocess.Popen[str], moment: int | None = None) -> str:
-    """The next line that it says, to this number or beyond it."""
+    """Send a number, if there is one, and return the next line of the output."""
     assert compiler.stdin is not None
     assert compiler.stdout is not None
     if moment is not None:
@@ -68,7 +68,7 @@ def answer(compiler: subprocess.Popen[str], moment: int | None = None) -> str:
 
 
 def lived(compiler: subprocess.Popen[str]) -> int:
-    """How often a compile that nobody kills touches the file system."""
+    """Return the number of accesses to the file system of a compile that is not killed."""
     touches = int(answer(compiler, 0))
     assert answer(compiler) == "0"
     return touches
@@ -110,5 +110,5 @@ def test_a_compiler_that_is_killed_leaves_every_agent_whole_and_the_next_one_goe
             assert hidden(context.parent) == [".tree"], moment
         assert compiler.stdin is not None
         compiler.stdin.close()
-    # Some were killed before the exchange, and some behind it.
+    # Some were killed before the exchange of the trees, and some after it.
     assert 1 < len(seen) < MOMENTS

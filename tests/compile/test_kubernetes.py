@@ -1,4 +1,4 @@
-"""What is made for Kubernetes, held to the API's own schemas."""
+"""The output for Kubernetes, checked with the API's own schemas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.compile.test_compose import DESCRIPTOR, MASTER, agent
 from tests.compile.worked_pods import WORKED_PODS, WorkedPod
 
 OLDEST, NEWEST = "1.29.0", "1.37.0"
-"""The first with native sidecars on by default, and the last whose schemas we have."""
+"""The first version with native sidecars on by default, and the last one whose schemas we have."""
 SECRET = "planted: p$word"
 
 
@@ -30,7 +30,7 @@ def compiled(directory: Path, pod: str, **environ: str) -> Result[CompileResult]
 
 
 def manifests(directory: Path, pod: str, **environ: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """The objects by kind and name, each of them sound."""
+    """Compile; return the objects by kind and name, each of them valid."""
     result = compiled(directory, pod, **environ)
     assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
     return read(result.value.deployed)
@@ -51,7 +51,7 @@ def spec_of(objects: dict[tuple[str, str], dict[str, Any]], name: str) -> dict[s
 
 
 def peers(rules: list[dict[str, Any]], key: str) -> set[str]:
-    """The members that a policy's rules name."""
+    """Return the members that a policy's rules name."""
     return {peer["podSelector"]["matchLabels"]["claw.member"] for rule in rules for peer in rule[key] if "podSelector" in peer}
 
 

@@ -1,4 +1,4 @@
-"""What an agent's surfaces open in the guard of its pod, and what is told of them."""
+"""The openings that an agent's surfaces make in the guard of its pod, and the diagnostics about them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ CLOSED = "add chain inet claw leave { type filter hook output priority filter; p
 
 
 def pod_with(surfaces: list[str], web: str = "expose: [9000]", mode: str = "base-url") -> str:
-    """An agent with these surfaces and a tool; ``web``: what a service of that name says of its ports."""
+    """Return an agent with these surfaces and a tool; ``web`` has the ports of the service of that name."""
     claw = f", surfaces: {surfaces}"
     cllama = f"cllama: {{proxy: passthrough, mode: {mode}}}"
     return agent(claw, rest=f"  web: {{image: 'web:1', {web}}}").replace("cllama: passthrough", cllama)
 
 
 def allowed(rules: str) -> set[str]:
-    """What the agent's user may send, beside what stays in the pod or is always let out."""
+    """Return the rules that let the agent's user send, without those for the pod itself and those that every pod has."""
     start = "add rule inet claw leave "
     lines = (rule.removeprefix(start).removesuffix(" accept") for rule in rules.split("; ") if rule.startswith(start))
     always = ("meta skuid", "ip daddr 127", "ip6 daddr ::1", "ct state", "icmpv6", "meta l4proto tcp reject", "reject")

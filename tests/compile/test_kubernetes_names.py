@@ -1,4 +1,4 @@
-"""Whatever the pod file calls its things: no two of them become one object in Kubernetes."""
+"""Names of a pod file: whatever they are, no two of them become one object in Kubernetes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _kept = st.one_of(_members, _members.map(str.upper), _members.map(lambda name: n
 
 
 def with_what_they_become(names: list[str]) -> list[str]:
-    """Somebody may call a thing what the digest makes of another one's name."""
+    """Return the names, and the object names made of them: a user may give one thing the digested name of another."""
     return [*dict.fromkeys([*names, *(object_name("desk", name).removeprefix("desk-") for name in names)])]
 
 
 def pod_of(agents: list[str], services: list[str], volumes: list[str], secrets: list[str], count: int = 1) -> Pod:
-    """Each agent and service with variables, and all the volumes."""
+    """Return a pod whose agents and services have variables, and whose agents have all the volumes."""
     claw = {"agent": "AGENTS.md", "cllama": {"proxy": "passthrough", "mode": "transparent"}}
     surfaces = [f"volume://{volume}" for volume in volumes]
     members: Pod = {name: {"image": "x", "x-claw": claw | {"surfaces": surfaces}} for name in agents}
@@ -42,7 +42,7 @@ def pod_of(agents: list[str], services: list[str], volumes: list[str], secrets: 
 
 
 def names(result: Result[Any]) -> list[tuple[str, str]]:
-    """Kind and name of each object, and the Secrets that are made by hand."""
+    """Return kind and name of each object, and of the Secrets that are made by hand."""
     assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
     documents = yaml.safe_load_all(result.value.deployed.read_text(encoding="utf-8"))
     by_hand = [diagnostic.message.split("'")[1] for diagnostic in result.diagnostics if diagnostic.code.name == "made-by-hand"]
@@ -91,7 +91,7 @@ def test_a_member_takes_neither_the_proxys_settings_nor_a_policy_nor_another_one
 def test_names_whose_digests_are_one_are_refused_with_both_places(tmp_path: Path) -> None:
     long = "v" * 48
     first, second = f"{long}-51865", f"{long}-82733"
-    assert object_name("desk", first) == object_name("desk", second)  # found by trying
+    assert object_name("desk", first) == object_name("desk", second)  # a collision, found by search
     volumes = f"""
 x-claw: {{pod: desk}}
 services:

@@ -1,4 +1,4 @@
-"""The tree is exchanged under a proxy that is serving, and that may have it mounted."""
+"""The exchange of the compiled tree while a proxy serves from it, and may have it mounted."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_no_request_sees_half_an_agent_while_its_tree_is_exchanged(tmp_path: Pat
 
 
 def generation(out: Path) -> set[str]:
-    """Which compile the files below ``out`` are of, by what they say."""
+    """Return the contents of the files below ``out``; there is one for each compile that they come from."""
     return {path.read_text(encoding="utf-8") for path in sorted(out.rglob("part-*"))}
 
 
@@ -101,7 +101,7 @@ def test_a_kill_at_any_moment_leaves_one_whole_tree_and_the_next_compile_cleans_
     for attempt in range(6):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as compiling:
             assert compiling.stdout is not None
-            # Some way into a compile, wherever that is.
+            # Kill it somewhere within a compile.
             for _ in range(attempt * 5 + 1):
                 assert compiling.stdout.readline() != ""
             for _ in range(attempt * 11):

@@ -1,4 +1,4 @@
-"""The lock: what was looked at once is compiled, and nothing else; and the tokens' epochs."""
+"""The lock: only tools that were reviewed once are compiled; and the epochs of tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUOTE, TRADE = tool("quote"), tool("trade", "POST", read=False)
 
 
 def describe(directory: Path, *tools: Tool, allow: str = "all", **more: Any) -> Path:
-    """A pod whose two agents are granted tools of one service."""
+    """Write a pod with two agents, which are granted tools of one service; return its file."""
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     (directory / "api.json").write_text(json.dumps({"version": 2, "tools": tools, **more}), encoding="utf-8")
     grants = f"cllama: passthrough, tools: [{{service: api, allow: {allow}}}]"
@@ -236,7 +236,7 @@ def test_one_damaged_character_of_a_lock_is_told_or_does_not_matter(tmp_path: Pa
         result = check_pod(pod, ENVIRON)
         assert all(diagnostic.code.name in CODES for diagnostic in result.diagnostics)
         if result.value is not None:
-            # What still compiles says the same of every tool.
+            # If the pod still compiles, the lock has the same entries for every tool.
             content = LockContent.model_validate_json(text)
             assert content.services is None or content.services["api"].tools == plain.services["api"].tools  # type: ignore[index]
 

@@ -32,7 +32,7 @@ def test_a_pod_of_the_original_compiles_and_each_key_that_is_only_carried_warns_
     assert [str(each) for each in result.diagnostics if each.is_error] == []
     assert result.value is not None
     carried = [each.message.split("'")[1] for each in result.diagnostics if each.code.name == "not-acted-on"]
-    # Of the pod and of its services; claw-api and channel-memory may stand in either.
+    # The keys of the pod and of its services; claw-api and channel-memory may be in either.
     assert sorted(carried) == sorted({*(key.name for key in (*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS)), "context.channel"})
     others = {each.code.name for each in result.diagnostics} - {"not-acted-on"}
     assert others == {"write-granted-by-all", "grant-beside-surface"}
@@ -54,7 +54,7 @@ def test_the_order_of_its_keys_changes_no_byte(tmp_path: Path) -> None:
 
 
 def shuffled(data: Any, dice: random.Random) -> Any:
-    """The same, with the keys of every mapping in another order; lists keep theirs, which may mean something."""
+    """Return the data with the keys of every mapping in another order; lists keep theirs, which may mean something."""
     match data:
         case dict():
             keys = dice.sample(list(data), len(data))
@@ -72,9 +72,9 @@ def test_what_is_carried_is_as_it_is_written() -> None:
     chief = loaded.pod.service("chief")
     assert chief is not None
     invoked = carried_data(chief.carried["invoke"])
-    # The name of the variable, and not its value: pod-manifest.json is no place for secrets.
+    # The variable's name, and not its value: pod-manifest.json is no place for secrets.
     assert invoked[0]["message"] == "Open the desk, ${OPERATOR_NAME}."
-    # A handle of the pod and one of a service are both there, and nothing merges them.
+    # The handles of the pod and those of a service are both there, and are not merged.
     assert carried_data(loaded.pod.carried["handles-defaults"])["discord"]["guilds"][0]["name"] == "desk"
     assert carried_data(chief.carried["handles"]) == {"discord": "123456789012345678"}
 

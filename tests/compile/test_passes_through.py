@@ -1,4 +1,4 @@
-"""A Compose file that has no agent comes through the compiler as what it was: Docker Compose reads both alike."""
+"""A Compose file without agents passes through the compiler unchanged: Docker Compose reads both alike."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ configs: {conf: {content: "a ${TAG:-x}\nb: $$c\n"}}
 
 
 def both_ways(text: str, directory: Path, **environ: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What Compose makes of the pod file, ``x-claw`` apart, and of the file that is compiled from it."""
+    """Return Compose's reading of the pod file, without ``x-claw``, and of the file that is compiled from it."""
     pod = directory / "claw-pod.yml"
     pod.write_text(text, encoding="utf-8")
     result = compile_pod(pod, {**MASTER, **environ})
@@ -107,7 +107,7 @@ def test_a_pod_takes_the_name_that_it_has_where_compose_was_given_none(tmp_path:
 
 
 _PLAIN = st.from_regex(r"[A-Za-z0-9.+~_/=<-][A-Za-z0-9.+~_/=:-]{0,6}[A-Za-z0-9.+~_/=-]", fullmatch=True)
-_CHARACTERS = st.characters(codec="utf-8", max_codepoint=0xFFFF, exclude_characters="$")  # JSON escapes the rest in two halves
+_CHARACTERS = st.characters(codec="utf-8", max_codepoint=0xFFFF, exclude_characters="$")  # JSON escapes others in two halves
 _QUOTED = st.one_of(st.text(_CHARACTERS, max_size=20).map(json.dumps), st.just('"é🦀"'), st.just("'it''s # \\n'"))
 _SCALAR = st.one_of(_PLAIN, _QUOTED)
 _TREE = st.recursive(
@@ -128,7 +128,7 @@ _TREE = st.recursive(
 @example(["0123", "0o17", "1_000", "22:22", "on", "~", "2001-01-01", "-.5", "0b1", "1e3", "<<", "=", "...", "-1", "+1"])
 def test_every_value_in_every_spelling_is_what_it_was(values: list[str]) -> None:
     text = f"name: p\nx-claw: {{pod: p}}\nx-data: [{', '.join(values)}]\nservices: {{a: {{image: b}}}}\n"
-    assume(not any(word in text.lower() for word in (".inf", ".nan")))  # Compose has no JSON for them
+    assume(not any(word in text.lower() for word in (".inf", ".nan")))  # JSON, which Compose prints, has no such numbers
     with tempfile.TemporaryDirectory() as name:
         before, after = both_ways(text, Path(name))
     assert after == before

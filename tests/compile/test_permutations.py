@@ -1,4 +1,4 @@
-"""Mappings and grants have no order: whatever theirs is, the compiled bytes are the same."""
+"""The order of mappings and grants: whatever it is, the compiled bytes are the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHOUT_ORDER = {"tools", "tools-defaults", "allow", "deny", "service-auth"}
 
 
 def permuted(node: Any, random: Random, key: str = "") -> Any:
-    """The same, its mappings and lists of grants in another order."""
+    """Return the data with its mappings and lists of grants in another order."""
     if isinstance(node, dict):
         items = list(node.items())
         random.shuffle(items)

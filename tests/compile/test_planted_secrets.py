@@ -1,4 +1,4 @@
-"""No value of a secret is told, by any verb in any format, nor written where it need not be."""
+"""Planted secrets: no verb shows one in any format, nor writes it to a file that does not need it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ VERBS = [
     *(("inspect", "one"), ("inspect", "api"), ("inspect", "kept", "--json"), ("inspect", "two", "--json")),
     *(("lock",), ("lock", "--accept", "api"), ("rotate", "two"), ("plan",), ("compile",), ("schema",), ("down",)),
 ]
-"""One after another, in the pod's directory."""
+"""The commands that are run one after another in the pod's directory."""
 OF_A_BROKEN_POD = [*CHECKS, ("compile",), ("plan", "--json"), ("explain", "one"), ("inspect", "one"), ("lock",)]
 
 
 def reported(
     directory: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, verbs: list[tuple[str, ...]] = VERBS
 ) -> str:
-    """All that the verbs say."""
+    """Run the commands; return all their output."""
     monkeypatch.chdir(directory)
-    # Docker, if it is here, has nothing to do with it.
+    # Keep a Docker that may be installed out of it.
     environ = environ | {"PATH": str(directory / "nowhere")}
     runner = CliRunner()
     return "".join(runner.invoke(app, list(verb), env=environ).output for verb in verbs)
@@ -55,7 +55,7 @@ def test_every_planted_secret_is_in_the_files_that_must_hold_it_and_nowhere_else
     sources = {path.relative_to(pod.parent) for path in pod.parent.rglob("*")}
     assert [diagnostic.message for diagnostic in check_pod(pod, ENVIRON).diagnostics if diagnostic.is_error] == []
     said = reported(pod.parent, ENVIRON, monkeypatch)
-    # The last compile followed a rotation: two has another token.
+    # The last compile came after a rotation: agent two has another token.
     rotated = agent_token(Secret(ENVIRON["CLAW_MASTER_SECRET"]), "two", 1).reveal()
     values = [*HOLDERS, *TOKENS.values(), rotated]
     assert spelled(values, said) == []

@@ -1,4 +1,4 @@
-"""docs/pod-file.md is the grammar: no key is missing on it, no key of it is unknown, and its examples and defaults are true."""
+"""docs/pod-file.md has every key of the grammar and no other, and its examples and defaults are true."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def section(title: str) -> str:
 
 
 def rows(title: str) -> dict[str, list[str]]:
-    """Key → the other cells of its row."""
+    """Return the other cells of each row by its key."""
     return {row["key"]: [cell.strip() for cell in row["cells"].split("|")] for row in ROW.finditer(section(title))}
 
 

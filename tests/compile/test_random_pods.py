@@ -1,4 +1,4 @@
-"""Whatever pod is written: Compose takes what is made of it, and nobody reaches more than the pod says."""
+"""Random pods: Compose accepts the generated file, and nobody reaches more than the pod declares."""
 
 from __future__ import annotations
 

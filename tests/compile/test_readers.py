@@ -1,4 +1,4 @@
-"""Scalars, both readers, and files that are no pod at all."""
+"""Scalars, the readers of YAML and JSON, and files that are not a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes, hints and help of diagnostics: the other place, the name that was meant, the remedy."""
+"""Notes, hints and help of diagnostics: the other place, the intended name, the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules that a step with NET_ADMIN sets: a real kernel takes them, in a network namespace, and keeps to them."""
+"""The rules that a step with NET_ADMIN sets: a real kernel accepts and enforces them, in a network namespace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRANSPARENT = "{proxy: passthrough, mode: transparent}"
 
 
 def accepted(rules: str, then: str = "nft list ruleset") -> str:
-    """What comes of ``then`` with the rules set twice: a restarted step finds them there."""
+    """Return the output of ``then`` after the rules are set twice: a step that is restarted finds its rules already there."""
     need("nft")
     if subprocess.run([*IN_A_NAMESPACE, "nft list ruleset"], check=False).returncode:
         skip_for_kernel("network namespaces")
@@ -41,7 +41,7 @@ def test_a_pod_that_only_its_proxy_may_leave_is_one_that_nobody_else_leaves(mode
     pod = agent().replace("cllama: passthrough", f"cllama: {mode}")
     guard = spec_of(manifests(tmp_path, pod), "desk-one")["initContainers"][0]
     assert guard["command"][0] == "nft"
-    # 192.0.2.0/24 is nobody's; without the rules a packet to it would leave by the interface that has it.
+    # Nobody has 192.0.2.9; without the rules a packet to it would leave by the interface of its network.
     others = "ip link add out type veth peer name far; ip addr add 192.0.2.1/24 dev out; ip link set out up; ip link set far up"
     knock = 'python3 -c \'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.9", 9))\''
     knocking = f"{others}; if {knock} 2>/dev/null; then echo left; else echo stayed; fi"

@@ -1,4 +1,4 @@
-"""Which skills an agent has, beside those that it names."""
+"""The skills that an agent gets without naming them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from claw_compile.policy.resolve import resolve
 
 
 def skills(directory: Path, claw: str) -> dict[str, tuple[str, str]]:
-    """The skills of an agent whose x-claw holds ``claw``: name → origin and description."""
+    """Return the skills of an agent whose x-claw has ``claw``: name → origin and description."""
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     for service, path in {"api": "/app/SKILL.md", "book": "/guide.md", "desk": "/guide.md"}.items():
         (directory / service).mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Where a descriptor is found: a Dockerfile's labels as Docker reads them, and files that stay in the pod's directory."""
+"""The sources of a descriptor: a Dockerfile's labels as Docker reads them, and files inside the pod's directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No agent holds a credential but its own: what no case file can say (``cases/starvation``)."""
+"""Credential starvation: no agent holds a credential but its own. The simpler cases are in ``cases/starvation``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROXY_KEY = "operators-own-key-for-a-gateway"
 
 
 def leaks(directory: Path, agent: str, pod: str = "", claw: str = "", **environ: str) -> list[str]:
-    """``code name`` of each diagnostic of a pod with two agents, the first of which has the Compose keys ``agent``."""
+    """Return ``code name`` of each diagnostic of a pod with two agents, the first of which has the Compose keys ``agent``."""
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     (directory / "claw-pod.yml").write_text(
         f"x-claw: {{pod: desk, cllama-defaults: {{proxy: passthrough, env: {{OPENAI_API_KEY: {PROXY_KEY}}}}}}}\n{pod}"

@@ -1,4 +1,4 @@
-"""Schemas are found sound quickly, and never by that alone wrong."""
+"""The quick check of tool schemas: a schema that passes it has no error, and one that fails it is checked in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worked pods are what a newcomer copies from: each is whole, and every part that reads it takes it."""
+"""The worked pods, which a newcomer copies from: each is complete, and every part that reads it accepts it."""
 
 from __future__ import annotations
 

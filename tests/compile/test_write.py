@@ -17,11 +17,11 @@ NEW = {PurePosixPath("context/one/AGENTS.md"): b"new", PurePosixPath("agents/one
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """A stand-in for the end of the process."""
 
 
 class _Cut(Mapping[PurePosixPath, bytes]):
-    """A tree whose second file is never reached."""
+    """A tree that ends the process before its second file."""
 
     def __getitem__(self, key: PurePosixPath) -> bytes:
         return NEW[key]

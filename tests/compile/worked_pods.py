@@ -1,4 +1,4 @@
-"""The worked pods: what each needs of the environment, which warnings it teaches, and its golden output.
+"""The worked pods: the variables that each needs, the warnings that it demonstrates, and its golden output.
 
 ``python -m tests.compile.worked_pods`` writes every ``expected/`` anew: look at the difference before you keep it.
 """
@@ -22,7 +22,7 @@ _LEFT_BEHIND = (EXPECTED, ".claw-runtime", ".claw-master", "compose.generated.ym
 
 @dataclass(frozen=True)
 class WorkedPod:
-    """``variables`` are those that its README names; ``warnings`` those that it is meant to earn."""
+    """``variables`` are those that its README names; ``warnings`` are those that it is meant to earn."""
 
     name: str
     variables: tuple[str, ...]
@@ -34,19 +34,19 @@ class WorkedPod:
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """Everything that it needs, and nothing else."""
+        """Return all variables that the pod needs, and no others."""
         return MASTER | {name: f"golden-{name.lower().replace('_', '-')}" for name in self.variables}
 
     def expected(self) -> dict[str, bytes]:
         return files_below(self.directory / EXPECTED)
 
     def copy(self, directory: Path) -> Path:
-        """The pod file of a copy of its sources, to be changed or compiled in place."""
+        """Copy the sources, to be changed or compiled there; return the pod file."""
         shutil.copytree(self.directory, directory / self.name, ignore=shutil.ignore_patterns(*_LEFT_BEHIND))
         return directory / self.name / "claw-pod.yml"
 
     def compiled(self, pod_file: Path, output: Path) -> dict[str, bytes]:
-        """What a compile writes, compose.generated.yml with it; it has no more to say than the pod is meant to teach."""
+        """Return the files of a compile, with compose.generated.yml; its diagnostics must be the expected warnings."""
         result = compile_pod(pod_file, self.environ, output)
         assert tuple(diagnostic.code.name for diagnostic in result.diagnostics) == self.warnings, result.diagnostics
         return files_below(output / ".tree")

@@ -1,4 +1,4 @@
-"""A secret that comes in pieces, a few characters with each event, is in no history and no transcript of it."""
+"""A secret that comes in pieces, a few characters with each event, is in neither the history nor its transcript."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published lines of the log, and those that the code writes. Every test of the proxy holds the lines that it reads to them
+"""The published lines of the log and those that the code writes. Every test of the proxy checks the lines that it reads
 (``tests/events.py``).
 """
 

@@ -1,4 +1,4 @@
-"""tools.json: what is accepted, what is left out, and what fails the whole agent."""
+"""tools.json: the entries that are accepted, those that are left out, and the errors that fail the whole agent."""
 
 from __future__ import annotations
 

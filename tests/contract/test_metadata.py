@@ -1,4 +1,4 @@
-"""metadata.json: whom a token admits. And the other small files of a context directory."""
+"""metadata.json, which says whom a token admits, and the other small files of a context directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns: ECMA-262's language, and an end for every search."""
+"""Patterns of ECMA-262's language, whose every search ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from claw_contract.pattern import PatternError, compile_pattern, find_patterns
 
-# Each where Python's re says otherwise, or can't read the pattern, beside what is the same.
+# Patterns that Python's re reads differently or can't read, beside some that it reads alike.
 CASES: list[tuple[str, str]] = [
     ("^a$", "a\n"),
     ("^a$", "a"),

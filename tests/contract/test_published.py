@@ -1,4 +1,4 @@
-"""The published JSON Schemas: current, and true of the examples of docs/spec/contract.md."""
+"""The published JSON Schemas: they are current, and the examples of docs/spec/contract.md satisfy them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looking for secrets costs, and keeps, whatever is sent: counted, not timed."""
+"""The cost of the search for secrets, and the memory that it keeps, for any input: counted, not timed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIDDEN = "\\u0041"
 
 
 class Counting(Redactor):
-    """Counts the tokens that are looked at one by one, and the searches."""
+    """A redactor that counts its searches, and the tokens that it looks at one by one."""
 
     def __init__(self, *secrets: str) -> None:
         super().__init__(map(Secret, secrets))
@@ -51,7 +51,7 @@ TEXTS = st.lists(st.sampled_from([*KNOWN[:4], "", "aaaa", "a", '"', "\\", "\n", 
 
 
 def spelled(value: Any) -> bytes:
-    """JSON whose letters are hidden in every other string."""
+    """Return JSON with escaped letters in some of its strings."""
     text = json.dumps(value, ensure_ascii=False)
     return re.sub(r'(?<=")[a-z]', lambda letter: f"\\u{ord(letter[0]):04x}", text, count=2).encode()
 

@@ -1,4 +1,4 @@
-"""Secrets print as dots, and are found in whatever leaves the process."""
+"""Secrets print as dots, and are found in everything that leaves the process."""
 
 from __future__ import annotations
 

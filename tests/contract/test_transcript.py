@@ -1,4 +1,4 @@
-"""The transcript of a turn: readable, whole, and safe to print whatever the line of history holds."""
+"""The transcript of a turn: readable, complete, and safe to print whatever the line of history contains."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_round_whose_calls_were_all_refused_names_the_intervention() -> None:
 
 
 def test_the_codes_of_interventions_are_those_of_results() -> None:
-    """One registry: what the contract knows of codes is what the mediator answers with."""
+    """There is one registry: the codes that the contract knows are those that the mediator answers with."""
     call = called(granted())
     by_itself = [
         tool_result.tool_budget_exhausted(call),
@@ -270,7 +270,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @given(st.sampled_from(places(LINE)), JSON)
 def test_a_line_that_is_damaged_anywhere_has_a_transcript_all_the_same(place: tuple[Any, ...], put: Any) -> None:
     told = render_transcript(damaged(LINE, place, put))
-    assert render_transcript(damaged(LINE, place, 10**5000))  # longer than Python writes
+    assert render_transcript(damaged(LINE, place, 10**5000))  # longer than Python converts to text
     assert all(char.isprintable() or char in "\n\u00a0\u202f\u200d" for char in told)
 
 

@@ -1,6 +1,6 @@
-"""Where a process dies: right before or right behind a step that matters, by its own SIGKILL. The steps themselves are real.
+"""The points at which a process kills itself with SIGKILL: right before or after a step that matters. The steps are real.
 
-Armed in a process of its own, whose last deed is a line that says where it was.
+They are armed in a process of their own, which writes the name of its point to a file before it dies.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ WITHIN = (
 )
 """The points at which a process kills itself."""
 _MOST_STEPS = 150
-"""A process that did not come to its point dies here."""
+"""A process that did not reach its point dies after so many steps."""
 
 
 class Doom(NamedTuple):
-    """Dies when it comes to this point for the nth time."""
+    """A death: the process kills itself when it passes ``point`` for the ``times``-th time."""
 
     point: str
     times: int
 
 
 class Fate:
-    """Counts the steps of this process, to its end."""
+    """A counter of the points that this process passes, which kills the process at its doom."""
 
     def __init__(self, doom: Doom | None, died: Path) -> None:
         self._doom = doom
@@ -63,7 +63,7 @@ class Fate:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def arm(self) -> None:
-        """Every step of this process passes here."""
+        """Wrap every step of this process, so that it is counted."""
         for owner, names in _STEPS.items():
             for name in names:
                 setattr(owner, name, self.around(name, getattr(owner, name)))

@@ -1,4 +1,4 @@
-"""addons/cllama.py in a mitmdump that dies where ``CRASH_AT`` says. For tests alone."""
+"""addons/cllama.py for a mitmdump that dies at the point in ``CRASH_AT``. For tests alone."""
 
 import json as _json
 import os as _os

@@ -1,7 +1,7 @@
 """A process that hosts the real mediator and nothing else: a start costs a fork, not a mitmdump.
 
-Its listener is its parent's, so that a runner that tries again waits for the next life. What mitmproxy's host does with an
-exchange (``mitm/addon.py``) is done here in the same order.
+Its parent owns the listener, so a runner that tries again waits for the next life. The steps of mitmproxy's host with an
+exchange (``mitm/addon.py``) are done here in the same order.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from claw_mediate.telemetry.event_log import EventLog
 from tests.crash.faults import Doom, Fate
 
 _TLS = client.tls_context()
-"""Made before the first fork: nothing here speaks TLS, and making it takes longer than all the rest of a start."""
+"""The TLS context, made before the first fork: nothing here speaks TLS, and making it takes longer than the rest of a start."""
 
 
 def live(listener: socket.socket, env: Mapping[str, str], doom: Doom | None, died: Path) -> None:
-    """Serves until it dies."""
+    """Serve until the process dies."""
     client.tls_context = lambda: _TLS  # in this copy of the process only
     fate = Fate(doom, died)
     fate.arm()

@@ -1,7 +1,7 @@
-"""A model and a service that serve all conversations at once, and hold everything that they hear against what must be.
+"""A model and a service that serve all conversations at once, and check everything that they receive.
 
-A user's words name a turn and say what the model does in it, so the model needs no memory: ``a.1 [["write"], ["read"]]`` is two
-rounds of one call each. It never says the same thing twice, as no model does: each of its calls has a number. A call's
+A user's words name a turn and say what the model does in it, so the model needs no memory: ``a.1 [["write"], ["read"]]`` is
+two rounds of one call each. Like any model, it never repeats itself: each of its calls has a new number. A call's
 ``order`` is its place in the conversation, the same however often the model is asked.
 """
 
@@ -27,36 +27,36 @@ NUMBER = {"type": "object", "properties": {"order": {"type": "string"}, "number"
 
 
 class Effect(NamedTuple):
-    """What a service did for an order: with which key, in which turn."""
+    """A service's execution of an order: the idempotency key and the turn of the call."""
 
     key: str
     turn: str
 
 
 class Told(NamedTuple):
-    """How the model is told of a call."""
+    """A call's id and result, as the model is sent them."""
 
     call_id: str
     content: str
 
 
 def orders(words: str, rounds: int | None = None) -> list[str]:
-    """The orders of a turn, or of its first rounds."""
+    """Return the orders of a turn, or of its first rounds."""
     name, plan = words.split(" ", 1)
     return [f"{name}.{at}.{place}" for at, made in enumerate(json.loads(plan)[:rounds], 1) for place, _ in enumerate(made)]
 
 
 @dataclass
 class Books:
-    """What happened, of all conversations."""
+    """The record of all conversations."""
 
     writes: dict[str, list[Effect]] = field(default_factory=lambda: defaultdict(list))
     reads: dict[str, list[Effect]] = field(default_factory=lambda: defaultdict(list))
     told: dict[str, Told] = field(default_factory=dict)
     faults: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """By conversation."""
+    """Errors, by conversation."""
     listeners: dict[str, Callable[[str], None]] = field(default_factory=dict)
-    """By conversation: who is told that a point was passed, and may kill its proxy there."""
+    """Callbacks by conversation: each is told that a point was passed, and may kill its proxy there."""
 
     def passes(self, order: str, point: str) -> None:
         self.listeners[order.partition(".")[0]](point)
@@ -64,7 +64,7 @@ class Books:
 
 @dataclass
 class Model(Provider):
-    """Says what the user's words ask for; of every request it checks the hidden rounds of all turns so far."""
+    """A model that makes the calls in the user's words, and checks the hidden rounds of all turns so far in every request."""
 
     books: Books = field(default_factory=Books)
     made: dict[str, str] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Model(Provider):
         self.books.passes(said[-1], "the model hears")
         try:
             return Response(self._reply(wire, body, said), media_type="application/json")
-        except Exception:  # noqa: BLE001 - told by the test, which hears only of an error here
+        except Exception:  # noqa: BLE001 - recorded for the test, which itself gets only an error response
             self.books.faults[said[-1].partition(".")[0]].append(traceback.format_exc())
             return JSONResponse(wire.error("fault", "see the books"), status_code=400)
 
@@ -99,7 +99,7 @@ class Model(Provider):
         return reply
 
     def _check_told(self, wire: Wire, body: Body, expected: list[str]) -> None:
-        """Every hidden call of the conversation is there, in its order, told in the same bytes as ever."""
+        """Check that the request has every hidden call of the conversation in order, with the same bytes as before."""
         told = [(self.made[call_id], Told(call_id, content)) for call_id, content in wire.answers(body["messages"])]
         assert [order for order, _ in told] == expected
         for order, how in told:
@@ -114,7 +114,7 @@ class Model(Provider):
 
 @dataclass
 class Counting(Service):
-    """Does what it is asked, every time, and notes it. It knows no idempotency key: a second call is a second effect."""
+    """A service that runs and records every call. It ignores idempotency keys: a second call is a second effect."""
 
     books: Books = field(default_factory=Books)
 

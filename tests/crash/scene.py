@@ -1,4 +1,4 @@
-"""One conversation over many deaths of its proxy: a runner with its SDK's own retries, a next life behind each death."""
+"""One conversation over many deaths of its proxy: a runner with its SDK's own retries, and a new process after each death."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tests.crash.peers import NUMBER, Books, Counting, Effect, Model, orders
 from tests.proxy.pod import Pod
 
 WITHOUT = ("the model hears", "the service hears", "the service has done it", "the runner hears")
-"""The points at which somebody else kills the process."""
+"""The points at which the test kills the process from outside."""
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["pytest", "tests.crash.life"])
 _MOST_TRIES = 60
-"""Of one turn, by a runner that starts again when a stream broke off: no SDK does that by itself."""
+"""The tries of one turn, by a runner that starts again after a broken stream, which no SDK does by itself."""
 
 
 def dooms(seed: str, number: int, deaths: int) -> list[Doom]:
-    """Of the scene with that number. All points are dealt before any of them is dealt again."""
+    """Return the dooms of the scene with that number. Every point is used once before any of them is used again."""
     dealt = random.Random(seed)
     deck: list[str] = []
     while len(deck) < (number + 1) * deaths:
@@ -53,7 +53,7 @@ class Life(Protocol):
     def kill(self) -> None: ...
 
     def wait(self) -> None:
-        """Until it is dead."""
+        """Wait until the process is dead."""
 
 
 class Forked:
@@ -89,7 +89,7 @@ class Mitmdump:
 
 
 class Proxy:
-    """The lives of one proxy: each dies at its own point, the last one does not."""
+    """The successive processes of one proxy: each dies at its own point, the last one does not."""
 
     def __init__(self, dooms: list[Doom], begin: Callable[[Doom | None], Life], died: Path) -> None:
         self._dooms = dooms
@@ -99,7 +99,7 @@ class Proxy:
         self._over = False
         self._life: Life | None = None
         self._doom: Doom | None = None
-        """Of the life that is; none once it has been met, so that what that life still asked for kills nothing again."""
+        """The doom of the current process; None once it is met, so that a late request of that process kills nothing again."""
         self._lock = threading.Lock()
         self._lives = threading.Thread(target=self._live, daemon=True)
         self.deaths = 0
@@ -108,7 +108,7 @@ class Proxy:
         self._lives.start()
 
     def passes(self, point: str) -> None:
-        """A point outside of the process was passed."""
+        """Count a point outside of the process that was passed, and kill the process if it is due."""
         with self._lock:
             self._passed[point] += 1
             if self._doom is None or self._doom != (point, self._passed[point]) or self._life is None:
@@ -120,14 +120,14 @@ class Proxy:
 
     def stop(self) -> None:
         self._over = True
-        while self._lives.is_alive():  # the next life may just be beginning
+        while self._lives.is_alive():  # the next process may just be starting
             if self._life is not None:
                 self._life.kill()
             self._lives.join(0.1)
 
     def _live(self) -> None:
         for doom in (*self._dooms, None):
-            with self._lock:  # who is still at work for the life before does not end the next one
+            with self._lock:  # a request of the last process must not end the next one
                 self._doom = None
             life = self._begin(doom)
             with self._lock:
@@ -141,7 +141,7 @@ class Proxy:
 
 @dataclass
 class Scene:
-    """A conversation, told apart by its name. ``seed`` decides all of it, but for the order of things that happen at once."""
+    """A conversation, identified by its name. ``seed`` decides all of it, except for the order of concurrent events."""
 
     name: str
     seed: str
@@ -162,7 +162,7 @@ class Scene:
         self.pod.agent("analyst", self.pod.tool("balance", schema=schema), trade)
 
     def play(self, *, real: bool = False) -> None:
-        """Turn by turn, until the proxy has died often enough; then once more, and the books are checked."""
+        """Run turns until the proxy has died often enough, run one more, and check the books."""
         with socket.create_server(("127.0.0.1", 0 if not real else self.pod.port), backlog=64) as listener:
             if real:
                 listener.close()
@@ -229,7 +229,7 @@ class Scene:
         return text if ended else broke_off()
 
     def _check(self) -> None:
-        """Nothing done twice, nothing claimed that was not done, nothing forgotten."""
+        """Check that nothing was done twice, claimed but not done, or forgotten."""
         assert not self.books.faults[self.name], self.books.faults[self.name]
         ids = [self._turn_id(words) for words in self.turns]
         ids = [turn_id for turn_id in ids if turn_id]
@@ -241,7 +241,7 @@ class Scene:
         self._check_audit(len({entry["turn_id"] for entry in entries}))
 
     def _check_audit(self, turns: int) -> None:
-        """However often it died: the chain holds, and each turn and call counts once."""
+        """Check that the chain is unbroken, and that each turn and call counts once, however often the proxy died."""
         history = self.home / "history"
         assert [verdict.findings[0] for verdict in verify((history,)) if verdict.broken] == []
         rows: list[Call] = []
@@ -252,7 +252,7 @@ class Scene:
         assert len([row for row in rows if row.tool == "desk.trade" and row.status == "ok"]) == len(written)
 
     def _turn_id(self, words: str) -> str:
-        """The one id under which all calls of a turn were made, in all its attempts."""
+        """Return the one id under which all calls of a turn were made, in all its attempts."""
         for order in orders(words):
             told = json.loads(self.books.told[order].content)
             if order in self.books.reads:
@@ -265,7 +265,7 @@ class Scene:
         return ids.pop() if ids else ""
 
     def _check_write(self, order: str, told: dict[str, Any], effects: list[Effect]) -> None:
-        """At most once; and what the model was told is true, or that nobody knows."""
+        """Check that a write was made at most once, and that the model was told the truth, or that the outcome is unknown."""
         assert len(effects) <= 1, f"{order} was done {len(effects)} times"
         number, place = order.split(".")[-2:]
         assert all(effect.key == f"{effect.turn}.{number}.{place}" for effect in effects)
@@ -276,7 +276,7 @@ class Scene:
 
 
 class BrokenOffError(Exception):
-    """A stream ended before its end."""
+    """A stream that ended before its last event."""
 
 
 def broke_off() -> str:

@@ -1,4 +1,4 @@
-"""Kill -9 at every step, and the conversation goes on: no write is made twice (docs/decisions/0015-at-most-once.md).
+"""SIGKILL at every step: the conversation goes on, and no write is made twice (docs/decisions/0015-at-most-once.md).
 
 ``make soak`` dies a thousand times, each time with another seed. A failure names its seed and its scene:
 
@@ -37,7 +37,7 @@ REAL = (
     "behind a chunk",
     "the runner hears",
 )
-"""Where the real proxy dies: a start of mitmdump costs a hundred times as much as a fork."""
+"""The points at which the real proxy dies; few, because a start of mitmdump costs a hundred times as much as a fork."""
 _AT_ONCE = 20
 
 
@@ -54,7 +54,7 @@ def world() -> Iterator[tuple[Model, Counting]]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDKs retry by themselves, and wait less than they would before they do."""
+    """Shorten the SDKs' waits before their own retries."""
     for base in (openai._base_client, anthropic._base_client):
         monkeypatch.setattr(base, "INITIAL_RETRY_DELAY", 0.1)
         monkeypatch.setattr(base, "MAX_RETRY_DELAY", 0.4)
@@ -93,7 +93,7 @@ def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice
 
 
 def _died(scenes: list[Scene]) -> list[str]:
-    """The points at which their proxies died."""
+    """Return the points at which their proxies died."""
     return [line for scene in scenes for line in (scene.home / "died").read_text(encoding="utf-8").splitlines()]
 
 
@@ -103,7 +103,7 @@ def _play(scenes: list[Scene], *, real: bool = False) -> None:
     def play(scene: Scene) -> None:
         try:
             scene.play(real=real)
-        except BaseException:  # noqa: BLE001 - told with what it takes to see it again
+        except BaseException:  # noqa: BLE001 - reported with the variables that repeat it
             failed.append(f"CLAW_CRASH_SEED={SEED} CLAW_CRASH_SCENE={scene.name}\n{traceback.format_exc()}")
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -1,1 +1,1 @@
-"""What the pages say is so: their commands run, their names exist, their words are the code's."""
+"""Tests of the pages: their commands run, their names exist, and their words are the code's."""

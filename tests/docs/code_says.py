@@ -1,4 +1,4 @@
-"""What the code says, read from the code: codes of its answers, refusals of its start, reasons of ``/ready``, events."""
+"""The words of the code, read from its source: codes of answers, refusals to start, reasons of ``/ready``, events."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from tests.docs.pages import ROOT
 
 HOLE = "…"
-"""What stands for a value in a sentence."""
+"""The mark that takes the place of a value in a sentence."""
 _NO_RUNNERS = ("replay.py",)
-"""Modules whose answers no runner gets: a turn is played again for an operator."""
+"""Modules whose answers no runner gets: they replay a turn for an operator."""
 _CODE_AT = {"refuse": 2, "build_error_body": 2, "_refusal": 1, "Refuse": 1, "ModelFailed": 1, "TransportFailure": 0}
-"""Where the code stands among the arguments of what makes an answer."""
+"""The position of the code among the arguments of each function that makes an answer."""
 
 
 type Named = dict[str, tuple[tuple[str, ...], ...]]
-"""Names of constants → what each of that name is."""
+"""Names of constants → the values of all constants of that name."""
 
 
 @cache
@@ -27,13 +27,13 @@ def tree(file: Path) -> ast.Module:
 
 
 def modules(*packages: str) -> list[Path]:
-    """Of packages, or by their own path."""
+    """Return the source files of these packages, or of these paths."""
     places = [ROOT / package for package in packages]
     return sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
 
 
 def answers() -> set[str]:
-    """Every code that a runner can be told; ``provider_http_…`` for those that end in a status."""
+    """Return every code that a runner can get; ``provider_http_…`` stands for those that end in a status."""
     files = [file for file in modules("claw_mediate") if file.name not in _NO_RUNNERS]
     everywhere: Named = {}
     for file in files:
@@ -51,7 +51,7 @@ def answers() -> set[str]:
 
 
 def events(kind: str, member: str) -> set[str]:
-    """What events of this kind say in a member, where that is written where they are told."""
+    """Return the values of a member in events of this kind, where they are written at the call."""
     found: set[str] = set()
     for file in modules("claw_mediate"):
         for function in _functions(tree(file)):
@@ -64,7 +64,7 @@ def events(kind: str, member: str) -> set[str]:
 
 
 def raised(file: Path, error: str) -> set[str]:
-    """The sentences of such errors that a module raises."""
+    """Return the messages with which a module raises this error."""
     return {
         text
         for node in ast.walk(tree(file))
@@ -74,7 +74,7 @@ def raised(file: Path, error: str) -> set[str]:
 
 
 def said_in(file: str, *functions: str) -> set[str]:
-    """The sentences that stand in these functions."""
+    """Return the sentences in these functions."""
     sentences: set[str] = set()
     for function in _functions(tree(ROOT / file)):
         if function.name in functions:
@@ -87,12 +87,12 @@ def said_in(file: str, *functions: str) -> set[str]:
 
 
 def constants(file: str) -> dict[str, str]:
-    """The constants of a module that are text."""
+    """Return the constants of a module that are strings."""
     return {name: values[0] for name, values in _constants(tree(ROOT / file))}
 
 
 def statuses() -> set[tuple[str, str]]:
-    """(Code, status) of the answers that say both where they are made."""
+    """Return (code, status) of the answers whose source has both."""
     return {
         (code, str(call.args[place - 1].value))  # type: ignore[attr-defined]
         for file in modules("claw_mediate")
@@ -110,7 +110,7 @@ def _functions(module: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFuncti
 
 
 def _constants(module: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Names → a text, or the parts of several values, of which those that are no text are empty."""
+    """Yield names with a string, or with the parts of a tuple; parts that are no strings are empty."""
     for node in module.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -133,7 +133,7 @@ def _assigned(function: ast.AST) -> Iterator[tuple[str, list[str]]]:
 
 
 def _codes(call: ast.Call, place: int, known: Named) -> Iterator[str]:
-    """What stands at that place, or in the values that are spread there; nothing where it was handed in."""
+    """Yield the strings at that position of a call, or in a constant that is spread there; nothing for a parameter."""
     for at, argument in enumerate(call.args[: place + 1]):
         if isinstance(argument, ast.Starred):
             yield from (values[place - at] for values in known.get(_name(argument.value), ()) if len(values) > place - at)
@@ -142,7 +142,7 @@ def _codes(call: ast.Call, place: int, known: Named) -> Iterator[str]:
 
 
 def _texts(node: ast.expr) -> list[str]:
-    """A text, or both of a choice; with holes where values are."""
+    """Return a string, or both of a conditional expression, with HOLE in the place of values."""
     match node:
         case ast.Constant(value=str(text)):
             return [text]

@@ -29,7 +29,7 @@ KEY = "sk-of-the-provider-0001"
 SECRET_FACT = "forty-two"
 ANSWER = f"I looked it up: {SECRET_FACT}."
 PAGES = {"base-url": "base-url", "proxy": "forward-proxy", "transparent": "transparent"}
-"""Mode of the pod file → page."""
+"""Mode of the pod file → page of its entrance."""
 POD = """\
 x-claw:
   pod: docs
@@ -59,7 +59,7 @@ LOOK_UP = {
 
 @dataclass
 class Teller(Peer):
-    """A provider of both protocols: calls the tool that it is offered, and tells what came of it."""
+    """A provider of both protocols: it calls the tool that it is offered, and answers with the result."""
 
     async def answer(self, request: Request) -> Response:
         body = json.loads(await request.body())
@@ -78,10 +78,10 @@ class Desk:
     pod: Pod
     provider: Teller
     public: Path
-    """What runners are given of the CA."""
+    """The directory of the CA's public files, for runners."""
 
     def environment(self, mode: str) -> dict[str, str]:
-        """Of the agent of this entrance, as it was compiled; only addresses and paths are this machine's."""
+        """Return the compiled environment of this entrance's agent, with the addresses and paths of this machine."""
         given = dict(line.partition("=")[::2] for line in compiled_env(self.pod.home, mode).splitlines())
         here = {
             "http://cllama:8080": self.pod.url,
@@ -110,11 +110,11 @@ def compiled_env(home: Path, agent_id: str) -> str:
 
 
 CA = "CLLAMA_CA=.claw-ca/private"
-"""What stands before the command of an entrance that needs it."""
+"""The words before the start command of an entrance that needs a CA."""
 
 
 def start_arguments(mode: str) -> list[str]:
-    """What the page of an entrance starts the proxy with, behind the variable that names the CA."""
+    """Return the arguments with which the page of an entrance starts the proxy."""
     (block,) = blocks(ENTRANCES / f"{PAGES[mode]}.md", "start")
     program, *arguments = [word for word in shlex.split(block.text) if word != CA]
     assert [program, *arguments[:2]] == ["mitmdump", "-s", "addons/cllama.py"]
@@ -123,14 +123,14 @@ def start_arguments(mode: str) -> list[str]:
 
 @pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """Started with the command of the page of the transparent entrance, which is that of all three."""
+    """Yield a pod started with the command of the transparent entrance's page, which is that of all three entrances."""
     home = tmp_path_factory.mktemp("desk")
     provider, service = Teller(), Service()
     provider.start()
     service.start()
     service.routes["GET", "/look-up"] = JSONResponse({"answer": SECRET_FACT})
     compiled(home, {mode: mode for mode in PAGES}, service.url, provider.url)
-    pod: Any = Pod(home, provider, service)  # type: ignore[arg-type]  # one that needs no script
+    pod: Any = Pod(home, provider, service)  # type: ignore[arg-type]  # a provider that needs no script
     pod.environment = composed(home)
     verb = [sys.executable, "-c", "from claw_cli.app import main; main()", *commands("forward-proxy", "claw certs")[0][1:]]
     subprocess.run(verb, cwd=home, check=True, capture_output=True, timeout=100)
@@ -143,7 +143,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 def commands(page: str, begin: str) -> list[list[str]]:
-    """The commands of a page's blocks that begin so."""
+    """Return the commands in a page's blocks that begin with these words."""
     lines = [line for block in blocks(ENTRANCES / f"{page}.md") for line in block.text.splitlines()]
     return [shlex.split(line) for line in lines if line.startswith(begin)]
 

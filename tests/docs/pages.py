@@ -1,8 +1,8 @@
 """The pages as the tests read them: fenced blocks with the words behind their language, and tables.
 
-```python run          it runs as it stands, in the environment of its page
-```sh env              what ``claw compile`` gives an agent, byte for byte but for its token
-```sh start            how the proxy is started
+```python run          code that runs as it stands, in the environment of its page
+```sh env              the environment that ``claw compile`` gives an agent, byte for byte except for its token
+```sh start            the command that starts the proxy
 ```sh first-hour …     the README's path to the first answer, run by test_first_hour.py
 """
 
@@ -38,30 +38,30 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page of ours."""
+    """Return every page of the repository."""
     below = (page for folder in _OURS for place in ROOT.glob(folder) for page in place.rglob("*.md"))
     return sorted({*ROOT.glob("*.md"), *(page for page in below if "node_modules" not in page.parts)})
 
 
 def blocks(page: Path, word: str | None = None) -> list[Block]:
-    """The fenced blocks of a page that have this word."""
+    """Return the fenced blocks of a page, or those that have this word."""
     found = _FENCE.findall(page.read_text(encoding="utf-8"))
     made = [Block(page, language, tuple(words.split()), text) for language, words, text in found]
     return [block for block in made if word is None or word in block.words]
 
 
 def rows(page: Path, heading: str) -> Iterator[list[str]]:
-    """The cells of the tables below a heading, without their heads."""
+    """Yield the cells of each row in the tables below a heading, without the head rows."""
     text = page.read_text(encoding="utf-8")
     level = heading.partition(" ")[0]
     section = text.split(f"{heading}\n", 1)[1]
     section = re.split(rf"^#{{1,{len(level)}}} ", section, maxsplit=1, flags=re.MULTILINE)[0]
     table = [line for line in section.splitlines() if line.startswith("|")]
     for line, following in pairwise([*table, ""]):
-        if not (_RULE.fullmatch(line) or _RULE.fullmatch(following)):  # a table's head stands above its rule
+        if not (_RULE.fullmatch(line) or _RULE.fullmatch(following)):  # a table's head is above its rule
             yield [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
 def spans(of: Iterable[list[str]]) -> set[str]:
-    """The words in the code spans of the first column."""
+    """Return the words in the code spans of the first column."""
     return {one or other for row in of for one, other in _SPAN.findall(row[0])}

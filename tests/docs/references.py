@@ -49,7 +49,7 @@ def broken_references(text: str, *, is_markdown: bool = False) -> Iterator[str]:
 
 
 def is_public_source(source: str) -> bool:
-    """Return whether each part of a requirement's source begins with something that a reader can look up.
+    """Return True if each part of a requirement's source begins with something that a reader can look up.
 
     The parts are separated by semicolons. Each begins with a page, a decision, an RFC or an address.
     """

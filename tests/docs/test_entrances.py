@@ -1,4 +1,4 @@
-"""The pages of the entrances: their commands and code run as they stand, and what they show is what is compiled."""
+"""The pages of the entrances: their commands and code run as they stand, and the environment they show is the compiled one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = [run for run in RUNS if run[1].language == "sh"]
 
 
 def ran(desk: Desk, mode: str, command: list[str], **more: str) -> str:
-    """What it printed, with nothing in its environment but what the agent of this entrance has."""
+    """Run the command with nothing but the environment of this entrance's agent; return its output."""
     environment = desk.environment(mode) | more
     done = subprocess.run(
         command, cwd=desk.pod.home / "runner", env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
@@ -35,7 +35,7 @@ def ran(desk: Desk, mode: str, command: list[str], **more: str) -> str:
 
 
 def of_code(desk: Desk, block: Block) -> list[str]:
-    """The command that runs the code of a page."""
+    """Return the command that runs the code of a page."""
     if block.language == "python":
         return [sys.executable, "-c", block.text]
     install()
@@ -86,7 +86,7 @@ def test_the_proxy_is_started_as_compose_starts_it(tmp_path: Path, mode: str) ->
     compose = yaml.safe_load((tmp_path / "compose.generated.yml").read_text(encoding="utf-8"))
     proxy = compose["services"]["cllama"]
     ours, arguments = proxy["command"][3:5], proxy["command"][5:]
-    assert ours == ["--set", "confdir=/tmp/mitmproxy"]  # a place in a container that has none to write to
+    assert ours == ["--set", "confdir=/tmp/mitmproxy"]  # a writable place in the container
     assert start_arguments(mode) == arguments
     (page,) = blocks(ENTRANCES / f"{PAGES[mode]}.md", "start")
     ca = proxy["environment"].get("CLLAMA_CA", "").replace("/claw/ca", ".claw-ca/private")

@@ -1,4 +1,4 @@
-"""The README's path from install to the first mediated answer, word for word; only ports and the model are this test's."""
+"""The README's path from install to the first mediated answer, word for word. Only ports and the model are the test's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import eventually, free_port
 
 README = ROOT / "README.md"
 KEY = "sk-..."
-"""As the page has it."""
+"""The key as the page has it."""
 ANSWER = "The time in any time zone."
 
 
@@ -34,10 +34,10 @@ def block(word: str) -> str:
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
-    """A new environment with nothing of ours. What would be downloaded is lent by the environment of the tests."""
+    """Return an environment with nothing of ours, which borrows from the tests' environment instead of downloading."""
     venv.create(tmp_path / "venv", symlinks=True)
     (site,) = (tmp_path / "venv" / "lib").glob("python3*/site-packages")
-    # A .pth file in a directory that is lent is not read: the checkout that is installed there for editing is not seen.
+    # .pth files in the borrowed directory are not read, so the editable install of this checkout is not visible.
     (site / "lent.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     pip = tmp_path / "venv" / "bin" / "pip"
     pip.write_text(f'#!/bin/sh\nexec "{pip.with_name("python")}" -m pip "$@"\n', encoding="utf-8")
@@ -65,13 +65,13 @@ def environment(fresh: Path, tmp_path: Path, provider: Provider) -> dict[str, st
         "CLAW_PROXY_ADDR": f"127.0.0.1:{free_port()}",
         "PIP_NO_INDEX": "1",
         "PIP_NO_DEPS": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",  # pip's way to say yes
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip turns build isolation off with "0"
     }
 
 
 @pytest.fixture
 def proxy(environment: dict[str, str], tmp_path: Path) -> Iterator[Path]:
-    """The first block, whose last command runs the proxy; the pod's directory."""
+    """Run the first block, whose last command starts the proxy; yield the pod's directory."""
     context, output = copied_context(tmp_path), tmp_path / "output.log"
     with output.open("wb") as file:
         shell = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The page about looking inside: its filters find what it says, and its commands are there."""
+"""The page about inspecting: its filters find the flows that it says, and its commands exist."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from claw_contract.log import EventType
 from tests.docs.conftest import Desk
 from tests.docs.pages import DOCS, rows, spans
-from tests.proxy.looking import Saved  # before what imports mitmproxy's filters, which are of an old make
+from tests.proxy.looking import Saved  # before imports of mitmproxy's filters, whose parser is an old one
 from tests.waiting import eventually
 
 from claw_mediate.mitm.view.commands import CommandsAddon  # isort: skip
 
 PAGE = DOCS / "inspect.md"
 AGENT = "base-url"
-"""The agent that asks here; in the page it is the analyst."""
+"""The agent of this test; in the page it is the analyst."""
 FINDS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "~marker :llama:": lambda about: "claw.entry" in about,
     "~marker :robot:": lambda about: about.get("claw.kind") == "model",
@@ -29,7 +29,7 @@ FINDS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "~comment look_up": lambda about: about.get("claw.tool") == "api.look_up",
     "~meta claw.turn": lambda about: "claw.turn" in about,
 }
-"""What each filter shows, by the metadata of flows."""
+"""The flows that each filter shows, by their metadata."""
 
 
 @pytest.mark.requirement("docs:inspect")

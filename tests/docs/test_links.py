@@ -1,4 +1,4 @@
-"""Every page: what it links to is there, the files that it names are there, and it names no place of one machine."""
+"""Links of every page: their targets exist, the files that pages name exist, and no page names a path of one machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGES = pages()
 
 
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as GitHub makes them."""
+    """Return the anchors of the page's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,4 +1,4 @@
-"""The page of troubles has the words that are really said: by the code, and by runtimes that do not trust the CA."""
+"""The page of troubles quotes the real messages: those of the code, and those of runtimes that do not trust the CA."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ REFUSES_TO_START = {
     "claw_state/sqlite/schema.py": ("NotSupportedError", "DatabaseError"),
     "claw_state/valkey/link.py": ("ValueError",),
 }
-"""Where the lines are made that a proxy ends with."""
+"""The errors that end the proxy at its start, and the modules that raise them."""
 PASSED_ON = {"…: …", "cllama: …"}
 ANOTHER_MITMPROXY = "this version of mitmproxy is built differently: "
 
 
 def told(heading: str) -> set[str]:
-    """The words in the code spans of the first column."""
+    """Return the words in the code spans of the first column."""
     return spans(rows(PAGE, heading))
 
 

@@ -14,7 +14,7 @@ TOOL_TOKEN = "planted/tool+token-0002"
 AGENT_SECRET = "planted/agent+secret-0003"
 ALL = (PROVIDER_KEY, TOOL_TOKEN, AGENT_SECRET)
 PLAIN = " ".join(ALL)
-"""What a careless peer writes into its errors."""
+"""The text that a careless peer writes into its errors."""
 
 FORMS: dict[str, Callable[[str], str]] = {
     "as it is": str,
@@ -26,13 +26,13 @@ FORMS: dict[str, Callable[[str], str]] = {
     "in base64 for URLs": lambda text: base64.urlsafe_b64encode(f"k={text}".encode()).decode(),
     "within JSON": lambda text: json.dumps(json.dumps({"k": text}))[1:-1],
 }
-"""How a text stands between the quotes of a JSON string that some peer writes."""
+"""The forms in which peers write a text between the quotes of a JSON string."""
 _PACKED = re.compile(r"[A-Za-z0-9+/_-]{16,}")
 _ESCAPE = re.compile(r"\\+u00([0-7][0-9a-f])")
 
 
 def found(data: bytes) -> list[str]:
-    """The planted secrets that can be read in the data, whatever form they are in."""
+    """Return the planted secrets that can be read in the data, whatever form they have."""
     texts = list(_readings(data.decode(errors="replace")))
     return [secret for secret in ALL if any(secret in text for text in texts)]
 
@@ -48,5 +48,5 @@ def _readings(text: str) -> Iterator[str]:
             part = run[start : len(run) - (len(run) - start) % 4].translate(str.maketrans("-_", "+/"))
             try:
                 yield base64.b64decode(part).decode(errors="replace")
-            except binascii.Error:  # pragma: no cover - whole groups of its alphabet always decode
+            except binascii.Error:  # pragma: no cover - whole groups of base64's alphabet always decode
                 continue

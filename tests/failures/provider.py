@@ -1,4 +1,4 @@
-"""What a provider can do wrong, as data: each failure, its one outcome, and whether the proxy tries again by itself."""
+"""The failures of a provider, as data: each has one outcome, and says if the proxy itself tries again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Passed:
 
     status: int
     shaped: bool = True
-    """Whether the body is an error of the dialect's shape, so that it can be an event too."""
+    """True if the body is an error in the dialect's shape, so that it can be an event too."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,18 @@ class Ours:
     code: str
     status: int = 502
     theirs: bool = False
-    """Whether it tells the provider's own words."""
+    """True if the error quotes the provider's words."""
 
 
 @dataclass(frozen=True)
 class Failure:
     name: str
     what: str
-    """What the provider does."""
+    """The provider's behaviour, as docs/failures.md describes it."""
     act: Callable[[Wire], raw.Act]
     outcome: Passed | Ours
     retried: bool = False
-    """Whether the proxy tries again by itself once a tool has run, or headers are out."""
+    """True if the proxy itself tries again after a tool has run or headers were sent."""
     until: Literal["at once", "time is spent", "never listens"] = "at once"
 
 

@@ -1,4 +1,4 @@
-"""A turn that comes to a phase, and meets a failure of its provider there."""
+"""A turn that reaches a phase, in which its provider fails."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.failures.table import Phase
 from tests.wires import Made, Wire
 
 GOOD_CALLS = {Phase.FIRST: 0, Phase.OPEN: 0, Phase.LATER: 1, Phase.FINAL: 2}
-"""How often the model is asked with success before it fails."""
+"""The number of successful model calls before the failure."""
 _AMPLE_MS = 100_000_000
 _LITTLE_MS = 150
-"""Of a turn that is to end by its time."""
+"""The time of a turn that is to exceed it."""
 
 
 class Scene:
-    """``stage`` is set for the phase; ``play`` lets the provider fail."""
+    """A turn and the failure of its provider: ``stage`` is set up for the phase, and ``play`` runs the turn."""
 
     def __init__(self, home: Path, dialect: Wire, phase: Phase, failure: Failure, *, stream: bool) -> None:
         self.phase = phase
@@ -38,7 +38,7 @@ class Scene:
             return await self.stage.ask(mediator, self.stage.request())
 
     def _script(self) -> None:
-        """What leads to the phase, then the failure for as long as it is asked for."""
+        """Script the replies that lead to the phase, then the failure for every later request."""
         stage = self.stage
         acts = [raw.answers(200, self._calls(number)) for number in range(GOOD_CALLS[self.phase])]
         if acts:
@@ -53,7 +53,7 @@ class Scene:
         return self.stage.dialect.reply("", [Made(f"c{number}", "desk__balance", f'{{"n": {number}}}')], {})
 
     def _last(self, act: raw.Act) -> raw.Act:
-        """The last good answer; what comes behind it meets a turn that has little time, or an address without a listener."""
+        """Return the last good reply; sending it leaves the turn little time, or the provider without a listener."""
 
         async def last(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             if self.failure.until == "time is spent":

@@ -1,4 +1,4 @@
-"""One turn with everything real but what the peers say: the mediator, its clients, sockets on loopback, history, log."""
+"""One turn in which everything but the peers' replies is real: the mediator, its clients, sockets on loopback, history, log."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Seen:
 
     @property
     def told(self) -> bytes:
-        """All that runner, operator and disk got."""
+        """Return everything that runner, operator and disk received."""
         kept = json.dumps([self.history, self.events], ensure_ascii=False).encode()
         return b"\n".join([json.dumps(self.headers).encode(), self.body, kept])
 
 
 def tool(service: raw.Peer, name: str, method: str = "GET", token: str = TOOL_TOKEN) -> dict[str, Any]:
-    """A manifest entry of the service ``desk``."""
+    """Return a manifest entry of the service ``desk``."""
     return {
         "name": f"desk.{name}",
         "description": f"The {name} of the desk.",
@@ -63,24 +63,24 @@ def tool(service: raw.Peer, name: str, method: str = "GET", token: str = TOOL_TO
 
 @dataclass
 class Stage:
-    """A pod of one agent, and the clock that its turns are measured with."""
+    """A pod of one agent, and the clock that measures its turns."""
 
     home: Path
     dialect: Wire
     stream: bool = False
     policy: dict[str, Any] = field(default_factory=dict)
     first_ms: int = 60_000
-    """When a stream's headers go out at the latest."""
+    """Milliseconds until a stream's headers are sent at the latest."""
     provider: raw.Peer = field(default_factory=lambda: raw.Peer(prefix="/of-the-provider"))
     service: raw.Peer = field(default_factory=lambda: raw.Peer(prefix="/of-the-service"))
     clock: float = 1000.0
     log: list[bytes] = field(default_factory=list)
     go: asyncio.Event = field(default_factory=asyncio.Event)
-    """The first byte of the answer is out."""
+    """Set when the first byte of the answer was sent."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Mediator]:
-        """The peers listen, and the mediator is there."""
+        """Start the peers, and yield a mediator."""
         await self.provider.start()
         await self.service.start()
         for name in ("auth", "context"):
@@ -108,7 +108,7 @@ class Stage:
         return Request("POST", self.dialect.PATH, shown, json.dumps(body).encode())
 
     async def ask(self, mediator: Mediator, request: Request) -> Seen:
-        """One turn, to its end."""
+        """Run one turn to its end."""
         admitted = mediator.admit(request)
         assert isinstance(admitted, Identity)
         exchange = await mediator.exchange(admitted, request)

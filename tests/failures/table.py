@@ -98,7 +98,7 @@ The time of a turn is limited (`total_timeout_ms`), and so is the time of each p
 
 
 def page() -> str:
-    """docs/failures.md."""
+    """Return the text of docs/failures.md."""
     return _HEAD + "".join(f"{_row(failure)}\n" for failure in FAILURES)
 
 

@@ -1,6 +1,6 @@
-"""Every failure of a provider, in every phase, in both dialects, as JSON and as a stream: one outcome, and the truth kept.
+"""Every failure of a provider, in every phase, in both dialects, as JSON and as a stream: one outcome, truly recorded.
 
-The outcomes are data, in ``table``; this is the one test that holds the product to them.
+The outcomes are data, in ``table``; this is the one test that compares the product with them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CASES = [
     for name, dialect in DIALECTS.items()
 ]
 RAN = {Phase.FIRST: [], Phase.OPEN: [], Phase.LATER: ["ok"], Phase.FINAL: ["ok", "error"]}
-"""The status of each call that the model made before the failure; the last one of a spent turn is not run."""
+"""The status of each call that the model made before the failure; the last call of a spent turn does not run."""
 
 
 @pytest.mark.requirement("failure:matrix")
@@ -76,7 +76,7 @@ def recorded(seen: Seen, expected: Told, phase: Phase) -> None:
 
 
 def kept(seen: Seen) -> None:
-    """No secret and no address in anything that runner, operator, disk, model or service got, but where it belongs."""
+    """Check that secrets and addresses reached only those peers for which they are meant."""
     assert planted.found(seen.told) == []
     for address in (b"127.0.0.1", b"of-the-provider", b"of-the-service"):
         assert address not in seen.told

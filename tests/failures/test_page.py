@@ -1,4 +1,4 @@
-"""The page that a stranger reads is the table that the product is held to."""
+"""docs/failures.md is the table with which the product is tested."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _SIGNS = x509.KeyUsage(
 
 
 class Authority:
-    """A CA; ``certificate`` is its own, as a file."""
+    """A CA; ``certificate`` is the file with its own certificate."""
 
     def __init__(self, home: Path, name: str) -> None:
         self._home, self._name = home, x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -32,7 +32,7 @@ class Authority:
         self.certificate.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
     def signs(self, *names: str) -> Path:
-        """A server's certificate for these names, with its key."""
+        """Sign a server's certificate for these names; return the file with it and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])

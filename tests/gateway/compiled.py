@@ -1,5 +1,5 @@
-"""What ``claw compile`` says of a transparent agent, taken at its word: the rules, the proxy's command and environment, the
-agent's environment. Only the paths of containers are exchanged for those of this test.
+"""The output of ``claw compile`` for a transparent agent, used as it is: the rules, the proxy's command and environment, the
+agent's environment. Only the paths of containers are replaced by those of this test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from claw_compile.compiler import compile_pod
 from claw_compile.diagnostics.report import as_text
 
 SEEN_AT = "/mnt"
-"""Where the pod's files are, for its proxy; the public part of its CA, for its agent."""
+"""The mount point of the pod's files for its proxy, and of its CA's public part for its agent."""
 OPENAI_KEY, ANTHROPIC_KEY, TOOL_TOKEN = "sk-gateway-openai", "sk-ant-gateway-anthropic", "gateway-tool-token"
 _PLACES = {"/claw/runtime": ".claw-runtime", "/claw/ca": ".claw-ca/private", "/claw/": "", "/tmp": "tmp"}
 ENVIRON = {"OPENAI": OPENAI_KEY, "ANTHROPIC": ANTHROPIC_KEY, "TOKEN": TOOL_TOKEN}
@@ -60,8 +60,8 @@ DESK = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """``arguments``: of mitmdump; ``rules``: of the step that may set them; ``uid``: whom the proxy runs as; ``led``, ``own``:
-    the names under which the runner, and the proxy itself, finds the proxy.
+    """The parts of a compiled pod. ``arguments``: mitmdump's; ``rules``: those of the step that may set them; ``uid``: that of
+    the proxy; ``led``, ``own``: the names by which the runner, and the proxy itself, find the proxy.
     """
 
     arguments: list[str]
@@ -94,7 +94,7 @@ def compiled(home: Path, target: Literal["compose", "kubernetes"], service: str,
 
 
 def with_authority(home: Path, public: Path) -> None:
-    """The pod's CA, as the operator makes it; ``public``: whom runners trust beside it."""
+    """Create the pod's CA as the operator does; ``public``: the CAs that runners trust beside it."""
     made = CliRunner().invoke(app, ["certs", "init", str(home / "claw-pod.yml"), "--public-cas", str(public)], env=ENVIRON)
     assert made.exit_code == 0, made.output
 
@@ -107,7 +107,7 @@ def _composed(home: Path) -> Compiled:
     environment = _read(home / proxy["env_file"][0]["path"])
     links = (link.partition(":") for link in services["analyst"]["links"])
     led = frozenset(name for holder, _, name in links if holder == "cllama-gateway")
-    # Docker's name server: an alias is for all on the network, him included whose it is.
+    # An alias of Docker's name server holds for everybody on the network, its owner too.
     own = frozenset(name for network in services["cllama-gateway"]["networks"].values() for name in network["aliases"])
     return Compiled(proxy["command"], proxy["environment"] | environment, rules, 1000, {}, led, own)
 
@@ -134,7 +134,7 @@ def _read(file: Path) -> dict[str, str]:
 
 
 def _here(word: str) -> str:
-    """The same word, for the paths of the proxy's container."""
+    """Return the word with the path of the proxy's container replaced."""
     option, is_option, value = word.partition("=")
     for path, place in _PLACES.items():
         if (value or option).startswith(path):

@@ -30,14 +30,14 @@ def every_form(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="package")
 def open_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """A gateway that lets through what is not governed."""
+    """Yield a gateway that lets ungoverned traffic through."""
     with _made(tmp_path_factory, "classic", "allow") as made:
         yield made
 
 
 @pytest.fixture
 def pod(every_form: Scene) -> Scene:
-    """Of each form one for all tests, with nothing left of the one before."""
+    """Return the one pod of each form, cleared of the test before."""
     return _clean(every_form)
 
 

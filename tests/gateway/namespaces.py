@@ -1,7 +1,7 @@
-"""Network namespaces that a test makes, and that can't be left behind: each lives as long as the process that holds it, which
-ends with the pipe that it reads, however the test does. They have no names, so nobody's collide.
+"""Network namespaces that a test makes, and that can't be left behind: each lives as long as a process that holds it, and that
+ends with the pipe that it reads, however the test ends. They have no names, so none can collide.
 
-Each has its own mounts too: another hosts file, other files to see.
+Each has its own mounts too, so it can have another hosts file and see other files.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HOLD = "ip link set lo up && echo held && read -r _"
 
 
 class RefusedError(Exception):
-    """What is missing here for namespaces to be made."""
+    """A tool or permission that namespaces need is missing here."""
 
 
 class Namespace:
-    """One of them; ``network``: one whose network it shares, as containers of one pod do."""
+    """A network namespace with its own mounts; ``network``: another one whose network it shares, as containers of a pod do."""
 
     def __init__(self, network: Namespace | None = None) -> None:
         if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
@@ -52,11 +52,11 @@ class Namespace:
         self._holder.communicate(timeout=DEADLINE)
 
     def entering(self, *kinds: str) -> list[str]:
-        """A program that enters it and becomes another one."""
+        """Return the words that run a command within the namespace."""
         return ["nsenter", "--target", str(self.pid), *(kinds or ("--net", "--mount")), "--"]
 
     def run(self, *command: str, script: str | None = None) -> str:
-        """A command within it, as root."""
+        """Run a command within the namespace, as root; return its output."""
         done = subprocess.run([*self.entering(), *command], input=script, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout
@@ -65,14 +65,14 @@ class Namespace:
         self.run("ip", "-batch", "-", script="\n".join(lines))
 
     def inside[T](self, do: Callable[[], T]) -> T:
-        """Called by a thread within its network: sockets that it makes stay there, whoever uses them."""
+        """Call the function in a thread within the network: sockets that it makes stay there, whoever uses them."""
         return self._within.submit(do).result(DEADLINE)
 
     def listener(self, host: str, port: int) -> socket.socket:
         return self.inside(lambda: listening(host, port))
 
     def joined(self, other: Namespace, name: str, ours: int, theirs: int) -> None:
-        """A cable between both; the network's number is that of the name's last letter, theirs and ours the host's."""
+        """Connect both by a cable. The last letter of its name is the network's number; ``ours`` and ``theirs`` are hosts."""
         self.ip(f"link add {name} type veth peer name {name} netns {other.pid}")
         for end, host in ((self, ours), (other, theirs)):
             end.addressed(name, host)
@@ -82,11 +82,11 @@ class Namespace:
         self.ip(f"addr add {v4(name, host)}/24 dev {name}", f"addr add {v6(name, host)}/64 dev {name} nodad")
 
     def shows(self, content: Path, at: str) -> None:
-        """A file or directory in the place of another, for who is within."""
+        """Mount a file or directory over another one within the namespace."""
         self.run("mount", "--bind", str(content), at)
 
     def opened_to_all(self, *paths: Path) -> None:
-        """Somebody who is not root finds these within, where a directory on the way is closed to them (/root is)."""
+        """Make these paths reachable for other users within, even below a directory that is closed to them, such as /root."""
         for path in paths:
             way = (*reversed(path.resolve().parents), path.resolve())
             closed = next((each for each in way if not self._is_open(each)), None)

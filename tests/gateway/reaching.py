@@ -1,4 +1,4 @@
-"""How a runner reaches out: from within its network, with whatever it likes to say."""
+"""The ways in which a runner reaches out: from within its network, with any data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHAT = "/v1/chat/completions"
 
 @dataclass(frozen=True)
 class Heard:
-    """``signer``: who has signed the certificate that was shown; ``data``: all that was said until the end."""
+    """A TLS peer's answer. ``signer``: the issuer of its certificate; ``data``: all bytes until the end."""
 
     signer: str
     data: bytes
@@ -31,7 +31,7 @@ class Heard:
 
 
 def bytes_to(scene: Scene, host: str, port: int, data: bytes) -> bytes:
-    """What comes back for these bytes. Raises ``OSError`` where nobody can be reached."""
+    """Send these bytes and return the answer. Raises ``OSError`` if nobody can be reached."""
 
     def said() -> bytes:
         with socket.create_connection((host, port), timeout=DEADLINE) as connection:
@@ -42,8 +42,8 @@ def bytes_to(scene: Scene, host: str, port: int, data: bytes) -> bytes:
 
 
 def over_tls(scene: Scene, host: str, name: str | None, data: bytes, tunnel: str = "") -> Heard:
-    """The same in TLS, for a runner that trusts everybody; ``name``: what its handshake says; ``tunnel``: where to, through the
-    forward proxy at this host. Raises ``ssl.SSLError``.
+    """Send these bytes over TLS, trusting every certificate. ``name``: the one in the handshake; ``tunnel``: the destination,
+    through the forward proxy at this host. Raises ``ssl.SSLError``.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -71,7 +71,7 @@ def head(line: str, *headers: str) -> bytes:
 
 
 def post(scene: Scene, url: str, body: Any, **how: Any) -> httpx2.Response:
-    """A request of the agent's, by the client that the SDKs use; TLS is for OpenAI, wherever the URL leads."""
+    """Send a request of the agent with the SDKs' client; the TLS handshake names OpenAI, whatever the URL."""
     extensions = {"sni_hostname": how.pop("name", OPENAI)}
     headers = {"authorization": f"Bearer {scene.token}", **how.pop("headers", {})}
 

@@ -1,4 +1,4 @@
-"""What these tests make, they leave behind in no case."""
+"""The namespaces of these tests are gone afterwards, however a test ends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a runner tries that would rather not be governed: every way out of its network but the proxy's, and every trick with it.
+"""A runner that tries to avoid the proxy: every other way out of its network, and every trick with the proxy itself.
 
-The compiled proxy denies what is not governed, so that whatever reaches it for another host ends there. Runners of the
-compose form get a route first, which they don't have: it is the rules that must hold.
+The compiled proxy denies ungoverned hosts, so that whatever reaches it for another host ends there. Runners of the
+compose form first get a route that they don't have otherwise, so that only the rules stop them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def nobody_heard(pod: Scene) -> bool:
     ids=["another port", "another port over IPv6", "the port of DNS", "the port of its surface", "the tool service"],
 )
 def test_no_other_port_of_anybody_is_reached(pod: Scene, host: str, port: int) -> None:
-    with pytest.raises(ConnectionRefusedError):  # and not a time-out: the runner would wait for minutes
+    with pytest.raises(ConnectionRefusedError):  # no time-out, for which the runner would wait for minutes
         bytes_to(pod, host, port, head("GET /balance", f"host: {OPENAI}"))
     assert nobody_heard(pod)
 
@@ -58,7 +58,7 @@ def test_quic_is_refused_so_that_it_falls_back(pod: Scene, host: str) -> None:
             with socket.socket(family, socket.SOCK_DGRAM) as runner:
                 runner.settimeout(DEADLINE)
                 runner.connect((host, 443))
-                runner.send(b"\xc0\x00\x00\x00\x01" + bytes(1200))  # a long header of QUIC's first version
+                runner.send(b"\xc0\x00\x00\x00\x01" + bytes(1200))  # a long header of QUIC version 1
                 runner.recv(1)
 
         with pytest.raises(OSError, match=r"refused|not permitted"):
@@ -144,7 +144,7 @@ def test_who_knocks_at_the_transparent_port_itself_gets_nowhere_and_stops_nobody
 @pytest.mark.requirement("transparent:dns")
 def test_in_a_kubernetes_pod_the_clusters_dns_is_asked_and_no_other(pod: Scene) -> None:
     if pod.form != "kubernetes":
-        return  # the others have a resolver in their own network, or none
+        return  # the other forms have a resolver in their own network, or none
     heard = []
     for host in (PROVIDER, PUBLIC):
         with pod.world.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
@@ -163,7 +163,7 @@ def test_in_a_kubernetes_pod_the_clusters_dns_is_asked_and_no_other(pod: Scene) 
 def test_in_a_kubernetes_pod_a_surface_is_reached_on_its_port_and_on_no_other(pod: Scene) -> None:
     asked = head("GET /books", "host: shelf")
     if pod.form != "kubernetes":
-        with pytest.raises(ConnectionRefusedError):  # its own network would lead there, and no gateway does
+        with pytest.raises(ConnectionRefusedError):  # only a network of its own leads there, and the gateway does not
             bytes_to(pod, SHELF, SHELF_PORT, asked)
         assert nobody_heard(pod)
         return
@@ -199,7 +199,7 @@ def test_who_sends_through_the_loopback_device_what_is_for_others_reaches_nobody
             runner.connect((host, port))
 
     if pod.form != "kubernetes":
-        return  # the loopback of the others is no way to anywhere
+        return  # the loopback device of the other forms leads nowhere
     with pytest.raises(OSError, match=r"refused|unreachable"):
         pod.runner.inside(knocks)
     assert nobody_heard(pod)

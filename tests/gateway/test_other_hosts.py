@@ -1,4 +1,4 @@
-"""A gateway that lets through what is not governed: unopened, and with nothing of ours."""
+"""A gateway that lets ungoverned traffic through: unopened, and with nothing of ours in it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_whom_a_key_is_given_to_is_not_for_the_runners_handshake_to_name(allowin
     allowing.provider.says(JSONResponse({"data": []}))
     asked = head("GET /v1/models", f"host: {OTHER}", f"authorization: Bearer {allowing.token}")
     heard = over_tls(allowing, allowing.front, OTHER, asked, tunnel=OPENAI)
-    assert heard.data.endswith(b'{"data":[]}')  # of a provider whose certificate is for its own name
+    assert heard.data.endswith(b'{"data":[]}')  # from a provider whose certificate is for its own name
 
 
 @pytest.mark.requirement("egress:not-itself")

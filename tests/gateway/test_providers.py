@@ -1,4 +1,4 @@
-"""A provider that is down, silent, or somebody else: its runner hears so in its dialect, and an impostor is told nothing."""
+"""A provider that is down, silent, or an impostor: its runner gets an error in its dialect, and an impostor gets no data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLAUDE = {"model": "claude-test", "max_tokens": 9, "messages": ASKED["messages"]
 
 @pytest.fixture
 def away(allowing: Scene) -> Iterator[Scene]:
-    """The provider's address is anybody's for a test."""
+    """Stop the provider for one test, so that its address is free for others."""
     allowing.provider.stop()
     yield allowing
     places = (allowing.world.listener(host, 443) for host in (PROVIDER, PROVIDER_6))
@@ -35,7 +35,7 @@ def away(allowing: Scene) -> Iterator[Scene]:
 
 
 def is_refused(pod: Scene) -> None:
-    """Mediated in both dialects, and forwarded."""
+    """Check the errors of mediated requests in both dialects, and of a forwarded one."""
     for host, path, body in ((OPENAI, CHAT, ASKED), (GOVERNED[1], "/v1/messages", CLAUDE), (OPENAI, "/v1/embeddings", {})):
         answer = post(pod, f"https://{PROVIDER}{path}", body, name=host)
         assert answer.status_code == 502
@@ -45,7 +45,7 @@ def is_refused(pod: Scene) -> None:
 
 
 def asked(pod: Scene) -> ssl.SSLSocket:
-    """A runner that has asked for a stream. Called within its network."""
+    """Return the connection of a runner that has asked for a stream. Call it within the runner's network."""
     body = json.dumps(ASKED | {"stream": True}).encode()
     lines = (f"host: {OPENAI}", f"authorization: Bearer {pod.token}", f"content-length: {len(body)}")
     trust = ssl.create_default_context(cafile=pod.bundle)
@@ -83,7 +83,7 @@ def test_a_runner_that_leaves_a_silent_provider_takes_the_connection_along(away:
             connection.settimeout(DEADLINE)
             with context.wrap_socket(connection, server_side=True) if says_hello else connection as provider:
                 assert provider.recv(65_536)
-                assert runner.recv(9) == b"HTTP/1.1 "  # headers, and then what keeps the stream alive
+                assert runner.recv(9) == b"HTTP/1.1 "  # headers, and then keepalives
                 runner.close()
                 while provider.recv(65_536):
                     pass

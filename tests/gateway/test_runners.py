@@ -1,4 +1,4 @@
-"""Runners that know of no proxy, in every form in which it is deployed: the SDKs as they are, the CA, the token."""
+"""Runners that know of no proxy, in every form of deployment: the unchanged SDKs, the CA, the token."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@
     classic      runner ── net1 ── proxy ── net2 ── world      the names are the provider's; the proxy is the way out
     kubernetes   runner = proxy ── net2 ── world               one network for both; the runner is known by its user
 
-Behind net3 are the tool service and ``SHELF``, what the runner has a surface on: in kubernetes it is reached from here, and
-in a pod of Compose on a network of its own. The proxy's namespace forwards packets, as in a container of Docker, and everybody
-knows the way back: what does not come through is held off by the rules alone. They, the proxy's command and its environment,
+Behind net3 are the tool service and ``SHELF``, a service on which the runner has a surface: in kubernetes it is reached from
+here, and in a pod of Compose on a network of its own. The proxy's namespace forwards packets, as in a container of Docker,
+and everybody has a route back: only the rules hold traffic off. They, the proxy's command and its environment,
 and the runner's environment are the compiler's.
 """
 
@@ -36,7 +36,7 @@ OTHER = "other.test"
 PROXY, PROVIDER, ELSEWHERE, DESK = v4("net1", 1), v4("net2", 2), v4("net2", 3), v4("net3", 2)
 SHELF, SHELF_PORT = v4("net3", 3), 9000
 PUBLIC = "198.51.100.2"
-"""Of the provider's namespace too, and no private address."""
+"""A public address of the provider's namespace."""
 PROXY_6, PROVIDER_6 = v6("net1", 1), v6("net2", 2)
 RUNNER_UID = 1500
 _AS = ("setpriv", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "--pdeathsig=KILL")
@@ -44,7 +44,7 @@ _AS = ("setpriv", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "--
 
 @dataclass
 class TransparentPod(Pod):
-    """The proxy as it is compiled, in its namespace, by its own user and without any capability."""
+    """The compiled proxy, in its namespace, as its own user and without any capability."""
 
     parts: Compiled = field(kw_only=True)
     within: Namespace = field(kw_only=True)
@@ -74,7 +74,7 @@ def _says_ready() -> bool:
 
 @dataclass(frozen=True)
 class Scene:
-    """All of it, running. ``open``: who listens at the provider's other ports and in the clear, and should hear nothing."""
+    """The whole topology, running. ``open``: a service at other ports and without TLS, where nothing may arrive."""
 
     form: Form
     home: Path
@@ -92,12 +92,12 @@ class Scene:
 
     @property
     def leads(self) -> str:
-        """Where the names of providers lead the runner."""
+        """Return the address to which providers' names lead the runner."""
         return PROXY if self.form == "compose" else PROVIDER
 
     @property
     def front(self) -> str:
-        """Where the runner finds the other entrances."""
+        """Return the address of the other entrances for the runner."""
         return "127.0.0.1" if self.form == "kubernetes" else PROXY
 
     @property
@@ -110,11 +110,11 @@ class Scene:
 
     @property
     def bundle(self) -> str:
-        """What the runner trusts, as this process sees it."""
+        """Return the path of the CAs that the runner trusts, in this process's file system."""
         return str(self.home / "pod" / ".claw-ca" / "public" / "ca-bundle.pem")
 
     def runs(self, *command: str, work: str = "") -> str:
-        """A program of the runner's, with what the compiler gives it, and HOME, as from a container engine; what it said."""
+        """Run a program as the runner, with its compiled environment and HOME, as container engines do; return the output."""
         whole = [*self.runner.entering(), *_AS, "--reuid", str(RUNNER_UID), "--regid", str(RUNNER_UID), *command]
         env = {"HOME": "/", **self.runner_env}
         done = subprocess.run(whole, input=work, capture_output=True, text=True, check=False, env=env, timeout=DEADLINE)
@@ -122,7 +122,7 @@ class Scene:
         return done.stdout
 
     def forget(self) -> None:
-        """What the test before has left."""
+        """Clear the records of the peers."""
         for peer in (self.provider, self.elsewhere, self.open, self.desk, self.shelf):
             peer.received.clear()
         self.provider.script.clear()
@@ -130,7 +130,7 @@ class Scene:
 
 @contextmanager
 def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
-    """Made, and gone again, whatever fails meanwhile. Raises ``RefusedError`` where the kernel makes no namespaces."""
+    """Set everything up, yield it, and remove it whatever fails. Raises ``RefusedError`` if the kernel makes no namespaces."""
     with ExitStack() as ends:
         runner, gateway, world, tools = _joined(ends, form)
         desk, shelf = Service(), Service()
@@ -187,7 +187,7 @@ def _way_out(namespace: Namespace, name: str) -> None:
 
 
 def _world(ends: ExitStack, home: Path, world: Namespace, authority: Authority) -> tuple[Provider, Service, Service]:
-    """The provider and somebody else, both over TLS with certificates that only who should trusts."""
+    """Start and return the provider, another host with a certificate of another CA, and the listeners without TLS."""
     provider, elsewhere, plain = Provider(), Service(), Service()
     certificate = authority.signs(*GOVERNED)
     provider.start(world.listener(PROVIDER, 443), world.listener(PROVIDER_6, 443), certificate=certificate)
@@ -201,7 +201,7 @@ def _world(ends: ExitStack, home: Path, world: Namespace, authority: Authority) 
 
 
 def _files(home: Path, shared: Path, parts: Compiled, authority: Path) -> None:
-    """What the proxy is given, and may write."""
+    """Write the files that the proxy gets, and make the directories that it may write to."""
     (shared / "provider-ca.pem").write_bytes(authority.read_bytes())
     for name in ("history", "state", "tmp", "home"):
         (shared / name).mkdir()
@@ -212,7 +212,7 @@ def _files(home: Path, shared: Path, parts: Compiled, authority: Path) -> None:
 
 
 def _hosts(home: Path, to_proxy: frozenset[str]) -> Path:
-    """Where the names of providers lead: to the proxy, or to themselves."""
+    """Write a hosts file in which the providers' names lead to the proxy, or to the providers; return it."""
     file = home / f"hosts-{len(to_proxy)}"
     places = {name: PROXY if name in to_proxy else PROVIDER for name in GOVERNED}
     places |= {OTHER: ELSEWHERE, "localhost": "127.0.0.1", "cllama": "127.0.0.1"}

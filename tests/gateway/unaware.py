@@ -1,6 +1,6 @@
-"""A runner that knows of no proxy: the SDKs as their makers ship them, with nothing but what its environment holds.
+"""A runner that knows of no proxy: the SDKs as their makers ship them, with nothing but the runner's environment.
 
-Each turn streams. What was heard goes to stdout: for each turn its text, and the calls that are for the runner.
+Each turn streams. It prints, for each turn, the text and the calls that the runner got.
 """
 
 import json

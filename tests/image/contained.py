@@ -1,7 +1,7 @@
-"""A container without an engine: a mount namespace whose root is read-only and holds nothing of this machine but the system's
-and Python's own files, and a process in it with another user and without any right.
+"""A container without an engine: a mount namespace whose root is read-only and holds nothing of this machine but the files of
+the system and of Python, and a process in it with another user and without any capability.
 
-What compose.generated.yml says of the proxy is carried out: its command, user, environment, mounts, tmpfs.
+It gets everything that compose.generated.yml says of the proxy: its command, user, environment, mounts, tmpfs.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 _SYSTEM = tuple(dict.fromkeys(("/usr", "/proc", "/dev", sys.base_prefix, sys.prefix)))
-"""Nothing of ``/etc``: no user is known, and no name but those that a test mounts."""
+"""The system's directories, without ``/etc``: no user is known, and no name but those that a test mounts."""
 _LINKS = ("bin", "lib", "lib64", "sbin")
-"""Of a system whose ``/usr`` is merged; others have directories, which are mounted."""
+"""Links of a system whose ``/usr`` is merged; other systems have directories, which are mounted."""
 SITE = "/site"
 
 
 def refused() -> str | None:
-    """Why no such container can be made here; None when it can."""
+    """Return why no such container can be made here, or None if it can."""
     for program in ("unshare", "setpriv", "mount", "chroot"):
         if shutil.which(program) is None:
             return f"{program} is not installed: apt-get install util-linux"
@@ -33,7 +33,7 @@ def refused() -> str | None:
 
 @dataclass(frozen=True)
 class Mount:
-    """One directory or file of this machine, where the container has it."""
+    """A directory or file of this machine, and its path in the container."""
 
     source: Path
     target: str
@@ -42,10 +42,10 @@ class Mount:
 
 @dataclass(frozen=True)
 class Container:
-    """What is run, as whom, with what."""
+    """A command, with its user, environment and mounts."""
 
     home: Path
-    """An empty directory, where its root is made."""
+    """An empty directory, in which its root is made."""
     mounts: list[Mount]
     environment: dict[str, str]
     command: list[str]
@@ -53,7 +53,7 @@ class Container:
     uid: int
 
     def start(self, log: Path) -> subprocess.Popen[bytes]:
-        """The process, which becomes the command."""
+        """Start the process, which becomes the command."""
         root = self.home / "root"
         root.mkdir()
         script = "\n".join(["set -e", *self._root(root), f"exec {shlex.join(self._entered(root))}"])
@@ -67,7 +67,7 @@ class Container:
         system += [Mount(Path("/", name), f"/{name}") for name in _LINKS if Path("/", name).is_dir() and not _is_link(name)]
         links = [f"ln -s {Path('/', name).readlink()} {root}/{name}" for name in _LINKS if _is_link(name)]
         mounts = [line for mount in [*system, *self.mounts] for line in _mounted(mount, root)]
-        # Before the mounts, some of which may be below it.
+        # Before the other mounts, some of which may be below /tmp
         tmp = [f"mkdir -p {root}/tmp", f"mount -t tmpfs -o mode=1777,size=64m tmp {root}/tmp"]
         return [
             "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
@@ -99,12 +99,12 @@ def _mounted(mount: Mount, root: Path) -> list[str]:
 
 
 def path() -> str:
-    """Where its programs are."""
+    """Return the PATH of the container."""
     return f"{sys.prefix}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def of_compose(proxy: dict[str, Any], directory: Path, volumes: Path) -> list[Mount]:
-    """The mounts that a compiled service has, its named volumes below ``volumes``: empty, and for everybody as in the image."""
+    """Return the mounts of a compiled service. Its named volumes are below ``volumes``, empty and writable as in the image."""
     mounts: list[Mount] = []
     for volume in proxy["volumes"]:
         source = directory / volume["source"] if volume["type"] == "bind" else volumes / volume["source"]

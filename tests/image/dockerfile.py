@@ -1,4 +1,4 @@
-"""The Dockerfile, read: there is no engine here, so its steps are carried out by the tests as far as that goes."""
+"""The parsed Dockerfile: there is no engine here, so the tests carry out its steps themselves as far as possible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Step:
 
     @property
     def words(self) -> list[str]:
-        """Of the form in JSON, or separated by spaces; without flags."""
+        """Return the words without flags, from the JSON form or separated by spaces."""
         if self.rest.startswith("["):
             return [str(word) for word in json.loads(self.rest)]
         return [word for word in self.rest.split() if not word.startswith("--")]
@@ -35,7 +35,7 @@ class Step:
 
 
 def stages() -> list[list[Step]]:
-    """The steps of each stage."""
+    """Return the steps of each stage."""
     text = "\n".join(line for line in (ROOT / "Dockerfile").read_text("utf-8").splitlines() if not line.startswith("#"))
     lines = re.sub(r"\\\n", " ", text).splitlines()
     found: list[list[Step]] = []
@@ -48,17 +48,17 @@ def stages() -> list[list[Step]]:
 
 
 def last(name: str) -> Step:
-    """The instruction of the image itself that counts."""
+    """Return the effective instruction of that name in the image's own stage."""
     return [step for step in stages()[-1] if step.name == name][-1]
 
 
 def commanded(step: Step) -> list[str]:
-    """The words behind CMD, of HEALTHCHECK too."""
+    """Return the words after CMD, also after that of HEALTHCHECK."""
     return [str(word) for word in json.loads(step.rest[step.rest.index("[") :])]
 
 
 def copied_context(to: Path) -> Path:
-    """What ``docker build .`` would be given: what .dockerignore leaves of this checkout."""
+    """Copy the context that ``docker build .`` would send: the files of this checkout that .dockerignore leaves."""
     first, *rest = [line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line[:1] not in {"#", ""}]
     kept = [line[1:] for line in rest if line.startswith("!")]
     assert (first, [line for line in rest if not line.startswith("!")]) == ("*", ["**/__pycache__"])
@@ -75,7 +75,7 @@ def copied_context(to: Path) -> Path:
 
 
 def installed(context: Path, to: Path) -> Path:
-    """What ``pip install .`` puts into site-packages of it: a wheel, built and unpacked."""
+    """Build and unpack the context's wheel, as ``pip install .`` does; return the directory."""
     build = "from setuptools.build_meta import build_wheel; import sys; build_wheel(sys.argv[1])"
     wheels, site = to / "wheels", to / "site"
     wheels.mkdir()

@@ -1,4 +1,4 @@
-"""The proxy as it is deployed: what compose.generated.yml says, in a root that can't be written, as a user without rights."""
+"""The deployed proxy: the settings of compose.generated.yml, a read-only root, and a user without rights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOBODY = 54_321
 
 @dataclass
 class Deployed:
-    """A pod that was compiled, and its proxy in the image's files."""
+    """A compiled pod, and its proxy with the image's files."""
 
     home: Path
     site: Path
@@ -45,7 +45,7 @@ class Deployed:
         return self.home / "said.log"
 
     def compiled(self) -> dict[str, Any]:
-        """compose.generated.yml's ``cllama``."""
+        """Compile the pod; return ``cllama`` of compose.generated.yml."""
         pod = self.home / "pod"
         pod.mkdir()
         env = f"OPENAI_API_KEY: {KEY}, OPENAI_BASE_URL: '{self.provider.url}/v1'"
@@ -74,7 +74,7 @@ class Deployed:
         eventually(lambda: self.answers("/health") == 200, "the proxy is there")
 
     def resolves(self, **names: str) -> None:
-        """From now on these names have these addresses in the container, and no others have any."""
+        """Give these names these addresses in the container from now on, and no others."""
         lines = [f"{address} {name}\n" for name, address in {"localhost": "127.0.0.1", **names}.items()]
         (self.home / "hosts").write_text("".join(lines), encoding="utf-8")
 
@@ -83,7 +83,7 @@ class Deployed:
         return next(line.partition("=")[2] for line in env.splitlines() if line.startswith("OPENAI_API_KEY="))
 
     def ask(self, token: str) -> str | None:
-        """A turn with a tool call."""
+        """Run a turn with a tool call; return the answer."""
         self.service.routes["GET", "/get"] = JSONResponse({"found": 1})
         self.provider.says(calls(("c1", "desk__get", {})), text("Done."))
         with openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key=token, max_retries=0) as client:
@@ -91,18 +91,18 @@ class Deployed:
             return client.chat.completions.create(model="gpt-test", messages=messages).choices[0].message.content
 
     def told(self) -> str:
-        """What the model was told last of a tool."""
+        """Return the last tool result that the model was sent."""
         content: str = self.provider.received[-1].json["messages"][-1]["content"]
         return content
 
     def status(self) -> dict[str, str]:
-        """What the kernel says of the process."""
+        """Return the kernel's status of the process."""
         assert self.process is not None
         lines = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8").splitlines()
         return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
     def inside(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Another command in the container."""
+        """Run another command in the container."""
         assert self.process is not None
         entered = ["chroot", f"/proc/{self.process.pid}/root", "env", f"PATH={path()}", *command]
         return subprocess.run(entered, capture_output=True, text=True, check=False, timeout=60)
@@ -113,7 +113,7 @@ class Deployed:
         return self.process.wait(timeout=60)
 
     def answers(self, path: str) -> int | None:
-        """The status; None where nobody listens yet."""
+        """Return the status of the response, or None while nobody listens."""
         assert self.process is not None
         assert self.process.poll() is None, self.log.read_text(encoding="utf-8")
         try:
@@ -124,7 +124,7 @@ class Deployed:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """What ``docker build`` would put into site-packages, and its copy of addons/."""
+    """Return the directory that ``docker build`` would make site-packages, and its copy of addons/."""
     home = tmp_path_factory.mktemp("built")
     context = copied_context(home)
     return installed(context, home), context / "addons"
@@ -145,7 +145,7 @@ def deployed(tmp_path: Path, built: tuple[Path, Path]) -> Iterator[Deployed]:
 
 
 def owned(directory: Path, uid: int) -> None:
-    """Who compiled owns the tree: ``claw up`` runs the proxy as them."""
+    """Give the tree to the user who compiles: ``claw up`` runs the proxy as them."""
     for top, _, files in os.walk(directory):
         os.chown(top, uid, uid)
         for name in files:
@@ -236,7 +236,7 @@ def test_it_starts_before_its_keys_its_peers_and_their_names_are_there_and_works
     assert deployed.answers("/ready") == 200
     assert refusal(deployed) == (502, "provider_unreachable")
 
-    deployed.resolves(models="127.0.0.9")  # where nobody listens
+    deployed.resolves(models="127.0.0.9")  # an address without a listener
     assert refusal(deployed) == (502, "provider_unreachable")
 
     deployed.resolves(models="127.0.0.1")

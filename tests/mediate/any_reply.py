@@ -1,4 +1,4 @@
-"""Responses of a provider of any shape: sound ones, spoilt somewhere, or no responses at all."""
+"""Provider responses of any shape: valid ones, damaged ones, and bodies that are no responses at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.wires import Body, Made, Wire, anthropic, openai
 
 TOOLS = ("desk__get", "desk.set", "desk__end", "shell", "invented")
-"""Managed ones by alias and by canonical name, one that ends a turn, the runner's own, and nobody's."""
+"""A managed tool by alias, one by canonical name, one that ends a turn, a native tool, and an unknown one."""
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _ODD = st.sampled_from(
     ["", "x" * 200, "data: x\n\n", "\u2028", 0, -1, 1.5, 10**400, True, None, [], {}, [[]], {"type": "text"}, "tool_use"]
@@ -35,7 +35,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 @st.composite
 def _spoilt(draw: st.DrawFn, document: Body) -> Any:
-    """One place of the document is replaced, left out, or has something added to it."""
+    """Replace or remove one place of the document, or add something to it."""
     made: Any = deepcopy(document)
     *way, last = draw(st.sampled_from([place for place in _places(made) if place]))
     holder = made
@@ -55,7 +55,7 @@ def _spoilt(draw: st.DrawFn, document: Body) -> Any:
 
 @st.composite
 def bodies(draw: st.DrawFn, wire: Wire) -> bytes:
-    """What may come with a 200."""
+    """Return a body that may come with status 200."""
     body: Any = json.loads(wire.reply(draw(_TEXT), draw(CALLS), {}))
     for _ in range(draw(st.integers(0, 2))):
         if isinstance(body, dict) and body:

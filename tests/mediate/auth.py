@@ -15,7 +15,7 @@ from tests.events import known
 
 
 class Auth:
-    """The directory, what the log said, and the time."""
+    """The directory, the log's events, and the time."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -38,7 +38,7 @@ class Auth:
         )
 
     def said(self, kind: str) -> list[dict[str, Any]]:
-        """The events of that type, without what every line has."""
+        """Return the events of that type, without the members that every line has."""
         return [
             {name: value for name, value in event.items() if name not in COMMON}
             for event in self.events

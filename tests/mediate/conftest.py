@@ -16,7 +16,7 @@ WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic, "legacy": op
 
 @pytest.fixture(params=["openai-json", "openai-stream", "anthropic-json", "anthropic-stream", "legacy-json", "legacy-stream"])
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    """One body, every dialect, both ways of answering: the picture must be the same."""
+    """Yield a desk for each dialect, streaming and not: one test body must draw the same picture in all of them."""
     dialect, way = request.param.split("-")
     async with opened(Desk(tmp_path, WIRES[dialect], stream=way == "stream")) as made:
         yield made
@@ -24,14 +24,14 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 @pytest.fixture(params=["json", "stream"])
 async def claude(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    """For what only Anthropic's protocol has."""
+    """Yield a desk for features that only Anthropic's protocol has."""
     async with opened(Desk(tmp_path, anthropic, stream=request.param == "stream")) as made:
         yield made
 
 
 @pytest.fixture(params=["json", "stream"])
 async def gpt(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    """For what only OpenAI's protocol has."""
+    """Yield a desk for features that only OpenAI's protocol has."""
     async with opened(Desk(tmp_path, openai, stream=request.param == "stream")) as made:
         yield made
 

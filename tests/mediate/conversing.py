@@ -1,7 +1,7 @@
-"""Conversations of one agent, played at a desk and held to a simple oracle.
+"""Conversations of one agent, run at a desk and compared with a simple oracle.
 
-The oracle keeps a conversation as its pieces: what the runner sees of a step, and what was hidden before it. Whatever happened,
-the model must get all pieces of that conversation, in their order, in the same bytes as ever, and nothing of another one.
+The oracle keeps a conversation as pieces: the messages that the runner sees of a step, and the calls hidden before them. In
+every case the model must get all pieces of that conversation, in order, with the same bytes as before, and no other piece.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RETRIES: Header = ("x-stainless-retry-count", "1")
 
 @dataclass(frozen=True)
 class Piece:
-    """What a runner keeps of one step, how the oracle knows it, and the ids of the calls that were hidden before it."""
+    """One step of a runner's transcript: its messages, their keys for the oracle, and the ids of the calls hidden before."""
 
     messages: tuple[Body, ...]
     shown: tuple[str, ...]
@@ -44,7 +44,7 @@ class Talk:
     stream: bool
     pieces: tuple[Piece, ...] = ()
     asked: tuple[Piece, ...] | None = None
-    """What the last answer was an answer to, where the runner has it still."""
+    """The pieces that the last answer answered, if the runner still has it."""
 
     def then(self, *pieces: Piece) -> Talk:
         return replace(self, pieces=(*self.pieces, *pieces))
@@ -62,13 +62,13 @@ class Talk:
 
     @property
     def questions(self) -> list[int]:
-        """Where the user speaks."""
+        """Return the places of the user's messages."""
         return [at for at, piece in enumerate(self.pieces) if piece.messages and piece.messages[0]["role"] == "user"]
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A turn that failed: what was asked for, the calls that were made in it, and what the user had said last."""
+    """A turn that failed: the request, the calls that were made in it, and the state and words before it."""
 
     asked: Talk
     made: tuple[str, ...]
@@ -81,7 +81,7 @@ class _Sent(msgspec.Struct):
 
 
 def _tokens(wire: Wire, message: Body) -> list[str]:
-    """What a message of a request is to the oracle: the ids of the calls that it answers, or its text."""
+    """Return the oracle's keys of a message in a request: the ids of the calls that it answers, or its text."""
     if given := wire.answers([message]):
         return [call_id for call_id, _ in given]
     content = message.get("content")
@@ -100,7 +100,7 @@ class Conversing:
         self.desk.remembers()
         self.writes = 0
         self._bytes: dict[tuple[str, ...], bytes] = {}
-        """Each hidden message as it was first sent, by the calls that it answers."""
+        """Each hidden message as it was first sent, by the ids of the calls that it answers."""
         self._answers: dict[tuple[str, bytes], str] = {}
         self._numbers: Iterator[int] = iter(range(1_000_000))
 
@@ -110,7 +110,7 @@ class Conversing:
         shutil.rmtree(self.home)
 
     def words(self, kind: str) -> str:
-        """Such as nobody has said before."""
+        """Return words that nobody has said before."""
         return f"{kind} {next(self._numbers)}"
 
     def restarts(self, *, gracefully: bool) -> None:
@@ -121,12 +121,12 @@ class Conversing:
     def asks(
         self, talk: Talk, words: str, calls: Sequence[str], answer: str, *headers: Header, played: tuple[str, ...] = ()
     ) -> Talk:
-        """A turn that goes well: hidden calls, then an answer. ``played``: calls that an earlier attempt has made."""
+        """Run a successful turn: hidden calls, then an answer. ``played``: calls that an earlier attempt has made."""
         asked = talk.says(words)
         return replace(self.turn(asked, calls, answer, *headers, played=played), asked=asked.pieces)
 
     def turn(self, talk: Talk, calls: Sequence[str], answer: str, *headers: Header, played: tuple[str, ...] = ()) -> Talk:
-        """Each call in a round of its own, then an answer. A runner that drops one without words keeps nothing of it."""
+        """Run a turn with each call in a round of its own, then an answer. A runner keeps no message for an empty answer."""
         made = self._scripted(calls)
         self.desk.model_says(answer)
         body = self._sends(talk, *headers)
@@ -137,7 +137,7 @@ class Conversing:
         return talk.then(Piece(kept, (answer,) if answer else (), (*played, *made)))
 
     def hands(self, talk: Talk, calls: Sequence[str], native: int) -> Talk:
-        """Hidden calls, then calls of the runner's own tools, which it answers."""
+        """Run a turn of hidden calls, then calls of native tools, which the runner answers."""
         made = self._scripted(calls)
         self.desk.model_says(*(("shell", {"n": number}) for number in range(native)))
         body = self._sends(talk)
@@ -147,7 +147,7 @@ class Conversing:
         return talk.then(Piece((talk.wire.kept(body.encode()), *results), tuple(ids), made))
 
     def fails(self, before: Talk, words: str, calls: Sequence[str], *, steps: int = 0) -> Broken:
-        """A turn that breaks behind its hidden calls; ``steps``: and behind so many of the runner's own."""
+        """Run a turn that fails after its hidden calls; ``steps``: and after so many native ones."""
         asked = before.says(words)
         for _ in range(steps):
             asked = self.hands(asked, [], 1)
@@ -164,7 +164,7 @@ class Conversing:
         self._checked(failed.asked, failed.made, failed.made)
 
     def hears_again(self, talk: Talk) -> None:
-        """The answer of a turn that is done, which the runner asks for once more."""
+        """Request the answer of a finished turn again, and check that it is the same."""
         assert talk.asked is not None
         again = replace(talk, pieces=talk.asked)
         self.desk.model.script.clear()
@@ -175,7 +175,7 @@ class Conversing:
         return talk.session, self._request(talk).body
 
     def _scripted(self, calls: Sequence[str]) -> tuple[str, ...]:
-        """The ids that the calls will have."""
+        """Script the calls; return the ids that they will have."""
         self.desk.model.script.clear()
         first = len(self.desk.model.names) + 1
         for name in calls:
@@ -184,7 +184,7 @@ class Conversing:
         return tuple(f"call_{first + place}" for place in range(len(calls)))
 
     def _checked(self, talk: Talk, made: tuple[str, ...], played: tuple[str, ...] = (), *, asked: bool = True) -> None:
-        """What the model heard: all of the conversation each time, and of this turn what was done so far."""
+        """Check the model's requests: each has the whole conversation, and the calls of this turn so far."""
         assert not self.desk.model.script, "the model was asked as often as was to be expected"
         heard = self.desk.model.raw[self._heard :]
         assert len(heard) == (len(made) - len(played) + 1 if asked else 0)
@@ -205,7 +205,7 @@ class Conversing:
         return Request("POST", talk.wire.PATH, [*headers, *named], json.dumps(body).encode())
 
     def _sends(self, talk: Talk, *headers: Header, answered: bool = True) -> str:
-        """The response as one body; "" where it is an error."""
+        """Send the conversation; return the response as one body, or "" if it is an error."""
         self.desk.wire, self.desk.messages, self.desk.native = talk.wire, talk.messages, ["shell"]
         self.desk.lines, self.desk.model.known, self._heard = [], 0, len(self.desk.model.raw)
         request = self._request(talk)

@@ -1,4 +1,4 @@
-"""Several real providers on loopback and the real upstream before them, with a clock of the test's own."""
+"""Several real providers on loopback behind the real upstream, with a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIDES: dict[ApiFormat, tuple[Wire, Dialect]] = {"openai": (openai, openai_chat),
 
 
 class Crossroads:
-    """Providers ``one``, ``two`` and ``three``, each with the keys that the test gives it, and one turn's route to them."""
+    """Providers ``one``, ``two`` and ``three``, each with as many keys as the test says, and the route of one turn to them."""
 
     def __init__(self, home: Path, api_format: ApiFormat, keys: dict[str, int]) -> None:
         self.auth = Auth(home)
@@ -54,7 +54,7 @@ class Crossroads:
         self.turn()
 
     def turn(self) -> None:
-        """A new turn."""
+        """Begin a new turn."""
         providers = self.registry.all()
         candidates = [Candidate(providers[name], f"m-{name}") for name in self.peers]
         agent = Agent("analyst", Metadata(service="a", pod="p", token=Secret("analyst:x")), (), LIMITS, "digest")
@@ -62,7 +62,7 @@ class Crossroads:
         self.route = Route(Requester(agent, "turn_1"), f"{self.wire.PATH}?a=%2F", headers, candidates)
 
     async def ask(self, *, again: bool = False, seconds: float = 30.0) -> str:
-        """One model call of the turn; its outcome in a word or two."""
+        """Make one model call of the turn; return its outcome in a word or two."""
         until = asyncio.get_running_loop().time() + seconds
         call = ModelCall(self.body.encode(), self._read, lambda: again, until)
         match await self.upstream.post(self.route, call):
@@ -74,7 +74,7 @@ class Crossroads:
                 return f"{status} {code}"
 
     def asked(self) -> dict[str, list[str]]:
-        """Who was asked for which models, with which keys, so far."""
+        """Return the model and the key of each request so far, by provider."""
         return {
             name: [
                 f"{sent.json['model']} {sent.headers.get('authorization', sent.headers.get('x-api-key', '-'))}"
@@ -84,7 +84,7 @@ class Crossroads:
         }
 
     def times(self) -> list[int]:
-        """How often each was asked."""
+        """Return the number of requests that each provider got."""
         return [len(peer.received) for peer in self.peers.values()]
 
     def moves(self) -> list[str]:
@@ -115,13 +115,13 @@ class Crossroads:
 
 
 def error(status: int, message: str = "no", **more: Any) -> JSONResponse:
-    """A provider's error, in either protocol."""
+    """Return a provider's error, in either protocol."""
     headers = {name.replace("_", "-"): value for name, value in more.items()}
     return JSONResponse({"type": "error", "error": {"type": "api_error", "message": message}}, status, headers)
 
 
 async def cut(_request: Request) -> Response:
-    """A response that ends before it is whole."""
+    """Return a response that ends before it is complete."""
 
     async def half() -> AsyncIterator[bytes]:
         yield b'{"id": '
@@ -130,11 +130,11 @@ async def cut(_request: Request) -> Response:
 
 
 async def silence(_request: Request) -> Response:
-    """None, for as long as somebody waits."""
+    """Never answer, as long as somebody waits."""
     await asyncio.Event().wait()
     raise AssertionError("nobody waits any more")
 
 
 LIMITS: Limits = limits()
 WORDLESS: dict[str, Answer] = {"cut": cut, "html": Response("<html>busy</html>"), "huge": Response(b"x" * (17 << 20))}
-"""Good statuses without a reply."""
+"""Responses with a good status and no readable reply."""

@@ -1,7 +1,7 @@
-"""A scripted desk: model, service and runner at the ports of the real mediator. It draws every crossing of a border.
+"""A scripted desk: model, service and runner at the ports of the real mediator. It draws every message between them.
 
-The mediator, the dialect, the turn, the store and history are the real ones; what is scripted is what the peers say. A
-test holds the picture inline, and one body draws the same picture in every dialect, whether the runner streams or not.
+The mediator, the dialect, the turn, the store and history are real; only the peers' messages are scripted. A test holds the
+picture inline, and one test body draws the same picture in every dialect, whether the runner streams or not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEYS = {"OPENAI_API_KEY": "sk-desk", "ANTHROPIC_API_KEY": "sk-ant-desk"}
 
 
 def tool(name: str, *, write: bool = False, schema: Body | None = None, service: str = SERVICE, **annotations: Any) -> Body:
-    """A manifest entry of the desk: reads by GET, writes by POST."""
+    """Return a manifest entry of the desk: a read by GET, or a write by POST."""
     return {
         "name": f"{service}.{name}",
         "description": f"{name} of the {service}",
@@ -49,7 +49,7 @@ def tool(name: str, *, write: bool = False, schema: Body | None = None, service:
 with_tools = pytest.mark.parametrize(
     "desk", ["openai-json", "openai-stream", "anthropic-json", "anthropic-stream"], indirect=True
 )
-"""For what functions (OpenAI, before tools) can't say: a call is required, several calls are made at once."""
+"""Without OpenAI's old functions, which can neither require a call nor make several at once."""
 
 DEFAULT_TOOLS = (tool("balance"), tool("quote"), tool("trade", write=True))
 
@@ -68,16 +68,16 @@ class Desk:
         self.native: list[str] = []
         self.more: Body = {}
         self.headers: dict[str, str] = {}
-        """What the runner sends beside its credential."""
+        """The headers that the runner sends beside its credential."""
         self.listens = True
-        """Whether the runner takes the whole answer."""
+        """False if the runner does not take the whole answer."""
         self.status = 0
         self.body = b""
         """The last answer, as a whole response of the protocol."""
         self.answer = Said()
         self.events: list[Body] = []
         self.mediators: list[Mediator] = []
-        """Those that were killed too: what they were at goes on in this process until the end."""
+        """All mediators, also those that count as killed: their turns go on in this process until the end."""
         self.model, self.services = Model(self), Services(self)
         self.grant(*DEFAULT_TOOLS)
         values = {setting.name: setting.default for setting in SETTINGS}
@@ -97,12 +97,12 @@ class Desk:
             await mediator.close(0)
 
     def remembers(self) -> None:
-        """The state is kept in a file from now on, so that ``open`` starts a proxy that finds it."""
+        """Keep the state in a file from now on, so that ``open`` starts a proxy that finds it."""
         self.settings = replace(self.settings, state=File(str(self.home / "state.db")))
         self.open()
 
     def grant(self, *tools: dict[str, Any], **policy: Any) -> None:
-        """What the agent may do from now on."""
+        """Set the tools and the policy of the agent from now on."""
         self.tools = tools
         self.granted = {entry["name"]: entry["description"] for entry in tools}
         directory = self.home / "context" / self.agent
@@ -115,7 +115,7 @@ class Desk:
         staged.rename(directory / "tools.json")
 
     def admits(self, agent: str) -> None:
-        """From now on another agent asks, with the same grants."""
+        """Let another agent ask from now on, with the same grants."""
         self.agent = agent
         self.grant(*self.tools)
 
@@ -124,14 +124,14 @@ class Desk:
         return f"{self.agent}:secret-of-the-{self.agent}"
 
     def model_says(self, *parts: Part, cut: bool = False, takes: float = 0.0, **more: Any) -> None:
-        """Text, or calls as (name, arguments): ``desk.x`` is called as it was offered, other names as they are.
+        """Script a reply: text, or calls as (name, arguments). ``desk.x`` is called as it was offered, other names as they are.
 
         ``cut``: the model runs out of tokens. ``takes``: seconds of the desk's clock. ``more``: members of the response.
         """
         self.model.says(parts, cut=cut, takes=takes, more=more)
 
     def model_answers(self, body: bytes) -> None:
-        """A body, as it is."""
+        """Script a body, as it is."""
         self.model.answers(200, body)
 
     def model_refuses(self, status: int, code: str, message: str = "no") -> None:
@@ -144,23 +144,23 @@ class Desk:
         self.services.script[f"{SERVICE}.{name}"] = [(status, answer) for answer in answers]
 
     async def asks(self, words: str, *, native: list[str] | None = None, **more: Any) -> str:
-        """The runner says something; the picture of the turn. ``more``: further members of the request."""
+        """Send a user's message; return the picture of the turn. ``more``: further members of the request."""
         return await self.sends(self.wire.user(words), native=native, **more)
 
     async def sends(self, message: Body, *, native: list[str] | None = None, **more: Any) -> str:
-        """The runner adds a message of its own."""
+        """Send a message of the runner's own; return the picture of the turn."""
         self.messages.append(message)
         self.native = self.native if native is None else native
         self.more = more
         return await self.turn()
 
     async def runs_native(self, output: str) -> str:
-        """The runner answers the native calls that it was handed, and goes on."""
+        """Answer the native calls that the runner was handed; return the picture of the turn."""
         self.messages += self.wire.results([(call.id, output) for call in self.answer.calls])
         return await self.turn()
 
     async def turn(self) -> str:
-        """The runner sends what it has; the picture of the turn."""
+        """Send the runner's messages; return the picture of the turn."""
         self.lines, self.model.known = [], 0
         exchange = await self.mediator.exchange(self._admitted(), self._request())
         if isinstance(exchange, Forward):
@@ -178,7 +178,7 @@ class Desk:
         self.status = exchange.status
         error = self.wire.stream_error(body) if exchange.streaming else body if exchange.status != 200 else None
         if error is not None:
-            # An error behind the headers of a stream has no status of its own; history knows it.
+            # An error after the headers of a stream has no status of its own; history has it.
             self.status = self.history()[-1]["status_code"]
             self.draw("cllama → runner", f"{self.status} {self.wire.code(error) or self.logged_error()}")
             return
@@ -190,7 +190,7 @@ class Desk:
 
     @property
     def usage(self) -> tuple[int, int]:
-        """Tokens in and out, as the runner is told of them."""
+        """Return the tokens in and out that the runner was told of."""
         return self.wire.usage(self.body)
 
     def history(self) -> list[Body]:
@@ -201,14 +201,14 @@ class Desk:
         return [json.loads(line) for line in lines]
 
     def told(self, kind: str) -> list[Body]:
-        """The log's events of a type."""
+        """Return the log's events of a type."""
         return [event for event in self.events if event["type"] == kind]
 
     def interventions(self) -> list[str]:
         return [event["intervention"] for event in self.events if event["type"] == "intervention"]
 
     def logged_error(self) -> str:
-        """The code of the last error: Anthropic's shape has no place for it, the log has."""
+        """Return the code of the last logged error: Anthropic's form of an error has no place for it."""
         code: str = [event for event in self.events if event["type"] == "error"][-1]["error"]
         return code
 

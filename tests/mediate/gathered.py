@@ -1,4 +1,4 @@
-"""Context as an agent gets it: a real service on loopback, and a clock that the test turns."""
+"""An agent's context, from a real service on loopback, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VIEW = RunnerRequest(b"{}", "m", False, False, (), user_texts=("I live in Paris.
 
 
 class Gathering:
-    """One agent's context."""
+    """The context of one agent."""
 
     def __init__(self, service: Service, secrets: Path, *, time_line: bool = False, **bounds: Any) -> None:
         self.service = service
@@ -45,7 +45,7 @@ class Gathering:
         self.agent = analyst()
 
     def has(self, *feeds: Mapping[str, Any], memory: Any = None, blocks: Any = (), **metadata: Any) -> None:
-        """What the agent's files say from now on."""
+        """Set the content of the agent's files from now on."""
         self.agent = analyst(*feeds, memory=memory, blocks=blocks, **metadata)
 
     def feed(self, name: str = "prices", **more: Any) -> dict[str, Any]:

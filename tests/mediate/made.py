@@ -40,13 +40,13 @@ JSON_TEXT = st.recursive(
     ),
     max_leaves=6,
 )
-"""JSON as odd writers spell it: white space, escapes, repeated keys, number spellings."""
+"""JSON in unusual spellings: white space, escapes, repeated keys, numbers."""
 
 
 def granted(
     name: str = "desk.get", *, schema: dict[str, Any] | None = None, annotations: dict[str, Any] | None = None, **execution: Any
 ) -> Tool:
-    """A tool over HTTP; GET unless it is said otherwise."""
+    """Return a tool over HTTP, by GET unless ``execution`` says otherwise."""
     http = {
         "transport": "http",
         "service": name.partition(".")[0],

@@ -1,4 +1,4 @@
-"""The real ``openai`` SDK, with a stream as what the wire says."""
+"""The real ``openai`` SDK, reading a given stream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 
 def sdk(stream: bytes) -> openai.OpenAI:
-    """The real SDK, with that stream as what the wire says."""
+    """Return the real SDK, whose every response is that stream."""
 
     def answer(_request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)

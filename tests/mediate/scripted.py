@@ -1,4 +1,4 @@
-"""The desk's peers: a model and a service that say what a test told them to, and draw what they hear."""
+"""The desk's peers: a model and a service that answer from the test's script, and draw the messages that they get."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ type Part = str | Thought | tuple[str, dict[str, Any] | str]
 
 @dataclass(frozen=True)
 class Thought:
-    """What a model thinks before it speaks."""
+    """The model's reasoning before its reply."""
 
     words: str
 
 
 class Exactly(str):
-    """A name that the model calls as it stands here, whatever was offered."""
+    """A name that the model calls exactly so, whatever was offered."""
 
     __slots__ = ()
 
 
 class Model:
-    """The provider's side: what it answers, said in order. Every request is held to the provider's rules."""
+    """The provider's side: it gives the scripted replies in order, and checks every request by the provider's rules."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -54,9 +54,9 @@ class Model:
         self.known = 0
         self.fault: Exception | None = None
         self.names: dict[str, str] = {}
-        """What a call is drawn as, by its id."""
+        """The name with which each call is drawn, by the call's id."""
         self.replies: dict[str, bytes] = {}
-        """What was said, by the ids of its calls."""
+        """The reply that made each call, by the call's id."""
 
     def says(self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body) -> None:
         self.script.append(partial(self._said, parts, cut=cut, takes=takes, more=more))
@@ -77,7 +77,7 @@ class Model:
             answer = self.script.pop(0)()
             self.desk.draw("model  → cllama", self._words(answer))
         except Exception as fault:
-            self.fault = fault  # a turn takes it for a fault of its own; the test must see it
+            self.fault = fault  # the turn takes it for an error of its own; the test must see it
             raise
         return parse_response(answer, call.read)
 
@@ -85,7 +85,7 @@ class Model:
         return
 
     def _said(self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body) -> ProviderResult:
-        """Rendered when it is said: the model calls a tool by the name that it was offered under."""
+        """Return a reply, built only now: the model calls a tool by the name under which it was offered."""
         self.desk.clock += takes
         words = "".join(part for part in parts if isinstance(part, str))
         thought = "".join(part.words for part in parts if isinstance(part, Thought))
@@ -135,7 +135,7 @@ class Model:
 
 
 class Services:
-    """The service's side: each answer is (status, JSON), by tool, said in order; the last one is said for ever."""
+    """The service's side: for each tool, answers as (status, JSON) in order; the last one is repeated."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -143,9 +143,9 @@ class Services:
         self.takes: dict[str, float] = {}
         """Seconds of the desk's clock, by tool."""
         self.gates: dict[str, asyncio.Event] = {}
-        """By tool: what its answer waits for."""
+        """Events that a tool's answer waits for, by tool."""
         self.lags: dict[str, int] = {}
-        """By tool: how many steps of the loop its answer comes later than others."""
+        """Turns of the event loop by which a tool's answer is later than others, by tool."""
         self.running = 0
         self.most_at_once = 0
         self.keys: list[str] = []
@@ -182,7 +182,7 @@ class Services:
 
 
 def _short(envelope: dict[str, Any]) -> str:
-    """A result as it matters to the picture: its data, or its error's code."""
+    """Return the part of a result that the picture shows: its data, or its error's code."""
     if envelope["ok"]:
         return str(envelope.get("data", "done")) + (" (truncated)" if envelope.get("truncated") else "")
     return f"! {envelope['error']['code']}"

@@ -1,4 +1,4 @@
-"""Agents from their directories: reloaded when a file changes, each failing alone and closed."""
+"""Agents, read from their directories: reloaded when a file changes; a broken one fails alone and closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tool(name: str = "desk.x", **more: Any) -> dict[str, Any]:
 
 
 class Pod:
-    """A context root, and the events of whoever reads it."""
+    """A context root, and the events of its reader."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""A synthetic stream, read by the real ``anthropic`` SDK: it gives back the same message, whatever stands in it."""
+"""A synthetic stream, read by the real ``anthropic`` SDK: it returns the same message, whatever the message contains."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def streamed(body: Any) -> bytes:
 
 
 def events(stream: bytes) -> list[dict[str, Any]]:
-    """The events, each with its name equal to its type."""
+    """Return the events; each one's name must be its type."""
     found = []
     for event in stream.split(b"\n\n")[:-1]:
         name, data = event.split(b"\n")

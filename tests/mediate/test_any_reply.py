@@ -1,4 +1,4 @@
-"""Whatever a provider answers: it is refused as a whole, or it is read, transcribed, delivered and streamed without fault."""
+"""Any answer of a provider is refused as a whole, or read, transcribed, delivered and streamed without error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the journal knows of a request, over time and among processes (docs/spec/mediation.md section 5)."""
+"""The journal's judgement of a request, over time and among processes (docs/spec/mediation.md section 5)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
 
 @pytest.fixture
 async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
-    """Of another mediator in this process: with new settings one begins while the turns of the one before go on."""
+    """Yield the journal of another mediator in this process: one with new settings starts while turns of the old one go on."""
     opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current(), clock)
     yield opened
     await opened.close()
@@ -74,7 +74,7 @@ async def test_a_turn_that_nobody_ended_and_that_is_past_resuming_is_in_nobodys_
     journal: SqliteJournal, clock: Clock
 ) -> None:
     clock.now += RESUME_SECONDS
-    await journal.begin("t0", "clerk", ASKED)  # old records are dropped once a minute: they were just now
+    await journal.begin("t0", "clerk", ASKED)  # old records are deleted once a minute: this has just done it
     clock.now -= RESUME_SECONDS
     await journal.begin("t1", "analyst", ASKED)
     clock.now += RESUME_SECONDS + 1
@@ -146,7 +146,7 @@ def test_words_that_do_not_begin_with_those_of_before_go_on_with_nothing(before:
 @pytest.mark.requirement("journal:altered")
 @pytest.mark.parametrize("words", ["Buy", ":", "3:", "x:3", "-1:", "99:" + "0" * 64])
 def test_what_is_no_mark_of_words_is_gone_on_with_by_nobody(words: str) -> None:
-    """As a file of an earlier claw has it."""
+    """A file of an earlier claw may contain such a value."""
     assert not RequestFingerprint("r", "e", "Buy", "").openclaw_retry_of({(words, "failed")})
 
 
@@ -205,7 +205,7 @@ async def test_a_runner_that_leaves_while_its_turn_is_taken_up_leaves_one_that_o
     response, resumed = journal.response, asyncio.Event()
 
     async def slow(turn_id: str, round_number: int) -> bytes | None:
-        """As on a server."""
+        """Read the response slowly, as from a server."""
         resumed.set()
         await asyncio.sleep(DEADLINE)
         return await response(turn_id, round_number)

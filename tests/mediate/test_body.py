@@ -1,4 +1,4 @@
-"""What a peer packed: every coding, cut anywhere, in chains; and what is no body, or far too much of one."""
+"""Compressed bodies: every coding, cut anywhere, in chains; invalid bodies, and bodies that are far too large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation longer than what is reinjected: older rounds shrink to a line a call, and then go (spec section 7)."""
+"""A conversation with more hidden rounds than fit: older ones shrink to a line for each call, and then go (spec section 7)."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_what_fits_is_whole() -> None:
 
 @pytest.mark.requirement("continuity:bounds")
 def test_the_beginning_changes_once_in_a_long_while_and_not_with_every_request() -> None:
-    """Prompt caches hold: of 500 requests, the hidden part of a few differs from the beginning of the next one's."""
+    """Prompt caches stay valid: for few of the requests, the hidden part is not the beginning of the next one's."""
     seen = [fit_to_limit(numbered([5] * number), halved, 100) for number in range(1, 250)]
     breaks = sum(any(later.get(index) != messages for index, messages in earlier.items()) for earlier, later in pairwise(seen))
     assert 0 < breaks <= 250 / 9
 
 
 def hidden_round(dialect: ModuleType, number: int, arguments: Any, told: Any) -> bytes:
-    """As the dialect keeps it, with a thought."""
+    """Return a hidden round as the dialect stores it, with a thought."""
     content, call_id = json.dumps(told), f"call{number}"
     if dialect is openai_chat:
         function = {"name": "desk__quote", "arguments": json.dumps(arguments)}

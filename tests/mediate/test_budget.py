@@ -1,4 +1,4 @@
-"""Budgets, the rules: windows, buckets, and what a request costs."""
+"""The rules of budgets: windows, buckets, and the cost of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets as they are kept: counted at admission, over restarts and between processes, and told in the dialect's shape."""
+"""Stored budgets: counted at admission, over restarts and between processes, and reported in the dialect's form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MESSAGES = Request("POST", "/v1/messages", [], b"")
 
 
 def done[T](what: Coroutine[Any, Any, T]) -> T:
-    """What waits for nothing, as a file does not."""
+    """Return the result of a coroutine that never waits, as with a file."""
     try:
         what.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""A turn's pages of the journal, where some of them could not be written."""
+"""A turn's checkpoint when parts of the journal could not be written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ASKED = RequestFingerprint("request", "", "Buy", "")
 
 
 class Forgetful(SqliteJournal):
-    """Its disk is full for as long as the test says."""
+    """A journal whose disk is full until the test says otherwise."""
 
     full = True
 
@@ -44,7 +44,7 @@ class Forgetful(SqliteJournal):
 
 
 class Desk:
-    """A turn, its journal, and what runs."""
+    """A turn, its journal, and the calls that ran."""
 
     def __init__(self, journal: Forgetful) -> None:
         self.journal = journal

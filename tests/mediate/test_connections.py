@@ -1,4 +1,4 @@
-"""Our own client of HTTP/1.1, against peers that do as they please: written byte by byte, on real sockets."""
+"""Our own client of HTTP/1.1, against peers that misbehave in any way: scripted byte by byte, on real sockets."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ type Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Non
 
 @dataclass
 class Wire:
-    """A server that does what it is told with each connection, and counts them."""
+    """A server that runs the test's script on each connection, and counts connections."""
 
     port: int = 0
     made: int = 0
     heard: list[bytes] = field(default_factory=list)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    """A client has left."""
+    """Set when a client has left."""
 
     @property
     def url(self) -> str:
@@ -268,7 +268,7 @@ async def test_a_connection_that_is_reset_is_no_end_of_a_body(serve: Serve, conn
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf of it")
         await writer.drain()
         await read.wait()
-        writer.get_extra_info("socket").setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER of no time: a reset
+        writer.get_extra_info("socket").setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER with no time: a reset
         writer.close()
 
     read = asyncio.Event()
@@ -327,7 +327,7 @@ async def test_a_peer_that_sends_without_end_has_to_wait_for_its_reader(serve: S
         await anext(parts)
         await waits.wait()
         before, read = sum(sent), 0
-        while read <= before:  # it goes on when it is read
+        while read <= before:  # the peer goes on once its data is read
             read += len(await anext(parts))
     assert before < 32 << 20
 

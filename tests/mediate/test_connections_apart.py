@@ -1,4 +1,4 @@
-"""Connections are each agent's own, and each service's: what was meant for one can't be read by another."""
+"""Connections belong to one agent and one service: nobody can read what was meant for another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHO = ("analyst", "analyst", "executor", "analyst", "executor")
 
 @dataclass
 class Host(Peer):
-    """Notes which connection each request comes on."""
+    """A peer that notes the connection of each request."""
 
     ports: list[int] = field(default_factory=list)
 
@@ -32,7 +32,7 @@ class Host(Peer):
         return JSONResponse({})
 
     def connections(self) -> list[int]:
-        """Of each request the connection, numbered as they came."""
+        """Return the connection of each request, numbered in the order of their first use."""
         numbers = {port: number for number, port in enumerate(dict.fromkeys(self.ports))}
         return [numbers[port] for port in self.ports]
 

@@ -1,4 +1,4 @@
-"""Continuity by evidence: the same message in a runner's other spellings, and the right one of equal ones."""
+"""Continuity by evidence: a message is found in a runner's other spellings, and among equal ones the right one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def kept(number: int, *before: str, session: str = "", key: str = KEY) -> Stored
 
 
 def found(conversation: Sequence[str], turns: Sequence[StoredRounds], session: str = "") -> dict[int, int]:
-    """What is chosen for a conversation of which every "Done." is the assistant's."""
+    """Return the stored rounds chosen for each message of a conversation in which the assistant says every "Done."."""
     transcript, anchors = Transcript(), {}
     for index, text in enumerate(conversation):
         if text == "Done.":
@@ -90,7 +90,7 @@ def test_equal_answers_of_one_conversation_are_told_apart_by_what_was_said_befor
 @pytest.mark.parametrize(
     "again",
     [
-        ["Buy", "Done."],  # the runner never keeps its volatile last message
+        ["Buy", "Done."],  # the runner never stores its volatile last message
         ["<reminder>", "Buy", "Done."],
         ["Buy", "<volatile>", "Done."],
         ["summary of what was", "Buy", "Done."],
@@ -129,7 +129,7 @@ def test_one_kept_turn_serves_one_message(conversation: list[str], before: list[
 
 
 class Looked(tuple[str, ...]):
-    """What was said before, that counts how often it is looked at."""
+    """Earlier messages that count how often they are read."""
 
     __slots__ = ()
     times = 0
@@ -155,7 +155,7 @@ NOTE, OTHER_NOTE = "<system-reminder>\na\n</system-reminder>", "<system-reminder
 
 
 def is_same(parts: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether an answer behind the one message is found behind the other."""
+    """Return True if an answer after the one message is found after the other."""
     transcripts = [Transcript(), Transcript()]
     for transcript, message in zip(transcripts, (parts, others), strict=True):
         transcript.add_user(*message)
@@ -258,7 +258,7 @@ def test_other_text_has_no_other_keys(text: str) -> None:
     "filler", ["{", "'", '"', "'\\", "{'id': '", "{'id': 'c', 'type': 'function', ", "Calling tools:\n[", "''"]
 )
 def test_a_text_of_a_megabyte_is_read_once(filler: str) -> None:
-    """Where it were read anew from each sign, this would take hours."""
+    """Reading it anew from each such sign would take hours."""
     began = time.perf_counter()
     keys_in_text("Calling tools:\n[{'id': 'c', 'type': 'function', 'function': {'name': " + filler * (1_000_000 // len(filler)))
     assert time.perf_counter() - began < 5

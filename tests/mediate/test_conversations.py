@@ -1,4 +1,4 @@
-"""Random conversations of one agent against a simple oracle: forks, edits, retries, restarts."""
+"""Random conversations of one agent, compared with a simple oracle: forks, edits, retries, restarts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.wires import Wire, anthropic, openai
 CALLS = st.lists(st.sampled_from(["desk.balance", "desk.trade"]), max_size=3)
 WIRES = st.sampled_from([openai, anthropic])
 SHARED = "Done."
-"""An answer that many turns of many conversations end with."""
+"""An answer with which many turns of many conversations end."""
 
 
 class Conversations(RuleBasedStateMachine):
-    """What runners do, in any order. A talk that is not consumed is there still: whoever takes it up again forks it."""
+    """The actions of runners, in any order. A talk that a rule does not consume stays: going on with it again forks it."""
 
     talks = Bundle("talks")
     broken = Bundle("broken")
@@ -52,7 +52,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(target=talks, talk=talks, calls=CALLS)
     def drops_an_answer_without_words(self, talk: Talk, calls: list[str]) -> Any:
-        """With OpenAI: Anthropic's API takes no two messages of the user's in a row for two, and runners send one."""
+        """Only with OpenAI: Anthropic's API joins two successive user messages, so runners send one."""
         if talk.wire is not openai:
             return multiple()
         return self.desk.asks(talk, self.desk.words("ask"), calls, "")
@@ -66,7 +66,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(target=talks, talk=consumes(talks), calls=CALLS)
     def has_the_last_answer_made_again(self, talk: Talk, calls: list[str]) -> Talk:
-        """In other words than before: of two equal answers to equal words, one of them a fork's, nothing tells which it is."""
+        """The new words differ: between two equal answers to equal words, one of them a fork's, nothing could decide."""
         if talk.asked is None:
             return talk
         again = replace(talk, pieces=talk.asked)
@@ -81,7 +81,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(target=talks, talk=talks, place=st.integers(0, 9), calls=CALLS)
     def changes_what_was_said_and_goes_on(self, talk: Talk, place: int, calls: list[str]) -> Any:
-        """Where the session is named, nothing else needs to be the same; but for an answer that the runner has dropped."""
+        """If the session is named, nothing else needs to be the same, except an answer that the runner has dropped."""
         places = [at for at in talk.questions if talk.pieces[at + 1 : at + 2] and talk.pieces[at + 1].messages]
         if not (talk.session and places):
             return multiple()
@@ -91,7 +91,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(target=talks, talk=talks, place=st.integers(0, 9), calls=CALLS)
     def compacts_what_was_said_and_goes_on(self, talk: Talk, place: int, calls: list[str]) -> Any:
-        """What was hidden before messages that are gone is gone with them."""
+        """The rounds that were hidden before removed messages are gone with them."""
         if not talk.questions:
             return multiple()
         kept = talk.pieces[talk.questions[place % len(talk.questions)] :]
@@ -126,7 +126,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(target=talks, failed=consumes(broken), calls=CALLS, more=st.sampled_from([" [try again]", "\n\nGo on."]))
     def tries_again_in_other_words(self, failed: Broken, calls: list[str], more: str) -> Talk:
-        """What was done is played only where the runner is where it was."""
+        """The calls of the failed turn are replayed only if the runner is at the same place of the conversation."""
         here = len(failed.asked.pieces) == len(failed.before.pieces) + 1
         played = failed.made if here else ()
         return self.desk.asks(failed.before, failed.words + more, calls, self.desk.words("answer"), played=played)
@@ -137,7 +137,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(target=talks, failed=consumes(broken), calls=CALLS)
     def goes_on_behind_a_failure(self, failed: Broken, calls: list[str]) -> Any:
-        """What was done stands where the answer would be."""
+        """The calls of the failed turn are at the place of its missing answer."""
         if failed.asked.wire is not openai:
             return multiple()
         asked = failed.asked.then(Piece((), (), failed.made))

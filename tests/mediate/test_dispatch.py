@@ -1,4 +1,4 @@
-"""The fast dispatch beside mitmproxy's own: whatever the addons are and do, both tell the same addons the same."""
+"""The fast dispatch and mitmproxy's own: whatever the addons are and do, both give them the same events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from claw_mediate.mitm import fast_dispatch
 
 @dataclass(frozen=True)
 class Plan:
-    """An addon to be made: what it does when it hears of a request or of an update, and what is nested in it."""
+    """The plan of an addon: its reaction to a request and to an update, and the addons nested in it."""
 
     request: str
     update: str
@@ -60,7 +60,7 @@ PLANS = st.recursive(
 
 
 class Made:
-    """An addon by its plan, with handlers as attributes of its own."""
+    """An addon made by its plan, with handlers as instance attributes."""
 
     def __init__(self, stage: Stage, name: str, plan: Plan) -> None:
         self.stage, self.name = stage, name
@@ -81,7 +81,7 @@ class Unreadable(Made):
 
 
 class Own:
-    """An addon as mitmproxy's own are: of a class that says all that it hears, ever."""
+    """An addon like mitmproxy's own: its class defines all its handlers, once and for all."""
 
     __module__ = "mitmproxy.addons.own"
 
@@ -106,7 +106,7 @@ class OwnOfUpdates(Own):
 
 @dataclass
 class Stage:
-    """One manager, its addons, and what was heard."""
+    """One manager, its addons, and the events that they got."""
 
     manager: addonmanager.AddonManager
     heard: list[tuple[str, str, Any]] = field(default_factory=list)
@@ -158,7 +158,7 @@ class Stage:
 
 
 def calls_of(kind: type[addonmanager.AddonManager], plans: list[Plan], flow: Any) -> tuple[Any, ...]:
-    """What was heard in two requests, what was logged of which function, how it ended, who is left."""
+    """Run two requests; return the events, the log with the failing functions, the outcomes, and the remaining addons."""
     stage = Stage(kind(types.SimpleNamespace(options=options.Options())))
     stage.manager.chain = [stage.make(str(place), plan) for place, plan in enumerate(plans)]
     ends: list[str] = []
@@ -177,7 +177,7 @@ def calls_of(kind: type[addonmanager.AddonManager], plans: list[Plan], flow: Any
 
 
 class Lines(logging.Handler):
-    """What mitmproxy logs of its addons, each with the function that failed."""
+    """A log handler that notes mitmproxy's lines about addons, each with the function that failed."""
 
     def __init__(self) -> None:
         super().__init__()

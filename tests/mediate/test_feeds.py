@@ -1,4 +1,4 @@
-"""Feeds from real services: cached, bounded, fetched beside the turn, and never more than information."""
+"""Feeds from real services: cached, bounded, fetched beside the turn, and treated as information only."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_a_copy_that_has_just_expired_is_used_and_refreshed_beside_the_tur
     await desk.text()
     serve(desk.service, second)
     desk.now += 70
-    for _ in range(3):  # each while the one refresh is held up by the service
+    for _ in range(3):  # each time while the service holds up the one refresh
         text = await desk.text()
         assert "Feed prices (from market; 70 seconds old):\n```\nfirst\n```" in text
     go.set()
@@ -163,7 +163,7 @@ async def test_feeds_are_fetched_side_by_side_and_turns_share_a_fetch(desk: Gath
 
     async def together(request: Request) -> Response:
         waiting.add(request.url.path)
-        await happens(lambda: len(waiting) == 3, "all three are asked for")  # which one after the other never are
+        await happens(lambda: len(waiting) == 3, "all three are asked for")  # never true one after the other
         return Response(request.url.path.encode())
 
     for name in "abc":

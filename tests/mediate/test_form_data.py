@@ -1,4 +1,4 @@
-"""Forms: what the libraries of runners write is read, and what parsers read in several ways is not."""
+"""Forms: those that runners' libraries write are read, and those that parsers read differently are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTENT_TYPE = "multipart/form-data; boundary=edge"
 
 
 def form(*parts: tuple[str, bytes]) -> bytes:
-    """A form; a field called ``file`` is a file."""
+    """Return the body of a form; a field called ``file`` is a file."""
     body = b""
     for name, value in parts:
         file = b'; filename="a.wav"\r\nContent-Type: audio/wav' if name == "file" else b""

@@ -1,4 +1,4 @@
-"""All context of an agent in one text: its order, its time line, and nothing for an agent that has none."""
+"""The whole context of an agent in one text: its order, its time line, and nothing for an agent without context."""
 
 from __future__ import annotations
 

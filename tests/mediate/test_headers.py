@@ -1,4 +1,4 @@
-"""What of a runner's headers goes on to a provider."""
+"""The headers of a runner that go on to a provider, and those that do not."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ def lines(directory: Path, name: str = "history.jsonl", agent: str = "analyst") 
 
 
 def line_hash(line: bytes) -> str:
-    """As an auditor computes it: SHA-256 over the line without its last member, ``hash``."""
+    """Return the hash as an auditor computes it: SHA-256 over the line without its last member, ``hash``."""
     return hashlib.sha256(line.rstrip(b"\n").rpartition(b',"hash":')[0] + b"}").hexdigest()
 
 
 def broken_links(found: list[bytes], before: str = GENESIS) -> list[int]:
-    """The lines whose hash or link does not hold."""
+    """Return the numbers of the lines whose hash or link is wrong."""
     wrong = []
     for number, line in enumerate(found):
         entry = json.loads(line)
@@ -92,7 +92,7 @@ def test_a_torn_last_line_breaks_neither_the_chain_nor_the_next_line(tmp_path: P
     append(again, 3)
     append(again, 4)
     found = lines(tmp_path)
-    # What lacks its line break only is a line all the same.
+    # A line that lacks only its line break is valid.
     assert broken_links([*whole[:2], *found[2 if keep == -1 else 3 :]]) == []
     assert [json.loads(line)["turn_id"] for line in found[3:]] == ["t3", "t4"]
 
@@ -103,7 +103,7 @@ def test_a_line_that_could_not_be_written_whole_breaks_neither_the_chain_nor_the
     append(history, 1)
     whole = len(b"".join(lines(tmp_path)))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 20, before[1]))  # as a disk that is full
+    resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 20, before[1]))  # like a full disk
     try:
         with pytest.raises(OSError, match="File too large"):
             append(history, 2)
@@ -136,7 +136,7 @@ def test_what_looks_like_a_hash_inside_a_line_is_none(tmp_path: Path) -> None:
 @pytest.mark.requirement("history:one-chain")
 @pytest.mark.parametrize("most", [10**9, 500])
 def test_two_writers_of_one_file_write_one_chain(tmp_path: Path, most: int) -> None:
-    """A mediator of new settings, and the one before, whose turns are still ending."""
+    """A mediator with new settings writes while turns of the old one are still ending."""
     before, after = History(tmp_path, most), History(tmp_path, most)
     for number, history in enumerate([before, after, after, before, before, after]):
         append(history, number)
@@ -165,7 +165,7 @@ def test_the_chain_goes_on_in_a_file_that_an_operator_rotates(tmp_path: Path, wa
 @pytest.mark.requirement("history:rotation")
 def test_rotation_keeps_one_older_file_and_the_chain(tmp_path: Path) -> None:
     for number in range(9):
-        append(History(tmp_path, 500), number)  # each a restart
+        append(History(tmp_path, 500), number)  # each time as after a restart
     old, new = lines(tmp_path, "history.jsonl.1"), lines(tmp_path)
     assert broken_links(old + new, json.loads(old[0])["prev"]) == []
     assert json.loads(new[-1])["turn_id"] == "t8"

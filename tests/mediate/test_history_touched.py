@@ -1,4 +1,4 @@
-"""Files of history that somebody else has touched: what was cut is told, and nothing stops the proxy."""
+"""Files of history that somebody else has changed: a cut is reported, and nothing stops the proxy."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_line_says_whether_it_begins_a_file_since_the_one_before_was_full(tmp_
     assert [append(history, number).has_rotated for number in range(7)] == [False, False, True, False, True, False, True]
     assert [append(History(tmp_path, 600), number).has_rotated for number in range(2)] == [False, True]
     moved(tmp_path / "analyst" / "history.jsonl")
-    assert append(History(tmp_path, 10**9), 9).has_rotated  # as after a crash, before the line was written
+    assert append(History(tmp_path, 10**9), 9).has_rotated  # as after a crash before the line was written
     assert not append(history, 10).has_rotated
 
 
@@ -106,7 +106,7 @@ def test_a_pipe_in_place_of_the_file_is_an_error_and_is_not_waited_for(tmp_path:
     file.parent.mkdir()
     os.mkfifo(file)
     reader = os.open(file, os.O_RDONLY | os.O_NONBLOCK) if read else None
-    # Another process, since one that waits here can't be stopped.
+    # In another process, because a hanging one must be stopped.
     command = [sys.executable, "-c", HANGS, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout == "is no regular file\n"

@@ -1,4 +1,4 @@
-"""Who is asking: 401 for what is no credential, 403 for one that is not right, and the same words for both reasons of it."""
+"""Identification of the agent: 401 without a credential, 403 with a wrong one, in the same words for both reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas: the usual keywords, no reference fetched, and hostile schemas and values that end in an answer."""
+"""Schemas: the usual keywords, no reference fetched, and an answer for every hostile schema and value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def problems(schema: dict[str, Any], value: Any) -> list[str]:
 
 
 def exactly(value: Any) -> Any:
-    """The value as a model's text has it: with exact numbers."""
+    """Return the value as parsed from a model's text, with exact numbers."""
     return json.loads(json.dumps(value), parse_float=parse_exact)
 
 
@@ -166,7 +166,7 @@ JSON = st.recursive(
 
 @given(st.lists(JSON, max_size=4))
 def test_unique_items_agrees_with_the_library(items: list[Any]) -> None:
-    from jsonschema._utils import uniq  # its own answer, which takes quadratic time
+    from jsonschema._utils import uniq  # the library's function, which takes quadratic time
 
     assert (problems(one({"uniqueItems": True}), {"a": items}) == []) == uniq(items)
 

@@ -1,4 +1,4 @@
-"""Checks end: whatever a service's schema and a model's arguments are. And they compare numbers as they are written."""
+"""Bounds of checks: every check ends, whatever the schema and the arguments are. And numbers are compared as written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def nested(value: Any, times: int, *, name: str | None = None) -> Any:
 
 
 def doubling(keyword: str) -> dict[str, Any]:
-    """2^40 checks, said in forty lines."""
+    """Return a schema that needs 2^40 checks, in forty lines."""
     steps = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
     return one({"$ref": "#/$defs/d0"}) | {"$defs": {**steps, "d40": {"type": "string"}}}
 
@@ -88,10 +88,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 SOUND = {"power"}
-"""Those whose values are valid and cheap to check. All others must not be taken for valid."""
+"""Cases whose values are valid and cheap to check. No other case may pass as valid."""
 
 CPU_SECONDS = 20
-"""For each: what is bounded takes about one, what is not would take hours, or years."""
+"""The limit for each case: a bounded check takes about one second, any other hours or years."""
 
 
 def check_hostile_ones() -> None:
@@ -107,7 +107,7 @@ def test_no_schema_and_no_value_makes_a_check_work_for_long() -> None:
     program = f"import runpy; runpy.run_path({__file__!r})['check_hostile_ones']()"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in run.stdout.splitlines()]
-    assert [name for name, _, _ in lines] == list(HOSTILE), run.stderr  # the next one was killed by its limit
+    assert [name for name, _, _ in lines] == list(HOSTILE), run.stderr  # a missing one was killed by its limit
     assert [(name, problem) for name, problem, _ in lines if problem is not None] == []
     assert {name for name, _, told in lines if told == []} == SOUND
     assert [name for name, _, told in lines if len(json.dumps(told)) > MAX_VIOLATIONS * 500] == []

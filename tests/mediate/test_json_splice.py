@@ -1,4 +1,4 @@
-"""Byte fidelity: what is not ours stays as it was, whatever the document looks like (docs/spec/mediation.md section 3, 5.)."""
+"""Byte fidelity: all parts that are not ours stay unchanged in any document (docs/spec/mediation.md section 3, 5.)."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_what_is_large_is_found_as_what_is_small(members: list[Part], own: list[
 
 
 def shifted(found: list[Any]) -> list[Any]:
-    """Places of a document that stands one byte further on."""
+    """Return the same places, one byte further to the left."""
     return [
         json_splice.Member(place.name, place.at - 1, place.start - 1, place.end - 1)
         if isinstance(place, json_splice.Member)

@@ -43,7 +43,7 @@ def ran(call: ToolCall, *, status: int = 200) -> ToolResult:
 
 
 def after(book: Ledger, *answers: ToolResult, tool_use: ToolUse = ToolUse.RELEASED) -> Ledger:
-    """A round in which these answers were given."""
+    """Return the ledger after a round with these results."""
     book = book.add_results(tuple(answers), book.now)
     return book.close_round(reply(*(answer.call for answer in answers)), tuple(answers), tool_use)
 
@@ -54,7 +54,7 @@ def codes(verdict: Any) -> list[str | None]:
 
 
 def settled(book: Ledger, call: ToolCall) -> str | None:
-    """The code with which the call is settled; None when it runs."""
+    """Return the code with which the call is answered without running, or None if it runs."""
     step = next_step(book, (call,))
     return step.result.code if isinstance(step, AnswerOne) else None
 

@@ -1,4 +1,4 @@
-"""What answers say of a key, how long it is heeded, and that a restart does not forget it."""
+"""The states of keys: how answers set them, how long they last, and that they survive a restart."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_broken_state_is_one_event_and_a_fresh_start_for_that_key_alone(auth: 
 
 @pytest.fixture
 def sealed(auth: Auth) -> Iterator[Auth]:
-    """An auth directory that nobody can make a directory in: a file stands in its place. (Root may write anywhere.)"""
+    """Return an auth directory in which a file blocks the one for key states (root may write anywhere: modes don't help)."""
     (auth.directory / "key-states").write_text("", encoding="utf-8")
     return auth
 

@@ -1,4 +1,4 @@
-"""The log: one JSON object a line, with the common members, and without the secrets that it was told of."""
+"""The log: one JSON object a line, with the common members, and without the secrets that it knows."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ async def test_no_credential_goes_to_a_recall_or_comes_back_from_it(desk: Gather
 
 
 async def arrived(desk: Gathering, path: str = "/retain") -> Any:
-    """What the service was given; waited for."""
+    """Wait for the service's answer, and return the request that it got."""
     await happens(lambda: desk.said("memory_op"), "the service has answered")
     return next(one for one in desk.service.received if one.path == path)
 

@@ -1,4 +1,4 @@
-"""The page of metrics, and what is counted of events that no test of the proxy brings about."""
+"""The page of metrics, and the counting of events that no test of the proxy causes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OURS = {"ts": "", "claw_id": "analyst", "turn_id": "t", "model": "m", "intervent
 
 
 def grown(*events: dict[str, Any]) -> dict[tuple[str, ...], float]:
-    """What stands in the registry after these, by name and labels; only what is not 0."""
+    """Return the values in the registry after these events, by name and labels, without zeros."""
     counted = Metrics()
     for event in events:
         counted.count({**OURS, **event})
@@ -26,7 +26,7 @@ def grown(*events: dict[str, Any]) -> dict[tuple[str, ...], float]:
 
 
 def blocks() -> dict[str, Any]:
-    """The YAML of the page, by the name in its first line."""
+    """Return the YAML blocks of the page, by the name in their first line."""
     found = re.findall(r"```yaml\n(?:# (\S+)\n)?(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return {name: yaml.safe_load(text) for name, text in found}
 

@@ -1,4 +1,4 @@
-"""A request that its dialect can't read: without tools it needs no reading but the model's, else it is refused."""
+"""A request that its dialect can't read: for an agent without tools only its model is read, for others it is refused."""
 
 from __future__ import annotations
 

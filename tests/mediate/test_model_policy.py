@@ -1,4 +1,4 @@
-"""Which models may answer, as a table: what the agent asked for, and what the policy makes of it."""
+"""The model policy as a table: the model that the agent asked for, and the candidates that the policy makes of it."""
 
 from __future__ import annotations
 

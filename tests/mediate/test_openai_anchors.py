@@ -1,4 +1,4 @@
-"""What real runners make of a message before they send it again: it is found all the same."""
+"""The changes that real runners make to a message before they send it again: it is found all the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def calls(message: Message) -> list[Message]:
 
 
 def as_parts(message: Message) -> None:
-    """openclaw keeps a text in parts in one turn and as a string in the next; anthropic-minded runners mark them."""
+    """Split the text, as openclaw does in every other turn, and mark the parts, as Anthropic-minded runners do."""
     text = message["content"] or ""
     half = len(text) // 2
     message["content"] = [
@@ -36,13 +36,13 @@ def as_parts(message: Message) -> None:
 
 
 def respelt(message: Message) -> None:
-    """nanobot, langchain and llm write the arguments anew."""
+    """Serialize the arguments again, as nanobot, langchain and llm do."""
     for call in calls(message):
         call["function"]["arguments"] = json.dumps(json.loads(call["function"]["arguments"]), indent=1)
 
 
 def stripped(message: Message) -> None:
-    """openclaw keeps the alphanumerics of an id; others shorten the call to what they need."""
+    """Keep only the alphanumerics of ids, as openclaw does, and drop a member, as other runners do."""
     for call in calls(message):
         call["id"] = "".join(filter(str.isalnum, call["id"]))
         del call["type"]
@@ -82,7 +82,7 @@ MADE = [("call_f1-a", "shell", '{"cmd":"ls","n":1.0}'), ("call_f1-b", "read", "{
 
 
 def found(message: Message, mutate: Mutation) -> bool:
-    """Whether the message that we handed over is found in the request that follows."""
+    """Return True if the message that we handed over is found in the following request."""
     body = completion()
     body["choices"][0]["message"] = message
     reply = openai_chat.read_response(json.dumps(body).encode(), NAMES)

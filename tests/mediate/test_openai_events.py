@@ -1,4 +1,4 @@
-"""What goes out beside the chunks of a finished stream: keepalives and errors, as the real ``openai`` SDK takes them."""
+"""Keepalives and errors beside the chunks of a finished stream, read by the real ``openai`` SDK."""
 
 from __future__ import annotations
 

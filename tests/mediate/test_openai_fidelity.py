@@ -1,4 +1,4 @@
-"""OpenAI chat completions: what is not ours keeps its bytes, in the request, the answer and the stream (properties)."""
+"""OpenAI chat completions: unknown members keep their bytes, in the request, the answer and the stream (properties)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANAGED = b'{"type":"function","function":{"name":"desk__get","description":"","
 ASKED = openai_chat.read_request(b'{"messages":[],"stream_options":{"include_usage":true}}')
 NAME = st.from_regex(r"x_[a-z]{1,6}", fullmatch=True)
 OTHERS = st.dictionaries(NAME, JSON_TEXT, max_size=3)
-"""Members that nobody knows, in any spelling."""
+"""Unknown members, in any spelling."""
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)
 
 
@@ -28,14 +28,14 @@ def written(members: dict[str, str]) -> str:
 
 
 def repeated(others: dict[str, str], members: dict[str, str]) -> bytes:
-    """A request in which each member that nobody knows stands twice."""
+    """Return a request in which each unknown member appears twice."""
     twice = written(others)[:-1] + " ," if others else "{"
     return (twice + written(others | members)[1:]).encode()
 
 
 @st.composite
 def messages(draw: st.DrawFn) -> list[str]:
-    """A conversation as odd runners spell it."""
+    """Return a conversation in unusual spellings."""
     roles = st.sampled_from(['"user"', '"assistant"', '"system"', '"developer"', '"tool"', r'"us\u0065r"', "null", "7"])
     made = st.tuples(roles, JSON_TEXT, OTHERS)
     return [written({"role": role, "content": said} | more) for role, said, more in draw(st.lists(made, max_size=4))]
@@ -75,7 +75,7 @@ def test_context_is_added_to_one_message_and_changes_no_other_byte(said: list[st
 
 @st.composite
 def responses(draw: st.DrawFn) -> bytes:
-    """A response with calls and texts of every kind, and members that nobody knows, in any spelling."""
+    """Return a response with calls and texts of every kind, and unknown members in any spelling."""
     choices = [draw(choice()) for _ in range(draw(st.integers(1, 2)))]
     usage = draw(st.sampled_from(["null", '{"total_tokens":1.0}', '{ "cost" : 1e-5 }']))
     known = {"id": '"chatcmpl-1"', "created": "1.0", "model": '"m"', "choices": f"[{','.join(choices)}]", "usage": usage}
@@ -120,13 +120,13 @@ def test_a_stream_put_together_as_a_client_does_is_the_response(body: bytes) -> 
 
 
 class Number(str):
-    """A number by its spelling."""
+    """A number as it is written."""
 
     __slots__ = ()
 
 
 def exact(body: bytes) -> Any:
-    """JSON by its spellings: numbers as they are written; an object that repeats a name as the list of its members."""
+    """Parse JSON with numbers as they are written, and an object with a repeated name as the list of its members."""
 
     def members(pairs: list[tuple[str, Any]]) -> Any:
         return dict(pairs) if len(dict(pairs)) == len(pairs) else pairs
@@ -135,7 +135,7 @@ def exact(body: bytes) -> Any:
 
 
 def as_streamed(choice: dict[str, Any]) -> dict[str, Any]:
-    """What JSON leaves open and a stream says: arguments are text, whatever the provider gave."""
+    """Return the choice as a stream has it: arguments are text, whatever the provider gave."""
     for made in choice["message"].get("tool_calls", ()):
         if not isinstance(made["function"]["arguments"], str):
             made["function"]["arguments"] = '{ "a" : 1e5, "b":[] }'
@@ -143,7 +143,7 @@ def as_streamed(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def put_together(chunks: list[dict[str, Any]]) -> dict[str, Any]:
-    """The response that a client makes of its chunks."""
+    """Return the response that a client assembles from its chunks."""
     made: dict[str, Any] = {}
     for chunk in chunks:
         assert not made or chunk["id"] == made["id"]

@@ -1,6 +1,6 @@
-"""OpenAI before tools: the runner speaks of functions and is answered so, and its provider hears of tools only.
+"""OpenAI before tools: the runner uses functions and gets function calls, and its provider gets tools only.
 
-That every transcript is the same for such a runner is shown by the desk, which runs them all on this wire too.
+The desk runs every transcript on this wire too, and so shows that they are the same for such a runner.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def offered(body: bytes | dict[str, Any], use: ToolUse = ToolUse.AS_REQUESTED) -
 
 
 def handed(*calls: dict[str, Any], request: dict[str, Any] | None = None, **more: Any) -> tuple[dict[str, Any], str, bytes]:
-    """The choice that a runner is handed, the anchor that it is found by, and its stream."""
+    """Return the choice that a runner is handed, the anchor by which it is found, and its stream."""
     asked = openai_chat.read_request(json.dumps(request or {"messages": [USER], **FUNCTIONS}).encode())
     message = {"role": "assistant", "content": None, "tool_calls": list(calls)}
     body = json.dumps({"id": "a", "choices": [{"message": message, "finish_reason": "tool_calls", **more}]}).encode()

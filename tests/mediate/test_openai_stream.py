@@ -1,4 +1,4 @@
-"""A synthetic stream, read by the real ``openai`` SDK: it gives back the same message, whatever stands in it."""
+"""A synthetic stream, read by the real ``openai`` SDK: it returns the same message, whatever the message contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POSTs of no dialect: under the model policy and the budget, and in history, where they name a model."""
+"""POSTs of no dialect that name a model: under the model policy and the budget, and in history."""
 
 from __future__ import annotations
 

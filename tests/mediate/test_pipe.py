@@ -1,4 +1,4 @@
-"""Lines for a pipe that nobody reads, or not now."""
+"""Writing lines to a pipe that nobody reads, or that is read late."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pipe(NamedTuple):
     writes: int
 
     def read(self, size: int) -> bytes:
-        """So many bytes, in as many reads as it takes."""
+        """Read exactly so many bytes."""
         data = b""
         while len(data) < size:
             data += os.read(self.reads, size - len(data))
@@ -49,7 +49,7 @@ def closed(pipe: Pipe) -> None:
 
 @contextmanager
 def full(size: int) -> Iterator[None]:
-    """No file grows beyond this, as on a disk that is full."""
+    """Limit the size of files, like a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

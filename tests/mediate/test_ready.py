@@ -1,4 +1,4 @@
-"""``/health`` and ``/ready``: what an orchestrator is told, without a credential."""
+"""``/health`` and ``/ready``: the answers that an orchestrator gets without a credential."""
 
 from __future__ import annotations
 

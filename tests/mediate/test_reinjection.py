@@ -1,4 +1,4 @@
-"""What is told of a request's hidden rounds: how many came back, and why the others did not. Numbers, never words."""
+"""The event about a request's hidden rounds: how many were reinjected, and why others were not. Numbers, never words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model policy at work: requests of both protocols, mediated and forwarded, at every kind of entrance."""
+"""The model policy in the mediator: requests of both protocols, mediated and forwarded, at every kind of entrance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHAIN = [("primary", "{}/big"), ("fallback", "second/other"), ("cheap", "{}/smal
 
 @dataclass
 class Pod:
-    """A mediator with a provider of the protocol's own name, and one called ``second``; one real server is both."""
+    """A mediator with one real server as two providers: one named after its protocol, and one named ``second``."""
 
     home: Path
     wire: Wire

@@ -1,4 +1,4 @@
-"""Services that are down, slow, huge, rude or odd: each is a structured result, and the truth about what may have happened."""
+"""Services that are down, slow, huge or odd: each gives a structured result, and the truth about a write's outcome."""
 
 from __future__ import annotations
 

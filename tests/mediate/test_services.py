@@ -1,4 +1,4 @@
-"""Calls to real HTTP services on loopback: what is sent, and that no credential ever comes back."""
+"""Calls to real HTTP services on loopback: the request that is sent, and that no credential ever comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which session a request says that it is of, runner by runner."""
+"""The session that a request names, runner by runner."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_a_runner_names_its_session(headers: dict[str, str], hints: Session
     ],
 )
 def test_a_runner_that_names_none_has_none(hints: SessionHints) -> None:
-    """Roo, Zed and Cursor, nanobot and pi; and whatever a hostile one puts there."""
+    """Roo, Zed, Cursor, nanobot and pi name none; the other values are hostile."""
     assert read_session_id([("user-agent", "pi"), ("x-claude-code-session-id", "  ")], hints) == ""
 
 

@@ -1,4 +1,4 @@
-"""Settings: what each takes, and one line that names it when it is wrong."""
+"""Settings: the values that each accepts, and one line that names a wrong one."""
 
 from __future__ import annotations
 

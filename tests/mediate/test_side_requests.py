@@ -1,4 +1,4 @@
-"""Housekeeping: a runner's side requests are told apart by what its program writes, and never by a user's text."""
+"""Side requests of a runner: they are recognized by its program's own text, and never by a user's."""
 
 from __future__ import annotations
 

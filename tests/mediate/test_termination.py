@@ -1,4 +1,4 @@
-"""Whatever a model says and however long anything takes: a turn ends, within its budgets, and repeats no side effect."""
+"""Every turn ends within its budgets and repeats no side effect, whatever a model says and however long anything takes."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ LIMITS = st.builds(
 
 @dataclass
 class World:
-    """Answers at random, and notes what it was asked. The clock never runs backwards."""
+    """Peers that answer at random and note their requests. The clock never runs backwards."""
 
     data: st.DataObject
     limits: Limits
     clock: float = 0.0
     asked: list[AskModel] = field(default_factory=list)
     ran: list[tuple[ToolCall, ToolResult, bool]] = field(default_factory=list)
-    """Call, answer, and whether the call was allowed to repeat an equal one."""
+    """Call, result, and True if the call was allowed to repeat an equal one."""
 
     def play(self) -> Outcome:
         playing = turn(self.limits, self.clock)
@@ -96,7 +96,7 @@ class World:
         return tool_result.read_http_response(call, status, b"{}", 2, 100) if status else tool_result.timeout(call, 1)
 
     def may_repeat(self, call: ToolCall) -> bool:
-        """The exceptions of docs/spec/mediation.md section 4, "Repeats", told by what ran."""
+        """Return True under the exceptions of docs/spec/mediation.md section 4, "Repeats", judging by the calls that ran."""
         assert call.tool is not None
         equal = [index for index, (one, _, _) in enumerate(self.ran) if one.signature == call.signature]
         if not equal or call.tool.annotations.repeatable:

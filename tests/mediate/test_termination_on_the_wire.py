@@ -1,4 +1,4 @@
-"""Whatever bytes a provider answers, in either dialect: a turn ends within its budgets, and every request is a conversation."""
+"""Any bytes of a provider, in either dialect: the turn ends within its budgets, and every request is a valid conversation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LIMITS = st.builds(
 
 @dataclass
 class Peers:
-    """Provider and services at the ports of a turn, at random."""
+    """Provider and services at the ports of a turn, which answer at random."""
 
     data: st.DataObject
     wire: Wire
@@ -94,7 +94,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(name: str, 
 
 
 def calls_and_answers(wire: Wire, request: Body) -> None:
-    """Every call in the transcript has its one answer right behind it, by an id that no other call of its message has."""
+    """Check that each call is answered once, right after its message, by an id that is unique in the message."""
     made: list[str] = []
     answered: list[str] = []
     for message in request["messages"]:
@@ -108,7 +108,7 @@ def calls_and_answers(wire: Wire, request: Body) -> None:
 
 
 def calls(message: Body) -> list[str]:
-    """The ids of the calls that an assistant's message makes, in either protocol."""
+    """Return the ids of the calls in an assistant's message, in either protocol."""
     content: Any = message["content"] if isinstance(message.get("content"), list) else []
     blocks = [block["id"] for block in content if isinstance(block, dict) and block.get("type") == "tool_use"]
     return blocks + [call["id"] for call in message.get("tool_calls") or ()]

@@ -1,4 +1,4 @@
-"""A call, from the model's text to the request: nothing it says changes host, path shape, or who is asking."""
+"""A call, from the model's text to the request: nothing in it changes the host, the form of the path, or the agent."""
 
 from __future__ import annotations
 

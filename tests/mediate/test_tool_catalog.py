@@ -1,4 +1,4 @@
-"""Whose a name is, and how managed tools stand beside the runner's own."""
+"""The owner of each tool name, and managed tools beside native ones."""
 
 from __future__ import annotations
 

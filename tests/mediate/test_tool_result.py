@@ -1,4 +1,4 @@
-"""Result envelopes: what the model is told, cut at a character and honest about it."""
+"""Result envelopes that the model gets: cut between characters, and marked as cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which turn a request goes on with: other words, other places, other sessions (docs/spec/mediation.md section 5)."""
+"""The turn that a request goes on with: in other words, places and sessions (docs/spec/mediation.md section 5)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_words_that_the_runner_appends_when_it_tries_again_make_no_new_tur
 async def test_an_answer_that_was_lost_with_the_proxy_is_given_to_who_asks_for_it_in_another_form(
     desk: Desk, words: str
 ) -> None:
-    """As Claude Code does, which asks without a stream where its stream broke."""
+    """Claude Code asks without a stream after its stream broke."""
     desk.remembers()
     desk.listens = False
     desk.service_answers("trade", {"order": 1}, {"order": 2})
@@ -41,7 +41,7 @@ async def test_an_answer_that_was_lost_with_the_proxy_is_given_to_who_asks_for_i
 
 @pytest.mark.requirement("journal:altered")
 async def test_words_that_the_runner_puts_into_a_part_of_their_own_go_on_with_the_turn(desk: Desk) -> None:
-    """Claude Code makes one message of all that the user said since the last answer."""
+    """Claude Code makes one message of everything that the user said since the last answer."""
     await failed_after_a_trade(desk)
     desk.messages = [{"role": "user", "content": [{"type": "text", "text": text} for text in ("Buy", "What happened?")]}]
     desk.model_says("Bought.")

@@ -1,4 +1,4 @@
-"""Rounds and time, and the last word of a spent turn (docs/spec/mediation.md section 4, budgets)."""
+"""Rounds and time, and the final call of a spent turn (docs/spec/mediation.md section 4, budgets)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Sent(msgspec.Struct):
 
 
 def sent(raw: bytes) -> list[bytes]:
-    """Each message of a request in its bytes: what was sent must begin what is sent next, for prompt caches."""
+    """Return the bytes of each message: the messages of one request must begin those of the next, for prompt caches."""
     return [bytes(message) for message in msgspec.json.decode(raw, type=Sent).messages]
 
 

@@ -1,4 +1,4 @@
-"""Conversations as runners keep, cut, fork and spell them: hidden rounds are there again (docs/spec/mediation.md section 7)."""
+"""Conversations that runners keep, cut, fork and respell: hidden rounds are reinjected (docs/spec/mediation.md section 7)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LONG = "You hold one dollar in cash, two shares of X and no debt; nothing has ch
 
 
 async def said(desk: Desk, question: str, tool: str, answer: str) -> None:
-    """A turn with one hidden round."""
+    """Run a turn with one hidden round."""
     desk.model_says((tool, {}))
     desk.model_says(answer)
     await desk.asks(question)
 
 
 async def told(desk: Desk, question: str = "Sure?") -> list[str]:
-    """The hidden calls that the model is told of in the next turn."""
+    """Run another turn; return the names of the hidden calls that its model gets."""
     desk.model_says("Yes.")
     await desk.asks(question)
     return desk.wire.called(desk.model.bodies[-1])

@@ -1,4 +1,4 @@
-"""What a failing provider does to a turn, and what is told of it (docs/spec/mediation.md section 4, the model's side)."""
+"""The effects of a failing provider on a turn, and their records (docs/spec/mediation.md section 4, the model's side)."""
 
 from __future__ import annotations
 

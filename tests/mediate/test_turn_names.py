@@ -1,4 +1,4 @@
-"""Names, and who owns a call (docs/spec/README.md; docs/spec/mediation.md sections 3 and 4): whatever a model calls a tool."""
+"""Names and owners of calls, whatever a model calls a tool (docs/spec/README.md; docs/spec/mediation.md sections 3 and 4)."""
 
 from __future__ import annotations
 

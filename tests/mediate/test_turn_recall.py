@@ -15,7 +15,7 @@ from tests.waiting import happens
 
 @pytest.mark.requirement("continuity:empty-answers")
 async def test_an_answer_without_words_for_which_the_runner_writes_so_has_its_rounds(desk: Desk) -> None:
-    """Claude Code."""
+    """Claude Code writes "(no content)"."""
     desk.model_says(("desk.balance", {}))
     desk.model_says("")
     await desk.asks("Look")

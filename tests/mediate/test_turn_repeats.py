@@ -12,7 +12,7 @@ from tests.mediate.desk import Desk, tool
 
 
 def told(desk: Desk) -> list[dict[str, Any]]:
-    """What the model was told of its calls in the last request."""
+    """Return the results that the model got in the last request."""
     return [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
 
 

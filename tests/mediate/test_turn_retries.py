@@ -20,7 +20,7 @@ from tests.waiting import happens
 
 
 async def failed_after_a_trade(desk: Desk, words: str = "Buy") -> str:
-    """A turn that traded, and then lost its provider."""
+    """Run a turn that trades and whose provider then fails; return its picture."""
     desk.service_answers("trade", {"order": 1}, {"order": 2})
     desk.model_says(("desk.trade", {"symbol": "X"}))
     desk.model_refuses(400, "invalid_request")
@@ -28,7 +28,7 @@ async def failed_after_a_trade(desk: Desk, words: str = "Buy") -> str:
 
 
 async def answer(desk: Desk) -> bytes:
-    """What one more runner gets that sends the same."""
+    """Return the answer to one more runner that sends the same request."""
     exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
     assert isinstance(exchange, RunnerResponse)
     body = b"".join([chunk async for chunk in exchange.chunks])
@@ -172,7 +172,7 @@ async def test_a_runner_that_comes_again_while_its_turn_runs_gets_the_same_answe
         ("running", 2, 0),
         ("running", 3, 0),
     ]
-    # Whoever joins is no request of its own: it spends nothing, and is no line of history.
+    # A request that joins is not counted as one: it spends nothing, and is no line of history.
     assert len([event for event in desk.events if event["type"] == "request"]) == 1
     assert len(desk.history()) == 1
 
@@ -200,7 +200,7 @@ async def test_the_first_runner_may_leave_and_the_second_is_answered_all_the_sam
 async def test_the_last_runner_that_leaves_a_stream_before_its_first_chunk_takes_the_turn_along(
     desk: Desk, pulled: bool
 ) -> None:
-    """``pulled``: the first chunk was just asked for."""
+    """``pulled``: the runner has just asked for the first chunk."""
     desk.settings = replace(desk.settings, keepalive_openai="off", keepalive_anthropic="off")
     desk.open()
     desk.stream = True
@@ -219,7 +219,7 @@ async def test_the_last_runner_that_leaves_a_stream_before_its_first_chunk_takes
         runner.cancel()
         await asyncio.wait([pulling])
         if left == 1:
-            await asyncio.to_thread(int)  # the loop goes round
+            await asyncio.to_thread(int)  # let the event loop run
             assert not history.exists(), "the other one listens"
     await happens(history.exists, "the turn is over")
     assert [line["status_code"] for line in desk.history()] == [499]
@@ -249,7 +249,7 @@ async def test_a_runner_that_left_while_a_write_was_under_way_waits_for_it_when_
 
 
 def dies(desk: Desk) -> None:
-    """The process that is at the turn is taken for dead: what it wrote is all that is known."""
+    """Make the process of the running turn seem dead: only its records are known."""
     with closing(sqlite3.connect(desk.settings.state.shown, autocommit=True)) as database:
         database.execute("UPDATE turns SET owner = 'elsewhere/1/life/0', seen = ?", (time.time() - 60,))
     desk.services.gates.clear()
@@ -373,11 +373,11 @@ async def test_a_turn_whose_journal_fails_behind_its_beginning_makes_no_write_an
 @with_tools
 @pytest.mark.requirement("journal:not-behind-the-models-back")
 async def test_a_write_for_which_there_was_no_time_is_not_made_by_the_attempt_that_goes_on(desk: Desk) -> None:
-    """The model was told that it was not made, and may have told its user."""
+    """The model got the result that it was not made, and may have told its user."""
     desk.grant(tool("quote"), tool("trade", write=True), total_timeout_ms=10_000)
     desk.service_answers("quote", {"usd": 1})
     desk.model_says(("desk.quote", {}), ("desk.trade", {}), takes=9.5)
-    desk.model_says(("desk.quote", {}))  # though tools are forbidden
+    desk.model_says(("desk.quote", {}))  # although tools are forbidden
     await desk.asks("Buy")
     assert (desk.status, desk.services.calls) == (502, [])
     desk.model_says("Not bought.")

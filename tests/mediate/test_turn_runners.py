@@ -1,4 +1,4 @@
-"""Conversations as two runners really sent them (smolagents 1.26.0, qwen-code 0.24.4), to a provider that recorded them."""
+"""Conversations that two runners really sent (smolagents 1.26.0, qwen-code 0.24.4), recorded at a provider."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def in_parts(role: str, *texts: str) -> Body:
 
 
 def calls_as_text(*calls: tuple[str, str, Any], words: str = "") -> Body:
-    """A message as smolagents sends it: what the model said, and its calls as Python writes them."""
+    """Return a message as smolagents sends it: the model's text, and its calls in Python's notation."""
     made = [
         {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
         for call_id, name, arguments in calls
@@ -27,7 +27,7 @@ def calls_as_text(*calls: tuple[str, str, Any], words: str = "") -> Body:
 
 
 async def hands_over(desk: Desk, *, words: str = "", arguments: Body | None = None) -> str:
-    """A task for which the model trades, and then calls the runner's own tool. The id of that call."""
+    """Run a task in which the model trades and then calls a native tool; return the id of that call."""
     desk.messages = []
     desk.model_says(("desk.trade", {}))
     desk.model_says(*filter(None, [words]), ("shell", arguments or {"cmd": "ls"}))
@@ -36,7 +36,7 @@ async def hands_over(desk: Desk, *, words: str = "", arguments: Body | None = No
 
 
 async def hidden_calls(desk: Desk, *messages: Body) -> list[str]:
-    """The calls that the model is told of, where the runner sends these messages."""
+    """Send these messages; return the hidden calls that the model gets."""
     desk.messages = list(messages)
     desk.model_says("Done.")
     await desk.turn()
@@ -95,7 +95,7 @@ async def test_several_calls_as_text_are_found_together(desk: Desk) -> None:
 @with_tools
 @pytest.mark.requirement("continuity:calls-as-text")
 async def test_words_that_smolagents_read_a_call_from_have_their_hidden_rounds(desk: Desk) -> None:
-    """The model answered with a call in words: smolagents gives it an id of its own, which the proxy has never seen."""
+    """The model wrote the call as text: smolagents gives it an id of its own, which the proxy has never seen."""
     words = 'I see. {"name": "shell", "arguments": {"cmd": "ls"}}'
     desk.model_says(("desk.trade", {}))
     desk.model_says(words)
@@ -150,22 +150,22 @@ SUNDAY, MONDAY = "Sunday, November 22, 2026", "Monday, November 23, 2026"
 
 
 def begins(words: str, day: str = SUNDAY) -> Body:
-    """The first message of a qwen-code session, as long as it goes on."""
+    """Return the first message of a qwen-code session while the session goes on."""
     return in_parts("user", SKILLS, CONTEXT.format(day=day), TOOLS, DATE.format(day=day), words)
 
 
 def began(words: str, day: str = SUNDAY) -> Body:
-    """The same message when the session is continued (``qwen -c``)."""
+    """Return the same message after the session was continued (``qwen -c``)."""
     return in_parts("user", SKILLS, CONTEXT.format(day=day), TOOLS, words)
 
 
 def asks(words: str, day: str = SUNDAY) -> Body:
-    """Its last message."""
+    """Return the last message of a qwen-code request."""
     return in_parts("user", DATE.format(day=day), words)
 
 
 async def answers(desk: Desk, tool: str, *messages: Body, answer: str = "Fine.") -> Body:
-    """A turn with one hidden round. The answer as the runner sends it back."""
+    """Run a turn with one hidden round; return the answer as the runner sends it back."""
     desk.messages = json.loads(json.dumps(messages))
     desk.model_says((tool, {}))
     desk.model_says(answer)

@@ -1,4 +1,4 @@
-"""The usage of a turn: for its runner, for history, and of each round (docs/spec/mediation.md section 4)."""
+"""The usage of a turn: in the runner's response, in history, and of each round (docs/spec/mediation.md section 4)."""
 
 from __future__ import annotations
 

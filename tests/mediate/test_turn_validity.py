@@ -1,4 +1,4 @@
-"""Any model, any order of calls, over several turns: what is sent stays valid, and every dialect draws the same picture."""
+"""Any model and any order of calls, over several turns: requests stay valid, and every dialect draws the same picture."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TURNS = st.lists(st.lists(REPLY, min_size=ROUNDS + 2, max_size=ROUNDS + 2), min_
 
 
 async def played(desk: Desk, turns: Turns) -> list[str]:
-    """Each turn's picture. Native calls are answered; where a runner could not go on as it is, the conversation ends."""
+    """Return each turn's picture. Native calls are answered; a call that the runner could not read ends the conversation."""
     desk.grant(*TOOLS, max_rounds=ROUNDS)
     pictures: list[str] = []
     for replies in turns:
@@ -58,7 +58,7 @@ async def played(desk: Desk, turns: Turns) -> list[str]:
 
 
 def is_sound(arguments: str) -> bool:
-    """Whether a runner can read a call's arguments, and send the call back."""
+    """Return True if a runner can read a call's arguments and send the call back."""
     return arguments.endswith("}")
 
 

@@ -1,4 +1,4 @@
-"""Ownership: who may run a call, and what becomes of mixed responses (docs/spec/mediation.md section 4)."""
+"""Ownership: who may run a call, and how mixed responses are handled (docs/spec/mediation.md section 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model calls against real providers: whose turn it is when one fails, keys, stickiness, and trying again."""
+"""Model calls to real providers: the next one after a failure, keys, stickiness, and repeated tries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.mediate.crossroads import WORDLESS, Crossroads, error, silence
 
 @pytest.fixture(params=["openai", "anthropic"])
 async def roads(tmp_path: Path, request: Any) -> AsyncIterator[Crossroads]:
-    """Three providers with a key each, in both protocols."""
+    """Yield three providers with a key each, in both protocols."""
     made = Crossroads(tmp_path, request.param, {"one": 1, "two": 1, "three": 1})
     yield made
     await made.close()
@@ -21,7 +21,7 @@ async def roads(tmp_path: Path, request: Any) -> AsyncIterator[Crossroads]:
 
 @pytest.fixture
 async def pool(tmp_path: Path) -> AsyncIterator[Crossroads]:
-    """A provider with two keys, and one with a single key."""
+    """Yield a provider with two keys, and one with a single key."""
     made = Crossroads(tmp_path, "openai", {"one": 2, "two": 1})
     yield made
     await made.close()
@@ -29,7 +29,7 @@ async def pool(tmp_path: Path) -> AsyncIterator[Crossroads]:
 
 @pytest.fixture
 async def lone(tmp_path: Path) -> AsyncIterator[Crossroads]:
-    """A provider with one key."""
+    """Yield a provider with one key."""
     made = Crossroads(tmp_path, "openai", {"one": 1})
     yield made
     await made.close()

@@ -1,4 +1,4 @@
-"""Granted tools that a model was not shown stand in history, each with its reason."""
+"""Granted tools that the model was not offered: history has each with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pod's real processes."""
+"""The real processes of a worked pod."""
 
 from __future__ import annotations
 

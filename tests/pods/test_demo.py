@@ -17,7 +17,7 @@ from tests.pods.processes import DESK, alive, children, eventually
 
 @contextmanager
 def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """The demo as a process whose temporary files go to a directory of the test's."""
+    """Yield the demo as a process whose temporary files are in a directory of the test."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "ANTHROPIC_"))}
     env |= {"TMPDIR": str(tmp_path), "HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, str(DESK / "demo.py")]

@@ -1,4 +1,4 @@
-"""The scripted model over the real SDKs: it decides from what it is offered, and is labelled as scripted."""
+"""The scripted model over the real SDKs: it decides by the tools that it is offered, and is labelled as scripted."""
 
 from __future__ import annotations
 

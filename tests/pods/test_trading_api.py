@@ -18,7 +18,7 @@ TOKEN = "the-tool-token"
 
 
 class Desk:
-    """The clients of one test, and a look into the file behind the service. Agents are the test's own: `me` and `other`."""
+    """The clients of one test, and a view of the service's file. `me` and `other` are agents of this test only."""
 
     def __init__(self, url: str, database: Path, name: str) -> None:
         self.database, self.me, self.other = database, f"{name}-me", f"{name}-other"

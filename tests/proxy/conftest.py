@@ -18,7 +18,7 @@ ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[Pod]:
-    """A pod whose proxy the test starts when its files are there; nothing of it outlives the test."""
+    """Yield a pod whose proxy the test starts once its files are there; nothing of it outlives the test."""
     provider, service = Provider(), Service()
     provider.start()
     service.start()
@@ -31,7 +31,7 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
 
 @pytest.fixture
 def running(pod: Pod) -> Pod:
-    """The proxy runs, with one agent ``analyst`` that may read the balance and trade."""
+    """Return a running pod with one agent ``analyst`` that may read the balance and trade."""
     trade = pod.tool("trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}})
     pod.agent("analyst", pod.tool("balance"), trade)
     pod.start()
@@ -40,36 +40,36 @@ def running(pod: Pod) -> Pod:
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """Where a peer is down."""
+    """Yield the address of a peer that is down."""
     with nobody_listens() as address:
         yield address
 
 
 @dataclass
 class Wired:
-    """A running pod whose provider is on the bare wire: ``plain`` has no tools, ``analyst`` has one."""
+    """A running pod whose provider is scripted byte by byte: ``plain`` has no tools, ``analyst`` has one."""
 
     pod: Pod
     wire: Wire
 
     def head(self, line: str, *headers: str, agent_id: str = "plain") -> bytes:
-        """A request's head, with the agent's credential."""
+        """Return a request's head, with the agent's credential."""
         rows = [f"{line} HTTP/1.1", "host: x", f"authorization: Bearer {self.pod.token(agent_id)}", *headers]
         return "\r\n".join([*rows, "", ""]).encode("latin-1")
 
     def idle(self) -> bool:
-        """Whether every request that has begun has been told to have ended."""
+        """Return True if the log has the end of every request that it has the beginning of."""
         turns: dict[str, set[str]] = {"request": set(), "response": set(), "error": set()}
         for event in self.pod.log():
             turns.setdefault(event["type"], set()).add(event["turn_id"])
         return turns["request"] <= turns["response"] | turns["error"]
 
     def ended(self, said: int) -> dict[str, Any]:
-        """The event that ends the one request which stands behind so many events."""
+        """Return the event that ends the one request after so many events."""
         return self.ends(said, 1)[0]
 
     def ends(self, said: int, requests: int) -> list[dict[str, Any]]:
-        """The events that end so many requests, which stand behind so many events."""
+        """Return the events that end so many requests after so many events."""
 
         def found() -> list[dict[str, Any]]:
             ended = [each for each in self.pod.log()[said:] if each["type"] in {"response", "error"}]
@@ -78,7 +78,7 @@ class Wired:
         return eventually(found, "the ends are logged")
 
     def recorded(self, lines: int) -> dict[str, Any]:
-        """The line of history that stands behind so many."""
+        """Return the next line of history after so many."""
         return eventually(lambda: self.pod.history("plain")[lines:], "it is in history")[0]
 
     def runner(self) -> Runner:
@@ -101,7 +101,7 @@ def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
 
 @pytest.fixture
 def wired(wired_pod: Wired) -> Wired:
-    """One for the whole module, with nothing left of the test before."""
+    """Return the module's one pod, cleared of the test before."""
     eventually(wired_pod.idle, "what the test before has asked is over")
     wired_pod.wire.forget()
     return wired_pod
@@ -109,7 +109,7 @@ def wired(wired_pod: Wired) -> Wired:
 
 @pytest.fixture(scope="module")
 def multiplexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pod, FrameProvider]]:
-    """A pod whose provider speaks HTTP/2."""
+    """Yield a pod whose provider speaks HTTP/2, and that provider."""
     home = tmp_path_factory.mktemp("pod")
     provider = FrameProvider(home)
     pod = Pod(home, Provider(), Service())
@@ -124,7 +124,7 @@ def multiplexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pod,
 
 @pytest.fixture(scope="module")
 def identified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    """A running pod for tests that send nothing upstream: one for the whole module."""
+    """Yield a running pod for tests that send nothing upstream: one for the whole module."""
     provider, service = Provider(), Service()
     provider.start()
     service.start()

@@ -1,6 +1,6 @@
 """Proxies as copies of one process that has imported mitmproxy and the addon: most of a proxy's start is imports.
 
-Everything behind the imports is the real thing: a process of its own, with its own environment, options, files and state.
+Everything after the imports is real: each proxy is a process with its own environment, options, files and state.
 ``python -m tests.proxy.fork_server`` reads orders, a JSON object a line, and writes a pid for each, and later its exit code.
 """
 
@@ -139,7 +139,7 @@ def main() -> None:
 
 
 def _import_all() -> None:
-    """Import what a proxy imports: mitmdump, and all that its script names."""
+    """Import the modules that a proxy imports: those of mitmdump, and all that its script names."""
     script = ast.parse((ROOT / "addons" / "cllama.py").read_text(encoding="utf-8"))
     modules = [node.module for node in script.body if isinstance(node, ast.ImportFrom) and node.module]
     for module in ("mitmproxy.tools.main", "mitmproxy.tools.dump", *modules):
@@ -148,7 +148,7 @@ def _import_all() -> None:
 
 
 def _serve() -> dict[str, Any] | None:
-    """Return the order in the process that is to carry it out; None in the server, when nobody orders any more."""
+    """Return the order in the process that is to carry it out, or None in the server once its input has ended."""
     ended, end = os.pipe()
     os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -25,7 +25,7 @@ type Fields = list[tuple[str, str]]
 
 @dataclass
 class Stream:
-    """What came of one stream."""
+    """The events of one stream."""
 
     headers: Fields = field(default_factory=list)
     body: bytearray = field(default_factory=bytearray)
@@ -38,10 +38,10 @@ class Stream:
 
 
 class Frames:
-    """One HTTP/2 connection, of either side."""
+    """One HTTP/2 connection, on either side."""
 
     deaf = False
-    """Whether it gives no window beyond the first."""
+    """True if it never enlarges the first flow-control window."""
 
     def __init__(self, peer: ssl.SSLSocket, *, client: bool) -> None:
         config = h2.config.H2Configuration(
@@ -58,13 +58,13 @@ class Frames:
         self.peer.sendall(self.h2.data_to_send())
 
     def hear(self) -> None:
-        """Give the window back for all that has come."""
+        """Enlarge the window by everything that has come."""
         for own, size in self._unheard.items():
             self.h2.acknowledge_received_data(size, own)
         self._unheard.clear()
 
     def until(self, found: Callable[[], Any]) -> None:
-        """Read until it is so. Raises ``ConnectionError`` when the other side has closed, or was asked to."""
+        """Read until the condition holds. Raises ``ConnectionError`` when the other side closes, or tells us to."""
         while not found():
             data = self.peer.recv(65536)
             if not data:
@@ -94,7 +94,7 @@ class Frames:
 
 
 def tunnel(pod: Pod, host: str, *protocols: str) -> ssl.SSLSocket:
-    """Through the forward proxy to what a runner takes for the host."""
+    """Return a TLS connection through the forward proxy to a peer that a runner takes for the host."""
     plain = socket.create_connection(("127.0.0.1", pod.proxy_port), timeout=30)
     plain.sendall(f"CONNECT {host}:443 HTTP/1.1\r\nhost: {host}:443\r\n\r\n".encode())
     assert plain.recv(65536).startswith(b"HTTP/1.1 200")
@@ -109,7 +109,7 @@ class FrameRunner(Frames):
     def __init__(self, pod: Pod, host: str = "api.openai.com", peer: ssl.SSLSocket | None = None) -> None:
         super().__init__(peer or tunnel(pod, host, "h2"), client=True)
         self.host = host
-        self.until(lambda: self.h2.outbound_flow_control_window > 1 << 30)  # which the proxy gives at once
+        self.until(lambda: self.h2.outbound_flow_control_window > 1 << 30)  # the proxy gives this window at once
         self._next = 1
 
     def __enter__(self) -> Self:
@@ -119,7 +119,7 @@ class FrameRunner(Frames):
         self.peer.close()
 
     def send(self, method: str, path: str, headers: Fields, body: Iterable[bytes] = (), *, end: bool = True) -> Stream:
-        """Send a request; without ``end`` its body goes on."""
+        """Send a request; without ``end`` its body is not ended."""
         own, self._next = self._next, self._next + 2
         parts = list(body)
         first = [(":method", method), (":scheme", "https"), (":authority", self.host), (":path", path)]

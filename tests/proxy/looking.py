@@ -1,4 +1,4 @@
-"""What an operator sees of a pod: the flows that ``-w`` saves, and mitmweb as its own page asks it."""
+"""An operator's view of a pod: the flows that ``-w`` saves, and mitmweb, asked as its own page asks it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # of pyparsing, at which mitmproxy's filters are made
+    warnings.simplefilter("ignore", DeprecationWarning)  # pyparsing warns when mitmproxy's filters are made
     from mitmproxy import exceptions, flowfilter, http, io
     from mitmproxy.addons import dumper, save, savehar, tlsconfig, view
     from mitmproxy.test import taddons, tflow
@@ -28,7 +28,7 @@ _PASSWORD = "password-of-mitmweb"
 
 @contextmanager
 def peopled(home: Path) -> Iterator[Pod]:
-    """A pod with two agents, which the test starts: ``analyst`` has two tools, ``plain`` none."""
+    """Yield a pod with two agents, not started: ``analyst`` has two tools, ``plain`` none."""
     provider, service = Provider(), Service()
     provider.start()
     service.start()
@@ -46,7 +46,7 @@ def peopled(home: Path) -> Iterator[Pod]:
 
 @dataclass
 class Saved:
-    """A pod whose flows are saved."""
+    """A pod that saves its flows."""
 
     pod: Pod
 
@@ -55,21 +55,21 @@ class Saved:
         return self.pod.home / "flows"
 
     def flows(self) -> list[http.HTTPFlow]:
-        """Those that are saved by now; the last one may just be being written."""
+        """Return the flows that are saved completely so far."""
         found: list[http.HTTPFlow] = []
         with self.file.open("rb") as saved, suppress(exceptions.FlowReadException):
             found += (flow for flow in io.FlowReader(saved).stream() if isinstance(flow, http.HTTPFlow))
         return found
 
     def found(self, wanted: str) -> list[http.HTTPFlow]:
-        """Those that a filter of mitmproxy's finds."""
+        """Return the saved flows that match a filter of mitmproxy."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             matches = flowfilter.parse(wanted)
         return [flow for flow in self.flows() if flowfilter.match(matches, flow)]
 
     def last_turn(self, asked: int) -> tuple[http.HTTPFlow, list[http.HTTPFlow]]:
-        """The analyst's last turn: its request, and so many that were made for it."""
+        """Return the flow of the analyst's last turn, and so many hidden flows made for it."""
         turn_id = self.pod.history("analyst")[-1]["turn_id"]
 
         def whole() -> list[http.HTTPFlow] | None:
@@ -83,7 +83,7 @@ class Saved:
 
 @dataclass
 class Mitmweb:
-    """mitmweb's own interface."""
+    """mitmweb, through the interface of its own page."""
 
     port: int = field(default_factory=free_port)
 
@@ -103,7 +103,7 @@ class Mitmweb:
         return said
 
     def load(self, dump: bytes) -> None:
-        """File → Open."""
+        """Load saved flows, as File → Open does."""
         self.ask("/flows/dump", method="POST", body=dump)
 
     def flows(self) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ class Mitmweb:
         return [flow for flow in self.flows() if words in flow["comment"]]
 
     def everything(self) -> bytes:
-        """All that mitmweb tells of its flows: their list, each body as it is, and the event log."""
+        """Return everything that mitmweb shows of its flows: their list, each body, and the event log."""
         bodies = [
             f"/flows/{flow['id']}/{message}/content.data"
             for flow in self.flows()
@@ -125,12 +125,12 @@ class Mitmweb:
 
 
 def told(planted: bytes) -> list[str]:
-    """The planted secrets that stand in these bytes."""
+    """Return the planted secrets in these bytes."""
     return [secret for secret in PLANTED if secret.encode() in planted]
 
 
 def saved(pod: Pod, count: int = 1) -> Saved:
-    """The pod's flows, once so many are saved."""
+    """Return the pod's saved flows, once there are so many."""
     found = Saved(pod)
     eventually(lambda: len(found.flows()) >= count, "flows are saved")
     return found

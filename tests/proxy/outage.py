@@ -1,4 +1,4 @@
-"""A running pod whose state goes: what it does meanwhile, and of a state on a server every way in which that goes."""
+"""A running pod that loses its state: the rules meanwhile, and the ways in which a server of the state fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Scene:
         return httpx2.post(url, headers=headers(self.pod, agent) | more, json=sent, timeout=20)
 
     def turn(self, *messages: dict[str, str], trades: str = "") -> tuple[str, list[dict[str, Any]]]:
-        """A turn that reads the balance and trades; what the runner hears, and what the model was told of its calls."""
+        """Run a turn that reads the balance and trades; return the runner's answer and the results that the model got."""
         made = calls(("c1", "desk__balance", {}), ("c2", "desk__trade", {"symbol": trades}))
         self.pod.provider.says(made, text("Done."))
         answer = self.asks(*messages)
@@ -38,7 +38,7 @@ class Scene:
         return answer.json()["choices"][0]["message"]["content"], told[-2:]
 
     def results(self) -> list[str]:
-        """What the model was shown of tools, the last time that it was asked."""
+        """Return all tool results in the last request to the model."""
         messages = self.pod.provider.received[-1].json["messages"]
         return [message["content"] for message in messages if message["role"] == "tool"]
 
@@ -47,12 +47,12 @@ class Scene:
         return [call.json["symbol"] for call in made]
 
     def told(self, lines: int = 0) -> list[str]:
-        """What the log says of the state, behind so many lines."""
+        """Return the log's events about the state, after so many lines."""
         events = self.pod.log()[lines:]
         return [event.get("error", event.get("state")) for event in events if event["type"] in ("error", "state")]
 
     def goes_on_but_for_writes(self, way: str) -> None:
-        """What holds while the state is gone."""
+        """Check the rules while the state is gone."""
         for number in range(2):
             asked = {"role": "user", "content": f"Buy more {way} {number}"}
             words, (balance, trade) = self.turn(asked, trades="refused")
@@ -64,7 +64,7 @@ class Scene:
         assert not self.ready()
 
     def is_as_before(self, asked: dict[str, str], way: str) -> None:
-        """What holds again: ``asked`` was a turn's, which traded."""
+        """Check that all is well again; ``asked`` began the turn that traded before."""
         self.pod.provider.says(text("Yes."))
         answer = {"role": "assistant", "content": "Done."}
         assert self.asks(asked, answer, {"role": "user", "content": "Sure?"}).is_success
@@ -78,7 +78,7 @@ class Scene:
 
 @dataclass
 class Outage(Scene):
-    """The server of its state too, and the network between them."""
+    """A running pod with the server of its state, and a relay in front of it."""
 
     server: SharedState
     relay: Relay
@@ -88,7 +88,7 @@ type Change = Callable[[Outage], object]
 
 
 def commands(*made: str) -> Change:
-    """The server is told so many things."""
+    """Return a change that sends these commands to the server."""
     return lambda on: [on.server.asks(*command.split(" ")) for command in made]
 
 
@@ -97,7 +97,7 @@ def refuses(words: str) -> Change:
 
 
 def password(new: str) -> Change:
-    """The server has another one, and whoever is connected must say it."""
+    """Return a change that gives the server a new password and closes its connections."""
 
     def change(on: Outage) -> None:
         on.server.asks("CONFIG", "SET", "requirepass", new)
@@ -122,4 +122,4 @@ WAYS: dict[str, tuple[Change, Change]] = {
     "loading": (refuses("LOADING Redis is loading the dataset in memory"), passes),
     "cannot-persist": (refuses("MISCONF Errors writing to the AOF file: No space left on device"), passes),
 }
-"""How it goes, and how it is back."""
+"""The ways of failing: how the state is lost, and how it comes back."""

@@ -47,7 +47,7 @@ addons.append(Setter())
 
 @dataclass
 class Pod:
-    """Directories, provider, service, and the proxy's process."""
+    """Directories, provider, service, and the process of the proxy."""
 
     home: Path
     provider: Provider
@@ -58,17 +58,17 @@ class Pod:
     environment: dict[str, str] = field(default_factory=dict)
     program: Path = MITMDUMP
     launcher: tuple[str, ...] = ()
-    """A program that starts the proxy, and becomes it."""
+    """The command that starts the proxy, and becomes it."""
     process: subprocess.Popen[bytes] | ForkedProcess | None = None
     clients: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    """Closed when the pod stops: one that is left to the garbage collector may find its sockets collected before it."""
+    """SDK clients, closed with the pod: the garbage collector might collect their sockets before them."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def tool(self, name: str, method: str = "GET", path: str | None = None, **more: Any) -> dict[str, Any]:
-        """A manifest entry of the service ``desk``."""
+        """Return a manifest entry of the service ``desk``."""
         execution = {
             "transport": "http",
             "service": "desk",
@@ -88,7 +88,7 @@ class Pod:
         }
 
     def agent(self, agent_id: str, *tools: dict[str, Any], **policy: Any) -> str:
-        """Write (or rewrite) an agent's context directory; returns its token."""
+        """Write (or rewrite) an agent's context directory; return its token."""
         token = self.token(agent_id)
         new = self.home / "staged" / agent_id
         new.mkdir(parents=True)
@@ -112,7 +112,7 @@ class Pod:
         staged.rename(file)
 
     def budget(self, agent_id: str, **budget: Any) -> None:
-        """What the agent may spend from now on."""
+        """Set the agent's budget from now on."""
         about = {"service": agent_id, "pod": "test", "type": "generic", "token": self.token(agent_id), "budget": budget}
         self.put(agent_id, "metadata.json", about)
 
@@ -120,12 +120,12 @@ class Pod:
         return f"{agent_id}:{SECRET}-{agent_id}"
 
     def client(self, agent_id: str = "analyst", **more: Any) -> openai.OpenAI:
-        """The real SDK, pointed at the base-URL entrance with the agent's token as its key."""
+        """Return the real OpenAI SDK, with the base-URL entrance and the agent's token as its key."""
         options = {"base_url": f"{self.url}/v1", "api_key": self.token(agent_id), "max_retries": 0, "timeout": 30}
         return self.clients.enter_context(openai.OpenAI(**(options | more)))
 
     def claude(self, agent_id: str = "analyst", **more: Any) -> anthropic.Anthropic:
-        """The real SDK of the other dialect. It sends its key as a bearer; ``default_headers`` can say otherwise."""
+        """Return the real Anthropic SDK. It sends its key as a bearer, unless ``default_headers`` says otherwise."""
         options = {"base_url": self.url, "api_key": self.token(agent_id), "max_retries": 0, "timeout": 30}
         return self.clients.enter_context(anthropic.Anthropic(**(options | more)))
 
@@ -152,7 +152,7 @@ class Pod:
         }
 
     def start(self, *arguments: str, wait: bool = True) -> None:
-        """``mitmdump -s addons/cllama.py``, with no other flag unless the test is about flags."""
+        """Start ``mitmdump -s addons/cllama.py``, with no other flag unless the test is about flags."""
         (self.home / "home").mkdir(exist_ok=True)
         command = [*self.launcher, str(self.program), "-s", str(self.script), *arguments]
         if self._may_be_forked():
@@ -192,13 +192,13 @@ class Pod:
         return "".join(file.read_text(encoding="utf-8") for file in (self.stdout, self.stderr) if file.exists())
 
     def log(self) -> list[dict[str, Any]]:
-        """The structured log so far, each line one that the contract has. mitmproxy says "Loading script" before any script
+        """Return the log so far; each line must be one of the contract. mitmproxy says "Loading script" before any script
         can stop it.
         """
         return [known(line) for line in whole_lines(self.stdout) if "] Loading script " not in line]
 
     def memory(self, *, anew: bool = False) -> int:
-        """Bytes that the proxy's process has had at once, at most; ``anew``: from now on."""
+        """Return the most bytes of memory that the proxy's process has used; ``anew``: and count from now on."""
         assert self.process is not None
         if anew:
             Path(f"/proc/{self.process.pid}/clear_refs").write_text("5", encoding="utf-8")
@@ -210,7 +210,7 @@ class Pod:
         return [json.loads(line) for line in whole_lines(file)] if file.exists() else []
 
     def own_script(self) -> Path:
-        """A copy of the addon's script in a folder of its own, to be broken, deleted or reloaded; it says when it is loaded."""
+        """Copy the addon's script into a folder of its own, so that it can be changed; it says when it is loaded."""
         self.script = self.home / "addons" / "cllama.py"
         self.script.parent.mkdir()
         source = (ROOT / "addons" / "cllama.py").read_text(encoding="utf-8")
@@ -218,25 +218,25 @@ class Pod:
         return self.script
 
     def write_script(self, source: str) -> None:
-        """Other words in the script, and a time that the watcher finds newer."""
+        """Rewrite the script, with a modification time that the watcher takes for newer."""
         newer = self.script.stat().st_mtime + 5
         self.script.write_text(source, encoding="utf-8")
         os.utime(self.script, (newer, newer))
 
     def reload(self) -> None:
-        """The script is loaded anew, though nothing in it has changed; waits until it is."""
+        """Reload the unchanged script, and wait until it is loaded."""
         loaded = self.said().count(_LOADED)
         self.write_script(self.script.read_text(encoding="utf-8"))
         eventually(lambda: self.said().count(_LOADED) > loaded, "the script is loaded anew")
 
     def set_options(self, source: str, **options: str) -> None:
-        """The script is loaded anew, and sets options of mitmproxy's; waits until they are set, or refused."""
+        """Reload the script with code that sets options of mitmproxy; wait until they are set or refused."""
         told = f"told options {time.monotonic_ns()}"
         self.write_script(source + _SETS.format(options=options, told=told))
         eventually(lambda: told in self.said(), "the options are set")
 
     def _may_be_forked(self) -> bool:
-        """Return whether nothing that Python reads before it runs is another than in other pods."""
+        """Return True if this pod's settings change nothing that Python reads before our code runs."""
         before = ("COVERAGE_", "LANG", "LC_", "PYTHON", "TZ")
         named = [*self.environment, *(name for name in os.environ if name.startswith("COVERAGE_"))]
         ours = not self.launcher and self.program in {MITMDUMP.with_name(name) for name in PROGRAMS}
@@ -253,7 +253,7 @@ class Pod:
 
 
 def whole_lines(file: Path) -> list[str]:
-    """The lines of a file, without one that is just being written."""
+    """Return the lines of a file, without one that is just being written."""
     return file.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
 
 
@@ -262,7 +262,7 @@ def headers(pod: Pod, agent_id: str = "plain") -> dict[str, str]:
 
 
 def authority(pod: Pod) -> str:
-    """mitmproxy's CA, as a runner would be given it."""
+    """Return the path of mitmproxy's CA, as a runner gets it."""
     return str(pod.home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
 
 

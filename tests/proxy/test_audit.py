@@ -1,4 +1,4 @@
-"""A day's work through the real mitmdump, and then: what ``claw audit`` counts is what happened."""
+"""Requests through the real mitmdump, and the figures that ``claw audit`` then reports of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ask(pod: Pod, words: str, agent: str = "analyst", **more: Any) -> int:
 
 @pytest.fixture(scope="module")
 def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    """Seven requests of ``analyst`` (five turns that are mediated, one of them in two attempts), one of ``clerk``."""
+    """Yield a pod after seven requests of ``analyst`` (five mediated turns, one in two attempts) and one of ``clerk``."""
     provider, service = Provider(), Service()
     provider.start()
     service.start()
@@ -46,7 +46,7 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
         provider.says(calls(("c1", "desk__trade", {})), refused)
         assert ask(pod, "Buy") == 400
         provider.says(text("Bought."))
-        assert ask(pod, "Buy") == 200  # the same turn, which goes on
+        assert ask(pod, "Buy") == 200  # the same turn goes on
         provider.says(refused)
         assert ask(pod, "Fail") == 400
         provider.says(text("No tools."))

@@ -141,7 +141,7 @@ def test_requests_at_one_time_do_not_slip_under_the_limit(running: Pod) -> None:
 
     def one(number: int) -> bool:
         with running.client() as client, suppress(openai.RateLimitError):
-            return bool(ask(client, f"Question {number}"))  # equal ones would join one turn
+            return bool(ask(client, f"Question {number}"))  # equal questions would join one turn
         return False
 
     with ThreadPoolExecutor(12) as runners:

@@ -1,4 +1,4 @@
-"""What a runner on the real ``anthropic`` SDK sees of a pod behind the real mitmdump, and what it does not see."""
+"""A runner's view of a pod, on the real ``anthropic`` SDK and behind the real mitmdump: what it sees, and what is hidden."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_tokens_are_counted_with_the_managed_tools_and_the_hidden_rounds(running
     assert sent.path == "/v1/messages/count_tokens"
     assert [tool["name"] for tool in sent.json["tools"]] == ["bash", "desk__balance", "desk__trade"]
     assert [entry["role"] for entry in sent.json["messages"]] == ["user", "assistant", "user", "assistant", "user"]
-    assert len(running.history("analyst")) == 1  # counting is no turn
+    assert len(running.history("analyst")) == 1  # counting tokens is no turn
 
 
 @pytest.mark.requirement("anthropic:errors")

@@ -1,4 +1,4 @@
-"""What ``claw compile`` writes is what the real proxy serves: tools, feeds, memory, blocks, models, budget, keys, tokens."""
+"""The real proxy serves what ``claw compile`` writes: tools, feeds, memory, blocks, models, budget, keys, tokens."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ NOTES = {"version": 2, "memory": {"recall": {"path": "/recall"}, "retain": {"pat
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Pod]:
-    """The compiled pod, and a proxy with the environment of its Compose file, but for the paths of the container."""
+    """Yield a compiled pod, whose proxy has the environment of its Compose file, except for the paths of the container."""
     home = tmp_path
     provider, service = Provider(), Service()
     provider.start()
@@ -93,7 +93,7 @@ def desk(tmp_path: Path) -> Iterator[Pod]:
 
 
 def composed(home: Path) -> dict[str, str]:
-    """The proxy's environment, with its mounts where they are on this machine."""
+    """Return the proxy's environment, with its mounts at their places on this machine."""
     compose = yaml.safe_load((home / "compose.generated.yml").read_text(encoding="utf-8"))
     proxy = compose["services"]["cllama"]
     mounts = {"/claw/runtime": ".claw-runtime", "/claw/history": "history", "/claw/state": "state"}
@@ -116,7 +116,7 @@ def chat(text: str | None = None, **more: Any) -> Response:
 
 
 def client(desk: Pod, agent_id: str) -> openai.OpenAI:
-    """The SDK with nothing but what the agent's compiled environment holds, and the address of this machine."""
+    """Return the SDK with the agent's compiled environment, and the address of this machine."""
     runner = dict(line.partition("=")[::2] for line in env_file(desk.home / ".claw-runtime" / "agents" / agent_id / "env"))
     assert runner["OPENAI_BASE_URL"] == "http://cllama:8080/v1"
     return desk.client(agent_id, api_key=runner["OPENAI_API_KEY"])

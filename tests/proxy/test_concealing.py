@@ -1,4 +1,4 @@
-"""What is shown of a message leads back to its own original, whatever was edited meanwhile; what was edited wins."""
+"""Redacted messages: each shown part leads back to its own original after any edit, and edited parts are sent as edited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KeyIsKnown(Governance):
 
 
 def addon() -> RedactionAddon:
-    """The addon of a pod whose secret is ``KEY``."""
+    """Return the addon of a pod whose secret is ``KEY``."""
     return RedactionAddon(KeyIsKnown(EventLog([].append)))
 
 
@@ -78,10 +78,10 @@ def test_a_body_goes_back_to_its_own_unless_it_was_edited_and_its_length_is_that
     redact_body(message, originals, KNOWN)
     assert message.raw_content != content
     assert originals.own_body(message) == content
-    message.content = message.content  # an edit that finds nothing to change tells the length of what is shown
+    message.content = message.content  # an edit that changes nothing sets content-length to that of the shown body
     whole = restore(message, originals)
     assert (whole.raw_content, whole.headers["content-length"]) == (content, str(len(content)))
-    message.data.content = b"edited"  # and nothing told of its length
+    message.data.content = b"edited"  # without setting content-length
     whole = restore(message, originals)
     assert (whole.raw_content, whole.headers["content-length"]) == (b"edited", "6")
     assert originals.own_body(message) == b"edited"

@@ -1,4 +1,4 @@
-"""Context and housekeeping through the real proxy: what the model is told, and what no runner or service gets to see."""
+"""Context and side requests through the real proxy: the text that the model gets, and that no runner or service sees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TITLE = "You are a title generator. You output ONLY a thread title. Nothing else
 
 
 def informed(pod: Pod, agent_id: str = "analyst") -> None:
-    """The agent has a feed, a memory and a block of its operator's."""
+    """Give the agent a feed, a memory and a block of its operator."""
     url = pod.service.url
     feed = {"name": "prices", "source": "market", "path": "/p", "ttl": 60, "url": f"{url}/prices", "auth": FEED_TOKEN}
     pod.put(agent_id, "feeds.json", [feed])

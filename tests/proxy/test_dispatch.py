@@ -1,4 +1,4 @@
-"""The fast dispatch in the real mitmdump: on by default, off by one setting, and nothing else is different with it."""
+"""The fast dispatch in the real mitmdump: on by default, off by one setting, and without any other effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.proxy.pod import Pod
 from tests.waiting import eventually
 
 HEARD = "def response(flow):\n    flow.response.headers['x-heard'] = {word!r}\n"
-"""A script of somebody else's."""
+"""The script of another addon."""
 TELLS = (
     "from mitmproxy import ctx as _ctx\n"
     "class _Tells:\n"
@@ -82,6 +82,6 @@ def test_scripts_that_come_change_and_go_are_heard_as_they_are_now(pod: Pod) -> 
 
 
 def write(script: Path, word: str, later: int) -> None:
-    """With a new modification time, for a watcher that compares by it."""
+    """Write the script with a later modification time, by which the watcher compares."""
     script.write_text(HEARD.format(word=word), encoding="utf-8")
     os.utime(script, (1, script.stat().st_mtime + later))

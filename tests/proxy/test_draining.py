@@ -1,4 +1,4 @@
-"""The end of the proxy: what was begun may end, nothing new is begun, and what is cut off goes on after the next start."""
+"""The end of the proxy: running requests may end, no new one begins, and one that is cut off goes on after the next start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OF_CPYTHON = re.compile(
     r"    exc = task\.exception\(\)\n.*?\nasyncio\.exceptions\.CancelledError\b[^\n]*\n",
     re.DOTALL,
 )
-"""What asyncio of CPython 3.12.1 says of every connection that is open when its loop ends (gone in 3.13)."""
+"""The message of asyncio in CPython 3.12.1 for each connection that is open when its loop ends (gone in 3.13)."""
 HOLDS = """
 import atexit, os, time
 def hold():
@@ -65,7 +65,7 @@ def pod_with(pod: Pod, **environment: str) -> None:
 
 
 def passing(go: threading.Event, begun: threading.Event) -> StreamingResponse:
-    """A provider's stream whose end comes when the test lets it."""
+    """Return a provider's stream that ends when the test lets it."""
 
     async def parts() -> AsyncIterator[bytes]:
         begun.set()
@@ -77,7 +77,7 @@ def passing(go: threading.Event, begun: threading.Event) -> StreamingResponse:
 
 
 def flood(begun: threading.Event) -> StreamingResponse:
-    """A provider's stream that no buffer on the way can hold."""
+    """Return a provider's stream that is too large for all buffers on the way."""
 
     async def parts() -> AsyncIterator[bytes]:
         for _ in range(800):
@@ -95,7 +95,7 @@ def request(pod: Pod, agent_id: str, body: bytes, length: int) -> bytes:
 @pytest.mark.requirement("drain:what-was-begun-ends")
 @pytest.mark.requirement("drain:nothing-new")
 def test_what_was_begun_ends_whole_and_what_is_new_is_sent_away_with_its_time(pod: Pod) -> None:
-    """Also where its settings change meanwhile."""
+    """Its settings change meanwhile, too."""
     source = pod.own_script().read_text(encoding="utf-8")
     pod_with(pod, CLLAMA_DRAIN_MS="60000")
     held, go, begun = Held(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
@@ -133,7 +133,7 @@ def test_what_was_begun_ends_whole_and_what_is_new_is_sent_away_with_its_time(po
 
 @pytest.mark.requirement("drain:nothing-runs")
 def test_where_nothing_runs_it_ends_at_once_whatever_connections_are_open(pod: Pod) -> None:
-    """One is kept, one has sent half a request; and its log can't be written."""
+    """One connection is kept alive, one has sent half a request; and the log can't be written."""
     pod.launcher = ("sh", "-c", 'exec "$@" >/dev/full', "sh")
     pod_with(pod, CLLAMA_DRAIN_MS="600000", PYTHONUNBUFFERED="")
     with httpx2.Client(timeout=60) as kept, socket.create_connection(("127.0.0.1", pod.port)) as half:
@@ -145,7 +145,7 @@ def test_where_nothing_runs_it_ends_at_once_whatever_connections_are_open(pod: P
 
 @pytest.mark.requirement("drain:signals")
 def test_signals_change_nothing_to_the_very_end(pod: Pod) -> None:
-    """It is held where Python ends, behind all that mitmproxy and asyncio do."""
+    """The test holds the process where Python ends, after everything that mitmproxy and asyncio do."""
     go = pod.home / "go"
     script = pod.own_script()
     script.write_text(f"{script.read_text(encoding='utf-8')}\n{HOLDS.format(go=str(go), ends=ENDS)}", encoding="utf-8")

@@ -73,7 +73,7 @@ def test_a_direct_connection_to_the_transparent_listener_is_closed_with_one_line
     pod.start(*(word for mode in modes for word in ("--mode", mode)), wait=False)
 
     def is_closed() -> bool:
-        """Connect while the proxy is being started, as soon as there is a listener."""
+        """Return True once the listener has closed our connection; try it while the proxy starts."""
         with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", listener)) as direct:
             direct.settimeout(DEADLINE)
             with suppress(ConnectionResetError):
@@ -89,7 +89,7 @@ def test_a_direct_connection_to_the_transparent_listener_is_closed_with_one_line
 
 
 class Elsewhere:
-    """A TLS server with a certificate of its own, which is no provider."""
+    """A TLS server with a certificate of its own that is no provider."""
 
     def __init__(self, home: Path) -> None:
         self.certificate = home / "elsewhere.pem"
@@ -123,7 +123,7 @@ def test_tls_of_a_host_that_is_not_governed_is_not_opened(running: Pod) -> None:
 @pytest.mark.requirement("egress:untouched")
 def test_mitmproxys_own_page_about_its_ca_stands_in_no_hosts_place(pod: Pod) -> None:
     pod.agent("analyst", pod.tool("balance"))
-    pod.start("--set", "onboarding_host=localhost")  # mitm.it, else
+    pod.start("--set", "onboarding_host=localhost")  # mitm.it by default
     with through(pod, authority(pod)) as client:
         client.get(f"http://localhost:{pod.service.port}/balance")
     assert len(pod.service.received) == 1
@@ -136,7 +136,7 @@ def test_the_loopback_of_the_proxy_where_metrics_need_no_token_is_no_runners(pod
     pod.start()
     assert httpx2.get(f"http://127.0.0.1:{port}/metrics").status_code == 200
     with through(pod, authority(pod)) as client:
-        for name in ("localhost", "127.1.2.3"):  # the provider of this pod is at 127.0.0.1
+        for name in ("localhost", "127.1.2.3"):  # this pod's provider is at 127.0.0.1
             assert client.get(f"http://{name}:{port}/metrics").status_code == 502
 
 

@@ -1,4 +1,4 @@
-"""Faults, injected: whatever breaks in the proxy, nothing that is governed goes upstream undecided."""
+"""Injected faults: whatever breaks in the proxy, nothing governed goes upstream undecided."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ask(pod: Pod, path: str = "/v1/chat/completions", agent_id: str = "analyst")
 
 
 def pod_with(pod: Pod, source: str) -> None:
-    """The entry script, with lines of the test behind it."""
+    """Start a pod whose entry script has lines of the test at its end."""
     script = pod.own_script()
     script.write_text(script.read_text(encoding="utf-8") + source, encoding="utf-8")
     pod.agent("plain")
@@ -104,7 +104,7 @@ def test_a_script_that_is_deleted_while_it_runs_leaves_a_guard_that_answers_503(
     script.unlink()
     eventually(lambda: ask(pod, agent_id="nobody").status_code == 503, "the guard answers")
     assert ask_provider_through_proxy(pod) == 503
-    with through(pod, authority(pod)) as client:  # and what is not governed stays denied
+    with through(pod, authority(pod)) as client:  # ungoverned traffic stays denied
         with pytest.raises(httpx2.ProxyError, match="403"):
             client.get("https://localhost:1/")
         assert client.get(f"http://localhost:{pod.service.port}/balance").status_code == 403
@@ -141,7 +141,7 @@ def test_a_body_over_the_limit_is_refused_before_anything_goes_out(pod: Pod) -> 
 
 
 def ask_provider_through_proxy(pod: Pod) -> int:
-    """A governed host by the forward proxy, in the clear."""
+    """Ask a governed host through the forward proxy, without TLS; return the status."""
     with httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=20) as client:
         headers = {"authorization": f"Bearer {pod.token()}"}
         return client.post(f"{pod.provider.url}/v1/chat/completions", json=BODY, headers=headers).status_code

@@ -1,4 +1,4 @@
-"""Models and keys that fail, through the real proxy: what the runner sees, and what a restart remembers."""
+"""Models and keys that fail, through the real proxy: the answers that the runner gets, and the memory after a restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUSY = JSONResponse({"error": {"message": "busy"}}, 503)
 
 @pytest.fixture
 def spare(pod: Pod) -> Iterator[Provider]:
-    """A second provider, which agents fall back on; their policy allows nothing else."""
+    """Yield a second provider, to which agents fall back; their policy allows nothing else."""
     peer = Provider()
     peer.start()
     entry = {"base_url": f"{peer.url}/v1", "api_key": "sk-spare-planted-0005"}

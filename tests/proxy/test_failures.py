@@ -1,4 +1,4 @@
-"""Failures of a provider as the real SDKs raise them, through the real mitmdump. All failures: tests/failures."""
+"""Failures of a provider as the real SDKs raise them, through the real mitmdump. All failures are in tests/failures."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ RAISED = {
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    """A running pod whose provider's address is free for the peer of each test; it needs no key, so that none is spent."""
+    """Yield a pod whose provider's address is free for each test's peer. It needs no key, so that no failure disables one."""
     service = Service()
     service.start()
     pod = Pod(tmp_path_factory.mktemp("pod"), Provider(port=free_port()), service)
@@ -119,13 +119,13 @@ def script(dialect: Wire, failure: Failure, phase: Phase, go: asyncio.Event) -> 
 
 async def ask(pod: Pod, dialect: Wire, agent_id: str, go: asyncio.Event, *, stream: bool) -> None:
     options: dict[str, Any] = {"api_key": pod.token(agent_id), "max_retries": 0, "timeout": 30}
-    # No two alike: a request that comes again after a turn that failed resumes it.
+    # No two are alike: a request that repeats one of a failed turn resumes it.
     asked = {"model": ASKED["model"], "messages": [{"role": "user", "content": uuid.uuid4().hex}]}
     client: Any
     if dialect is openai:
         async with gpt.AsyncOpenAI(base_url=f"{pod.url}/v1", **options) as client:
             answer = await client.chat.completions.create(**asked, stream=stream)
-            go.set()  # the headers are out
+            go.set()  # the headers were sent
             assert [chunk async for chunk in answer]
     else:
         async with claude.AsyncAnthropic(base_url=pod.url, **options) as client:

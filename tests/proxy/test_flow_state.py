@@ -1,4 +1,4 @@
-"""The state of a flow is the flow's own, and goes when nothing is left to do."""
+"""The state of a flow belongs to that flow, and goes when nothing is left to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are not mediated: the same bytes, with the credential swapped; and hosts that are not governed."""
+"""Requests that are not mediated: the same bytes, with the credential replaced; and hosts that are not governed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ODD = (
 
 @pytest.fixture
 def plain(pod: Pod) -> Pod:
-    """An agent without any managed tool."""
+    """Return a running pod with an agent that has no managed tool."""
     pod.agent("plain")
     pod.start()
     return pod
@@ -80,7 +80,7 @@ def test_a_stream_passes_through_and_its_usage_is_read_from_a_copy(plain: Pod) -
     plain.provider.says(events({**chunk, "choices": [delta]}, {**chunk, "choices": [], "usage": usage}))
     stream = plain.client("plain").chat.completions.create(model="gpt-test", messages=HI, stream=True)
     assert [event.choices[0].delta.content for event in stream if event.choices] == ["Hi"]
-    # The event comes once the stream is over, which its reader may know first.
+    # The event comes once the stream has ended, which its reader may notice first.
     said = eventually(lambda: [event for event in plain.log() if event["type"] == "response"], "the response is logged")
     assert (said[-1]["tokens_in"], said[-1]["tokens_out"]) == (1, 2)
 

@@ -1,4 +1,4 @@
-"""Attacks that once worked, each as the attacker would send it (or as a hostile provider would answer)."""
+"""Attacks that once worked, each as the attacker (or a hostile provider) would send it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BODY = {"model": "gpt-test", "messages": HI}
 
 
 def post_h2(pod: Pod, path: str, body: bytes) -> httpx2.Response:
-    """A POST over HTTP/2 through the forward proxy; a body that is made while it is sent has no content-length."""
+    """Send a POST over HTTP/2 through the forward proxy; a body that is generated has no content-length."""
     context = ssl.create_default_context(cafile=authority(pod))
     proxy = f"http://127.0.0.1:{pod.proxy_port}"
     with httpx2.Client(http2=True, proxy=proxy, verify=context, trust_env=False, timeout=20) as client:

@@ -1,4 +1,4 @@
-"""What a head costs that anybody may send, with no credential that is known: counted, not timed."""
+"""The cost of a request's head from anybody without a known credential: counted, not timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider that says its key in two pieces of a stream: history and its transcript hold neither."""
+"""A provider that sends its key in two pieces of a stream: neither history nor its transcript has it."""
 
 from __future__ import annotations
 

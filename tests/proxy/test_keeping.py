@@ -1,4 +1,4 @@
-"""What of its flows a view keeps, by their bytes."""
+"""The flows that a view keeps, limited by their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large bodies: what streams through costs no memory, and what must be read has a limit."""
+"""Large bodies: streaming costs no memory, and a body that must be read has a limit."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.waiting import DEADLINE, eventually
 
 BLOCK = bytes(range(256)) * 4096
 MANY = 200
-"""Blocks of a megabyte: more than the limit, and more than a machine would like to keep."""
+"""A number of megabyte blocks: more than the limit, and more than a machine should keep in memory."""
 SLACK = 24 << 20
-"""Bytes that a process may come to need for other reasons."""
+"""Bytes that the process may need for other reasons."""
 REPLY = json.dumps(completion("I see.")).encode()
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(REPLY) + REPLY
 
@@ -35,7 +35,7 @@ def digest(blocks: int) -> str:
 
 
 def image(megabytes: int) -> Iterator[bytes]:
-    """A chat with an image, in parts."""
+    """Yield a chat with an image, in parts."""
     yield b'{"model":"gpt-test","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:'
     for _ in range(megabytes):
         yield b"A" * (1 << 20)
@@ -82,7 +82,7 @@ def test_a_runner_that_does_not_read_slows_its_provider_down(wired: Wired) -> No
     def endless(connection: Connection, _seen: Seen) -> None:
         nonlocal sent
         connection.send(b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\n\r\n")
-        connection.peer.settimeout(1.0)  # nothing is taken from us any more
+        connection.peer.settimeout(1.0)  # nobody reads from us any more
         try:
             while sent < 1 << 30:
                 connection.send(BLOCK)
@@ -128,7 +128,7 @@ def test_a_chat_beyond_the_limit_is_a_413_in_the_dialects_shape_at_once(
         runner.send(wired.head(f"POST {path}", framing, agent_id=agent_id))
         for _ in range(70 if chunked else 1):
             runner.send(b"%x\r\n%s\r\n" % (len(BLOCK), BLOCK) if chunked else BLOCK)
-        seen = runner.response()  # though its body has not come to an end
+        seen = runner.response()  # although the request's body has not ended
     error = json.loads(seen.body)["error"]
     expected = {"/v1/messages": ("type", "request_too_large"), "/v1/chat/completions": ("code", "request_too_large")}
     name, value = expected[path]
@@ -214,7 +214,7 @@ def test_a_provider_of_http_2_that_gives_no_window_slows_its_runner_down(
 def test_an_upload_waits_while_its_provider_is_being_connected(pod: Pod) -> None:
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, contextlib.ExitStack() as held:
-        for _ in range(2):  # whoever comes behind these waits at the door
+        for _ in range(2):  # they fill the backlog, so that later connections wait
             first = held.enter_context(socket.socket())
             first.setblocking(False)
             first.connect_ex(silent.getsockname())

@@ -1,4 +1,4 @@
-"""The listener of /metrics, through the real mitmdump: where it is, moves to, and is not."""
+"""The listener of /metrics, through the real mitmdump: its address, moving it, and closing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/metrics through the real mitmdump: what it says is what happened, and nobody who asks can hurt the proxy."""
+"""/metrics through the real mitmdump: its figures are true, and no request to it can hurt the proxy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
 
 @dataclass
 class Scraped:
-    """A pod and its listener."""
+    """A pod and the listener of its metrics."""
 
     pod: Pod
     port: int = field(default_factory=free_port)
@@ -41,7 +41,7 @@ class Scraped:
         return {family.name: family for family in parsed(self.get().text)}
 
     def value(self, name: str, **labels: str) -> float:
-        """The sum of the series with these labels."""
+        """Return the sum of the series with these labels."""
         samples = [sample for family in parsed(self.get().text) for sample in family.samples if sample.name == name]
         return sum(each.value for each in samples if labels.items() <= each.labels.items())
 
@@ -74,7 +74,7 @@ def scraped_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
 
 @pytest.fixture
 def scraped(scraped_pod: Scraped) -> Scraped:
-    """One for the whole module: tests look at what has grown."""
+    """Return the module's one pod: tests look at the growth of its figures."""
     scraped_pod.pod.provider.script.clear()
     return scraped_pod
 
@@ -101,14 +101,14 @@ def test_what_is_counted_is_what_happened_in_a_turn(scraped: Scraped) -> None:
 
 
 class Growth:
-    """What has been counted since."""
+    """The growth of the figures since the object was made."""
 
     def __init__(self, scraped: Scraped) -> None:
         self._scraped = scraped
         self._before = list(parsed(scraped.get().text))
 
     def comes_to(self, count: float, name: str, **labels: str) -> None:
-        """A page is some moments old."""
+        """Wait until the figure has grown by this count: a page is some moments old."""
         eventually(lambda: self.by(name, **labels) == count, f"{name} has grown by {count}")
 
     def by(self, name: str, **labels: str) -> float:

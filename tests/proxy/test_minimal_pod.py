@@ -1,4 +1,4 @@
-"""pods/minimal as it stands: its runner, through the real proxy, asks its clock; only addresses are this machine's."""
+"""pods/minimal as it stands: its runner asks its clock through the real proxy; only the addresses are this machine's."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ UPGRADE = ["connection: Upgrade", "upgrade: WebSocket", "sec-websocket-version: 
 
 
 def refuses(connection: Connection, head: bytes) -> None:
-    """426, without an Upgrade that would offer it after all; and the connection goes on."""
+    """Check that the answer is 426 without an Upgrade header, which would offer it after all; the connection goes on."""
     connection.send(head)
     seen = connection.head()
     connection.body(seen)
@@ -98,7 +98,7 @@ def test_a_runner_that_would_rather_speak_http_3_over_tcp_is_taken_up_on_what_is
         assert peer.selected_alpn_protocol() == "h2"
     with tunnel(wired.pod, "api.openai.com", "h3") as peer:
         assert peer.selected_alpn_protocol() is None
-        refuses(Connection(peer), wired.head("GET /v1/responses", *UPGRADE))  # it is heard as HTTP/1
+        refuses(Connection(peer), wired.head("GET /v1/responses", *UPGRADE))  # it is read as HTTP/1
 
 
 @pytest.mark.requirement("odd:trailers")
@@ -215,7 +215,7 @@ def test_no_spelling_of_an_address_is_a_way_round(wired: Wired, host: str) -> No
 def test_no_spelling_of_a_name_is_a_way_round(wired: Wired, host: str) -> None:
     with Runner(wired.pod.proxy_port) as runner:
         refusal = runner.ask(f"GET http://{host}/v1/models HTTP/1.1\r\nhost: x\r\n\r\n".encode())
-        assert refusal.status in {400, 401}  # what is not ASCII is refused by mitmproxy itself
+        assert refusal.status in {400, 401}  # mitmproxy itself refuses a name that is not ASCII
     with through(wired.pod, authority(wired.pod)) as client:
         answer = client.get("https://api.openai.com./v1/models", headers=headers(wired.pod))
     assert answer.text == "ok"

@@ -1,4 +1,4 @@
-"""What of the settings mitmproxy knows, and shows to whoever asks for its options."""
+"""The settings as mitmproxy's options, which everybody who may ask for options sees."""
 
 from __future__ import annotations
 

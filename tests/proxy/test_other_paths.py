@@ -1,4 +1,4 @@
-"""Requests of no dialect that name a model, through the real proxy: no path leads past policy, budget and history."""
+"""Requests of no dialect that name a model, through the real proxy: no path avoids policy, budget and history."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLOCK = bytes(range(256)) * 4096
 
 @pytest.fixture(scope="module")
 def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
-    """``plain`` has no policy; ``bound`` may ask a model of the default provider, and one of another."""
+    """Yield a pod whose ``plain`` has no policy; ``bound`` may ask one model of the default provider, and one of another."""
     wire = Wire()
     pod = Pod(tmp_path_factory.mktemp("pod"), Provider(), Service(port=free_port()))
     pod.environment |= {"OPENAI_BASE_URL": f"{wire.url}/v1", "OPENROUTER_BASE_URL": f"{wire.url}/router/v1"}

@@ -1,7 +1,7 @@
-"""A server of the state that goes, in every way, and comes back: through the real mitmdump and a real Valkey.
+"""A server of the state that fails in every way and comes back: through the real mitmdump and a real Valkey.
 
-Meanwhile plain chat goes on and reads run; what may write is refused, and the model is told why. One event says that the state
-went, one that it is back, and what was hidden before is there again.
+Meanwhile plain chat goes on and reads run; calls that may write are refused, and the model is told why. One event says that
+the state went, one that it is back, and earlier hidden rounds are there again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def outages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
 
 @pytest.fixture
 def outage(outages: Outage) -> Outage:
-    """One for the whole module, with nothing left of the test before."""
+    """Return the module's one pod, cleared of the test before."""
     outages.pod.provider.script.clear()
     return outages
 
@@ -117,13 +117,13 @@ def test_a_state_that_goes_in_the_middle_of_a_turn_makes_no_write_happen_twice(o
     told = json.loads(outage.results()[-1])
     unknown = told.get("error", {}).get("code") == "outcome_unknown"
     assert unknown or told["data"] == {"order": 1}
-    if way != "frozen":  # a server that thaws still does what it was sent before, or not: that is chance
+    if way != "frozen":  # whether a thawed server still carries out earlier commands is chance
         assert unknown == (moment == "before the result")
         assert answer == "Again."
 
 
 def goes_on(made: Response) -> Answer:
-    """A model that makes a call, and ends when it is answered."""
+    """Return a model that makes a call, and ends when it has the result."""
 
     async def says(request: Request) -> Response:
         return text("Again.") if json.loads(await request.body())["messages"][-1]["role"] == "tool" else made

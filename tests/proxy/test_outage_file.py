@@ -1,4 +1,4 @@
-"""A file of the state that fails under the real mitmdump: its disk full, locked, and moved away."""
+"""A state file that fails under the real mitmdump: its disk full, locked, and moved away."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL_DISK = 'mount -t tmpfs -o size=1m none "$0" && exec "$@"'
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Its state is on a disk of one MiB, which is the proxy's alone: no other process sees it there."""
+    """Yield a pod whose state is on a disk of one MiB in a mount namespace of the proxy's own."""
     home = tmp_path_factory.mktemp("pod")
     disk = home / "state"
     disk.mkdir()
@@ -48,13 +48,13 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 def disk(scene: Scene) -> Path:
-    """As the proxy sees it."""
+    """Return that disk's path through the proxy's root."""
     assert scene.pod.process is not None
     return Path(f"/proc/{scene.pod.process.pid}/root{scene.pod.home}/state")
 
 
 def other(scene: Scene, statement: str) -> subprocess.Popen[bytes]:
-    """Another process that has the file open, until it is killed, and has done something with it."""
+    """Start another process that has run a statement on the file, and keeps it open until it is killed."""
     assert scene.pod.process is not None
     there = ("nsenter", f"--target={scene.pod.process.pid}", "--user", "--mount", "--preserve-credentials")
     file = scene.pod.environment["CLAW_STATE"]
@@ -73,7 +73,7 @@ def ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def is_full(scene: Scene) -> Callable[[], object]:
-    ended(other(scene, "PRAGMA wal_checkpoint(TRUNCATE)"))  # a log that is long has room for more
+    ended(other(scene, "PRAGMA wal_checkpoint(TRUNCATE)"))  # a long log has free space
     filler = disk(scene) / "filler"
     with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:

@@ -1,4 +1,4 @@
-"""Requests of every kind that are not mediated, against a provider on the bare wire: nothing is changed but the credential."""
+"""Requests of every kind that are not mediated, to a provider scripted in bytes: only the credential changes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_what_concerns_the_runners_connection_goes_no_further(wired: Wired) -> N
         runner.response()
         assert runner.rest() == b""
     (seen,) = wired.wire.seen
-    assert seen.all("connection") == ["close"]  # a provider's front would drop our key for "authorization"
+    assert seen.all("connection") == ["close"]  # if we passed on "authorization", a provider's front would drop our key
     assert (seen.all("x-a"), seen.all("proxy-connection"), seen.all("keep-alive")) == (["1"], [], [])
     assert seen.all("authorization") == [f"Bearer {PROVIDER_KEY}"]
 

@@ -1,4 +1,4 @@
-"""Byte for byte, through the real proxy: whatever a runner sends and a provider answers, framed in any way."""
+"""Byte for byte, through the real proxy: any request of a runner and any answer of a provider, framed in any way."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TARGETS = st.text("abcXYZ019-._~!$&'()*+,;=:@%/?", max_size=20).map(lambda rest:
 
 
 class Message(NamedTuple):
-    """A request or a response; ``chunked``: its length is not told."""
+    """A request or a response; ``chunked``: without a content-length."""
 
     headers: list[tuple[str, str]]
     parts: list[bytes]
@@ -55,7 +55,7 @@ def written(headers: list[tuple[str, str]]) -> str:
 
 
 def framed(message: Message) -> tuple[str, bytes]:
-    """The header that says how the body is framed, and the body in that frame."""
+    """Return the header of the body's framing, and the body in that framing."""
     if not message.chunked:
         return f"content-length: {sum(map(len, message.parts))}\r\n", b"".join(message.parts)
     chunks = b"".join(b"%X\r\n%s\r\n" % (len(part), part) for part in message.parts)
@@ -144,7 +144,7 @@ def test_what_comes_in_frames_is_framed_anew_for_a_runner_of_http_1(multiplexed:
     with tunnel(pod, "api.openai.com", "http/1.1", "h2") as peer:
         runner = Connection(peer)
         head = f"POST /v1/files HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token('plain')}\r\n"
-        for _ in range(2):  # the end of the first response is not the end of the connection
+        for _ in range(2):  # the connection goes on after the first response
             runner.send(head.encode() + b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
             seen = runner.head()
             runner.body(seen)

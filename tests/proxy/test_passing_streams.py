@@ -1,4 +1,4 @@
-"""Bodies that stream through while they are made, and peers that leave or break off in the middle."""
+"""Bodies that stream while they are made, and peers that leave or break off in the middle."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def chunk(data: bytes) -> bytes:
 
 
 def ending(wired: Wired, said: int) -> tuple[str, int]:
-    """The last event of what was asked since: its type and status."""
+    """Return type and status of the event that ends the one request after so many events."""
     event = wired.ended(said)
     return event["type"], event["status_code"]
 
 
 class Stepwise:
-    """Gives an event each time that the test says so."""
+    """An answer that sends one event each time the test lets it."""
 
     def __init__(self) -> None:
         self.step = threading.Semaphore(0)
@@ -128,7 +128,7 @@ def test_a_provider_that_breaks_off_in_the_middle_breaks_the_response_off(wired:
         runner.send(wired.head("POST /v1/chat/completions", f"content-length: {len(CHAT)}") + CHAT)
         runner.head()
         assert runner.chunk() == b"data: 1\n\n"
-        with pytest.raises(GoneError):  # and no chunk that would end it as if it were whole
+        with pytest.raises(GoneError):  # no chunk ends the body as if it were complete
             runner.chunk()
     assert ending(wired, said)[0] == "error"
     assert wired.recorded(lines)["status"] == "error"

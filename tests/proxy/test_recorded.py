@@ -1,4 +1,4 @@
-"""Flows of a file, loaded into a proxy that runs: they are there to be looked at, and nothing is decided about them."""
+"""Saved flows, loaded into a running proxy: they are only shown, and nothing is decided about them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ask(pod: Pod) -> Any:
 
 
 def done(pod: Pod) -> tuple[int, ...]:
-    """What a decision would add to."""
+    """Return the counts that a decision would increase."""
     events = [line for line in pod.stdout.read_text(encoding="utf-8").splitlines() if line.startswith('{"ts"')]
     return len(pod.provider.received), len(pod.service.received), len(pod.history("analyst")), len(events)
 

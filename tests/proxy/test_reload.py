@@ -1,4 +1,4 @@
-"""The script is loaded anew while the proxy runs, as mitmproxy does when the file changes: nothing is lost by it."""
+"""Reloading the script while the proxy runs, as mitmproxy does when the file changes: nothing is lost by it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def governed(pod: Pod) -> bool:
 @pytest.mark.requirement("reload:broken-and-repaired")
 @pytest.mark.requirement("reload:nothing-forgotten")
 def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_script_and_its_repair(pod: Pod) -> None:
-    pod.environment["CLAW_STATE"] = ""  # in memory: nothing but the process could keep it
+    pod.environment["CLAW_STATE"] = ""  # in memory, where only the process could keep it
     source = pod.own_script().read_text(encoding="utf-8")
     pod.agent("analyst", pod.tool("balance"))
     pod.agent("plain")

@@ -121,7 +121,7 @@ def test_a_runner_that_gave_up_and_tries_again_gets_the_answer_of_the_write_that
 
     running.service.routes["POST", "/trade"] = slow
     running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), text("Bought."))
-    # Byte for byte what the second one sends, so that it is the same request.
+    # Send the bytes that the second request will have, so that both are the same request.
     body = httpx2.Request("POST", running.url, json=ASK).content
     sent = "".join(f"{name}: {value}\r\n" for name, value in headers(running, "analyst").items())
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{sent}content-length: {len(body)}\r\n\r\n"

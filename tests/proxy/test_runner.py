@@ -1,4 +1,4 @@
-"""What a runner on the real ``openai`` SDK sees of a pod behind the real mitmdump, and what it does not see."""
+"""A runner's view of a pod, on the real ``openai`` SDK and behind the real mitmdump: what it sees, and what is hidden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hidden rounds and tool calls are flows of their own, for those who look on."""
+"""Hidden rounds and tool calls as flows of their own, for an operator who looks on."""
 
 from __future__ import annotations
 

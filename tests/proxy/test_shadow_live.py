@@ -1,4 +1,4 @@
-"""Hidden rounds and tool calls in mitmweb, while they happen and after."""
+"""Hidden rounds and tool calls in mitmweb, while they happen and afterwards."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_mitmweb_shows_what_is_asked_while_it_is_not_answered(shown: tuple[Pod, 
         parent = web.commented("of analyst")[0]
         assert "status_code" not in (call.get("response") or {})
         assert parent["request"]["port"] == pod.provider.port
-        pod.script.touch()  # the script is loaded anew meanwhile
+        pod.script.touch()  # reload the script meanwhile
         go.set()
         assert asks.result().choices[0].message.content == "Done."
     assert len(web.commented(call["comment"].split(" of ")[1])) == 3
@@ -95,4 +95,4 @@ def test_the_oldest_turns_go_with_what_was_asked_for_them_but_none_that_is_marke
     assert len(flows) <= 30
     assert sum(turn in flow["comment"] for flow in flows) == 4
     named = [re.findall("turn_[0-9a-f]+", flow["comment"]) for flow in flows]
-    assert set(Counter(each[0] for each in named if each).values()) == {4}  # whole, or not at all
+    assert set(Counter(each[0] for each in named if each).values()) == {4}  # all flows of a turn, or none

@@ -1,4 +1,4 @@
-"""Starting: no flag is needed, what is missing is said in one line, and unsafe options are refused."""
+"""Starting: no flag is needed, a missing setting is reported in one line, and unsafe options are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BODY = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 
 
 def fails_to_start(pod: Pod, *arguments: str) -> list[str]:
-    """Start, wait for the end, and return the lines that speak of us."""
+    """Start, wait for the end, and return the lines of the output about cllama."""
     pod.start(*arguments, wait=False)
     assert pod.process is not None
     assert pod.process.wait(timeout=20) != 0

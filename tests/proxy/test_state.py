@@ -1,4 +1,4 @@
-"""The state of a real mitmdump: what is in none of its bytes, and an operator who forgets an agent while it runs."""
+"""The state of a real mitmdump: no secret is in its bytes, and an operator may forget an agent while it runs."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ COOKIE = "cookie-planted-0008"
 PLANTED = (PROVIDER_KEY, TOOL_TOKEN, f"{SECRET}-analyst", FEED_TOKEN, MEMORY_TOKEN)
 FORM = {f"{secret}, {name}": form(secret) for secret in PLANTED for name, form in FORMS.items()}
 ALL = " ".join(FORM.values())
-"""In every form in which a peer may say them, as it stands within a string of JSON."""
+"""All secrets in every form in which a peer may write them between the quotes of a JSON string."""
 PLAIN = " ".join(form for name, form in FORM.items() if "escaped" not in name)
-"""In a text that is no JSON an escape is no character."""
+"""The same without escaped forms: in a text that is not JSON an escape means nothing."""
 HARMLESS = "said-by-the-service"
 
 
 @pytest.fixture(params=["file", "server"])
 def shared(request: pytest.FixtureRequest, pod: Pod, tmp_path: Path) -> Iterator[SharedState | None]:
-    """The pod's state is on a server; None: in its file."""
+    """Put the pod's state on a server and yield that, or yield None with its state in a file."""
     if request.param == "file":
         yield None
         return
@@ -52,8 +52,8 @@ def shared(request: pytest.FixtureRequest, pod: Pod, tmp_path: Path) -> Iterator
 
 
 @pytest.fixture
-def trading(shared: SharedState | None, pod: Pod) -> Pod:  # noqa: ARG001 - the state is there before the pod
-    """``analyst`` reads and writes, and has a feed and a memory; every peer says all that it knows."""
+def trading(shared: SharedState | None, pod: Pod) -> Pod:  # noqa: ARG001 - it sets up the state before the pod starts
+    """Return a running pod: ``analyst`` reads, writes, and has a feed and a memory; every peer writes all the secrets."""
     words = {"type": "object", "properties": {"words": {"type": "string"}}}
     pod.agent("analyst", pod.tool("balance", schema=words), pod.tool("trade", "POST", schema=words))
     informed(pod)
@@ -74,7 +74,7 @@ def ask(pod: Pod, *said: str, **more: Any) -> httpx2.Response:
 
 
 def leaking(*made: tuple[str, str, Any], words: str = "") -> Response:
-    """The model says everything, in its words and in its arguments, which are JSON within JSON."""
+    """Return a model's reply with all secrets in its text and in its arguments, which are JSON within JSON."""
     document = completion(f"{words} @@", calls=[(name, tool, {**given, "words": "##"}) for name, tool, given in made])
     return said(document, 200)
 
@@ -85,7 +85,7 @@ def said(document: Any, status: int) -> Response:
 
 
 def in_file(file: Path) -> bytes:
-    """The bytes, and every value in one piece: what is long is spread over pages."""
+    """Return the bytes of the file, and every value in one piece: long values are spread over pages."""
     parts = [Path(f"{file}{part}").read_bytes() for part in ("", "-wal", "-shm")]
     with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
         for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
@@ -95,7 +95,7 @@ def in_file(file: Path) -> bytes:
 
 
 def on_server(server: SharedState) -> bytes:
-    """Every value, and every command that ever wrote one, as the server's own log has them."""
+    """Return every value, and every command that ever wrote one, from the server's own log."""
     parts = [file.read_bytes() for file in server.home.rglob("*.aof")]
     with closing(redis.Redis.from_url(server.url, protocol=2)) as client:
         for key in client.scan_iter():
@@ -136,7 +136,7 @@ def test_no_secret_is_in_any_byte_of_the_state_whatever_was_said_failed_or_crash
 
 
 def claw(pod: Pod, *arguments: str) -> dict[str, Any]:
-    """The command beside the proxy, with its environment."""
+    """Run ``claw state`` beside the proxy, with the same state; return its JSON."""
     command = [sys.executable, "-c", "from claw_cli.app import main; main()", "state", *arguments, "--json"]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "CLAW_STATE": pod.env()["CLAW_STATE"]}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
@@ -154,7 +154,7 @@ def test_an_agent_is_forgotten_under_a_proxy_that_runs_and_goes_on(pod: Pod, sha
     sent = pod.provider.received
 
     def turn(answer: str, *said: str) -> list[str]:
-        """What the model is told at first."""
+        """Run a turn; return the roles of the messages in its first request to the model."""
         before = len(sent)
         pod.provider.says(calls((f"c{before}", "desk__balance", {})), text(answer))
         assert ask(pod, *said).json()["choices"][0]["message"]["content"] == answer

@@ -1,4 +1,4 @@
-"""The copy that usage is read from: both dialects, packed or not, cut anywhere; and copies that are hostile."""
+"""The copy from which usage is read: both dialects, compressed or not, cut anywhere; and hostile copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces, through the real mitmdump to a real receiver of OTLP over HTTP: a turn is one trace, and tells no words."""
+"""Traces, from the real mitmdump to a real receiver of OTLP over HTTP: a turn is one trace, which holds no words."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PLANTED = ("What is the balance", "Seven dollars", "planted-in-a-result", PROVID
 
 @dataclass
 class Collector(Peer):
-    """Takes what it is sent."""
+    """A receiver of traces."""
 
     async def answer(self, _request: Request) -> Response:
         return Response(b"", media_type="application/x-protobuf")
 
     def spans(self) -> list[Any]:
-        """All so far."""
+        """Return all spans so far."""
         told = [ExportTraceServiceRequest.FromString(each.body) for each in self.received]
         return [
             span
@@ -42,7 +42,7 @@ class Collector(Peer):
         ]
 
     def trace(self, turn_id: str) -> list[Any]:
-        """That of a turn, its root first, the others as they began."""
+        """Return the trace of a turn: its root first, the other spans in the order of their start."""
         spans = self.spans()
         root = next((span for span in spans if about(span).get("claw.turn_id") == turn_id), None)
         ours = [span for span in spans if root is not None and span.trace_id == root.trace_id]
@@ -60,11 +60,11 @@ class Traced:
     collector: Collector
 
     def turn(self, words: str, **more: Any) -> list[Any]:
-        """Ask, and the trace of it."""
+        """Ask, and return the trace of the turn."""
         said = len(self.pod.log())
         message = {"role": "user", "content": words}
         create = self.pod.client().chat.completions.with_raw_response.create
-        with contextlib.suppress(openai.APIStatusError):  # what became of it is in its trace
+        with contextlib.suppress(openai.APIStatusError):  # the outcome is in the trace
             create(model="gpt-test", messages=[message], **more)  # type: ignore[list-item]
         turn_id = next(event["turn_id"] for event in self.pod.log()[said:] if event["type"] == "request")
         return eventually(lambda: self.collector.trace(turn_id), "its trace is sent")

@@ -1,4 +1,4 @@
-"""A log that nobody reads, through the real mitmdump: nothing of governance waits for a pipe."""
+"""A log that nobody reads, through the real mitmdump: governance never waits for a pipe."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.proxy.pod import MITMDUMP, ROOT, Pod
 from tests.waiting import eventually
 
 LONG = "m" * 3000
-"""A model's name of a runner, which is in several lines of the log for each of its requests."""
+"""A runner's name for a model, which is in several lines of the log for each request."""
 
 
 class Piped(Pod):
-    """A pod whose stdout is a pipe, which is read when the test says so, and whose stderr is the same one."""
+    """A pod whose stdout and stderr are one pipe, which is read when the test says so."""
 
     def begin(self) -> None:
         (self.home / "home").mkdir()
@@ -32,7 +32,7 @@ class Piped(Pod):
         eventually(self._ready, "the proxy is ready")
 
     def read(self) -> list[dict[str, Any]]:
-        """All that comes until the proxy has ended."""
+        """Return the log's lines until the proxy has ended."""
         assert self.process is not None
         assert self.process.stdout is not None
         said = self.process.stdout.read().decode()
@@ -73,7 +73,7 @@ def provider() -> Any:
 
 @pytest.mark.requirement("log:unread")
 def test_requests_are_answered_though_nobody_reads_the_log_and_it_is_whole_when_somebody_does(piped: Piped) -> None:
-    ask(piped, 40)  # three times what a pipe holds
+    ask(piped, 40)  # three times the size of a pipe
     assert piped.process is not None
     reading: list[list[dict[str, Any]]] = []
     reader = threading.Thread(target=lambda: reading.append(piped.read()))

@@ -1,4 +1,4 @@
-"""No secret is in what an operator sees or saves; what is sent is what it always was."""
+"""Redaction: an operator sees and saves no secret, and the messages that are sent stay unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
 
 
 def hidden(looked_at: Saved, path: str) -> Any:
-    """The flow with this path, once it is saved; no secret is in what is saved of it, nor behind an encoding."""
+    """Return the flow with this path once it is saved; no secret may be in it, nor behind an encoding."""
     found = eventually(lambda: [flow for flow in looked_at.flows() if path in flow.request.path], "it is saved")[-1]
     bodies = [message.get_content(strict=False) or b"" for message in (found.request, found.response) if message]
     clear(b"".join([repr(found.get_state()).encode(), *bodies]))

@@ -1,4 +1,4 @@
-"""Against a provider on the bare wire: what an error tells, what a script edits, what is set meanwhile."""
+"""Redaction, with a provider scripted in bytes: errors, the edits of a script, and options that are set meanwhile."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_method_that_is_a_secret_is_refused_at_the_base_url_too(looked_at: Wir
 
 @pytest.fixture(scope="module")
 def unseen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
-    """Nobody looks on, and nothing goes to others."""
+    """Yield a pod whose flows nobody sees, with no way to ungoverned hosts."""
     home = tmp_path_factory.mktemp("pod")
     (home / "edits.py").write_text(_SCRIPT, encoding="utf-8")
     wire, pod = Wire(), Pod(home, Provider(), Service(port=free_port()))

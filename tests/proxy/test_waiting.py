@@ -25,7 +25,7 @@ def body(stream: bool) -> dict[str, Any]:
 
 
 class Held:
-    """An answer that comes only when the test lets it."""
+    """An answer that is sent only when the test lets it."""
 
     def __init__(self, answer: Response) -> None:
         self.answer = answer
@@ -53,7 +53,7 @@ def test_a_stream_is_kept_alive_for_as_long_as_a_tool_takes(running: Pod) -> Non
         assert answer.headers["content-type"] == "text/event-stream"
         for line in answer.iter_lines():
             (comments if line.startswith(":") else data).append(line)
-            if len(comments) >= 6:  # more than a second at one comment each 200 ms; only then may the tool answer
+            if len(comments) >= 6:  # more than a second, with a comment every 200 ms: now the tool may answer
                 held.go.set()
     assert ": claw round=1 waiting=desk.balance" in comments
     assert [line for line in data if line][-1] == "data: [DONE]"
@@ -120,7 +120,7 @@ def test_a_write_that_is_on_its_way_may_finish_and_is_recorded_though_the_runner
 @pytest.mark.requirement("runner:leaves-before-the-first-chunk")
 @pytest.mark.parametrize("kind", ["off", "comment"])
 def test_runners_that_leave_a_stream_before_they_read_of_it_take_their_turns_along(pod: Pod, kind: str) -> None:
-    """At once, and behind the headers; alone, and two at one turn. The model never answers."""
+    """They leave at once or after the headers, alone or two at one turn. The model never answers."""
     held = Held(text("too late"))
     pod.environment.update({"CLLAMA_KEEPALIVE_FIRST_MS": "1", "CLLAMA_KEEPALIVE_OPENAI": kind})
     pod.agent("analyst", pod.tool("balance"))
@@ -154,7 +154,7 @@ def test_runners_that_leave_a_stream_before_they_read_of_it_take_their_turns_alo
 
 
 def leave_while(pod: Pod, held: Held, request: dict[str, Any]) -> None:
-    """Send the request, and close the connection once the peer behind the proxy has been asked."""
+    """Send the request, and close the connection once the peer behind the proxy has received its request."""
 
     async def run() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", pod.port)

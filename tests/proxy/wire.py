@@ -1,4 +1,4 @@
-"""A provider on the bare wire: it notes the bytes of each request, and answers with bytes."""
+"""A provider scripted in bytes: it records the bytes of each request, and answers with bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEPT = 4 << 20
 
 @dataclass
 class Seen:
-    """A request, as it stood on the wire; ``body`` without its chunks, and only the beginning of a long one."""
+    """A message as it was on the wire; ``body`` has no chunk framing, and only the beginning if it is long."""
 
     line: str
     headers: list[tuple[str, str]]
@@ -28,7 +28,7 @@ class Seen:
 
     @property
     def status(self) -> int:
-        """Of a response."""
+        """Return the status of a response."""
         return int(self.line.split()[1])
 
     def all(self, name: str) -> list[str]:
@@ -39,11 +39,11 @@ type Answer = bytes | Callable[["Connection", Seen], None]
 
 
 class GoneError(Exception):
-    """The client has closed the connection."""
+    """The other side has closed the connection."""
 
 
 class Connection:
-    """One connection of a client."""
+    """One connection, with a client or a server at its other end."""
 
     def __init__(self, peer: socket.socket) -> None:
         self.peer = peer
@@ -60,7 +60,7 @@ class Connection:
         return Seen(line, [(name, value.removeprefix(" ")) for name, _, value in (row.partition(":") for row in lines)])
 
     def body(self, seen: Seen) -> None:
-        """Read it to its end, or until the client has gone."""
+        """Read the body to its end."""
         digest = hashlib.sha256()
         for part in self.parts(seen):
             digest.update(part)
@@ -69,11 +69,11 @@ class Connection:
         seen.digest = digest.hexdigest()
 
     def parts(self, seen: Seen) -> Iterator[bytes]:
-        """The body, while it comes."""
+        """Return the parts of the body as they come."""
         return self._chunks(seen) if seen.all("transfer-encoding") else self._length(seen)
 
     def chunk(self) -> bytes:
-        """The next chunk."""
+        """Return the next chunk."""
         size = int(self._line(), 16)
         while len(self._buffer) < size + 2:
             self._more()
@@ -81,7 +81,7 @@ class Connection:
         return data
 
     def until_closed(self) -> None:
-        """Wait until the client has gone."""
+        """Read until the other side has closed the connection."""
         with contextlib.suppress(GoneError):
             while True:
                 self._buffer = b""
@@ -125,7 +125,7 @@ class Connection:
 
 
 class Runner(Connection):
-    """A runner on the bare wire."""
+    """A runner that sends and reads bytes."""
 
     def __init__(self, port: int) -> None:
         super().__init__(socket.create_connection(("127.0.0.1", port), timeout=30))
@@ -137,7 +137,7 @@ class Runner(Connection):
         self.peer.close()
 
     def ask(self, *parts: bytes) -> Seen:
-        """Send, and read a whole response."""
+        """Send these bytes, and read a whole response."""
         for part in parts:
             self.send(part)
         return self.response()
@@ -149,7 +149,7 @@ class Runner(Connection):
         return seen
 
     def rest(self) -> bytes:
-        """What comes until the other side closes."""
+        """Return everything until the other side closes."""
         found = bytearray()
         with contextlib.suppress(GoneError):
             while True:
@@ -160,7 +160,7 @@ class Runner(Connection):
 
 
 class Wire:
-    """The provider. ``answers`` are given in order, else ``OK``; a callable does as it likes with the connection."""
+    """The provider. It gives ``answers`` in order, then ``OK``; a callable may do anything with the connection."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self._listener = socket.create_server((host, 0), backlog=64)
@@ -173,7 +173,7 @@ class Wire:
         return f"http://127.0.0.1:{self.port}"
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Clear all records and answers."""
         self.seen: list[Seen] = []
         self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.early: queue.SimpleQueue[Answer] = queue.SimpleQueue()

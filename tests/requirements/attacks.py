@@ -1,4 +1,4 @@
-"""What others were attacked by (`docs/attacks.md` is printed from the list in `tests/attacks/`)."""
+"""Attacks on similar systems (`docs/attacks.md` is printed from the list in `tests/attacks/`)."""
 
 from __future__ import annotations
 

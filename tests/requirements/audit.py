@@ -1,4 +1,4 @@
-"""``claw audit``: what an operator can find out afterwards."""
+"""``claw audit``: an operator's questions afterwards."""
 
 from __future__ import annotations
 

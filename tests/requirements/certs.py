@@ -1,4 +1,4 @@
-"""The pod's CA: what it may sign, who trusts it, and what is refused."""
+"""The pod's CA: its constraints, the runtimes that trust it, and the CAs that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of `claw`: what they print, write and exit with."""
+"""The verbs of `claw`: their output, files and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs: compose.generated.yml, and how it comes onto the disk."""
+"""The deployed pod: compose.generated.yml, and how it is written to the disk."""
 
 from __future__ import annotations
 

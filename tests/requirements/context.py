@@ -1,4 +1,4 @@
-"""What is added to a prompt, what an agent may spend, and a runner's own housekeeping."""
+"""Context that is added to a prompt, an agent's spending, and a runner's side requests."""
 
 from __future__ import annotations
 

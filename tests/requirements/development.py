@@ -1,4 +1,4 @@
-"""What a developer of this project is promised: a run that leaves nothing out unsaid."""
+"""The developer's loop: no run leaves out a test without saying so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each protocol says: bytes that stay, blocks, streams, and runners from before tools."""
+"""The protocols of model APIs: bytes that stay, blocks, streams, and runners from before tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages say."""
+"""The truth of the pages."""
 
 from __future__ import annotations
 

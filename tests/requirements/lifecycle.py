@@ -1,4 +1,4 @@
-"""The life of the proxy: how it starts, is loaded anew, and ends; and the image and the manifests that it runs in."""
+"""The life of the proxy: its start, reload and end; and the image and the manifests in which it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted, and the log that it is counted by."""
+"""Metrics, and the log from which they are counted."""
 
 from __future__ import annotations
 

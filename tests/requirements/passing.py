@@ -1,4 +1,4 @@
-"""What is not mediated passes: byte for byte, packed, large or odd."""
+"""Pass-through: requests that are not mediated, byte for byte, compressed, large or odd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worked pods; of the trading desk its service, its scripted model, the demo."""
+"""The worked pods; and the trading desk's service, scripted model and demo."""
 
 from __future__ import annotations
 

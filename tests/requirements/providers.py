@@ -1,4 +1,4 @@
-"""Which provider, model and key answers, and what follows when one fails."""
+"""The choice of provider, model and key, and of the next one after a failure."""
 
 from __future__ import annotations
 

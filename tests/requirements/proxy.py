@@ -1,4 +1,4 @@
-"""Through the real mitmdump: who comes in, what goes out, how it starts and stops, and that it fails closed."""
+"""The real mitmdump: entrances and identity, forwarded requests, start and stop, and failing closed."""
 
 from __future__ import annotations
 

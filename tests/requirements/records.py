@@ -1,4 +1,4 @@
-"""What is told of a turn: history and the log."""
+"""The records of a turn: history and the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One behaviour, and where it is asked for."""
+"""One behaviour, and its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom the compiler starves of credentials, and what it never tells."""
+"""Credential starvation by the compiler, and the values that it never prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept: hidden rounds, the journal of turns, and both behind a crash or at another proxy."""
+"""State: hidden rounds, the journal of turns, and both after a crash or at another proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn: its loop, its budgets, who owns a name, what is injected, and how it fails."""
+"""A turn: its loop, its budgets, the owners of names, reinjected rounds, and its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeing inside: the transcript of a turn, mitmweb's views and commands."""
+"""The operator's view: the transcript of a turn, mitmweb's views and commands."""
 
 from __future__ import annotations
 

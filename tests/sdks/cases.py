@@ -1,4 +1,4 @@
-"""What a model says in these tests, under both protocols: answers that every SDK must hear alike.
+"""The model's answers in these tests, in both protocols: every SDK must read them alike.
 
 A request names its case in its text (``case:words;``), so that many runners can ask the same provider at once.
 """
@@ -33,9 +33,9 @@ class Said:
     thought: str | None = None
     refusal: str | None = None
     openai: Body = field(default_factory=dict)
-    """More of the completion's choice."""
+    """Further members of the completion's choice."""
     anthropic: Body = field(default_factory=dict)
-    """More of the message."""
+    """Further members of the message."""
 
     def completion(self) -> Response:
         made = [(f"call{n}", name, arguments) for n, (name, arguments) in enumerate(self.calls)]
@@ -55,7 +55,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Fails:
-    """An answer that is none."""
+    """An error in place of an answer."""
 
     status: int
     html: bool = False
@@ -72,7 +72,7 @@ class Fails:
 
 @dataclass(frozen=True)
 class Completed:
-    """A completion as it is; the other protocol has no such answer."""
+    """A completion, sent as it is; the other protocol has no such answer."""
 
     body: Body
 
@@ -106,7 +106,7 @@ HEARD: dict[str, tuple[Said, ...]] = {
     "refused": (LOOK, Said(refusal=SHARP, anthropic={"stop_reason": "refusal"})),
     "cut by a filter": (Said("I", openai={"finish_reason": "content_filter"}, anthropic={"stop_reason": "refusal"}),),
 }
-"""Answers that a runner hears."""
+"""Answers that every SDK must read alike."""
 CITED = {
     "type": "char_location",
     "cited_text": SHARP,
@@ -165,7 +165,7 @@ WHOLE: dict[str, tuple[Said | Completed, ...]] = {
     "annotated": (Completed(ANNOTATED),),
     "function call": (with_message("function_call", function_call=CALLED),),
 }
-"""Answers of one protocol that have more to them; every member must arrive."""
+"""Answers of one protocol with further members, all of which must arrive."""
 SCRIPT: dict[str, tuple[Said | Completed | Fails, ...]] = {
     **HEARD,
     **WHOLE,
@@ -182,7 +182,7 @@ _CASE = re.compile(rb"case:([a-z ]+);")
 
 @dataclass
 class Model(Peer):
-    """A provider of both protocols, which says what the request's case says, by the number of results that it was shown."""
+    """A provider of both protocols: it gives the answers of the request's case, the next one after each result."""
 
     async def answer(self, request: Request) -> Response:
         body = await request.body()

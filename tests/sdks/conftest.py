@@ -1,4 +1,4 @@
-"""Pods for the SDKs: one for all answers, and one for each other way of keeping a stream alive."""
+"""Pods for the SDKs: one for all answers, and one for each other kind of keepalives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.sdks.hearing import ANTHROPIC, Job
 
 @dataclass
 class Gate:
-    """A tool that answers no call before the test opens it."""
+    """A tool that answers calls only once the test opens it."""
 
     waiting: int = 0
     open: threading.Event = field(default_factory=threading.Event)
@@ -40,7 +40,7 @@ class Gate:
 
 @dataclass
 class Speakers:
-    """A running pod, and what is asked of it."""
+    """A running pod, and requests to it."""
 
     pod: Pod
     gate: Gate
@@ -48,7 +48,7 @@ class Speakers:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """How each protocol's streams are kept alive."""
+        """Return the kind of keepalives in each protocol's streams."""
         environment = self.pod.environment
         return {
             "openai": environment.get("CLLAMA_KEEPALIVE_OPENAI", "comment"),
@@ -56,7 +56,7 @@ class Speakers:
         }
 
     def body(self, case: str, sdk: str) -> dict[str, Any]:
-        """A request for a case, as the SDK's protocol has it. No two are equal: none is the retry of another."""
+        """Return a request for a case, in the SDK's protocol. No two are equal, so none is the retry of another."""
         self.asked += 1
         messages = [{"role": "user", "content": f"case:{case}; {self.asked}"}]
         if is_anthropic(sdk):
@@ -71,7 +71,7 @@ class Speakers:
         return Job(sdk, self.pod.url, self.pod.token(), body)
 
     def post(self, case: str, sdk: str, **more: Any) -> httpx2.Response:
-        """The same request, without an SDK."""
+        """Send such a request without an SDK."""
         path = "/v1/messages" if is_anthropic(sdk) else "/v1/chat/completions"
         headers = {"authorization": f"Bearer {self.pod.token()}"}
         return httpx2.post(self.pod.url + path, json=self.body(case, sdk) | more, headers=headers, timeout=60)
@@ -98,13 +98,13 @@ def speakers(home: Path, **environment: str) -> Iterator[Speakers]:
 
 @pytest.fixture(scope="session")
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speakers]:
-    """The pod of most tests: keepalives are as they are by default."""
+    """Yield the pod of most tests, with the default keepalives."""
     yield from speakers(tmp_path_factory.mktemp("sdks"))
 
 
 @pytest.fixture(scope="module", params=["default", "the other way round", "off"])
 def kept_alive(request: pytest.FixtureRequest, spoken: Speakers, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Pods in every way of keeping streams alive: ``comment`` and ``native`` (the default), ``native`` and ``comment``, off."""
+    """Yield a pod for each kind of keepalives: ``comment`` and ``native`` (the default), ``native`` and ``comment``, off."""
     if request.param == "default":
         spoken.gate.close()
         yield spoken

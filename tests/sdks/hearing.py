@@ -1,4 +1,4 @@
-"""What the real SDKs make of an answer, in one form. Those of JavaScript run in one node process (tests/js/sdks.mjs)."""
+"""The real SDKs' readings of an answer, in one form. Those of JavaScript run in one node process (tests/js/sdks.mjs)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from tests.proxy.pod import ROOT
 
 type Heard = dict[str, Any]
-"""``text``, ``reasoning``, ``refusal``, ``calls`` …, or ``error``: its ``kind``, ``status`` and ``message``."""
+"""The reading: ``text``, ``reasoning``, ``refusal``, ``calls`` …, or ``error`` with ``kind``, ``status`` and ``message``."""
 
 JAVASCRIPT = ROOT / "tests" / "js"
 
@@ -35,7 +35,7 @@ class Job:
 
 
 def hear(jobs: Sequence[Job]) -> list[Heard]:
-    """All at once, each by its SDK."""
+    """Make all requests at once, each by its SDK; return the readings."""
     return asyncio.run(_hear(jobs))
 
 
@@ -62,7 +62,7 @@ def _in_node(jobs: Sequence[Job]) -> list[Heard]:
 
 @functools.cache
 def install() -> None:
-    """Install the SDKs of JavaScript, once, in one of the processes that run tests; skip the test where npm reaches nothing."""
+    """Install the SDKs of JavaScript, once, in one of the processes that run tests; skip the test if npm reaches nothing."""
     with (JAVASCRIPT / "package.json").open(encoding="utf-8") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)
         done = subprocess.run(["make", "--silent", "-C", ROOT, "sdks"], check=False, timeout=100)
@@ -73,13 +73,13 @@ def install() -> None:
 async def _in_python(job: Job) -> Heard:
     try:
         return await PYTHON[job.sdk](job)
-    except Exception as error:  # noqa: BLE001 - whatever a runner would have to live with
+    except Exception as error:  # noqa: BLE001 - any error that a runner could get
         status = getattr(error, "status_code", None)
         return {"error": {"kind": type(error).__name__, "status": status, "message": str(error)}}
 
 
 def completed(made: Any, chunks: int) -> Heard:
-    """A completion of the SDK's."""
+    """Return the reading of an SDK's completion."""
     choice = made.choices[0]
     said = choice.message
     calls = [
@@ -102,7 +102,7 @@ def completed(made: Any, chunks: int) -> Heard:
 
 
 def messaged(made: anthropic.types.Message, chunks: int) -> Heard:
-    """A message of the SDK's."""
+    """Return the reading of an SDK's message."""
     blocks = [block.model_dump(warnings=False) for block in made.content]
 
     def joined(kind: str, name: str) -> str:
@@ -151,7 +151,7 @@ async def _openai_create(job: Job) -> Heard:
 
 
 def _added_up(stream: Any) -> Heard:
-    """As most runners do it."""
+    """Add up the chunks of a stream, as most runners do."""
     heard: Heard = dict.fromkeys(("id", "role", "text", "refusal", "reasoning", "finish", "usage"))
     calls: list[dict[str, Any]] = []
     heard |= {"calls": calls, "chunks": 0}

@@ -1,4 +1,4 @@
-"""Errors: before the headers they keep their status, behind them they are an event. No SDK waits, or takes it for an end."""
+"""Errors: before the headers they keep their status, afterwards they are an event. No SDK waits, or takes one for an end."""
 
 from __future__ import annotations
 

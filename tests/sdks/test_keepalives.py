@@ -1,4 +1,4 @@
-"""Whatever keeps a stream alive while a tool runs, every SDK waits, and hears the answer as if there had been no wait."""
+"""Keepalives of every kind while a tool runs: every SDK waits, and reads the answer as if there had been no wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CASES = ("slow", "slow and then a call", "fails after a slow tool")
 
 
 class Listener:
-    """A stream that is read as it comes, without an SDK."""
+    """A stream that is read line by line, without an SDK."""
 
     def __init__(self, spoken: Speakers, sdk: str) -> None:
         self.lines: list[str] = []
@@ -40,7 +40,7 @@ class Listener:
 
 @pytest.fixture(scope="module")
 def waited(kept_alive: Speakers) -> tuple[dict[tuple[str, str], Heard], dict[str, list[str]]]:
-    """What the SDKs heard, by case and SDK, and the keepalives of each protocol. All waited for the same tool."""
+    """Return the SDKs' readings, by case and SDK, and the keepalives of each protocol. All waited for the same tool."""
     pairs = [(case, sdk) for case in CASES for sdk in SDKS]
     listeners = {"openai": Listener(kept_alive, OPENAI[0]), "anthropic": Listener(kept_alive, ANTHROPIC[0])}
     with ThreadPoolExecutor(3) as pool:
@@ -59,7 +59,7 @@ def waited(kept_alive: Speakers) -> tuple[dict[tuple[str, str], Heard], dict[str
 
 
 def all_wait(kept_alive: Speakers, runners: int, listeners: dict[str, Listener]) -> None:
-    """Until every runner's tool is called, and then for as long as each stream was kept alive some times more."""
+    """Wait until every runner's tool is called, and then for some more keepalives in each stream."""
     eventually(lambda: kept_alive.gate.waiting == runners, "every runner waits for the tool")
     so_far = {name: len(listener.keepalives) for name, listener in listeners.items()}
     if "off" not in kept_alive.kinds.values():

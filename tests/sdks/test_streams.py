@@ -1,4 +1,4 @@
-"""Every SDK hears in a stream what the JSON answer of the same turn says."""
+"""Streams: every SDK reads in one what the JSON answer of the same turn says."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FINISH = {
     "content_filter": "content-filter",
     "refusal": "content-filter",
 }
-"""What Vercel's SDK calls the ways to end."""
+"""Vercel's names of the reasons to end."""
 
 
 THEIRS = {
     ("cut short", "openai-py stream"): "LengthFinishReasonError",
     ("cut by a filter", "openai-py stream"): "ContentFilterFinishReasonError",
 }
-"""What an SDK makes of an answer by itself, whoever gives it."""
+"""Errors that an SDK makes of an answer by itself, whoever gives it."""
 
 
 def of_completion(body: Any) -> Heard:
@@ -62,7 +62,7 @@ def of_message(body: Any) -> Heard:
 
 @pytest.fixture(scope="module")
 def answers(spoken: Speakers) -> dict[tuple[str, str], tuple[Heard, Heard]]:
-    """(case, SDK) → what the JSON answer says, and what the SDK heard."""
+    """Return, for each (case, SDK), the JSON answer and the SDK's reading of the stream."""
     pairs = [(case, sdk) for case in HEARD for sdk in (*OPENAI, *ANTHROPIC)]
     heard = hear([spoken.job(case, sdk, **usage_asked(sdk)) for case, sdk in pairs])
     said = {
@@ -93,7 +93,7 @@ def test_the_sdk_hears_what_the_json_answer_says(
     assert "error" not in heard
     if sdk.startswith("ai "):
         said = {**said, "finish": _FINISH[said["finish"]]}
-        said.pop("refusal", None)  # it has no word for it
+        said.pop("refusal", None)  # Vercel's SDK has no refusals
     calls = [{**call, "arguments": json.loads(call["arguments"])} for call in heard["calls"]]
     assert {name: heard[name] or "" for name in said} | {"calls": calls} == said
 
@@ -109,7 +109,7 @@ def test_a_stream_has_the_id_and_the_role_of_the_answer(answers: dict[tuple[str,
 
 @pytest.mark.requirement("stream:usage")
 def test_an_openai_stream_has_a_usage_only_if_it_was_asked_for(spoken: Speakers) -> None:
-    sdks = [sdk for sdk in OPENAI if not sdk.startswith("ai ")]  # Vercel's is told here to ask always
+    sdks = [sdk for sdk in OPENAI if not sdk.startswith("ai ")]  # these tests have Vercel's SDK always ask for it
     heard = hear([spoken.job("after a hidden round", sdk, **asked) for sdk in sdks for asked in ({}, usage_asked(sdk))])
     assert [said["usage"] for said in heard] == [None, [10, 10]] * len(sdks)
     silent = hear([spoken.job("words", sdk, stream_options={"include_usage": False}) for sdk in sdks])

@@ -1,4 +1,4 @@
-"""What few runners read arrives too: every member of the JSON answer is in the message that an SDK puts together."""
+"""Members that few runners read: every member of the JSON answer is in the message that an SDK assembles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EARS = [
 
 
 def missing(said: Any, heard: Any, at: str = "") -> Iterator[str]:
-    """Places of ``said`` that are not in ``heard``. What is null may be left out."""
+    """Yield the places of ``said`` that ``heard`` lacks or has differently. A null may be left out."""
     match said:
         case dict() if isinstance(heard, dict):
             for name, value in said.items():

@@ -23,7 +23,7 @@ from tests.state.server import SharedState, shared_state
 
 
 class Clock:
-    """The time is what a test says it is."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -45,7 +45,7 @@ def shared(tmp_path: Path) -> Iterator[SharedState]:
 
 @pytest.fixture(params=["sqlite", "valkey"])
 def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], tuple[type, object]]:
-    """What stores and journals of one state are made of."""
+    """Return a function that returns the store's class and the place of one state."""
     if request.param == "sqlite":
         return lambda: (SqliteContinuityStore, str(tmp_path / "state.db"))
     server = request.getfixturevalue("shared")
@@ -53,13 +53,13 @@ def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], tuple[
 
 
 def in_use(place: Any) -> Any:
-    """A file is, when it is opened."""
+    """Open the place if it is a file; return it."""
     return Database(place) if isinstance(place, str) else place
 
 
 @pytest.fixture
 async def stores(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], ContinuityStore]]:
-    """Each call opens the same state once more, as another proxy does."""
+    """Yield a function that opens the same state once more, as another proxy does."""
     made: list[ContinuityStore] = []
 
     def store() -> ContinuityStore:
@@ -74,7 +74,7 @@ async def stores(opens: Callable[[], tuple[type, object]], clock: Clock) -> Asyn
 
 @pytest.fixture
 async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[Owner], Journal]]:
-    """The same of journals, each with its process."""
+    """Yield a function that opens the state's journal for a process, as another proxy does."""
     made: list[Journal] = []
 
     def journal(owner: Owner) -> Journal:
@@ -89,7 +89,7 @@ async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> As
 
 @pytest.fixture
 def kept(opens: Callable[[], tuple[type, object]], request: pytest.FixtureRequest, clock: Clock) -> StateInventory:
-    """What an operator sees of the same state."""
+    """Return the inventory of the same state, which an operator sees."""
     kind, where = opens()
     if kind is SqliteContinuityStore:
         return SqliteInventory(File(str(where)), clock)

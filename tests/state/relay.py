@@ -1,8 +1,8 @@
-"""What stands between a proxy and its server of the state, and does to their bytes what networks and servers do.
+"""A relay between a proxy and its server of the state, which can do to their bytes what networks and servers do.
 
-passes   as they are
-holds    the server's answers, until it passes again: a server that is slow
-cuts     an answer in its middle, and the connection with it
+passes   the bytes as they are
+holds    the server's answers until it passes again, like a slow server
+cuts     an answer in its middle, and closes the connection
 refuses  every command, in a server's own words
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Relay:
-    """On a loopback port of its own. ``refusal``: an error as the protocol spells it."""
+    """A relay on a loopback port of its own. ``refusal``: an error as the protocol spells it."""
 
     server: int
     cuts: bool = False

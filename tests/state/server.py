@@ -18,7 +18,7 @@ BINARY = shutil.which("valkey-server") or shutil.which("redis-server")
 
 
 class SharedState:
-    """The server, which can be stopped dead, frozen, and started again on the same port with what it had written."""
+    """The server, which can be killed, frozen, and started again on the same port with its data."""
 
     def __init__(self, home: Path, password: str = "") -> None:
         self.home = home
@@ -62,7 +62,7 @@ class SharedState:
         self._process.send_signal(signal.SIGCONT)
 
     def asks(self, *words: str) -> bytes:
-        """One command in its own protocol, on a connection of its own; the raw answer."""
+        """Send one command in the server's protocol, on a connection of its own; return the raw answer."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
             for command in ([["AUTH", self.password]] if self.password else []) + [list(words)]:
                 parts = "".join(f"${len(word)}\r\n{word}\r\n" for word in command)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.requirement("journal:flush")
 
 
 class Slow:
-    """A disk whose flushes end when a test lets them: what each of them found in the log, and how it went."""
+    """A disk whose flushes end when the test lets them; it notes the log's content at each flush, and can fail."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -64,7 +64,7 @@ async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_o
     first = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
     await until(lambda: len(slow.found) == 1)
     others = [asyncio.ensure_future(journal.record_intent(f"intent-of-turn-{number}", 1, 0, INTENT)) for number in range(1, 7)]
-    await asyncio.sleep(0)  # they begin
+    await asyncio.sleep(0)  # let them begin
     await journal.record_response("intent-of-turn-0", 2, b"meanwhile")
     assert await journal.call_record("intent-of-turn-6", 1, 0) == INTENT
     assert not any(waiting.done() for waiting in (first, *others))
@@ -126,6 +126,6 @@ async def test_a_log_that_grew_long_begins_anew_though_turns_never_pause_and_who
 
 
 def begins(log: Path) -> bytes:
-    """Its salts, which are others each time that it begins anew."""
+    """Return the salts of the log, which change each time that it begins anew."""
     with log.open("rb") as found:
         return found.read(24)[16:]

@@ -1,4 +1,4 @@
-"""The file of a state: private, small, and whole, whatever other processes do with it."""
+"""The file of a state: private, small, and intact, whatever other processes do with it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def other_process(code: str, file: Path) -> str:
 
 @pytest.mark.requirement("store:whole")
 async def test_another_process_that_ends_does_not_take_the_log_from_those_that_go_on(tmp_path: Path) -> None:
-    """SQLite's last user removes the log. A process that lost its locks is none in the eyes of others."""
+    """SQLite's last user removes the log. Other processes do not see a process that lost its locks."""
     file = tmp_path / "s.db"
     store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.current())
     other_process("db.execute('DELETE FROM kept'); db.commit(); db.close()", file)
@@ -111,7 +111,7 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
     answer = StoredResponse(200, "application/json", b"x" * 200_000)
     with closing(sqlite3.connect(file, autocommit=True)) as reader:
         reader.execute("BEGIN")
-        reader.execute("SELECT COUNT(*) FROM turns").fetchall()  # while somebody reads, a log does not begin anew
+        reader.execute("SELECT COUNT(*) FROM turns").fetchall()  # the log can't begin anew while somebody reads
         for number in range(250):
             clock.now += 0.1
             await turn(journal, f"flood-{number}", answer)
@@ -119,7 +119,7 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
     assert log.stat().st_size > MAX_LOG_BYTES
 
     async def until(fact: Callable[[], bool]) -> None:
-        for number in range(20_000):  # the log is carried over beside them
+        for number in range(20_000):  # the log is copied into the file beside these turns
             if fact():
                 return
             clock.now += 0.01

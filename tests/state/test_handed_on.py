@@ -1,4 +1,4 @@
-"""What a mediator of new settings gets from the one before it, in the same process."""
+"""The state that a mediator with new settings takes over from the old one in the same process."""
 
 from __future__ import annotations
 

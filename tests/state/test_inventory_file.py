@@ -1,4 +1,4 @@
-"""Reading a state's file changes nothing, whoever has it open or left it open; what is forgotten is not on the disk."""
+"""Reading a state's file changes nothing, whoever has it open or left it open; deleted data is not on the disk any more."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ HIDDEN = b"planted-hidden-round"
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    """But for what is in the index: every process that reads makes a note there."""
+    """Return the content of each file; that of the index is left out, since every reading process writes there."""
     return {file.name: b"" if file.name.endswith("-shm") else file.read_bytes() for file in sorted(directory.iterdir())}
 
 
 @contextmanager
 def written(file: Path) -> Iterator[subprocess.Popen[str]]:
-    """By another process, which has it open until it is told to end, or is killed."""
+    """Yield another process that has written the file, and has it open until it is told to end or is killed."""
     code = (
         "import asyncio, sys\n"
         "from claw_state.continuity import Anchor\n"

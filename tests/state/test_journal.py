@@ -239,7 +239,7 @@ async def test_a_journal_is_read_by_the_process_that_comes_after(journals: Journ
 
 @pytest.mark.requirement("journal:owner")
 async def test_a_process_of_the_same_name_and_number_is_another_one_and_its_turns_go_on(journals: Journals) -> None:
-    """Two containers may have the same host name, and each is process 1 of its own."""
+    """Two containers may have the same host name, and each has a process 1."""
     here, there = journals(Owner("same", 1, "a")), journals(Owner("same", 1, "b"))
     await here.begin("t1", "a", ASKED)
     past = await there.find("a", ASKED)
@@ -257,7 +257,7 @@ async def test_a_turn_that_its_runner_left_is_waited_for_by_altered_words_too_ev
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     longer = RequestFingerprint("longer", "earlier", "Buy, I said", "")
     await here.begin("t1", "a", ASKED)
-    await elsewhere.abandon("t1")  # not its own
+    await elsewhere.abandon("t1")  # not its own turn
     assert await here.find("a", longer) is None
     await here.abandon("t1")
     for journal in (here, elsewhere):
@@ -280,7 +280,7 @@ async def test_a_turn_that_its_runner_left_is_waited_for_by_altered_words_too_ev
 
 @pytest.mark.requirement("journal:ten-minutes")
 async def test_what_a_busy_agent_is_found_by_on_a_server_does_not_grow(shared: SharedState, clock: Clock) -> None:
-    """Conversations that begin alike share what was said earlier, and one agent's never rest for ten minutes."""
+    """Conversations that begin alike share one key, and a busy agent never leaves it unused for ten minutes."""
     journal = ValkeyJournal(Link(shared.place, timeout=10), HERE, clock)
     for number in range(20):
         assert await journal.begin(f"t{number}", "a", RequestFingerprint(f"request-{number}", "earlier", "Buy", ""))

@@ -1,4 +1,4 @@
-"""That another process on the same file lives is seen at once, and so is its death."""
+"""The life of another process on the same file is seen at once, and so is its death."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_clea
 
 
 def begun(file: str) -> subprocess.Popen[bytes]:
-    """A process that is at a turn."""
+    """Start a process that has a running turn."""
     arguments = [sys.executable, "-c", BEGINS, file]
     other = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert other.stdout is not None

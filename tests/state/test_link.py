@@ -1,4 +1,4 @@
-"""What a server says at the start: what passes is waited for, what does not is a mistake (docs/state.md)."""
+"""A server's errors at the start: the proxy waits for those that pass, and refuses to start on mistakes (docs/state.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of SQLite that fails under those who use it: what each way leads to (docs/state.md)."""
+"""A SQLite file that fails under its users: the consequences of each way of failing (docs/state.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL = "SELECT COUNT(*), SUM(LENGTH(what)) FROM held"
 
 
 class Used:
-    """A file in use, and what was told of it."""
+    """A file in use, and the notices about it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -35,14 +35,14 @@ class Used:
         self.database = Database(str(file), SCHEMA, self.health)
 
     def adds(self, size: int = 10) -> bool:
-        """Whether something could be written."""
+        """Return True if a row could be written."""
         try:
             return self.database.probe(ADD, b"x" * size) == 1
         except StateUnavailableError:
             return False
 
     def counts(self) -> int | None:
-        """How much there is; None: it can't be read."""
+        """Return the number of rows, or None if the file can't be read."""
         try:
             return int(self.database.read(ALL)[0][0])
         except StateUnavailableError:
@@ -57,7 +57,7 @@ def used(tmp_path: Path) -> Iterator[Used]:
 
 
 def is_full(used: Used) -> Callable[[], object]:
-    """As SQLite says it when the disk is."""
+    """Make the file full, with SQLite's own error of a full disk; return the function that undoes it."""
     used.database.read("PRAGMA max_page_count=1")
     return lambda: used.database.read("PRAGMA max_page_count=1000000")
 
@@ -143,7 +143,7 @@ def test_a_file_that_is_damaged_while_it_is_used_is_used_no_more_and_refused_at_
 
 @pytest.mark.requirement("state:file-damaged")
 def test_a_log_full_of_garbage_costs_what_stood_in_it_and_no_more(tmp_path: Path) -> None:
-    """SQLite holds each part of it to a checksum: what does not fit was never written."""
+    """SQLite has a checksum for each frame of the log: a frame that does not match was never written."""
     file = tmp_path / "s.db"
     one = Used(file)
     assert one.adds()
@@ -183,7 +183,7 @@ def test_a_file_that_can_never_be_used_keeps_the_proxy_from_starting_in_one_line
 
 
 def started(file: Path) -> tuple[State, list[dict[str, Any]]]:
-    """The state as a proxy opens it, and the log's events."""
+    """Open the state as a proxy does; return it and the log's events."""
     events: list[dict[str, Any]] = []
     log = EventLog(lambda line: events.append(known(line)))
     return state.open_state(parse_place(str(file)), log), events

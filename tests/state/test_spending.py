@@ -1,4 +1,4 @@
-"""What agents have spent, in a file as on a server: one limit for all proxies (docs/spec/mediation.md section 8)."""
+"""The spending of agents, in a file as on a server: one limit for all proxies (docs/spec/mediation.md section 8)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ type Spendings = Callable[[], Spending]
 
 @pytest.fixture
 async def spendings(opens: Callable[[], tuple[type, Any]], clock: Clock) -> AsyncIterator[Spendings]:
-    """Each call is another proxy."""
+    """Yield a function that opens the spending once more, as another proxy does."""
     made: list[Spending] = []
 
     def spending() -> Spending:

@@ -26,7 +26,7 @@ async def keep(store: ContinuityStore, agent: str, key: str, messages: bytes, se
 
 
 async def held(store: ContinuityStore, agent: str, *keys: str) -> list[tuple[str, bytes]]:
-    """What is kept and has its messages, or never had any; which is thereby used."""
+    """Return keys and messages of the stored rounds that were not evicted, and mark them as used."""
     found = [one for one in await store.find(agent, keys) if not one.evicted]
     await store.mark_used(agent, found)
     return [(one.anchor.key, one.messages) for one in found]
@@ -127,7 +127,7 @@ async def test_a_file_survives_a_restart_and_is_private(tmp_path: Path) -> None:
     file = tmp_path / "state" / "claw.db"
     first = SqliteContinuityStore(Database(str(file)))
     await keep(first, "a", "x", b"\x00\xff")
-    second = SqliteContinuityStore(Database(str(file)))  # the first was not closed: a crash
+    second = SqliteContinuityStore(Database(str(file)))  # the first was not closed, as in a crash
     assert await held(second, "a", "x") == [("x", b"\x00\xff")]
     assert oct(file.stat().st_mode)[-3:] == "600"
     await first.close()
@@ -185,7 +185,7 @@ async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones(stores: Stores, 
 async def test_on_a_server_whatever_is_kept_expires_and_what_is_used_later_than_all_else(
     shared: SharedState, clock: Clock
 ) -> None:
-    """The number of what was kept last, too: but never before what it has numbered."""
+    """The counter of rounds expires too, but never before a round that it has numbered."""
     store = ValkeyContinuityStore(Link(shared.place, timeout=10), clock)
     assert await store.is_writable()
     await keep(store, "a", "x", b"11")

@@ -23,7 +23,7 @@ def granted(pod: Pod) -> list[dict[str, Any]]:
 
 
 def furnished(home: Path) -> Pod:
-    """A pod whose service answers; nothing runs yet."""
+    """Return a pod whose service answers, not started."""
     provider, service = Provider(), Service()
     provider.start()
     service.start()
@@ -41,7 +41,7 @@ def closed(pod: Pod) -> None:
 
 
 def openai_turn(pod: Pod) -> None:
-    """Two hidden rounds; the second repeats a call that may write."""
+    """Run a turn with two hidden rounds, the second of which repeats a call that may write."""
     trade = ("desk__trade", {"symbol": "X"})
     pod.provider.says(
         calls(("c1", "desk__balance", {}), ("c2", *trade)), calls(("c3", *trade)), text("Bought. \x1b[2J 49,000 are left.")
@@ -57,7 +57,7 @@ def anthropic_turn(pod: Pod) -> None:
 
 
 def failed_and_resumed_turns(pod: Pod) -> None:
-    """A write was made, and then the provider refused; the same request goes on behind the write."""
+    """Run a turn whose provider fails after a write, and the same request again, which resumes it."""
     pod.provider.says(calls(("c1", "desk__trade", {"symbol": "Y"})), JSONResponse({"error": {"message": "no"}}, 400))
     asked: list[Any] = [{"role": "user", "content": "Buy a Y."}]
     with pytest.raises(openai.BadRequestError):

@@ -42,7 +42,7 @@ class Mitmweb:
         return json.loads(said) if said else None
 
     def command(self, name: str, *arguments: str) -> Any:
-        """What the command returns, or ``{"error": …}``."""
+        """Run a command; return its result, or ``{"error": …}``."""
         said = self.ask(f"/commands/{name}", {"arguments": arguments})
         return said.get("value", said)
 
@@ -51,7 +51,7 @@ class Mitmweb:
         return found
 
     def turns(self) -> list[dict[str, Any]]:
-        """The runners' flows, in their order."""
+        """Return the runners' flows, in their order."""
         return [flow for flow in self.flows() if "llama" in flow["marked"] or flow["marked"] == "🦙"]
 
     def view(self, flow: dict[str, Any], name: str = "auto", message: str = "response") -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Mitmweb:
 
 
 def offline(home: Path, flows: Path, context: Path) -> tuple[Mitmweb, subprocess.Popen[bytes]]:
-    """``mitmweb -n -r FILE``: flows of a file are looked at, without keys, a pod or a listener."""
+    """Start ``mitmweb -n -r FILE``, which shows flows of a file without keys, a pod or a listener."""
     web = Mitmweb()
     script = ["-s", str(ROOT / "addons" / "cllama.py"), "--set", f"cllama_context={context}"]
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""mitmweb as a pod's proxy: what an operator sees in a real browser, what commands do, and what the page can't switch off."""
+"""mitmweb as a pod's proxy: a real browser's view, the commands, and options that the page can't switch off."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--disable-dev-shm-usage",  # a container's is small
+    "--disable-dev-shm-usage",  # that of a container is small
 )
 SECONDS = 60
-"""A machine may be busy; nothing is waited for longer than it takes."""
+"""Seconds to wait at most: a machine may be busy."""
 expect.set_options(timeout=SECONDS * 1000)
 SCREENSHOT = os.environ.get("CLAW_SCREENSHOT")
-"""Where the page is pictured, when somebody asks for it (``make screenshot``)."""
+"""The file for a picture of the page, if somebody wants one (``make screenshot``)."""
 HIDDEN = ["model round 1", "desk.balance round 1", "desk.trade round 1", "model round 2", "desk.trade round 2", "model round 3"]
 
 
 @dataclass
 class Browser:
-    """A page of mitmweb, and all that the browser was sent."""
+    """A page of mitmweb, and everything that the browser received."""
 
     page: Page
     responses: list[Response] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Browser:
         socket.on("framereceived", lambda frame: self.frames.append(str(frame)))
 
     def find(self, terms: str) -> Any:
-        """The rows that are left of the list of flows."""
+        """Search the list of flows; return the rows that are left."""
         self.page.get_by_role("button", name="Flow List").or_(self.page.get_by_text("Flow List")).first.click()
         self.page.get_by_placeholder("Search").fill(terms)
         return self.page.locator("tr:has(td.col-path)")
@@ -95,7 +95,7 @@ def test_mitmweb_says_where_its_page_is(live: Live) -> None:
 def test_an_operator_finds_a_turn_reads_it_and_sees_its_hidden_requests_and_no_secret(live: Live, browser: Browser) -> None:
     found = browser.find("~marker llama & ~u chat/completions")
     expect(found.first).to_be_visible()
-    openai_turn(live.pod)  # it comes to the page while it is made
+    openai_turn(live.pod)  # the page shows it while it runs
     expect(found).to_have_count(sum("/chat/" in turn["request"]["path"] for turn in live.web.turns()))
     found.first.click()
     browser.page.get_by_text("Response", exact=True).click()

@@ -1,4 +1,4 @@
-"""Turns in a file of mitmdump's: looked at in mitmweb without a pod, and played again without anybody being asked."""
+"""Turns in a file of mitmdump: shown in mitmweb without a pod, and replayed without asking any peer."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_mitmweb_without_a_pod_holds_no_secret(recorded: Recorded) -> None:
 
 def flows(recorded: Recorded) -> list[http.HTTPFlow]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # mitmproxy's own, of a parser that it uses
+        warnings.simplefilter("ignore")  # mitmproxy's parser is deprecated
         from mitmproxy.io import FlowReader
     with recorded.file.open("rb") as file:
         return [flow for flow in FlowReader(file).stream() if isinstance(flow, http.HTTPFlow)]
@@ -172,7 +172,7 @@ def parents(kept: list[http.HTTPFlow]) -> list[http.HTTPFlow]:
 
 @pytest.fixture
 def granting(recorded: Recorded, tmp_path: Path) -> Callable[[Callable[[dict[str, Any]], None]], Path]:
-    """A context directory like that of the recording, but for its manifest."""
+    """Return a function that makes a context directory like the recording's, with a changed manifest."""
 
     def make(change: Callable[[dict[str, Any]], None]) -> Path:
         context = tmp_path / "context"

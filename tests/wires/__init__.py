@@ -1,7 +1,7 @@
-"""What differs between the providers' protocols, for tests: one module a protocol, and the neutral words of both.
+"""The differences between the providers' protocols, for tests: one module for each, and the neutral words of both.
 
-A wire builds what a runner and a model send, reads what they receive as strictly as the strictest SDK does, and holds every
-request for the provider to the provider's own rules. It shares no code with the dialects that it tests.
+A wire builds the messages of a runner and of a model, reads what they receive as strictly as the strictest SDK does, and
+checks every request for the provider by the provider's own rules. It shares no code with the dialects that it tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ type Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Made:
-    """A call that a model made; ``arguments`` is its JSON text, spelt as it was."""
+    """A call that a model made; ``arguments`` is its JSON text in its own spelling."""
 
     id: str
     name: str
@@ -24,7 +24,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Said:
-    """What a model said: its visible text, its calls, and what it thought before."""
+    """The content of a model's reply: its visible text, its calls, and its thought before."""
 
     text: str = ""
     calls: tuple[Made, ...] = ()
@@ -32,7 +32,7 @@ class Said:
 
 
 class Wire(Protocol):
-    """One protocol. Modules satisfy it."""
+    """One protocol; each module of this package is one."""
 
     @property
     def PATH(self) -> str: ...  # noqa: N802 - constants of the module
@@ -41,67 +41,67 @@ class Wire(Protocol):
     def MODEL(self) -> str: ...  # noqa: N802
 
     def request(self, messages: Sequence[Body], native: Sequence[str], *, stream: bool, more: Body) -> Body:
-        """A runner's request, with its own tools."""
+        """Return a runner's request, with its native tools."""
 
     def user(self, words: str) -> Body:
-        """What a user says."""
+        """Return a user's message."""
 
     def results(self, given: Sequence[tuple[str, str]]) -> list[Body]:
-        """What a runner sends back for its native calls: (call id, output)."""
+        """Return the messages in which a runner sends the results of native calls: (call id, output)."""
 
     def choice(self, word: str, *, parallel: bool | None = None) -> Body:
-        """The members that say how tools are to be used: ``auto``, ``required``, ``none``, or a tool's name."""
+        """Return the members that set the choice of tools: ``auto``, ``required``, ``none``, or a tool's name."""
 
     def foreign(self, name: str) -> Body:
-        """An entry of ``tools`` that is no function of the runner's."""
+        """Return an entry of ``tools`` that is no function of the runner."""
 
     def picture(self, words: str) -> Body:
-        """What a user says, with an image."""
+        """Return a user's message with an image."""
 
     def echoes(self, message: Body) -> dict[str, Body]:
-        """An assistant's message as different runners send it back, by what they do to it."""
+        """Return an assistant's message as different runners send it back, by the changes that they make."""
 
     def reply(self, text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False) -> bytes:
-        """A provider's response. ``thought``: what was thought before; ``cut``: the model ran out of tokens."""
+        """Return a provider's response. ``thought``: the thought before it; ``cut``: the model ran out of tokens."""
 
     def ended(self, body: bytes) -> str:
-        """Why a response ended, in the protocol's own word."""
+        """Return why a response ended, in the protocol's own word."""
 
     def error(self, code: str, message: str) -> Body:
-        """A provider's error."""
+        """Return a provider's error."""
 
     def said(self, body: bytes) -> Said:
-        """What a response says. Raises ``LookupError``, ``TypeError`` or ``ValueError`` for what is none."""
+        """Return the content of a response. Raises ``LookupError``, ``TypeError`` or ``ValueError`` if it is none."""
 
     def kept(self, body: bytes) -> Body:
-        """The assistant's message of a response, as a runner keeps it for its next request."""
+        """Return the assistant's message of a response, as a runner keeps it for its next request."""
 
     def usage(self, body: bytes) -> tuple[int, int]:
-        """Tokens in and out."""
+        """Return the tokens in and out."""
 
     def assembled(self, stream: bytes) -> bytes:
-        """The response that a client puts together from a stream, which must be without fault."""
+        """Return the response that a client assembles from a stream; the stream must be valid."""
 
     def stream_error(self, stream: bytes) -> bytes | None:
-        """The error that a stream ends with, as a body; None where it does not."""
+        """Return the error at the end of a stream as a body, or None if there is none."""
 
     def code(self, error: bytes) -> str | None:
-        """The code of an error body, which must have the protocol's shape; None where the shape has no place for it."""
+        """Return the code of an error body, which must have the protocol's form; None if the form has no place for it."""
 
     def parts(self, messages: Sequence[Body]) -> list[str]:
-        """The messages as ``user``, ``assistant`` and ``tool``, one ``tool`` for each result."""
+        """Return the messages as ``user``, ``assistant`` and ``tool``, one ``tool`` for each result."""
 
     def answers(self, messages: Sequence[Body]) -> list[tuple[str, str]]:
-        """The results in messages: (call id, content)."""
+        """Return the results in messages: (call id, content)."""
 
     def called(self, request: Body) -> list[str]:
-        """The names of the calls in a request's messages."""
+        """Return the names of the calls in a request's messages."""
 
     def tools(self, request: Body) -> dict[str, str]:
-        """Tools offered in a request: name → description."""
+        """Return the tools that a request offers: name → description."""
 
     def chosen(self, request: Body) -> tuple[str | None, bool | None]:
-        """How tools are to be used: the word or name of ``choice``, and whether calls may be made side by side."""
+        """Return the choice of tools (the word or name of ``choice``), and True if calls may be made side by side."""
 
     def check(self, request: Body, replies: Mapping[str, bytes]) -> None:
-        """Holds a request to the rules of the provider. ``replies``: what was said so far, by the ids of its calls."""
+        """Check a request by the provider's rules. ``replies``: the replies so far, by the ids of their calls."""

@@ -19,7 +19,7 @@ check = anthropic_rules.check
 
 
 def message(*blocks: Any, **more: Any) -> Body:
-    """A message of the model's; text stands for a block of it."""
+    """Return a model's message; a string stands for a text block."""
     content = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
     called = any(block["type"] == "tool_use" for block in content)
     return {
@@ -96,7 +96,7 @@ def ended(body: bytes) -> str:
 
 
 def _input(arguments: str) -> msgspec.Raw | str:
-    """The arguments in their own spelling; a text that is no JSON can only be a string, as some gateways give it."""
+    """Return the arguments in their own spelling; a text that is not JSON becomes a string, as from some gateways."""
     try:
         json.loads(arguments)
     except ValueError:
@@ -172,7 +172,7 @@ def assembled(stream: bytes) -> bytes:
 
 
 def _events(stream: bytes) -> list[Body]:
-    """The events of a stream, without the pings between them; each is named after its type."""
+    """Return the events of a stream without pings; each one's name must be its type."""
     assert stream.endswith(b"\n\n")
     events: list[Body] = []
     for block in stream.removesuffix(b"\n\n").split(b"\n\n"):
@@ -189,7 +189,7 @@ _GROWS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta"
 
 
 def _grow(block: Body, grown: dict[str, list[str]], delta: Body) -> None:
-    """A delta fits its block, and what grows begins empty."""
+    """Add a delta to its block: it must fit the block, and the member that grows must begin empty."""
     match block["type"], delta["type"]:
         case "text", "citations_delta":
             block["citations"].append(delta["citation"])

@@ -1,4 +1,4 @@
-"""What Anthropic asks of a messages request: its 400s, as rules."""
+"""Anthropic's rules for a messages request, whose violation is a 400."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
 
 
 def _taken(messages: Sequence[Body]) -> list[Body]:
-    """As the API takes them: the user's messages that follow one another are one."""
+    """Return the messages as the API takes them: successive messages of the user become one."""
     taken: list[Body] = []
     for one in messages:
         if taken and one["role"] == taken[-1]["role"] == "user":
@@ -51,7 +51,7 @@ def _blocks(one: Body) -> list[Body]:
 
 
 def of_type(one: Body, kind: str) -> list[Body]:
-    """The blocks of one type in a message."""
+    """Return the blocks of one type in a message."""
     content = one.get("content")
     return [block for block in content if block["type"] == kind] if isinstance(content, list) else []
 
@@ -90,11 +90,11 @@ def _check_block(block: Body) -> None:
             failed = isinstance(block["content"], str) and block["content"].startswith('{"ok":false')
             assert block.get("is_error", False) is failed
         case _:
-            pass  # any other block is what the runner sent or the model said
+            pass  # any other block is the runner's or the model's own
 
 
 def _check_thinking(one: Body, replies: Mapping[str, bytes]) -> None:
-    """A message that calls holds the thinking that led to its calls: all of it, in order, as it was."""
+    """Check that a message with calls has all the thinking that led to them, in order and unchanged."""
     for block in of_type(one, "tool_use"):
         was = json.loads(replies[block["id"]])
         assert _thinking(one["content"]) == _thinking(was["content"])

@@ -15,7 +15,7 @@ check = openai_rules.check
 
 
 def completion(text: str | None = None, *, calls: list[tuple[str, str, Any]] | None = None, **more: Any) -> dict[str, Any]:
-    """A chat completion: text, or calls as (id, name, arguments)."""
+    """Return a chat completion: text, or calls as (id, name, arguments)."""
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if calls:
         message["tool_calls"] = [

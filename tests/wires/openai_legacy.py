@@ -33,7 +33,7 @@ def request(messages: Sequence[Body], native: Sequence[str], *, stream: bool, mo
 
 
 def results(given: Sequence[tuple[str, str]]) -> list[Body]:
-    """There are no ids: a result names its function."""
+    """Return the results as messages that name their function: this form has no ids."""
     return [{"role": "function", "name": name, "content": output} for name, output in given]
 
 
@@ -43,7 +43,7 @@ def choice(word: str, *, parallel: bool | None = None) -> Body:
 
 
 def said(body: bytes) -> Said:
-    """Of the provider, or what the runner was handed."""
+    """Return the content of a provider's response, or of the one that the runner was handed."""
     choice = json.loads(body)["choices"][0]
     message = choice["message"]
     if function := message.get("function_call"):
@@ -59,7 +59,7 @@ def parts(messages: Sequence[Body]) -> list[str]:
 
 
 def check(request: Body, replies: Mapping[str, bytes]) -> None:
-    """Nothing of the old form is left; ids that its calls got on their way are like any."""
+    """Check that nothing of the old form is left, and that the ids which the proxy gave to calls are valid."""
     assert not request.keys() & {"functions", "function_call"}
     calls = [call for message in request["messages"] for call in message.get("tool_calls") or ()]
     assert all("function_call" not in message and message["role"] != "function" for message in request["messages"])
@@ -71,5 +71,5 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
 
 
 def _said_with(message: Body) -> bytes:
-    """Of a call whose id was minted nobody knows the reply: it is taken at its word."""
+    """Return a reply made of the message itself: nobody has the reply to a call whose id the proxy made."""
     return json.dumps({"choices": [{"message": message}]}).encode()

@@ -1,4 +1,4 @@
-"""What a chat completions provider asks of a request, as strictly as the strictest of them."""
+"""Rules of chat completions providers for a request, those of the strictest included."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _check_assistant(message: Body, replies: Mapping[str, bytes]) -> list[str]:
     for call in calls or ():
         assert _NAME.fullmatch(call["function"]["name"]), call
         arguments = call["function"]["arguments"]
-        # OpenAI takes any text; others parse it (vLLM, Mistral, Gemini behind its OpenAI face).
+        # OpenAI accepts any text; others parse it (vLLM, Mistral, Gemini through its OpenAI interface).
         assert not arguments.strip() or isinstance(json.loads(arguments), dict), call
         _check_thought(message, replies[call["id"]])
     ids = [call["id"] for call in calls or ()]
@@ -56,6 +56,6 @@ def _check_assistant(message: Body, replies: Mapping[str, bytes]) -> list[str]:
 
 
 def _check_thought(message: Body, reply: bytes) -> None:
-    """What was thought before a call is sent back whole, if at all."""
+    """Check that the thought before a call is sent back complete, if at all."""
     thought = json.loads(reply)["choices"][0]["message"].get("reasoning_content")
     assert message.get("reasoning_content", thought) == thought

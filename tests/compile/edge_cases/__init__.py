@@ -1,6 +1,6 @@
 """Fifty edge cases of the original system, the result of each here, and the tests that prove it.
 
-Forty are known by a number, ten by a word.
+Forty have a number as their key, ten a word.
 """
 
 from __future__ import annotations

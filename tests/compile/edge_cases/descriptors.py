@@ -1,4 +1,4 @@
-"""What services say of themselves, and how they are reached."""
+"""Edge cases of descriptors, and of the addresses of services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an entry of the table says."""
+"""An entry of the table of edge cases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class EdgeCase:
-    """One edge case. ``result`` is ours; where the original system does otherwise, ``because`` is the reason.
+    """One edge case. ``result`` is ours; if the original system behaves differently, ``because`` is the reason.
 
     A proof is a case (``cases/…``), or a test: ``file::function``, from the tests' directory.
     """

@@ -1,4 +1,4 @@
-"""YAML, variables, `.env`, and which files are read."""
+"""Edge cases of YAML, variables, `.env`, and the files that are read."""
 
 from __future__ import annotations
 

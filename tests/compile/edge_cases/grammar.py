@@ -1,4 +1,4 @@
-"""Grants, defaults, names, counts, and what an agent is given."""
+"""Edge cases of grants, defaults, names, counts, and the values that an agent is given."""
 
 from __future__ import annotations
 

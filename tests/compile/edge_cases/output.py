@@ -1,4 +1,4 @@
-"""What is written: the Compose file, and an agent's directory."""
+"""Edge cases of the output: the Compose file, and an agent's directory."""
 
 from __future__ import annotations
 
