@@ -1,4 +1,4 @@
-"""A whole runner: one question, one answer. What tools there are, and who runs them, it does not know."""
+"""A complete runner: one question, one answer. It knows nothing of the tools, nor of who runs them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONTRACT = Path("/claw/AGENTS.md")
 
 
 def ask(question: str, contract: str) -> str:
-    """The answer of the model that the environment names."""
+    """Return the answer of the model that the environment names."""
     messages = [{"role": "system", "content": contract}, {"role": "user", "content": question}]
     request = urllib.request.Request(
         f"{os.environ['OPENAI_BASE_URL']}/chat/completions",

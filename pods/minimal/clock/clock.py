@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 
 def answer(target: str) -> tuple[int, dict[str, str]]:
-    """Status and JSON for a request's target."""
+    """Return the status and the JSON for the target of a request."""
     url = urlsplit(target)
     if url.path != "/time":
         return 404, {"error": "there is only /time"}
