@@ -105,12 +105,13 @@ class Demo:
 
     def start(self) -> None:
         env = {"TRADING_API_TOKEN": self.run.tool_token, "TRADING_DB": str(self.root / "desk.db")}
-        self.serve("trading_api.py", self.api, env)
+        self.serve("trading_api", self.api, env)
         names = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
         urls = {name: os.environ[name] for name in names if os.environ.get(name)}
         if self.run.is_scripted:
             env = {"SCRIPTED_MODEL_KEY": self.keys["OPENAI_API_KEY"]}
-            self.serve("scripted_model.py", self.model, env, "--record", str(self.root / "model-requests.jsonl"))
+            env["SCRIPTED_MODEL_RECORD"] = str(self.root / "model-requests.jsonl")
+            self.serve("scripted_model", self.model, env)
             urls = dict.fromkeys(names, f"http://{self.model}/v1")
         env = {
             "LISTEN_ADDR": self.proxy,
@@ -124,10 +125,11 @@ class Demo:
         self.stage.serve("proxy", command, env | urls | self.keys, f"http://{self.proxy}/ready")
         self.screen.line(f"mitmdump -s addons/cllama.py is ready on http://{self.proxy}")
 
-    def serve(self, script: str, address: str, env: dict[str, str], *options: str) -> None:
-        command: Command = [sys.executable, DESK / script, "--port", address.rpartition(":")[2], *options]
-        self.stage.serve(script.removesuffix(".py"), command, env, f"http://{address}/health")
-        self.screen.line(f"{script} is ready on http://{address}")
+    def serve(self, name: str, address: str, env: dict[str, str]) -> None:
+        command: Command = [BIN / "uvicorn", "--factory", f"{name}:application", "--app-dir", DESK, "--log-level", "warning"]
+        command = [*command, "--port", address.rpartition(":")[2]]
+        self.stage.serve(name, command, env, f"http://{address}/health")
+        self.screen.line(f"{name}.py is ready on http://{address}")
 
     def ask(self, agent: str, sdk: str) -> None:
         """Run the agent's runner with its prompts; print each turn beside the calls that were hidden from it."""

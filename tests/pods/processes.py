@@ -19,15 +19,15 @@ DESK = PODS / "trading-desk"
 
 
 @contextmanager
-def serving(script: str, env: dict[str, str], *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Run a script of the desk on a free port; yield the process and its URL once /health answers."""
+def serving(name: str, env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run a service of the desk on a free port; yield the process and its URL once /health answers."""
     port = free_port()
-    command = [sys.executable, str(DESK / script), "--port", str(port), *arguments]
+    command = [sys.executable, "-m", "uvicorn", "--factory", f"{name}:application", "--app-dir", str(DESK), "--port", str(port)]
     with subprocess.Popen(command, env={**os.environ, **env}) as process:
         try:
             url = f"http://127.0.0.1:{port}"
-            eventually(lambda: process.poll() is not None or healthy(url), f"{script} answers")
-            assert process.poll() is None, f"{script} ended with {process.returncode}"
+            eventually(lambda: process.poll() is not None or healthy(url), f"{name} answers")
+            assert process.poll() is None, f"{name} ended with {process.returncode}"
             yield process, url
         finally:
             process.kill()

@@ -23,7 +23,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(record: Path) -> Iterator[str]:
-    with serving("scripted_model.py", {"SCRIPTED_MODEL_KEY": KEY}, "--record", str(record)) as (_, address):
+    with serving("scripted_model", {"SCRIPTED_MODEL_KEY": KEY, "SCRIPTED_MODEL_RECORD": str(record)}) as (_, address):
         yield address
 
 
@@ -86,8 +86,7 @@ def test_it_needs_its_key_and_is_labelled_as_scripted(client: openai.OpenAI, url
         ("What is my balance?", [NOTE, CONTEXT, QUOTE], [("trading-api__get_market_context", {})]),
         ("What is the price of AAPL?", [CONTEXT, QUOTE], [("trading-api__get_quote", {"symbol": "AAPL"})]),
         ("Buy 10 NVDA.", [QUOTE, TRADE], [("trading-api__get_quote", {"symbol": "NVDA"})]),
-        ("Sell 3 MSFT", [TRADE], [("trading-api__execute_trade", {"symbol": "MSFT", "side": "sell", "quantity": 3})]),
-        ("Write a note: buy milk", [QUOTE, TRADE, NOTE], [("write_note", {"text": "buy milk"})]),
+        ("Write a note.", [QUOTE, TRADE, NOTE], [("write_note", {"text": "Write a note."})]),
         ("Buy 10 NVDA.", [CONTEXT, QUOTE, ORDERS, NOTE], []),
         ("What is my balance?", [], []),
     ],
@@ -110,23 +109,17 @@ def test_its_numbers_are_those_of_the_results(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.requirement("pods:scripted-model-decides")
-def test_a_failed_call_is_told_and_a_call_that_was_not_run_is_made_again(client: openai.OpenAI) -> None:
-    failed = {"ok": False, "error": {"code": "http_409", "message": "no", "details": {"error": {"message": "too dear"}}}}
-    said = ask(client, [user("Buy 10 NVDA"), *answered("trading-api__execute_trade", failed)], [QUOTE, TRADE])
-    assert said.choices[0].message.content == "Execute trade failed: too dear (http_409)."
-    not_run = {"ok": False, "error": {"code": "managed_tools_first", "message": "again"}}
-    again = ask(client, [user("Quote NVDA"), *answered("trading-api__get_quote", not_run)], [QUOTE])
-    assert called(again) == [("trading-api__get_quote", {"symbol": "NVDA"})]
+def test_it_trades_after_the_quote(client: openai.OpenAI) -> None:
+    quote = answered("trading-api__get_quote", {"ok": True, "data": {"symbol": "MSFT", "price": 431.17}})
+    trade = ask(client, [user("Sell 3 MSFT"), *quote], [QUOTE, TRADE])
+    assert called(trade) == [("trading-api__execute_trade", {"symbol": "MSFT", "side": "sell", "quantity": 3})]
 
 
 @pytest.mark.requirement("pods:scripted-model-decides")
-def test_the_choice_of_tools_is_kept(client: openai.OpenAI) -> None:
-    assert called(ask(client, [user("Quote NVDA")], [QUOTE], tool_choice="none")) == []
-    forced = {"type": "function", "function": {"name": "write_note"}}
-    assert [name for name, _ in called(ask(client, [user("Quote NVDA")], [QUOTE, NOTE], tool_choice=forced))] == ["write_note"]
-    assert [name for name, _ in called(ask(client, [user("Hi")], [QUOTE], tool_choice="required"))] == [
-        "trading-api__get_quote"
-    ]
+def test_a_failed_call_is_told(client: openai.OpenAI) -> None:
+    failed = answered("trading-api__get_quote", {"ok": False, "error": {"code": "http_404", "message": "no such symbol"}})
+    said = ask(client, [user("Quote XYZ"), *failed], [QUOTE])
+    assert said.choices[0].message.content == "get_quote failed: no such symbol."
 
 
 @pytest.mark.requirement("pods:scripted-model-decides")
@@ -150,14 +143,6 @@ def test_it_decides_the_same_on_the_anthropic_protocol(url: str) -> None:
         last = client.messages.create(model="x", max_tokens=100, messages=history, tools=tools)
     assert (first.stop_reason, last.stop_reason) == ("tool_use", "end_turn")
     assert [block.text for block in last.content if block.type == "text"] == ["NVDA is quoted at $135.25."]
-
-
-@pytest.mark.requirement("pods:scripted-model-wire")
-def test_it_refuses_a_stream_and_garbage(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="does not stream"):
-        ask(client, [user("Hi")], [], stream=True)
-    with pytest.raises(openai.BadRequestError, match="not valid"):
-        ask(client, [{"role": "tool", "tool_call_id": "unknown", "content": "1"}], [])
 
 
 @pytest.mark.requirement("pods:scripted-model-wire")

@@ -44,7 +44,7 @@ def environment(database: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     database = tmp_path_factory.mktemp("desk") / "desk.db"
-    with serving("trading_api.py", environment(database)) as (_, url):
+    with serving("trading_api", environment(database)) as (_, url):
         yield url, database
 
 
@@ -107,7 +107,7 @@ def test_the_same_key_sixteen_times_at_once_is_one_order(desk: Desk) -> None:
 def test_a_kill_loses_neither_the_order_nor_its_key(tmp_path: Path) -> None:
     database, answers = tmp_path / "desk.db", []
     for _ in range(2):
-        with serving("trading_api.py", environment(database)) as (process, url):
+        with serving("trading_api", environment(database)) as (process, url):
             desk = Desk(url, database, "killed")
             with desk.http:
                 answers.append(desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=10))
@@ -162,6 +162,7 @@ def test_garbage_is_a_structured_error(desk: Desk, body: bytes) -> None:
 
 @pytest.mark.requirement("pods:service-refusals")
 def test_an_unknown_symbol_has_no_quote(desk: Desk) -> None:
+    desk.http.headers["x-claw-id"] = desk.me
     missing = desk.http.get("/quotes/ZZZ")
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_symbol")
     assert desk.http.get("/quotes/nvda").text == '{"symbol":"NVDA","price":135.25,"currency":"USD"}'

@@ -31,7 +31,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "CONTRIBUTING.md, Tests", "The real wire, behind a key, labelled as scripted in every response."
     ),
     "pods:scripted-model-decides": Requirement(
-        "CONTRIBUTING.md, Tests", "It decides from the offered tools, the choice and the results alone."
+        "CONTRIBUTING.md, Tests", "It decides from the offered tools and the results alone."
     ),
     "pods:demo": Requirement(
         "CONTRIBUTING.md, Tests", "Hidden rounds beside what the runner saw, one trade, the denied tool, the audit, no leak."
