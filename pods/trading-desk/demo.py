@@ -8,7 +8,6 @@ file. The status is 0 only if every check passes. No process and no file is left
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import sys
@@ -20,14 +19,12 @@ from evidence import Check, Evidence, Json, hidden_calls
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 from stage import Command, Stage, StageError, free_ports
 
 DESK = Path(__file__).resolve().parent
 PROJECT = DESK.parent.parent
 BIN = Path(sys.executable).parent
-COMMAND_SECONDS = 30.0
-RUNNER_SECONDS = 300.0
+PROVIDER = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 PROMPTS = {
     "analyst": ["What is my balance?", "Buy 10 NVDA."],
     "executor": ["Buy 10 NVDA.", "Get a quote for MSFT and write a note of it, at once.", "Show my orders."],
@@ -38,15 +35,15 @@ class Screen:
     """Print headings, lines, tables and checks: in colour on a terminal, as plain text elsewhere."""
 
     def __init__(self) -> None:
-        console = Console(highlight=False)
-        self._console = console if console.is_terminal else Console(highlight=False, width=118)
+        width = None if sys.stdout.isatty() else 118
+        self._console = Console(width=width, highlight=False, markup=False, emoji=False)
         self.failed: list[str] = []
 
     def heading(self, text: str) -> None:
-        self._console.print(Text(f"\n== {text}", style="bold cyan"))
+        self._console.print(f"\n== {text}", style="bold cyan")
 
     def line(self, text: str, style: str = "") -> None:
-        self._console.print(Text(f"   {text}", style=style), soft_wrap=True)
+        self._console.print(f"   {text}", style=style, soft_wrap=True)
 
     def checks(self, checks: Iterable[Check]) -> None:
         for holds, text in checks:
@@ -54,9 +51,9 @@ class Screen:
             self.line(f"ok    {text}" if holds else f"FAIL  {text}", "green" if holds else "bold red")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-        table = Table(*columns, box=box.SQUARE, title=Text(title, style="bold"), title_justify="left")
+        table = Table(*columns, box=box.SQUARE, title=title, title_style="bold", title_justify="left")
         for row in rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*row)
         self._console.print(table)
 
 
@@ -65,14 +62,15 @@ class Demo:
 
     def __init__(self, stage: Stage, screen: Screen) -> None:
         self.stage, self.screen, self.root = stage, screen, stage.root
-        names = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
-        self.keys = {name: os.environ[name] for name in names if os.environ.get(name)}
-        is_scripted = "OPENAI_API_KEY" not in self.keys
-        if is_scripted:
-            self.keys = dict.fromkeys(names, f"scripted-{secrets.token_hex(24)}")
-        self.run = Evidence(stage.root, is_scripted, set(self.keys.values()), tool_token=secrets.token_hex(24))
-        self.model_name = "scripted-model" if is_scripted else os.environ.get("OPENAI_MODEL", "gpt-4.1-mini")
         self.api, self.model, self.proxy, self.forward = (f"127.0.0.1:{port}" for port in free_ports(4))
+        self.provider = {name: os.environ[name] for name in PROVIDER if os.environ.get(name)}
+        is_scripted = "OPENAI_API_KEY" not in self.provider
+        if is_scripted:
+            key, url = f"scripted-{secrets.token_hex(24)}", f"http://{self.model}/v1"
+            self.provider = {name: key if name.endswith("KEY") else url for name in PROVIDER}
+        keys = {value for name, value in self.provider.items() if name.endswith("KEY")}
+        self.run = Evidence(stage.root, is_scripted, keys, tool_token=secrets.token_hex(24))
+        self.model_name = "scripted-model" if is_scripted else os.environ.get("OPENAI_MODEL", "gpt-4.1-mini")
 
     def perform(self) -> None:
         screen, run = self.screen, self.run
@@ -86,7 +84,7 @@ class Demo:
         self.ask("analyst", "openai")
         screen.checks(evidence.analyst_checks(run))
         screen.heading("The executor may also trade")
-        self.ask("executor", "anthropic" if "ANTHROPIC_API_KEY" in self.keys else "openai")
+        self.ask("executor", "anthropic" if "ANTHROPIC_API_KEY" in self.provider else "openai")
         screen.checks(evidence.executor_checks(run))
         screen.heading("Audit: the calls that the proxy made, and the tools that it withheld")
         self.audit()
@@ -96,23 +94,19 @@ class Demo:
 
     def compile(self) -> None:
         env = {"CLAW_MASTER_SECRET": secrets.token_hex(32), "TRADING_API_URL": f"http://{self.api}"}
-        env["TRADING_API_TOKEN"] = self.run.tool_token
         command: Command = [BIN / "claw", "compile", DESK / "claw-pod.yml", "-o", self.root / "runtime"]
         self.screen.line("claw compile pods/trading-desk/claw-pod.yml")
-        self.stage.run("compile", command, env, COMMAND_SECONDS)
+        self.stage.run("compile", command, env | {"TRADING_API_TOKEN": self.run.tool_token})
         for agent, tools in self.run.granted_tools().items():
             self.screen.line(f"{agent} may call: {', '.join(tools)}")
 
     def start(self) -> None:
         env = {"TRADING_API_TOKEN": self.run.tool_token, "TRADING_DB": str(self.root / "desk.db")}
         self.serve("trading_api", self.api, env)
-        names = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
-        urls = {name: os.environ[name] for name in names if os.environ.get(name)}
         if self.run.is_scripted:
-            env = {"SCRIPTED_MODEL_KEY": self.keys["OPENAI_API_KEY"]}
+            env = {"SCRIPTED_MODEL_KEY": self.provider["OPENAI_API_KEY"]}
             env["SCRIPTED_MODEL_RECORD"] = str(self.root / "model-requests.jsonl")
             self.serve("scripted_model", self.model, env)
-            urls = dict.fromkeys(names, f"http://{self.model}/v1")
         env = {
             "LISTEN_ADDR": self.proxy,
             "CLAW_PROXY_ADDR": self.forward,
@@ -122,7 +116,7 @@ class Demo:
             "CLAW_POD": "trading-desk",
         }
         command: Command = [BIN / "mitmdump", "-s", PROJECT / "addons" / "cllama.py"]
-        self.stage.serve("proxy", command, env | urls | self.keys, f"http://{self.proxy}/ready")
+        self.stage.serve("proxy", command, env | self.provider, f"http://{self.proxy}/ready")
         self.screen.line(f"mitmdump -s addons/cllama.py is ready on http://{self.proxy}")
 
     def serve(self, name: str, address: str, env: dict[str, str]) -> None:
@@ -133,27 +127,16 @@ class Demo:
 
     def ask(self, agent: str, sdk: str) -> None:
         """Run the agent's runner with its prompts; print each turn beside the calls that were hidden from it."""
-        run = self.run
-        run.tokens[agent] = run.agent_environment(agent)["OPENAI_API_KEY"]
-        env = {"OPENAI_API_KEY": run.tokens[agent], "OPENAI_BASE_URL": f"http://{self.proxy}/v1"}
-        if sdk == "anthropic":
-            env = {"ANTHROPIC_API_KEY": run.tokens[agent], "ANTHROPIC_BASE_URL": f"http://{self.proxy}"}
-        command: list[str | Path] = [
-            sys.executable,
-            DESK / "runner.py",
-            "--sdk",
-            sdk,
-            "--notes",
-            self.root / f"notes-{agent}.txt",
-        ]
-        command += ["--model", self.model_name] if run.is_scripted or sdk == "openai" else []
-        output = self.stage.run(f"runner-{agent}", [*command, *PROMPTS[agent]], env, RUNNER_SECONDS)
-        turns = [json.loads(line) for line in output.splitlines() if line.startswith('{"prompt"')]
+        run, models = self.run, {"OPENAI_MODEL": self.model_name}
+        models |= {"ANTHROPIC_MODEL": self.model_name} if run.is_scripted else {}
+        urls = {"OPENAI_BASE_URL": f"http://{self.proxy}/v1", "ANTHROPIC_BASE_URL": f"http://{self.proxy}"}
+        command: Command = [sys.executable, DESK / "runner.py", sdk, run.notes(agent), *PROMPTS[agent]]
+        self.stage.run(f"runner-{agent}", command, run.agent_environment(agent) | urls | models, seconds=300)
+        turns = run.turns(agent)
         requests = sum(turn["requests"] for turn in turns)
-        text = f"history has {requests} lines"  # The proxy writes them after it has answered.
-        self.stage.wait_until(lambda: len(run.read_history(agent)) >= requests, COMMAND_SECONDS, text)
-        run.turns[agent], run.history[agent] = turns, run.read_history(agent)
-        entries = iter(run.history[agent])
+        # The proxy writes history after it has answered.
+        self.stage.wait_until(lambda: len(run.history(agent)) >= requests, f"history has {requests} lines")
+        entries = iter(run.history(agent))
         for turn in turns:
             hidden = run.hidden_lines([next(entries) for _ in range(turn["requests"])])
             row = ("\n".join(_turn_lines(turn)), "\n".join(hidden) or "nothing")
@@ -161,11 +144,14 @@ class Demo:
             self.screen.table(("What the runner saw", "What was hidden from it"), [row], title)
 
     def audit(self) -> None:
-        calls = [(agent, *call) for agent, entries in self.run.history.items() for call in hidden_calls(entries)]
+        granted = self.run.granted_tools()
+        calls = [(agent, *call) for agent in granted for call in hidden_calls(self.run.history(agent))]
         rows = [(agent, c["name"], str(number), c["status"], f"{c['latency_ms']} ms") for agent, number, c in calls]
         self.screen.table(("agent", "tool", "round", "status", "latency"), rows)
-        for agent, tools in self.run.withheld_tools().items():
-            self.screen.line(f"{agent} may not call: {', '.join(tools)}" if tools else f"{agent} may call every tool")
+        every = dict.fromkeys(tool for tools in granted.values() for tool in tools)
+        for agent, tools in granted.items():
+            withheld = ", ".join(tool for tool in every if tool not in tools)
+            self.screen.line(f"{agent} may not call: {withheld}" if withheld else f"{agent} may call every tool")
         for claw_id, side, symbol, quantity, status in self.run.orders():
             self.screen.line(f"order in the database: {claw_id}, {side} {quantity} {symbol}, {status}")
 

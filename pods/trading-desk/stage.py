@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Self
+from tempfile import TemporaryDirectory
 
 import httpx2
 
 INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY")
-READY_SECONDS = 30.0
-STOP_SECONDS = 5.0
 
 type Command = Sequence[str | Path]
 
@@ -32,50 +28,34 @@ class StageError(Exception):
     """A process failed or was late, or a signal arrived; the message says which."""
 
 
-class Stage:
+class Stage(ExitStack):
     """Use as `with`: leaving it, for whatever reason, stops every child and removes the directory.
 
-    A signal is noted and acted upon in the next wait, so that no child is lost between its start and its entry in the list.
+    A signal is noted and acted upon in the next wait, so that no child is lost between its start and its entry in the stack.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.stopped_by: signal.Signals | None = None
         for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(sign, self._note_signal)
-        self.root = Path(tempfile.mkdtemp(prefix="trading-desk-"))
-        (self.root / "home").mkdir()
-        self._children: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            running = [child for child in self._children if child.poll() is None]
-            for child in running:
-                with suppress(ProcessLookupError):
-                    os.killpg(child.pid, sign)
-            for child in running:
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(STOP_SECONDS)
-        shutil.rmtree(self.root, ignore_errors=True)
+        self.root = Path(self.enter_context(TemporaryDirectory(prefix="trading-desk-", ignore_cleanup_errors=True)))
 
     def serve(self, name: str, command: Command, env: dict[str, str], ready_url: str) -> None:
         """Start a service and wait until `ready_url` answers 200."""
         child = self._start(name, command, env)
-        self.wait_until(lambda: child.poll() is not None or _is_ready(ready_url), READY_SECONDS, f"{name} is ready")
+        self.wait_until(lambda: child.poll() is not None or _is_ready(ready_url), f"{name} is ready")
         if child.returncode is not None:
             raise StageError(f"{name} ended with status {child.returncode} before it was ready")
 
-    def run(self, name: str, command: Command, env: dict[str, str], seconds: float) -> str:
-        """Run a command to its end and return its output."""
+    def run(self, name: str, command: Command, env: dict[str, str], seconds: float = 30) -> None:
+        """Run a command to its end."""
         child = self._start(name, command, env)
-        self.wait_until(lambda: child.poll() is not None, seconds, f"{name} ends")
+        self.wait_until(lambda: child.poll() is not None, f"{name} ends", seconds)
         if child.returncode != 0:
             raise StageError(f"{name} ended with status {child.returncode}")
-        return (self.root / f"{name}.log").read_text(encoding="utf-8")
 
-    def wait_until(self, condition: Callable[[], bool], seconds: float, text: str) -> None:
+    def wait_until(self, condition: Callable[[], bool], text: str, seconds: float = 30) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             if self.stopped_by is not None:
@@ -86,17 +66,23 @@ class Stage:
 
     def _start(self, name: str, command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
         inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
-        home = {"HOME": str(self.root / "home"), "NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"}
+        env = inherited | {"HOME": str(self.root), "NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"} | env
         with (self.root / f"{name}.log").open("ab") as log:
             null = subprocess.DEVNULL
-            child = subprocess.Popen(
-                command, env=inherited | home | env, stdin=null, stdout=log, stderr=log, start_new_session=True
-            )
-        self._children.append(child)
+            child = subprocess.Popen(command, env=env, stdin=null, stdout=log, stderr=log, start_new_session=True)
+        self.callback(_stop, child)
         return child
 
     def _note_signal(self, number: int, _frame: object) -> None:
         self.stopped_by = signal.Signals(number)
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            if child.poll() is None:
+                os.killpg(child.pid, sign)
+                child.wait(timeout=5)
 
 
 def _is_ready(url: str) -> bool:
