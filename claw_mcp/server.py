@@ -1,0 +1,345 @@
+"""The server side of streamable HTTP, for both protocol eras and any HTTP library (docs/spec/mcp.md).
+
+Rules. A request is refused before it is read where its host or origin is not allowed. A handshake session is found by its id
+and belongs to its principal. An answer is JSON; it is a stream of events where something is sent before it, or where it takes
+long. A client that leaves cancels its request in the stateless era only: in the other one ``notifications/cancelled`` does.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from claw_mcp import stateless
+from claw_mcp.protocol import (
+    HANDSHAKE_VERSIONS,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    JSON_TYPE,
+    PARSE_ERROR,
+    REQUEST_CANCELLED,
+    SERVER_ERROR,
+    SESSION_ID,
+    SSE_TYPE,
+    STATELESS_VERSION,
+    Message,
+    MessageError,
+    RpcError,
+    read_messages,
+    read_object,
+    write_error,
+    write_notification,
+    write_result,
+)
+from claw_mcp.sessions import Answer, ClientRequest, Outbox, Session, SessionTable
+from claw_mcp.sse import write_event
+
+MAX_BODY: Final = 4 << 20
+MAX_SESSIONS: Final = 1_000
+IDLE_SECONDS: Final = 1_800.0
+_SILENT_SECONDS = 15.0  # An answer that takes longer becomes a stream, and a stream that is silent longer gets a comment
+_MAX_REQUESTS = 256  # Requests that run at once in a session
+_EVENT_HEADERS: Final = [("content-type", SSE_TYPE), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request whose body has arrived. ``body`` may be longer than what is allowed, by at least one byte."""
+
+    method: str
+    path: str
+    headers: list[tuple[str, str]]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """A response. Whoever writes it reads ``chunks`` to the end, or closes it when the client leaves."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    chunks: AsyncIterator[bytes]
+
+
+class Backend(Protocol):
+    """The answers of a server. ``answer`` is cancelled when the client cancels the request."""
+
+    async def describe(self, request: ClientRequest) -> Mapping[str, Any]:
+        """Return ``capabilities``, ``serverInfo`` and, if there are any, ``instructions``: JSON data or ``msgspec.Raw``."""
+
+    async def answer(self, request: ClientRequest) -> bytes:
+        """Return the result, a JSON object. Raise ``RpcError``."""
+
+    def end_session(self, session: Session) -> None:
+        """Forget what belongs to a session that has ended."""
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, and no fault of ours
+    """A request that gets an HTTP status of its own, with a JSON-RPC error."""
+
+    def __init__(self, status: int, error: RpcError, request_id: bytes = b"", **headers: str) -> None:
+        """Keep what is answered."""
+        super().__init__(error.message)
+        self.status, self.error, self.request_id, self.headers = status, error, request_id, headers
+
+    def response(self) -> HttpResponse:
+        return _respond(self.status, write_error(self.request_id, self.error), **self.headers)
+
+
+class StreamableHttpServer:
+    """An MCP server over HTTP: it finds sessions, and a ``Backend`` answers."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        is_allowed_host: Callable[[str], bool],
+        is_allowed_origin: Callable[[str], bool],
+        max_body: int = MAX_BODY,
+        max_sessions: int = MAX_SESSIONS,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        """Serve ``backend``. ``max_sessions`` is for each principal; ``idle_seconds`` ends a session in which nothing runs."""
+        self._backend = backend
+        self._is_allowed_host, self._is_allowed_origin, self._max_body = is_allowed_host, is_allowed_origin, max_body
+        self.sessions = SessionTable(max_sessions, idle_seconds, backend.end_session)
+        self._stateless: dict[str, Session] = {}  # By principal
+
+    async def handle(self, request: HttpRequest, principal: str = "") -> HttpResponse:
+        """Answer one HTTP request. Cancel it when the client leaves."""
+        try:
+            return await self._dispatch(request, _fold(request.headers), principal)
+        except Refusal as refusal:
+            return refusal.response()
+
+    def broadcast(self, method: str, params: bytes = b"", principal: str | None = None) -> None:
+        """Send a notification to every session of a principal, or of all; each gets it on one stream, if it has one."""
+        message = write_notification(method, params)
+        for session in self.sessions:
+            if principal in {None, session.principal}:
+                session.send(message)
+        for session in self._stateless.values():
+            for request in session.requests if principal in {None, session.principal} else ():
+                if method in request.subscriptions:
+                    request.send(write_notification(method, stateless.with_subscription(request, params)))
+
+    async def close(self) -> None:
+        """End all sessions and streams; requests that run are answered with an error."""
+        ending = [*self.sessions, *self._stateless.values()]
+        tasks = [request.task for session in ending for request in session.requests if request.task is not None]
+        for session in ending:
+            session.end()
+            self.sessions.end(session)
+        if tasks:
+            await asyncio.wait(tasks, timeout=1)
+
+    async def _dispatch(self, request: HttpRequest, headers: Mapping[str, str], principal: str) -> HttpResponse:
+        self._admit(headers, request.body)
+        if request.method == "POST":
+            return await self._post(headers, request.body, principal)
+        is_stateless = stateless.is_stateless(headers)
+        if request.method not in {"GET", "DELETE"} or is_stateless:
+            allowed = "POST" if is_stateless else "GET, POST, DELETE"
+            raise Refusal(405, RpcError(INVALID_REQUEST, f"the method is one of {allowed}"), allow=allowed)
+        session = self._session(headers, principal)
+        if request.method == "GET":
+            return self._listen(session, headers)
+        self.sessions.end(session)
+        return _respond(200)
+
+    def _admit(self, headers: Mapping[str, str], body: bytes) -> None:
+        if not self._is_allowed_host(headers.get("host", "")):
+            raise Refusal(421, RpcError(INVALID_REQUEST, "this host is not allowed"))
+        if "origin" in headers and not self._is_allowed_origin(headers["origin"]):
+            raise Refusal(403, RpcError(INVALID_REQUEST, "this origin is not allowed"))
+        if len(body) > self._max_body:
+            raise Refusal(413, RpcError(INVALID_REQUEST, f"the body is longer than {self._max_body} bytes"))
+
+    def _session(self, headers: Mapping[str, str], principal: str) -> Session:
+        if SESSION_ID not in headers:
+            raise Refusal(400, RpcError(INVALID_REQUEST, "Missing session ID"))
+        session = self.sessions.find(headers[SESSION_ID], principal)
+        if session is None:
+            raise Refusal(404, RpcError(INVALID_REQUEST, "Session not found"))
+        return session
+
+    async def _post(self, headers: Mapping[str, str], body: bytes, principal: str) -> HttpResponse:
+        accepts_json, accepts_stream = _accepted(headers)
+        if not (accepts_json or accepts_stream):
+            raise Refusal(406, RpcError(INVALID_REQUEST, f"accept {JSON_TYPE} and {SSE_TYPE}"))
+        message = _read_body(headers, body)
+        if stateless.is_stateless(headers, message):
+            if (error := stateless.find_error(headers, message)) is not None:
+                raise Refusal(400, error, bytes(message.id))
+            session = self._stateless.setdefault(principal, Session(principal, version=STATELESS_VERSION))
+        elif message.is_request and message.method == "initialize":
+            return await self._open(ClientRequest(Session(principal), message, accepts_stream), accepts_json)
+        else:
+            session = self._session(headers, principal)
+        if message.is_request:
+            return await self._answer(ClientRequest(session, message, accepts_stream), accepts_json)
+        if message.method == "notifications/cancelled" and session.id:
+            session.cancel(stateless.members(message.params).get("requestId", b""))
+        return _respond(202)
+
+    async def _open(self, request: ClientRequest, accepts_json: bool) -> HttpResponse:
+        """Answer ``initialize``; a session is kept where that goes well."""
+        session = request.session
+        requested = read_object(request.message.params).get("protocolVersion")
+        session.version = requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
+        request_id = bytes(request.message.id)
+        try:
+            result = {"protocolVersion": session.version, **await self._backend.describe(request)}
+        except RpcError as error:
+            return _respond(200, write_error(request_id, error))
+        if not self.sessions.add(session):
+            raise Refusal(503, RpcError(SERVER_ERROR, "there are too many sessions"), request_id)
+        answer = write_result(request_id, msgspec.json.encode(result))
+        response = _respond(200, answer) if accepts_json else HttpResponse(200, [*_EVENT_HEADERS], _once(write_event(answer)))
+        return HttpResponse(response.status, [*response.headers, (SESSION_ID, session.id)], response.chunks)
+
+    async def _answer(self, request: ClientRequest, accepts_json: bool) -> HttpResponse:
+        session = request.session
+        if len(session.requests) >= _MAX_REQUESTS:
+            raise Refusal(503, RpcError(SERVER_ERROR, "too many requests run at once"), bytes(request.message.id))
+        session.requests[request] = None
+        # Started at once: a task that is cancelled before it starts would not clean up.
+        loop = asyncio.get_running_loop()
+        request.task = task = asyncio.Task(self._run(request), loop=loop, eager_start=True)
+        try:
+            if request.accepts_stream:
+                await request.outbox.wait(_SILENT_SECONDS)
+            else:
+                await asyncio.wait([task])
+        except asyncio.CancelledError:
+            _leave(request)
+            raise
+        if task.done() and accepts_json and not request.outbox:
+            answer = task.result()
+            return _respond(answer.status, answer.message)
+        return HttpResponse(200, [*_EVENT_HEADERS], _events(request, task))
+
+    async def _run(self, request: ClientRequest) -> Answer:
+        """Return the answer to a request, whatever becomes of it."""
+        request_id = bytes(request.message.id)
+        try:
+            return Answer(write_result(request_id, await self._result(request)))
+        except RpcError as rpc_error:
+            error = rpc_error
+        except asyncio.CancelledError:
+            error = RpcError(REQUEST_CANCELLED, "the request was cancelled")
+        except Exception:  # noqa: BLE001 - the client gets an answer, and the operator the traceback
+            _log.exception("a request for %s failed", request.method)
+            error = RpcError(INTERNAL_ERROR, "the server failed")
+        finally:
+            request.session.requests.pop(request, None)
+            request.outbox.close()
+        return Answer(write_error(request_id, error), 200 if request.session.id else stateless.status_of(error))
+
+    async def _result(self, request: ClientRequest) -> bytes:
+        if request.session.id:
+            return b"{}" if request.method == "ping" else await self._backend.answer(request)
+        stateless.check_method(request.method)
+        if request.method == "subscriptions/listen":
+            return await stateless.subscribe(request)
+        if request.method == "server/discover":
+            return stateless.describe(await self._backend.describe(request))
+        return stateless.complete(request.method, await self._backend.answer(request))
+
+    def _listen(self, session: Session, headers: Mapping[str, str]) -> HttpResponse:
+        """Open the session's own stream; an older one ends."""
+        if not _accepted(headers)[1]:
+            raise Refusal(406, RpcError(INVALID_REQUEST, f"accept {SSE_TYPE}"))
+        if session.listener is not None:
+            session.listener.close()
+        session.listener = Outbox()
+        return HttpResponse(200, [*_EVENT_HEADERS], _notifications(session, session.listener))
+
+
+async def _notifications(session: Session, outbox: Outbox) -> AsyncIterator[bytes]:
+    try:
+        yield b": open\n\n"
+        while not outbox.is_closed or outbox:
+            if not await outbox.wait(_SILENT_SECONDS):
+                yield b": ping\n\n"
+            while outbox:
+                yield write_event(outbox.take())
+    finally:
+        outbox.close()
+        if session.listener is outbox:
+            session.listener = None
+
+
+async def _events(request: ClientRequest, task: asyncio.Task[Answer]) -> AsyncIterator[bytes]:
+    try:
+        while True:
+            while request.outbox:
+                yield write_event(request.outbox.take())
+            if task.done():
+                yield write_event(task.result().message)
+                return
+            if request.outbox.is_closed:
+                await asyncio.wait([task])
+            elif not await request.outbox.wait(_SILENT_SECONDS):
+                yield b": ping\n\n"
+    finally:
+        _leave(request)
+
+
+def _leave(request: ClientRequest) -> None:
+    """Note that the client of a request is gone."""
+    request.outbox.close()
+    if not request.session.id:
+        request.cancel()
+
+
+async def _once(chunk: bytes) -> AsyncIterator[bytes]:
+    yield chunk
+
+
+def _respond(status: int, body: bytes = b"", **headers: str) -> HttpResponse:
+    fields = [("content-length", str(len(body))), *headers.items(), *([("content-type", JSON_TYPE)] if body else [])]
+    return HttpResponse(status, fields, _once(body))
+
+
+def _fold(headers: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the headers by their names in lower case; one that is there twice has both values, and so fits nothing."""
+    folded: dict[str, str] = {}
+    for name, value in headers:
+        key = name.lower()
+        folded[key] = f"{folded[key]}, {value}" if key in folded else value
+    return folded
+
+
+def _accepted(headers: Mapping[str, str]) -> tuple[bool, bool]:
+    """Return whether the client accepts JSON, and whether it accepts a stream of events."""
+    types = {each.partition(";")[0].strip().lower() for each in headers.get("accept", "*/*").split(",")}
+    return bool(types & {JSON_TYPE, "application/*", "*/*"}), bool(types & {SSE_TYPE, "text/*", "*/*"})
+
+
+def _read_body(headers: Mapping[str, str], body: bytes) -> Message:
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON_TYPE:
+        raise Refusal(400, RpcError(INVALID_REQUEST, f"the content type is {JSON_TYPE}"))
+    try:
+        if body.lstrip()[:1] == b"[":
+            raise Refusal(400, RpcError(INVALID_PARAMS, "a batch of messages is not supported"))
+        (message,) = read_messages(body)
+    except MessageError as error:
+        raise Refusal(400, RpcError(INVALID_REQUEST if _is_json(body) else PARSE_ERROR, str(error))) from None
+    if not (message.is_request or message.is_notification or message.is_response):
+        raise Refusal(400, RpcError(INVALID_REQUEST, "this is no request, notification or response"))
+    return message
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        body.decode()
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,133 @@
+"""The stateless era on the server side: which requests belong to it, their checks, and what their results have."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from claw_mcp.protocol import (
+    CAPABILITIES_META,
+    HANDSHAKE_VERSIONS,
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    NAME,
+    NAMED_METHODS,
+    PARSE_ERROR,
+    PROTOCOL_VERSION,
+    SERVER_INFO_META,
+    SESSION_ID,
+    STATELESS_VERSION,
+    UNSUPPORTED_VERSION,
+    VERSION_META,
+    Message,
+    RpcError,
+    read_header_value,
+    read_object,
+    write_notification,
+)
+from claw_mcp.sessions import ClientRequest
+
+_SUBSCRIPTION_META: Final = "io.modelcontextprotocol/subscriptionId"
+_BAD_REQUESTS: Final = {
+    *(PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
+}
+_REMOVED: Final = {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+_CACHEABLE: Final = {
+    *("server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read")
+}
+_CHANGES: Final[Mapping[str, str]] = {
+    "toolsListChanged": "notifications/tools/list_changed",
+    "promptsListChanged": "notifications/prompts/list_changed",
+    "resourcesListChanged": "notifications/resources/list_changed",
+}
+"""What ``subscriptions/listen`` may ask for."""
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def members(params: msgspec.Raw | bytes) -> dict[str, msgspec.Raw]:
+    """Return the members of an object, each as JSON; {} for what is no object."""
+    try:
+        return _object.decode(params) if bytes(params) else {}
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def is_stateless(headers: Mapping[str, str], message: Message | None = None) -> bool:
+    """Return whether a request belongs to the stateless era: by its header, or where there is none by its ``_meta``."""
+    if PROTOCOL_VERSION in headers:
+        return headers[PROTOCOL_VERSION] not in HANDSHAKE_VERSIONS
+    if message is None or SESSION_ID in headers:
+        return False
+    return VERSION_META in members(members(message.params).get("_meta", b""))
+
+
+def find_error(headers: Mapping[str, str], message: Message) -> RpcError | None:
+    """Return what is wrong with the headers or the ``_meta`` of a message; None if nothing is."""
+    requested = headers.get(PROTOCOL_VERSION)
+    versions = {"supported": [STATELESS_VERSION], "requested": requested}
+    unsupported = RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", versions)
+    if not message.is_request:
+        return unsupported if requested != STATELESS_VERSION else None
+    params = read_object(message.params)
+    meta = params.get("_meta")
+    missing = [each for each in (VERSION_META, CAPABILITIES_META) if not isinstance(meta, dict) or each not in meta]
+    if missing or not isinstance(meta, dict):
+        return RpcError(INVALID_PARAMS, f"params._meta needs {' and '.join(missing)}")
+    pairs = [(PROTOCOL_VERSION, requested, meta[VERSION_META]), (METHOD, headers.get(METHOD), message.method)]
+    named = params.get(NAMED_METHODS.get(message.method or "", ""))
+    if named is not None:
+        pairs.append((NAME, read_header_value(headers.get(NAME, "")), named))
+    for header, value, expected in pairs:
+        if value != expected:
+            return RpcError(HEADER_MISMATCH, f"the header {header} and the body differ")
+    return unsupported if requested != STATELESS_VERSION else None
+
+
+def status_of(error: RpcError) -> int:
+    """Return the HTTP status of an error."""
+    return 400 if error.code in _BAD_REQUESTS else 404 if error.code == METHOD_NOT_FOUND else 200
+
+
+def check_method(method: str) -> None:
+    """Raise ``RpcError`` for a method that only the other era has."""
+    if method in _REMOVED:
+        raise RpcError(METHOD_NOT_FOUND, f"{STATELESS_VERSION} has no such method")
+
+
+def describe(description: Mapping[str, Any]) -> bytes:
+    """Return the result of ``server/discover``."""
+    rest = {name: value for name, value in description.items() if name != "serverInfo"}
+    meta = {SERVER_INFO_META: description.get("serverInfo")}
+    result = {"supportedVersions": [STATELESS_VERSION], **rest, "_meta": meta}
+    return complete("server/discover", msgspec.json.encode(result))
+
+
+def complete(method: str, result: bytes) -> bytes:
+    """Return a result with the members that every result of this era has."""
+    added: dict[str, Any] = {"resultType": "complete"}
+    if method in _CACHEABLE:
+        added |= {"ttlMs": 0, "cacheScope": "private"}
+    return msgspec.json.encode(added | members(result))
+
+
+async def subscribe(request: ClientRequest) -> bytes:
+    """Acknowledge what a client listens for, and wait until it leaves."""
+    if not request.accepts_stream:
+        raise RpcError(INVALID_REQUEST, "a subscription is a stream of events, which the client does not accept")
+    wanted = read_object(request.message.params).get("notifications")
+    honored = [name for name in _CHANGES if isinstance(wanted, dict) and wanted.get(name) is True]
+    acknowledged = msgspec.json.encode({"notifications": dict.fromkeys(honored, True)})
+    request.send(write_notification("notifications/subscriptions/acknowledged", with_subscription(request, acknowledged)))
+    request.subscriptions = frozenset(_CHANGES[name] for name in honored)
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def with_subscription(request: ClientRequest, params: bytes) -> bytes:
+    """Return the params of a notification with the id of the subscription that it belongs to."""
+    return msgspec.json.encode({**members(params), "_meta": {_SUBSCRIPTION_META: request.message.id}})
