@@ -39,7 +39,7 @@ def load(name: str, verb: Verb) -> Any:
 
 
 class PassthroughCommand(TyperCommand):
-    """A verb that passes what stands behind ``--`` on to Docker Compose, in ``ctx.meta``."""
+    """A verb that passes what stands behind ``--`` on to another program, in ``ctx.meta``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -81,6 +81,7 @@ VERBS = {
     "proxy": Verb("proxy:proxy", "Run the proxy: mitmdump, or mitmweb, with the addon.", LeadingOptionsCommand),
     "up": Verb("up:up", "Compile a pod, and run it through Docker Compose.", PassthroughCommand),
     "down": Verb("up:down", "Stop a pod, and remove its containers and networks.", PassthroughCommand),
+    "mcp-stdio": Verb("mcp_stdio:mcp_stdio", "Run a stdio MCP server, and serve it over HTTP at /mcp.", PassthroughCommand),
     "doctor": Verb("doctor:doctor", "Show what is there, what is missing, and the remedy."),
     "schema": Verb("init:schema", "Print the JSON Schema of pod files, for editors."),
     "state": Verb("state:state_verbs", "Show what is kept of each agent, or forget it."),

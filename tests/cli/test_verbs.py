@@ -65,7 +65,7 @@ def test_help_imports_no_verb_and_nothing_heavy(arguments: list[str]) -> None:
 @pytest.mark.requirement("cli:pod-argument")
 def test_every_verb_about_a_pod_takes_its_file_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert {*OF_A_POD, *OF_A_PART, "audit", "certs", "doctor", "init", "proxy", "schema", "state"} == set(VERBS)
+    assert {*OF_A_POD, *OF_A_PART, "audit", "certs", "doctor", "init", "mcp-stdio", "proxy", "schema", "state"} == set(VERBS)
     for verb in OF_A_POD:
         results = [run(verb), run(verb, "claw-pod.yml"), run(verb, "-f", "claw-pod.yml")]
         assert {(each.exit_code, each.output) for each in results} == {(1, results[0].output)}, verb

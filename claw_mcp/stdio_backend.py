@@ -1,0 +1,94 @@
+"""Many HTTP sessions over one stdio server: each with its own request ids, progress tokens and subscriptions.
+
+Rules. Everything that a client asks goes to the server as it is, but for what belongs to one client alone: ids and progress
+tokens are ours on the way there, and the client's own on the way back. What the server says unasked goes to every session.
+"""
+
+import json
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from claw_mcp.protocol import CAPABILITIES_META, CLIENT_INFO_META, INVALID_PARAMS, VERSION_META, RpcError, write_notification
+from claw_mcp.sessions import ClientRequest, Session
+from claw_mcp.stateless import members
+from claw_mcp.stdio_child import OnProgress
+from claw_mcp.supervisor import Supervisor
+
+BROADCAST: Final = {
+    "notifications/message",
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+    "notifications/resources/updated",
+}
+_STATELESS_META: Final = (VERSION_META, CAPABILITIES_META, CLIENT_INFO_META)
+_LOG_LEVEL = "logging/setLevel"
+_SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+
+
+class StdioBackend:
+    """The ``Backend`` of a server that speaks over stdin and stdout."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        """Answer through the server that ``supervisor`` runs."""
+        self._supervisor = supervisor
+        self._subscribers: dict[str, set[Session]] = {}  # By uri
+
+    async def describe(self, _request: ClientRequest) -> dict[str, Any]:
+        return dict(await self._supervisor.describe())
+
+    async def answer(self, request: ClientRequest) -> bytes:
+        params, token = _read_params(request)
+        if request.method == _UNSUBSCRIBE and not self._unsubscribe(request.session, _uri(params)):
+            return b"{}"
+        on_progress: OnProgress | None = None if token is None else partial(_forward, request, token)
+        result = await self._supervisor.call(request.method, params, on_progress)
+        if request.method == _SUBSCRIBE:
+            self._subscribers.setdefault(_uri(params), set()).add(request.session)
+            self._supervisor.keep(f"{_SUBSCRIBE} {_uri(params)}", request.method, params)
+        elif request.method == _LOG_LEVEL:
+            self._supervisor.keep(_LOG_LEVEL, request.method, params)
+        return result
+
+    def end_session(self, session: Session) -> None:
+        for uri in list(self._subscribers):
+            self._unsubscribe(session, uri)
+
+    def _unsubscribe(self, session: Session, uri: str) -> bool:
+        """Note that a session wants no more of a resource. Return whether no other session wants it either."""
+        others = self._subscribers.get(uri, set())
+        others.discard(session)
+        if not others:
+            self._subscribers.pop(uri, None)
+            self._supervisor.forget(f"{_SUBSCRIBE} {uri}")
+        return not others
+
+
+def _read_params(request: ClientRequest) -> tuple[dict[str, Any], msgspec.Raw | None]:
+    """Return the params for the server, and the client's progress token; raise ``RpcError`` where they are no object."""
+    raw = request.message.params
+    if bytes(raw) and bytes(raw).lstrip()[:1] != b"{":
+        raise RpcError(INVALID_PARAMS, "params is an object")
+    params: dict[str, Any] = dict(members(raw))
+    if "_meta" not in params:
+        return params, None
+    meta = members(params["_meta"])
+    token = meta.pop("progressToken", None)
+    for name in _STATELESS_META:
+        meta.pop(name, None)
+    if meta:
+        params["_meta"] = meta
+    else:
+        del params["_meta"]
+    return params, token
+
+
+def _uri(params: dict[str, Any]) -> str:
+    return str(json.loads(bytes(params.get("uri", b'""'))))
+
+
+def _forward(request: ClientRequest, token: msgspec.Raw, params: dict[str, msgspec.Raw]) -> None:
+    """Send progress to the client that asked for it, under its own token."""
+    request.send(write_notification("notifications/progress", msgspec.json.encode({**params, "progressToken": token})))
