@@ -21,6 +21,7 @@ from claw_compile.output.deployment import Deployment
 from claw_compile.output.emit import Tree, emit
 from claw_compile.output.kubernetes.manifests import KUBERNETES_FILE, kubernetes
 from claw_compile.output.proxy_env import opened_hosts, proxy_env_file
+from claw_compile.output.stdio_wrapper import wrap_servers
 from claw_compile.output.write import write, write_master
 from claw_compile.policy.agent import ResolvedPod
 from claw_compile.policy.check import check
@@ -142,12 +143,9 @@ def compile_pod(
 
 
 def _deployment(plan: Plan, master: Secret) -> Deployment:
-    tree = {
-        **emit(plan.pod, master),
-        **proxy_env_file(plan.resolved),
-        **secret_files(plan.loaded.pod, plan.loaded.variables.lookup),
-    }
-    return Deployment(plan.loaded.pod, plan.resolved, tree, master)
+    lookup = plan.loaded.variables.lookup
+    tree = {**emit(plan.pod, master), **proxy_env_file(plan.resolved), **secret_files(plan.loaded.pod, lookup)}
+    return Deployment(wrap_servers(plan.loaded.pod, lookup), plan.resolved, tree, master)
 
 
 def _new_master() -> Secret:
