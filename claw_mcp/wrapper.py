@@ -148,14 +148,17 @@ class WrapperLog:
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._lines = second, 0
-            if self._dropped:
-                self.event("mcp_lines_dropped", lines=self._dropped)
-                self._dropped = 0
         self._lines += 1
-        if self._lines > _MAX_LINES:
-            self._dropped += 1
-        else:
+        if self._lines <= _MAX_LINES:
             self.event(kind, **members)
+            return
+        if not self._dropped:
+            asyncio.get_running_loop().call_later(1, self._report_dropped)
+        self._dropped += 1
+
+    def _report_dropped(self) -> None:
+        lines, self._dropped = self._dropped, 0
+        self.event("mcp_lines_dropped", lines=lines)
 
 
 class WrapperApp:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else ""
 
@@ -27,54 +28,63 @@ def sleeper(new_session):
     return subprocess.Popen(["sleep", "600"], start_new_session=new_session).pid
 
 
-def call(name, arguments, params, request_id):
-    """Return the result of a tool; None where there is no answer."""
-    token = params.get("_meta", {}).get("progressToken")
-    match name:
-        case "echo":
-            return {"arguments": arguments, "id": request_id, "meta": params.get("_meta")}
-        case "environment":
-            return dict(os.environ)
-        case "pid":
-            return {"pid": os.getpid(), "children": [sleeper(False), sleeper(True)] if arguments.get("fork") else []}
-        case "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "hang":
-            return None
-        case "garbage":
-            sys.stdout.write('not json\n{"jsonrpc":"2.0"}\n[]\n"\\ud800"\n{"jsonrpc":"2.0","id":987654,"result":{}}\n\n')
-            return {"arguments": arguments}
-        case "large":
-            sys.stdout.write("x" * arguments["bytes"])
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-            return None
-        case "ask":
-            # Under the id of the very call that waits
-            for method in ("ping", "roots/list", "sampling/createMessage"):
-                write({"jsonrpc": "2.0", "id": request_id, "method": method})
-            return {"answers": [json.loads(sys.stdin.readline()) for _ in range(3)]}
-        case "progress":
-            for step in (1, 2, 3):
-                notify("notifications/progress", progressToken=token, progress=step)
-            return {"token": token}
-        case "log":
-            notify("notifications/message", level="info", data=arguments.get("data"))
-            return {}
-        case "change":
-            notify("notifications/tools/list_changed")
-            return {}
-        case "update":
-            notify("notifications/resources/updated", uri=arguments["uri"])
-            return {}
-        case "flood":
-            for number in range(arguments["lines"]):
-                print(arguments.get("text", "line"), number, file=sys.stderr)
-            return {}
-        case "slow":
-            time.sleep(arguments["seconds"])
-            return {}
-    return {"unknown": name}
+def die(_call):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ask(call):
+    """Asks back, under the id of the very call that waits."""
+    for method in ("ping", "roots/list", "sampling/createMessage"):
+        write({"jsonrpc": "2.0", "id": call.id, "method": method})
+    return {"answers": [json.loads(sys.stdin.readline()) for _ in range(3)]}
+
+
+def garbage(call):
+    sys.stdout.write('not json\n{"jsonrpc":"2.0"}\n[]\n"\\ud800"\n{"jsonrpc":"2.0","id":987654,"result":{}}\n\n')
+    return {"arguments": call.arguments}
+
+
+def large(call):
+    for _ in range(call.arguments["mebibytes"]):
+        sys.stdout.write("x" * (1 << 20))
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def progress(call):
+    token = call.params.get("_meta", {}).get("progressToken")
+    for step in (1, 2, 3):
+        notify("notifications/progress", progressToken=token, progress=step)
+    return {"token": token}
+
+
+def flood(call):
+    for number in range(call.arguments["lines"]):
+        print(call.arguments.get("text", "line"), number, file=sys.stderr)
+    return {}
+
+
+def fork(_call):
+    return {"pid": os.getpid(), "children": [sleeper(False), sleeper(True)]}
+
+
+TOOLS = {
+    "echo": lambda call: {"arguments": call.arguments, "id": call.id, "meta": call.params.get("_meta")},
+    "environment": lambda _: dict(os.environ),
+    "fork": fork,
+    "die": die,
+    "hang": lambda _: None,
+    "garbage": garbage,
+    "large": large,
+    "ask": ask,
+    "progress": progress,
+    "log": lambda call: notify("notifications/message", level="info", data=call.arguments.get("data")) or {},
+    "change": lambda _: notify("notifications/tools/list_changed") or {},
+    "update": lambda call: notify("notifications/resources/updated", uri=call.arguments["uri"]) or {},
+    "flood": flood,
+    "slow": lambda call: time.sleep(call.arguments["seconds"]) or {},
+}
+"""By name; one that returns None gives no answer."""
 
 
 def answer(message, seen):
@@ -88,7 +98,8 @@ def answer(message, seen):
     elif method == "seen":
         result = {"seen": seen}
     elif method == "tools/call":
-        result = call(params["name"], params.get("arguments", {}), params, message["id"])
+        call = SimpleNamespace(params=params, arguments=params.get("arguments", {}), id=message["id"])
+        result = TOOLS[params["name"]](call)
     elif method in {"resources/subscribe", "resources/unsubscribe", "logging/setLevel"}:
         seen.append(message)
         result = {}

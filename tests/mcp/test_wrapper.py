@@ -1,0 +1,248 @@
+"""``claw mcp-stdio`` as its clients see it: many sessions over one honest server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx2
+import pytest
+
+from tests.mcp.wrapped import JSON_AND_EVENTS, Wrapped, messages, stateless, wrapper
+from tests.waiting import eventually
+
+VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+
+
+@pytest.fixture(scope="module")
+def wrapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrapped]:
+    with wrapper(
+        tmp_path_factory.mktemp("wrapper"),
+        CLAW_MCP_ALLOWED_HOSTS="web, web:8080",
+        CLAW_MCP_MAX_BODY="100000",
+        SERVICE_TOKEN="planted-credential",
+    ) as running:
+        yield running
+
+
+@pytest.mark.requirement("mcp-wrapper:both-eras")
+@pytest.mark.parametrize("version", [*VERSIONS, "1999-01-01"])
+def test_each_handshake_version_is_spoken_and_another_one_becomes_the_newest(wrapped: Wrapped, version: str) -> None:
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": params}
+    response = httpx2.post(wrapped.url, json=message, headers=JSON_AND_EVENTS)
+    result = response.json()["result"]
+    assert result["protocolVersion"] == (version if version in VERSIONS else "2025-11-25")
+    assert (result["serverInfo"], result["capabilities"]) == ({"name": "child", "version": "1.0"}, {"tools": {}})
+
+
+@pytest.mark.requirement("mcp-wrapper:both-eras")
+def test_the_stateless_era_needs_no_session(wrapped: Wrapped) -> None:
+    found = stateless(wrapped.url, "server/discover").json()["result"]
+    assert (found["supportedVersions"], found["resultType"]) == (["2026-07-28"], "complete")
+    assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "child"
+    called = stateless(wrapped.url, "tools/call", {"name": "echo", "arguments": {"n": 1}, "_meta": {"mine": 2}})
+    assert called.json()["result"]["arguments"] == {"n": 1}
+    assert called.json()["result"]["resultType"] == "complete"
+    assert called.json()["result"]["meta"] == {"mine": 2}, "what is of the era stays here, and the client's own passes"
+    assert "mcp-session-id" not in called.headers
+    unknown = stateless(wrapped.url, "tools/none")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, -32601)
+
+
+@pytest.mark.requirement("mcp-wrapper:own-ids")
+def test_equal_ids_of_many_sessions_at_once_are_each_answered_with_their_own(wrapped: Wrapped) -> None:
+    clients = [wrapped.open() for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda n: clients[n].call("echo", request_id="same", of=n), range(8)))
+    assert [(answer["id"], answer["result"]["arguments"]) for answer in answers] == [("same", {"of": n}) for n in range(8)]
+    assert len({answer["result"]["id"] for answer in answers}) == 8, "the server sees ids of the wrapper"
+
+
+@pytest.mark.requirement("mcp-wrapper:exact")
+@pytest.mark.parametrize("request_id", [0, -1, 2**53 + 1, 2**70, "", 'a"b\u2028\U0001f600', "1"])
+def test_numbers_and_ids_of_any_size_survive_both_ways(wrapped: Wrapped, request_id: int | str) -> None:
+    arguments = {"big": 2**53 + 1, "bigger": -(2**200), "small": 1e-7, "text": "ü\n\r\u2028\x7f", "deep": [{"a": [None]}]}
+    answer = wrapped.open().call("echo", request_id=request_id, **arguments)
+    assert (answer["id"], answer["result"]["arguments"]) == (request_id, arguments)
+
+
+@pytest.mark.requirement("mcp-wrapper:exact")
+def test_line_breaks_between_tokens_do_not_break_the_servers_lines(wrapped: Wrapped) -> None:
+    client = wrapped.open()
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"a": [1, {}]}}}
+    body = json.dumps(message, indent=2).replace("\n", "\r\n")
+    response = httpx2.post(wrapped.url, content=body, headers=client.headers)
+    assert response.json()["result"]["arguments"] == {"a": [1, {}]}
+
+
+@pytest.mark.requirement("mcp-wrapper:exact")
+def test_an_error_of_the_server_passes_with_its_data(wrapped: Wrapped) -> None:
+    (answer,) = messages(wrapped.open().send("prompts/none"))
+    assert answer["error"] == {"code": -32601, "message": "no prompts/none", "data": {"exact": 2**70}}
+
+
+@pytest.mark.requirement("mcp-wrapper:progress")
+def test_progress_reaches_the_session_that_asked_under_its_own_token_and_no_other(wrapped: Wrapped) -> None:
+    clients = [wrapped.open(), wrapped.open()]
+    params = {"name": "progress", "arguments": {}, "_meta": {"progressToken": "same"}}
+    with clients[1].listening() as others, ThreadPoolExecutor(2) as pool:
+        responses = list(pool.map(lambda client: client.send("tools/call", params), clients))
+        clients[0].result("log", data="end")
+        assert next(others)["method"] == "notifications/message"
+    for response in responses:
+        *notes, answer = messages(response)
+        assert [note["params"] for note in notes] == [{"progressToken": "same", "progress": step} for step in (1, 2, 3)]
+        assert answer["result"]["token"] not in {None, "same"}
+    quiet = messages(clients[0].send("tools/call", params, accept="application/json"))
+    assert [message.get("method") for message in quiet] == [None], "who accepts no stream gets the answer alone"
+
+
+@pytest.mark.requirement("mcp-wrapper:broadcast")
+def test_log_messages_and_changed_lists_go_to_every_session(wrapped: Wrapped) -> None:
+    first, second = wrapped.open(), wrapped.open()
+    with first.listening() as at_first, second.listening() as at_second:
+        asking = wrapped.open()
+        for tool, method in (("log", "message"), ("change", "tools/list_changed")):
+            own = messages(asking.send("tools/call", {"name": tool, "arguments": {"data": "d"}}))
+            assert [own[0]["method"], next(at_first)["method"], next(at_second)["method"]] == [f"notifications/{method}"] * 3
+
+
+@pytest.mark.requirement("mcp-wrapper:broadcast")
+def test_a_client_of_the_stateless_era_subscribes_to_changed_lists(wrapped: Wrapped) -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"notifications": {"toolsListChanged": True, "promptsListChanged": False}, "_meta": meta}
+    message = {"jsonrpc": "2.0", "id": "sub", "method": "subscriptions/listen", "params": params}
+    headers = {**JSON_AND_EVENTS, "mcp-protocol-version": "2026-07-28", "mcp-method": "subscriptions/listen"}
+    with httpx2.stream("POST", wrapped.url, json=message, headers=headers, timeout=60) as response:
+        events = (json.loads(line[5:]) for line in response.iter_lines() if line.startswith("data:"))
+        acknowledged = next(events)
+        assert acknowledged["params"]["notifications"] == {"toolsListChanged": True}
+        wrapped.open().result("change")
+        changed = next(events)
+    assert changed["method"] == "notifications/tools/list_changed"
+    assert changed["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "sub"}
+
+
+@pytest.mark.requirement("mcp-wrapper:subscriptions")
+def test_one_session_that_unsubscribes_does_not_unsubscribe_another(wrapped: Wrapped) -> None:
+    first, second = wrapped.open(), wrapped.open()
+    for client in (first, second):
+        assert client.send("resources/subscribe", {"uri": "test://a"}).json()["result"] == {}
+    assert first.send("resources/unsubscribe", {"uri": "test://a"}).json()["result"] == {}
+    seen = messages(first.send("seen"))[-1]["result"]["seen"]
+    assert [message["method"] for message in seen if message["method"].startswith("resources/")] == ["resources/subscribe"] * 2
+    with second.listening() as heard:
+        first.result("update", uri="test://a")
+        assert next(heard)["params"] == {"uri": "test://a"}
+    httpx2.delete(wrapped.url, headers=second.headers)
+    assert first.send("resources/subscribe", {"uri": "test://a"}).json()["result"] == {}
+    assert first.send("resources/unsubscribe", {"uri": "test://a"}).json()["result"] == {}
+    seen = messages(first.send("seen"))[-1]["result"]["seen"]
+    assert [message["method"] for message in seen if message["method"].startswith("resources/")][-1] == "resources/unsubscribe"
+
+
+@pytest.mark.requirement("mcp-wrapper:cancel")
+def test_a_cancelled_call_ends_and_the_server_is_told_under_the_id_that_it_knows(wrapped: Wrapped) -> None:
+    client = wrapped.open()
+    with ThreadPoolExecutor(1) as pool:
+        hanging = pool.submit(client.call, "hang", request_id="mine")
+        eventually(lambda: wrapped.health() == 200 and not hanging.done(), "the call is on its way")
+        before = client.result("echo")["id"]
+        assert client.send("notifications/cancelled", {"requestId": "mine"}, request_id=False).status_code == 202
+        assert hanging.result(30)["error"]["code"] == -32800
+    cancelled = [each for each in messages(client.send("seen"))[-1]["result"]["seen"] if each["method"].endswith("cancelled")]
+    assert cancelled[-1]["params"]["requestId"] == before - 1
+    assert client.send("notifications/cancelled", {"requestId": "unknown"}, request_id=False).status_code == 202
+
+
+@pytest.mark.requirement("mcp-wrapper:cancel")
+def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(wrapped: Wrapped) -> None:
+    client = wrapped.open()
+
+    def cancelled() -> list[str]:
+        seen = messages(client.send("seen"))[-1]["result"]["seen"]
+        return [each["params"]["reason"] for each in seen if each["method"].endswith("cancelled")]
+
+    before = cancelled()
+    with pytest.raises(httpx2.TimeoutException):
+        httpx2.post(
+            wrapped.url,
+            json={"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "hang"}},
+            headers=client.headers,
+            timeout=0.3,
+        )
+    assert cancelled() == before
+    with pytest.raises(httpx2.TimeoutException):
+        stateless(wrapped.url, "tools/call", {"name": "hang"}, timeout=0.3)
+    eventually(lambda: cancelled() == [*before, "cancelled by the client"], "the server is told")
+
+
+@pytest.mark.requirement("mcp-wrapper:hosts")
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("web", "", 200),
+        ("WEB:8080", "", 200),
+        ("localhost", "http://localhost:3000", 200),
+        ("[::1]:9", "", 200),
+        ("127.0.0.1:8080", "http://web", 200),
+        ("web:9", "", 421),
+        ("evil.example", "", 421),
+        ("localhost.evil.example", "", 421),
+        ("localhost:80@evil.example", "", 421),
+        ("web", "http://evil.example", 403),
+        ("web", "null", 403),
+    ],
+)
+def test_host_and_origin_are_checked(wrapped: Wrapped, host: str, origin: str, status: int) -> None:
+    headers = {**wrapped.open().headers, "host": host} | ({"origin": origin} if origin else {})
+    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert httpx2.post(wrapped.url, json=message, headers=headers).status_code == status
+
+
+@pytest.mark.requirement("mcp-wrapper:body-size")
+def test_a_body_over_the_limit_is_refused_whether_or_not_it_says_its_length(wrapped: Wrapped) -> None:
+    client = wrapped.open()
+    at_limit = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'.ljust(100_000)
+    chunks = [at_limit[:50_000], at_limit[50_000:], b" "]
+    sizes = {"exact": at_limit, "longer": at_limit + b" ", "chunked": iter(chunks), "endless": iter([b" " * 65_536] * 100)}
+    statuses = {
+        name: httpx2.post(wrapped.url, content=content, headers=client.headers).status_code for name, content in sizes.items()
+    }
+    assert statuses == {"exact": 200, "longer": 413, "chunked": 413, "endless": 413}
+
+
+@pytest.mark.requirement("mcp-wrapper:environment")
+def test_the_server_has_the_environment_of_the_container_and_none_of_the_wrappers_settings(wrapped: Wrapped) -> None:
+    environment = wrapped.open().result("environment")
+    assert environment["SERVICE_TOKEN"] == "planted-credential"
+    assert [name for name in environment if name.startswith(("CLAW_MCP_", "LISTEN_ADDR"))] == []
+
+
+@pytest.mark.requirement("mcp-wrapper:stderr")
+def test_standard_error_goes_to_the_log_line_by_line_without_credentials_and_bounded(wrapped: Wrapped) -> None:
+    client = wrapped.open()
+    client.result("flood", lines=3, text="token planted-credential of")
+
+    def shown() -> list[str]:
+        return [line["line"] for line in wrapped.lines("mcp_stderr") if "token" in line["line"]]
+
+    eventually(lambda: len(shown()) == 3, "the lines are logged")
+    assert [line.rpartition(" ")[2] for line in shown()] == ["0", "1", "2"]
+    assert "planted-credential" not in wrapped.log.read_text("utf-8")
+    client.result("flood", lines=1, text="x" * 50_000)
+    client.result("flood", lines=20_000)
+    eventually(lambda: wrapped.lines("mcp_lines_dropped"), "lines were dropped")
+    lines = [line["line"] for line in wrapped.lines("mcp_stderr")]
+    assert max(map(len, lines)) == 8192
+    assert len(lines) < 5_000
+    assert client.result("echo", a=1)["arguments"] == {"a": 1}
+
+
+@pytest.mark.requirement("mcp-wrapper:sessions")
+def test_a_session_ends_by_delete_and_others_live_on(wrapped: Wrapped) -> None:
+    first, second = wrapped.open(), wrapped.open()
+    assert httpx2.delete(wrapped.url, headers=first.headers).status_code == 200
+    assert (first.send("ping").status_code, second.send("ping").status_code) == (404, 200)
