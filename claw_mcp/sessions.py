@@ -176,9 +176,10 @@ class SessionTable:
         self._sessions.move_to_end(session.id)
 
     def _end_idle(self) -> None:
+        now = time.monotonic()
         while self._sessions:
             oldest = next(iter(self._sessions.values()))
-            if time.monotonic() - oldest.last_use < self._idle_seconds:
+            if oldest.last_use >= now or now - oldest.last_use < self._idle_seconds:
                 return
             if oldest.is_busy:
                 self._use(oldest)
