@@ -104,7 +104,7 @@ def code_of(message: Any) -> int:
     return code
 
 
-@pytest.mark.requirement("mcp-wrapper:http")
+@pytest.mark.requirement("wrapper:http")
 @pytest.mark.parametrize(
     ("raw", "headers", "status", "code"),
     [
@@ -138,7 +138,7 @@ async def test_what_is_not_sound_has_its_status_and_its_code(
     assert host.backend.running == []
 
 
-@pytest.mark.requirement("mcp-wrapper:http")
+@pytest.mark.requirement("wrapper:http")
 async def test_notifications_and_answers_are_accepted_and_other_methods_are_not(host: Host) -> None:
     session = await host.open()
     for message in ({"method": "notifications/initialized"}, {"id": 1, "result": {}}, {"id": 1, "error": {"code": 1}}):
@@ -154,7 +154,7 @@ async def test_notifications_and_answers_are_accepted_and_other_methods_are_not(
     assert (await host.send("GET", Mcp_Session_Id=session, Accept="application/json")).status == 406
 
 
-@pytest.mark.requirement("mcp-wrapper:http")
+@pytest.mark.requirement("wrapper:http")
 async def test_errors_of_a_session_are_answers_and_a_fault_of_ours_says_nothing_of_itself(host: Host) -> None:
     session = await host.open()
     status, message = await host.ask("none", session)
@@ -165,7 +165,7 @@ async def test_errors_of_a_session_are_answers_and_a_fault_of_ours_says_nothing_
     assert (status, code_of(message), len(host.server.sessions)) == (200, -32000, 1)
 
 
-@pytest.mark.requirement("mcp-wrapper:http")
+@pytest.mark.requirement("wrapper:http")
 @pytest.mark.parametrize(
     ("method", "params", "headers", "status", "code"),
     [
@@ -202,7 +202,7 @@ async def test_the_stateless_era_has_statuses_of_its_own(
         assert message["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2027-01-01"}
 
 
-@pytest.mark.requirement("mcp-wrapper:http")
+@pytest.mark.requirement("wrapper:http")
 async def test_a_header_that_is_there_twice_fits_nothing(host: Host) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "note", "params": {"_meta": META}}
     twice = [("mcp-method", "note"), ("Mcp-Method", "note")]
@@ -211,7 +211,7 @@ async def test_a_header_that_is_there_twice_fits_nothing(host: Host) -> None:
     assert (response.status, code_of(await last(response))) == (400, -32020)
 
 
-@pytest.mark.requirement("mcp-wrapper:json-or-events")
+@pytest.mark.requirement("wrapper:json-or-events")
 @pytest.mark.parametrize(
     ("method", "accept", "kind"),
     [
@@ -233,7 +233,7 @@ async def test_an_answer_is_a_stream_where_something_precedes_it_and_it_is_accep
     assert "result" in await last(response)
 
 
-@pytest.mark.requirement("mcp-wrapper:json-or-events")
+@pytest.mark.requirement("wrapper:json-or-events")
 async def test_an_answer_that_takes_long_becomes_a_stream_that_is_not_silent(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +245,7 @@ async def test_an_answer_that_takes_long_becomes_a_stream_that_is_not_silent(
     assert "result" in await last(response)
 
 
-@pytest.mark.requirement("mcp-wrapper:sessions")
+@pytest.mark.requirement("wrapper:sessions")
 async def test_a_session_is_its_principals_alone(host: Host) -> None:
     session = await host.open("alice")
     assert (await host.ask("quiet", session, principal="alice"))[0] == 200
@@ -257,7 +257,7 @@ async def test_a_session_is_its_principals_alone(host: Host) -> None:
     assert len(host.backend.running) == 1
 
 
-@pytest.mark.requirement("mcp-wrapper:sessions")
+@pytest.mark.requirement("wrapper:sessions")
 async def test_one_session_too_many_ends_the_principals_own_that_was_idle_longest() -> None:
     host = Host(max_sessions=2)
     other, *own = [await host.open(principal) for principal in ("bob", "alice", "alice")]
@@ -276,7 +276,7 @@ async def test_one_session_too_many_ends_the_principals_own_that_was_idle_longes
     assert len(host.server.sessions) == 0
 
 
-@pytest.mark.requirement("mcp-wrapper:sessions")
+@pytest.mark.requirement("wrapper:sessions")
 async def test_an_idle_session_ends_and_one_whose_client_listens_does_not() -> None:
     host = Host(idle_seconds=0.0)
     idle, listening = await host.open(), await host.open()
@@ -291,7 +291,7 @@ async def test_an_idle_session_ends_and_one_whose_client_listens_does_not() -> N
     await host.server.close()
 
 
-@pytest.mark.requirement("mcp-wrapper:sessions")
+@pytest.mark.requirement("wrapper:sessions")
 async def test_a_thousand_sessions_that_nobody_ends_are_bounded() -> None:
     host = Host(max_sessions=100)
     sessions = [await host.open() for _ in range(1000)]
@@ -300,7 +300,7 @@ async def test_a_thousand_sessions_that_nobody_ends_are_bounded() -> None:
     await host.server.close()
 
 
-@pytest.mark.requirement("mcp-wrapper:sessions")
+@pytest.mark.requirement("wrapper:sessions")
 async def test_too_many_requests_at_once_in_a_session_are_refused(host: Host) -> None:
     session = await host.open()
     waiting = [asyncio.create_task(host.ask("wait", session, request_id=n)) for n in range(256)]
@@ -312,7 +312,7 @@ async def test_too_many_requests_at_once_in_a_session_are_refused(host: Host) ->
     assert (await host.ask("quiet", session))[0] == 200
 
 
-@pytest.mark.requirement("mcp-wrapper:sessions")
+@pytest.mark.requirement("wrapper:sessions")
 async def test_a_newer_stream_of_a_session_takes_the_place_of_the_older_one(host: Host) -> None:
     session = await host.open()
     older, newer = [await host.send("GET", Mcp_Session_Id=session) for _ in range(2)]
@@ -322,7 +322,7 @@ async def test_a_newer_stream_of_a_session_takes_the_place_of_the_older_one(host
     assert b'"data":1' in await anext(newer.chunks)
 
 
-@pytest.mark.requirement("mcp-wrapper:sessions")
+@pytest.mark.requirement("wrapper:sessions")
 async def test_what_waits_for_a_client_that_does_not_read_is_bounded() -> None:
     outbox = Outbox()
     for number in range(100):

@@ -26,7 +26,7 @@ def wrapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrapped]:
         yield running
 
 
-@pytest.mark.requirement("mcp-wrapper:both-eras")
+@pytest.mark.requirement("wrapper:both-eras")
 @pytest.mark.parametrize("version", [*VERSIONS, "1999-01-01"])
 def test_each_handshake_version_is_spoken_and_another_one_becomes_the_newest(wrapped: Wrapped, version: str) -> None:
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -37,7 +37,7 @@ def test_each_handshake_version_is_spoken_and_another_one_becomes_the_newest(wra
     assert (result["serverInfo"], result["capabilities"]) == ({"name": "child", "version": "1.0"}, {"tools": {}})
 
 
-@pytest.mark.requirement("mcp-wrapper:both-eras")
+@pytest.mark.requirement("wrapper:both-eras")
 def test_the_stateless_era_needs_no_session(wrapped: Wrapped) -> None:
     found = stateless(wrapped.url, "server/discover").json()["result"]
     assert (found["supportedVersions"], found["resultType"]) == (["2026-07-28"], "complete")
@@ -51,7 +51,7 @@ def test_the_stateless_era_needs_no_session(wrapped: Wrapped) -> None:
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, -32601)
 
 
-@pytest.mark.requirement("mcp-wrapper:own-ids")
+@pytest.mark.requirement("wrapper:own-ids")
 def test_equal_ids_of_many_sessions_at_once_are_each_answered_with_their_own(wrapped: Wrapped) -> None:
     clients = [wrapped.open() for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -60,7 +60,7 @@ def test_equal_ids_of_many_sessions_at_once_are_each_answered_with_their_own(wra
     assert len({answer["result"]["id"] for answer in answers}) == 8, "the server sees ids of the wrapper"
 
 
-@pytest.mark.requirement("mcp-wrapper:exact")
+@pytest.mark.requirement("wrapper:exact")
 @pytest.mark.parametrize("request_id", [0, -1, 2**53 + 1, 2**70, "", 'a"b\u2028\U0001f600', "1"])
 def test_numbers_and_ids_of_any_size_survive_both_ways(wrapped: Wrapped, request_id: int | str) -> None:
     arguments = {"big": 2**53 + 1, "bigger": -(2**200), "small": 1e-7, "text": "ü\n\r\u2028\x7f", "deep": [{"a": [None]}]}
@@ -68,7 +68,7 @@ def test_numbers_and_ids_of_any_size_survive_both_ways(wrapped: Wrapped, request
     assert (answer["id"], answer["result"]["arguments"]) == (request_id, arguments)
 
 
-@pytest.mark.requirement("mcp-wrapper:exact")
+@pytest.mark.requirement("wrapper:exact")
 def test_line_breaks_between_tokens_do_not_break_the_servers_lines(wrapped: Wrapped) -> None:
     client = wrapped.open()
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"a": [1, {}]}}}
@@ -77,13 +77,13 @@ def test_line_breaks_between_tokens_do_not_break_the_servers_lines(wrapped: Wrap
     assert response.json()["result"]["arguments"] == {"a": [1, {}]}
 
 
-@pytest.mark.requirement("mcp-wrapper:exact")
+@pytest.mark.requirement("wrapper:exact")
 def test_an_error_of_the_server_passes_with_its_data(wrapped: Wrapped) -> None:
     (answer,) = messages(wrapped.open().send("prompts/none"))
     assert answer["error"] == {"code": -32601, "message": "no prompts/none", "data": {"exact": 2**70}}
 
 
-@pytest.mark.requirement("mcp-wrapper:progress")
+@pytest.mark.requirement("wrapper:progress")
 def test_progress_reaches_the_session_that_asked_under_its_own_token_and_no_other(wrapped: Wrapped) -> None:
     clients = [wrapped.open(), wrapped.open()]
     params = {"name": "progress", "arguments": {}, "_meta": {"progressToken": "same"}}
@@ -99,7 +99,7 @@ def test_progress_reaches_the_session_that_asked_under_its_own_token_and_no_othe
     assert [message.get("method") for message in quiet] == [None], "who accepts no stream gets the answer alone"
 
 
-@pytest.mark.requirement("mcp-wrapper:broadcast")
+@pytest.mark.requirement("wrapper:broadcast")
 def test_log_messages_and_changed_lists_go_to_every_session(wrapped: Wrapped) -> None:
     first, second = wrapped.open(), wrapped.open()
     with first.listening() as at_first, second.listening() as at_second:
@@ -109,7 +109,7 @@ def test_log_messages_and_changed_lists_go_to_every_session(wrapped: Wrapped) ->
             assert [own[0]["method"], next(at_first)["method"], next(at_second)["method"]] == [f"notifications/{method}"] * 3
 
 
-@pytest.mark.requirement("mcp-wrapper:broadcast")
+@pytest.mark.requirement("wrapper:broadcast")
 def test_a_client_of_the_stateless_era_subscribes_to_changed_lists(wrapped: Wrapped) -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     params = {"notifications": {"toolsListChanged": True, "promptsListChanged": False}, "_meta": meta}
@@ -125,7 +125,7 @@ def test_a_client_of_the_stateless_era_subscribes_to_changed_lists(wrapped: Wrap
     assert changed["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "sub"}
 
 
-@pytest.mark.requirement("mcp-wrapper:subscriptions")
+@pytest.mark.requirement("wrapper:subscriptions")
 def test_one_session_that_unsubscribes_does_not_unsubscribe_another(wrapped: Wrapped) -> None:
     first, second = wrapped.open(), wrapped.open()
     for client in (first, second):
@@ -143,7 +143,7 @@ def test_one_session_that_unsubscribes_does_not_unsubscribe_another(wrapped: Wra
     assert [message["method"] for message in seen if message["method"].startswith("resources/")][-1] == "resources/unsubscribe"
 
 
-@pytest.mark.requirement("mcp-wrapper:cancel")
+@pytest.mark.requirement("wrapper:cancel")
 def test_a_cancelled_call_ends_and_the_server_is_told_under_the_id_that_it_knows(wrapped: Wrapped) -> None:
     client = wrapped.open()
     with ThreadPoolExecutor(1) as pool:
@@ -157,7 +157,7 @@ def test_a_cancelled_call_ends_and_the_server_is_told_under_the_id_that_it_knows
     assert client.send("notifications/cancelled", {"requestId": "unknown"}, request_id=False).status_code == 202
 
 
-@pytest.mark.requirement("mcp-wrapper:cancel")
+@pytest.mark.requirement("wrapper:cancel")
 def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(wrapped: Wrapped) -> None:
     client = wrapped.open()
 
@@ -179,7 +179,7 @@ def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(wrapped
     eventually(lambda: cancelled() == [*before, "cancelled by the client"], "the server is told")
 
 
-@pytest.mark.requirement("mcp-wrapper:hosts")
+@pytest.mark.requirement("wrapper:hosts")
 @pytest.mark.parametrize(
     ("host", "origin", "status"),
     [
@@ -202,7 +202,7 @@ def test_host_and_origin_are_checked(wrapped: Wrapped, host: str, origin: str, s
     assert httpx2.post(wrapped.url, json=message, headers=headers).status_code == status
 
 
-@pytest.mark.requirement("mcp-wrapper:body-size")
+@pytest.mark.requirement("wrapper:body-size")
 def test_a_body_over_the_limit_is_refused_whether_or_not_it_says_its_length(wrapped: Wrapped) -> None:
     client = wrapped.open()
     at_limit = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'.ljust(100_000)
@@ -214,14 +214,14 @@ def test_a_body_over_the_limit_is_refused_whether_or_not_it_says_its_length(wrap
     assert statuses == {"exact": 200, "longer": 413, "chunked": 413, "endless": 413}
 
 
-@pytest.mark.requirement("mcp-wrapper:environment")
+@pytest.mark.requirement("wrapper:environment")
 def test_the_server_has_the_environment_of_the_container_and_none_of_the_wrappers_settings(wrapped: Wrapped) -> None:
     environment = wrapped.open().result("environment")
     assert environment["SERVICE_TOKEN"] == "planted-credential"
     assert [name for name in environment if name.startswith(("CLAW_MCP_", "LISTEN_ADDR"))] == []
 
 
-@pytest.mark.requirement("mcp-wrapper:stderr")
+@pytest.mark.requirement("wrapper:stderr")
 def test_standard_error_goes_to_the_log_line_by_line_without_credentials_and_bounded(wrapped: Wrapped) -> None:
     client = wrapped.open()
     client.result("flood", lines=3, text="token planted-credential of")
@@ -241,7 +241,7 @@ def test_standard_error_goes_to_the_log_line_by_line_without_credentials_and_bou
     assert client.result("echo", a=1)["arguments"] == {"a": 1}
 
 
-@pytest.mark.requirement("mcp-wrapper:sessions")
+@pytest.mark.requirement("wrapper:sessions")
 def test_a_session_ends_by_delete_and_others_live_on(wrapped: Wrapped) -> None:
     first, second = wrapped.open(), wrapped.open()
     assert httpx2.delete(wrapped.url, headers=first.headers).status_code == 200

@@ -35,7 +35,7 @@ def children_of(pid: int) -> list[int]:
     return [each for each, parent in stats.items() if parent == pid]
 
 
-@pytest.mark.requirement("mcp-wrapper:asks")
+@pytest.mark.requirement("wrapper:asks")
 def test_what_the_server_asks_under_the_id_of_a_call_is_no_answer_to_it(tmp_path: Path) -> None:
     with wrapper(tmp_path) as wrapped:
         ping, roots, sampling = wrapped.open().result("ask")["answers"]
@@ -43,8 +43,8 @@ def test_what_the_server_asks_under_the_id_of_a_call_is_no_answer_to_it(tmp_path
         assert ping["id"] == roots["id"] == sampling["id"]
 
 
-@pytest.mark.requirement("mcp-wrapper:bad-output")
-@pytest.mark.requirement("mcp-wrapper:log")
+@pytest.mark.requirement("wrapper:bad-output")
+@pytest.mark.requirement("wrapper:log")
 def test_bad_output_is_logged_and_skipped(tmp_path: Path) -> None:
     with wrapper(tmp_path) as wrapped:
         assert wrapped.open().result("garbage", a=1) == {"arguments": {"a": 1}}
@@ -54,8 +54,8 @@ def test_bad_output_is_logged_and_skipped(tmp_path: Path) -> None:
         assert len(shown) == 5
 
 
-@pytest.mark.requirement("mcp-wrapper:restart")
-@pytest.mark.requirement("mcp-wrapper:health")
+@pytest.mark.requirement("wrapper:restart")
+@pytest.mark.requirement("wrapper:health")
 def test_a_server_that_dies_fails_its_calls_at_once_and_its_successor_serves_the_same_sessions(tmp_path: Path) -> None:
     with wrapper(tmp_path) as wrapped:
         clients = [wrapped.open() for _ in range(3)]
@@ -73,8 +73,8 @@ def test_a_server_that_dies_fails_its_calls_at_once_and_its_successor_serves_the
         assert [line["exit_code"] for line in wrapped.lines("mcp_server") if line["state"] == "ended"] == [128 + signal.SIGKILL]
 
 
-@pytest.mark.requirement("mcp-wrapper:restart")
-@pytest.mark.requirement("mcp-wrapper:health")
+@pytest.mark.requirement("wrapper:restart")
+@pytest.mark.requirement("wrapper:health")
 @pytest.mark.parametrize("command", [[sys.executable, "-c", "raise SystemExit(3)"], ["no-such-program-anywhere"]])
 def test_a_server_that_never_comes_up_is_tried_ever_more_slowly_and_calls_say_so(tmp_path: Path, command: list[str]) -> None:
     with wrapper(tmp_path, *command, is_ready=False) as wrapped:
@@ -89,7 +89,7 @@ def test_a_server_that_never_comes_up_is_tried_ever_more_slowly_and_calls_say_so
             assert "can't be started" in wrapped.lines("mcp_stderr")[0]["line"]
 
 
-@pytest.mark.requirement("mcp-wrapper:long-line")
+@pytest.mark.requirement("wrapper:long-line")
 def test_a_line_of_a_hundred_megabytes_ends_the_run_in_bounded_memory(tmp_path: Path) -> None:
     with wrapper(tmp_path) as wrapped:
         client = wrapped.open()
@@ -99,7 +99,7 @@ def test_a_line_of_a_hundred_megabytes_ends_the_run_in_bounded_memory(tmp_path: 
         assert memory_of(wrapped.process.pid) < 200
 
 
-@pytest.mark.requirement("mcp-wrapper:unread-input")
+@pytest.mark.requirement("wrapper:unread-input")
 def test_a_server_that_reads_nothing_costs_bounded_memory_and_its_calls_end(tmp_path: Path) -> None:
     with wrapper(tmp_path, *RUN, "deaf", CLAW_MCP_STDIO_REQUEST_TIMEOUT_MS="1000") as wrapped:
         client = wrapped.open()
@@ -110,7 +110,7 @@ def test_a_server_that_reads_nothing_costs_bounded_memory_and_its_calls_end(tmp_
         assert memory_of(wrapped.process.pid) < 300
 
 
-@pytest.mark.requirement("mcp-wrapper:cancel")
+@pytest.mark.requirement("wrapper:cancel")
 def test_a_call_that_times_out_is_cancelled_at_the_server_and_its_late_answer_is_dropped(tmp_path: Path) -> None:
     with wrapper(tmp_path, CLAW_MCP_STDIO_REQUEST_TIMEOUT_MS="300") as wrapped:
         client = wrapped.open()
@@ -121,7 +121,7 @@ def test_a_call_that_times_out_is_cancelled_at_the_server_and_its_late_answer_is
         assert wrapped.lines("mcp_bad_output") == []
 
 
-@pytest.mark.requirement("mcp-wrapper:no-orphan")
+@pytest.mark.requirement("wrapper:no-orphan")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("mode", ["", "stubborn"])
 def test_no_process_of_the_server_outlives_the_wrapper(tmp_path: Path, number: int, mode: str) -> None:
@@ -137,7 +137,7 @@ def test_no_process_of_the_server_outlives_the_wrapper(tmp_path: Path, number: i
         eventually(lambda: not any(map(is_alive, server)), "all of them have ended, and are no zombies")
 
 
-@pytest.mark.requirement("mcp-wrapper:no-orphan")
+@pytest.mark.requirement("wrapper:no-orphan")
 def test_what_a_server_left_behind_ends_with_it_and_there_is_no_zombie(tmp_path: Path) -> None:
     with wrapper(tmp_path) as wrapped:
         client = wrapped.open()
@@ -150,7 +150,7 @@ def test_what_a_server_left_behind_ends_with_it_and_there_is_no_zombie(tmp_path:
         assert client.result("fork")["pid"] == server
 
 
-@pytest.mark.requirement("mcp-wrapper:no-orphan")
+@pytest.mark.requirement("wrapper:no-orphan")
 @pytest.mark.long
 def test_kills_at_any_moment_leave_nothing(tmp_path: Path) -> None:
     for number in range(12):
@@ -166,7 +166,7 @@ def answer_of(wrapped: Wrapped, **headers: str) -> int:
     return httpx2.post(wrapped.url, json=message, headers=headers).status_code
 
 
-@pytest.mark.requirement("mcp-wrapper:token")
+@pytest.mark.requirement("wrapper:token")
 def test_the_originals_token_is_asked_for_and_is_not_in_the_servers_environment(tmp_path: Path) -> None:
     with wrapper(tmp_path, CLAW_MCP_STDIO_AUTH_TOKEN="right") as wrapped:
         statuses = [answer_of(wrapped), answer_of(wrapped, authorization="Bearer wrong")]

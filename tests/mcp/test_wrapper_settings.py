@@ -12,7 +12,7 @@ from claw_mcp.wrapper import listen, read_settings
 from tests.mcp.wrapped import CLAW
 
 
-@pytest.mark.requirement("mcp-wrapper:settings")
+@pytest.mark.requirement("wrapper:settings")
 def test_the_defaults_and_our_names() -> None:
     settings = read_settings({"CLAW_MCP_COMMAND": "uvx", "CLAW_MCP_ARGS": '["a b", "c"]', "HOME": "/h"})
     assert (settings.command, settings.environment) == (("uvx", "a b", "c"), {"HOME": "/h"})
@@ -25,7 +25,7 @@ def test_the_defaults_and_our_names() -> None:
     assert settings.allowed_hosts == {"web", "web:80"}
 
 
-@pytest.mark.requirement("mcp-wrapper:settings")
+@pytest.mark.requirement("wrapper:settings")
 def test_the_names_of_the_original_work_too_and_ours_win() -> None:
     old = {
         "COMMAND": "npx",
@@ -48,7 +48,7 @@ def test_the_names_of_the_original_work_too_and_ours_win() -> None:
     assert (ours.command, ours.port) == (("uvx", "-y"), 2)
 
 
-@pytest.mark.requirement("mcp-wrapper:settings")
+@pytest.mark.requirement("wrapper:settings")
 @pytest.mark.parametrize(
     ("environ", "name"),
     [
@@ -69,7 +69,7 @@ def test_a_setting_that_can_not_be_used_is_one_line_that_names_it(environ: dict[
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.requirement("mcp-wrapper:settings")
+@pytest.mark.requirement("wrapper:settings")
 def test_an_address_that_is_taken_is_one_line_and_no_server_is_started() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -79,7 +79,7 @@ def test_an_address_that_is_taken_is_one_line_and_no_server_is_started() -> None
     assert (result.returncode, result.stdout, result.stderr) == (1, "", f"error: {address}: Address already in use\n")
 
 
-@pytest.mark.requirement("mcp-wrapper:settings")
+@pytest.mark.requirement("wrapper:settings")
 def test_without_a_host_every_address_is_listened_at() -> None:
     with listen(read_settings({"LISTEN_ADDR": ":0"}, ["x"])) as listener:
         socket.create_connection(("127.0.0.1", listener.getsockname()[1])).close()

@@ -7,61 +7,61 @@ from tests.requirements.requirement import Requirement
 _WRAPPER, _SERVER = "docs/spec/mcp.md, the stdio wrapper", "docs/spec/mcp.md, the stdio wrapper, HTTP"
 
 REQUIREMENTS: dict[str, Requirement] = {
-    "mcp-wrapper:both-eras": Requirement(
+    "wrapper:both-eras": Requirement(
         _SERVER, "The wrapper speaks 2024-11-05 to 2025-11-25 in sessions, and 2026-07-28 without, to a server of the former."
     ),
-    "mcp-wrapper:own-ids": Requirement(_WRAPPER, "Many sessions share one server; each has its own request ids."),
-    "mcp-wrapper:exact": Requirement(_WRAPPER, "Ids, params, results and errors pass unchanged, integers above 2^53 included."),
-    "mcp-wrapper:progress": Requirement(
+    "wrapper:own-ids": Requirement(_WRAPPER, "Many sessions share one server; each has its own request ids."),
+    "wrapper:exact": Requirement(_WRAPPER, "Ids, params, results and errors pass unchanged, integers above 2^53 included."),
+    "wrapper:progress": Requirement(
         _WRAPPER, "Progress reaches the request that asked for it, under its own token, and no other session."
     ),
-    "mcp-wrapper:broadcast": Requirement(_WRAPPER, "Log messages and list_changed go to every session."),
-    "mcp-wrapper:subscriptions": Requirement(
+    "wrapper:broadcast": Requirement(_WRAPPER, "Log messages and list_changed go to every session."),
+    "wrapper:subscriptions": Requirement(
         _WRAPPER, "A resource stays subscribed as long as one session wants it; restarts do not end that."
     ),
-    "mcp-wrapper:cancel": Requirement(
+    "wrapper:cancel": Requirement(
         _WRAPPER, "A call that is cancelled or timed out ends, and the server gets notifications/cancelled under its own id."
     ),
-    "mcp-wrapper:asks": Requirement(
+    "wrapper:asks": Requirement(
         _WRAPPER, "What a server asks is no answer, whatever its id: ping and roots/list are answered, all else is -32601."
     ),
-    "mcp-wrapper:bad-output": Requirement(_WRAPPER, "Output that is no JSON-RPC is logged and skipped."),
-    "mcp-wrapper:long-line": Requirement(_WRAPPER, "A line above 8 MiB ends that run of the server, in bounded memory."),
-    "mcp-wrapper:unread-input": Requirement(_WRAPPER, "A server that does not read its input costs bounded memory."),
-    "mcp-wrapper:restart": Requirement(
+    "wrapper:bad-output": Requirement(_WRAPPER, "Output that is no JSON-RPC is logged and skipped."),
+    "wrapper:long-line": Requirement(_WRAPPER, "A line above 8 MiB ends that run of the server, in bounded memory."),
+    "wrapper:unread-input": Requirement(_WRAPPER, "A server that does not read its input costs bounded memory."),
+    "wrapper:restart": Requirement(
         _WRAPPER,
         "A server that ends is started again after 0.2 s, doubling to 30 s; calls under way get -32000 at once, "
         "new ones wait up to 10 s, and sessions survive.",
     ),
-    "mcp-wrapper:health": Requirement(_WRAPPER, "/health and /healthz are 200 while the server answers, else 503."),
-    "mcp-wrapper:no-orphan": Requirement(
+    "wrapper:health": Requirement(_WRAPPER, "/health and /healthz are 200 while the server answers, else 503."),
+    "wrapper:no-orphan": Requirement(
         _WRAPPER, "However the wrapper or the server ends, kill -9 included, no process of the server is left, nor a zombie."
     ),
-    "mcp-wrapper:stderr": Requirement(
+    "wrapper:stderr": Requirement(
         _WRAPPER, "The server's standard error goes to the log line by line, bounded and without credentials."
     ),
-    "mcp-wrapper:log": Requirement(_WRAPPER, "The wrapper's log is JSON lines, each as claw_contract.log.wrapper has it."),
-    "mcp-wrapper:environment": Requirement(
+    "wrapper:log": Requirement(_WRAPPER, "The wrapper's log is JSON lines, each as claw_contract.log.wrapper has it."),
+    "wrapper:environment": Requirement(
         _WRAPPER, "The server gets the container's environment, without the wrapper's own settings."
     ),
-    "mcp-wrapper:settings": Requirement(
+    "wrapper:settings": Requirement(
         _WRAPPER, "Command, address and limits come from CLAW_MCP_*, LISTEN_ADDR, the original's names, or the command line."
     ),
-    "mcp-wrapper:token": Requirement(_WRAPPER, "With CLAW_MCP_STDIO_AUTH_TOKEN a request needs that bearer."),
-    "mcp-wrapper:hosts": Requirement(
+    "wrapper:token": Requirement(_WRAPPER, "With CLAW_MCP_STDIO_AUTH_TOKEN a request needs that bearer."),
+    "wrapper:hosts": Requirement(
         _SERVER, "Host and Origin are checked: loopback and CLAW_MCP_ALLOWED_HOSTS pass, others are 421 and 403."
     ),
-    "mcp-wrapper:body-size": Requirement(_SERVER, "A body above CLAW_MCP_MAX_BODY, 4 MiB by default, is 413."),
-    "mcp-wrapper:sessions": Requirement(
+    "wrapper:body-size": Requirement(_SERVER, "A body above CLAW_MCP_MAX_BODY, 4 MiB by default, is 413."),
+    "wrapper:sessions": Requirement(
         _SERVER, "A session belongs to its principal and ends by DELETE, when idle, or where there are too many."
     ),
-    "mcp-wrapper:http": Requirement(_SERVER, "Each request that is not sound has its HTTP status and its JSON-RPC code."),
-    "mcp-wrapper:json-or-events": Requirement(
+    "wrapper:http": Requirement(_SERVER, "Each request that is not sound has its HTTP status and its JSON-RPC code."),
+    "wrapper:json-or-events": Requirement(
         _SERVER,
         "An answer is JSON, or a stream of events where something precedes it, it takes long, or only that is accepted.",
     ),
-    "mcp-wrapper:compiled": Requirement(
+    "wrapper:compiled": Requirement(
         _WRAPPER, "claw compile writes command, arguments, address, allowed hosts, entry point and health check of a wrapper."
     ),
-    "mcp-wrapper:image": Requirement(_WRAPPER, "The Dockerfile has the wrapper's image, whose entry point is claw mcp-stdio."),
+    "wrapper:image": Requirement(_WRAPPER, "The Dockerfile has the wrapper's image, whose entry point is claw mcp-stdio."),
 }
