@@ -297,9 +297,8 @@ def listen(settings: WrapperSettings) -> socket.socket:
 async def serve(settings: WrapperSettings, listener: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT; nothing of the server is left then."""
     app = WrapperApp(settings)
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=_DRAIN_SECONDS
-    )
+    quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
+    config = uvicorn.Config(app, lifespan="off", ws="none", timeout_graceful_shutdown=_DRAIN_SECONDS, **quiet)
     server = _Uvicorn(config)
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -313,8 +312,11 @@ async def serve(settings: WrapperSettings, listener: socket.socket) -> None:
     server.should_exit = True
     await app.server.close()
     supervising.cancel()
-    await asyncio.wait({supervising, serving})
+    ends = await asyncio.gather(supervising, serving, return_exceptions=True)
     app.log.event("mcp_wrapper", state="stopped")
+    for failure in ends:
+        if isinstance(failure, Exception):
+            raise failure
 
 
 def main(command: Sequence[str] = ()) -> None:
