@@ -56,7 +56,7 @@ def test_help_imports_no_verb_and_nothing_heavy(arguments: list[str]) -> None:
     result = subprocess.run([CLAW[0], "-c", program, *arguments], capture_output=True, text=True, check=False)
     loaded = {name.partition(".")[0] for name in result.stderr.rpartition("\n")[2].split("|")}
     assert "claw_cli" in loaded
-    ours = {"claw_audit", "claw_certs", "claw_compile", "claw_contract", "claw_state"}
+    ours = {"claw_audit", "claw_certs", "claw_compile", "claw_contract", "claw_mcp", "claw_state"}
     assert loaded & (ours | {"cryptography", "mitmproxy", "msgspec", "rich", "yaml", "jsonschema"}) == set()
     if arguments[0].startswith("-"):  # typer itself imports these two to read a verb's arguments
         assert loaded & {"pydantic", "asyncio"} == set()
