@@ -84,6 +84,7 @@ def _differences(old: Tool, new: Tool) -> tuple[str, ...]:
         ("schema", old.input_schema != new.input_schema),
         ("annotations", old.annotations != new.annotations),
         ("execution", old.execution != new.execution),
+        ("delivery", old.delivery != new.delivery),
     )
     return tuple(name for name, differs in parts if differs)
 

@@ -39,10 +39,6 @@ NOT_ACTED_ON = warning(
     "The key belongs to the original system: it is carried into `pod-manifest.json`, and nothing here acts on it.",
     "Keep the key if something of yours reads that file; else remove it.",
 )
-NATIVE_IS_MEDIATED = warning(
-    "`delivery: native` is compiled, but what the agent gets is mediated delivery: the proxy has no MCP endpoint yet.",
-    "Keep it for a later version, or write `delivery: mediated`.",
-)
 SPREAD_TWICE = error("`...` stands twice in one list.", "Keep one of them.")
 SPREAD_WITHOUT_DEFAULTS = error("`...` stands for the pod's defaults, but there are none.", "Add them, or remove `...`.")
 UNUSED_DEFAULT = warning(

@@ -20,6 +20,8 @@ SOFT_DEADLINE_RATIO = 0.9
 MAX_PARALLEL = 8
 
 type Effect = Literal["read", "write", "unknown"]  # The effect of a call. ``unknown`` is treated as ``write``.
+type Delivery = Literal["mediated", "native"]
+"""The way of a tool to its agent: the proxy offers it to the model, or the runner calls it at the broker (docs/spec/mcp.md)."""
 
 _NOT_PLAIN = re.compile(r"[^\x21-\x7e]|[?#\\]")
 PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")  # ``{name}`` in an HTTP path; ``{claw_id}`` is the authenticated agent
@@ -125,6 +127,7 @@ class Tool(Contract):
     input_schema: Annotated[JsonObject, Field(alias="inputSchema")]
     annotations: Annotations = Annotations()
     execution: Execution
+    delivery: Delivery = "mediated"
 
     @model_validator(mode="after")
     def _belongs_to_its_service(self) -> Self:

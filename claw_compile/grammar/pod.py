@@ -11,12 +11,11 @@ from typing import Literal
 from claw_compile.diagnostics.diagnostic import Span
 from claw_compile.parsing.node import MapNode, Node, ScalarNode
 from claw_contract.context_files import ContextBlock
-from claw_contract.manifest import Policy
+from claw_contract.manifest import Delivery, Policy
 from claw_contract.metadata import Budget
 
 type Mode = Literal["base-url", "proxy", "transparent"]
 MODES: tuple[Mode, ...] = ("base-url", "proxy", "transparent")
-type Delivery = Literal["mediated", "native"]
 DELIVERIES: tuple[Delivery, ...] = ("mediated", "native")
 type Scheme = Literal["service", "volume", "host", "channel", "egress"]
 type Access = Literal["ro", "rw"]

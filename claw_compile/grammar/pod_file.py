@@ -13,12 +13,13 @@ from claw_compile.diagnostics.diagnostic import Note, Result, quote
 from claw_compile.grammar import shapes
 from claw_compile.grammar.access import AUTH, MCP, PRINCIPALS, SECRETS, STDIO
 from claw_compile.grammar.cllama import BUDGET, CLLAMA, DEFAULT_CLLAMA, ENV, MODELS, read_default_env
-from claw_compile.grammar.pod import DELIVERIES, Delivery, PodSpec, ServiceSpec
+from claw_compile.grammar.pod import DELIVERIES, PodSpec, ServiceSpec
 from claw_compile.grammar.prompt import CONTEXT, DEFAULT_FEEDS, DEFAULT_SKILLS, FEEDS, MEMORY, SKILLS
 from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.grammar.tools import DEFAULT_GRANTS, DEFAULT_SURFACES, GRANTS, LIMITS, SURFACES
 from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, entries_of
+from claw_contract.manifest import Delivery
 from claw_contract.names import is_agent_id
 
 POD_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -28,13 +29,6 @@ _ORIGINAL = "A key of the original system: carried into pod-manifest.json, and n
 
 def _original_keys(*names: str) -> tuple[shapes.Key[Node], ...]:
     return tuple(shapes.Key(name, shapes.AnyValue(), _ORIGINAL, deprecated=True) for name in names)
-
-
-def _delivery(reader: Reader, delivery: Delivery, node: Node) -> Delivery:
-    if delivery == "native":
-        message = "'native' is compiled, and the agent's tools are mediated: the proxy has no MCP endpoint yet"
-        reader.report(codes.NATIVE_IS_MEDIATED, node.span, message)
-    return delivery
 
 
 _NAME = shapes.Key(
@@ -90,8 +84,8 @@ _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
     "context": shapes.Key("context", CONTEXT, "What stands in its prompts."),
     "delivery": shapes.Key(
         "delivery",
-        shapes.Conversion[Delivery, Delivery](shapes.Choice[Delivery](DELIVERIES), _delivery),
-        "How its tools come to it.",
+        shapes.Choice[Delivery](DELIVERIES),
+        "How its tools come to it: the proxy offers them to the model, or the runner calls them over MCP.",
         "mediated",
     ),
     "principals": shapes.Key("service-auth", PRINCIPALS, "Its own credentials at services."),

@@ -7,13 +7,16 @@ no address, whether the agent has a grant or not. In ``agents/<agent-id>/env`` t
     proxy         HTTPS_PROXY, the pod's CA, and the token as the API key
     transparent   the pod's CA, and the token as the API key: the names of the providers lead to the proxy
 
+With ``delivery: native`` the client's configuration is beside the page (``mcp_client``), and the broker is at the base URL.
+
 A variable that *replaces* a store of certificates names the bundle of the public CAs with the pod's, one that *adds* to it
 names the pod's alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
+from claw_compile.output.mcp_client import client_environment, client_files, server_name
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.project import ProjectedAgent
 from claw_compile.policy.topology import PROXY
@@ -34,7 +37,6 @@ def page(agent: ProjectedAgent) -> str:
     """Return the whole page, each section only where there is something to say."""
     feeds = (f"- `{feed.name}` (from {feed.service}){_about(feed.description)}" for feed in agent.agent.feeds)
     skills = (f"- `{SKILLS}/{skill.name}`{_about(skill.description)}" for skill in agent.agent.skills)
-    calls = "Call them by these names. They are run for you; you need no address and no key."
     sections = (
         "# CLAWDAPUS.md\n\nWhat this pod gives you. The compiler writes this page.",
         _section("Identity", "", _identity(agent)),
@@ -42,7 +44,7 @@ def page(agent: ProjectedAgent) -> str:
         _section("Feeds", "They are put before you with every request; you fetch nothing.", feeds),
         _section("Skills", "Read one before you do what it is about.", skills),
         _section("Memory", "", _memory(agent)),
-        _section("Tools", calls, _tools(agent)),
+        _section("Tools", _calls(agent), _tools(agent)),
     )
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -79,6 +81,13 @@ def _memory(agent: ProjectedAgent) -> Iterator[str]:
         yield f"- `{agent.memory.service}` {' and '.join(verbs)} for you, with every request; you call nothing."
 
 
+def _calls(agent: ProjectedAgent) -> str:
+    if agent.agent.delivery == "native" and agent.manifest is not None:
+        server = server_name(agent.manifest)
+        return f"They are the tools of your MCP server `{server}`; you may see them as `mcp__{server}__…`."
+    return "Call them by these names. They are run for you; you need no address and no key."
+
+
 def _tools(agent: ProjectedAgent) -> Iterator[str]:
     if agent.manifest is not None:
         presented = assign_aliases(tool.name for tool in agent.manifest.tools)
@@ -90,9 +99,19 @@ def _about(description: str) -> str:
     return f": {text}" if text else ""
 
 
+def mcp_files(agent: ProjectedAgent) -> Mapping[str, bytes]:
+    """Return path → content of the configuration of the agent's MCP client; nothing for mediated tools."""
+    if agent.manifest is None:
+        return {}
+    return client_files(agent.agent.spec.runner, agent.manifest, f"{BASE_URL}/mcp/{agent.agent.id}")
+
+
 def runner_env(agent: Agent, token: Secret) -> bytes:
     """Return the env file, one ``NAME=value`` a line, to be taken as it is."""
-    return "".join(f"{name}={value}\n" for name, value in _variables(agent, token.reveal()).items()).encode()
+    variables = _variables(agent, token.reveal())
+    if agent.delivery == "native" and agent.tools:
+        variables |= client_environment(agent.spec.runner)
+    return "".join(f"{name}={value}\n" for name, value in variables.items()).encode()
 
 
 def _variables(agent: Agent, token: str) -> dict[str, str]:

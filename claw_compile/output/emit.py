@@ -1,8 +1,9 @@
 """Emit: projected agents → the tree of files, as bytes (docs/spec/contract.md "Layout", docs/spec/compile.md "Output").
 
-What an agent may know is its contract, CLAWDAPUS.md and its skills: those are mounted into it. The rest holds credentials, and
-is for the proxy. pod-manifest.json holds no credential and no value of a variable: ``podName``, ``services`` and ``proxies``
-are as the original has them, for dashboards that read it; the rest is ours. The order of the YAML changes no byte of it.
+What an agent may know is its contract, CLAWDAPUS.md, its skills and the configuration of its MCP client: those are mounted
+into it. The rest holds credentials, and is for the proxy. pod-manifest.json holds no credential and no value of a variable:
+``podName``, ``services`` and ``proxies`` are as the original has them, for dashboards that read it; the rest is ours. The order
+of the YAML changes no byte of it.
 """
 
 import hashlib
@@ -15,7 +16,8 @@ from pydantic import BaseModel
 
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.identity import agent_token
-from claw_compile.output.agent_files import SKILLS, page, runner_env
+from claw_compile.output.agent_files import SKILLS, mcp_files, page, runner_env
+from claw_compile.output.mcp_client import MCP
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, child, scalar_value
 from claw_compile.policy.agent import Agent, GrantedTool
 from claw_compile.policy.explain import reasons
@@ -43,7 +45,7 @@ def is_for_its_agent(path: PurePosixPath) -> bool:
         case ("context", _, "AGENTS.md" | "CLAWDAPUS.md"):
             return True
         case ("context", _, directory, *_):
-            return directory == SKILLS
+            return directory in {SKILLS, MCP}
         case _:
             return False
 
@@ -81,7 +83,7 @@ def digest(files: Mapping[str, bytes]) -> str:
 
 def _agent_files(agent: ProjectedAgent) -> dict[str, bytes]:
     skills = {f"{SKILLS}/{skill.name}": skill.content for skill in agent.agent.skills}
-    return {"AGENTS.md": agent.contract, "CLAWDAPUS.md": page(agent).encode(), **skills}
+    return {"AGENTS.md": agent.contract, "CLAWDAPUS.md": page(agent).encode(), **skills, **mcp_files(agent)}
 
 
 def _proxy_files(agent: ProjectedAgent) -> dict[str, bytes]:

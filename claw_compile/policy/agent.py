@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.grammar.pod import Cllama, Delivery, Grant, Mode, ServiceSpec, Setting, Surface
+from claw_compile.grammar.pod import Cllama, Grant, Mode, ServiceSpec, Setting, Surface
 from claw_contract.context_files import ContextBlock
 from claw_contract.descriptor import DescriptorMemory, DescriptorTool
-from claw_contract.manifest import Policy
+from claw_contract.manifest import Delivery, Policy
 from claw_contract.metadata import AllowedModel, Budget
 
 

@@ -83,13 +83,14 @@ def _manifest(agent: Agent, connections: Connections) -> Manifest | None:
 
 def _tool(agent: Agent, granted: GrantedTool, connections: Connections) -> Tool:
     declared = granted.tool
-    return Tool(
+    tool = Tool(
         name=canonical_name(granted.service, declared.name),
         description=declared.description,
         input_schema=declared.input_schema,
         annotations=declared.annotations,
         execution=_execution(agent, granted, connections),
     )
+    return tool if agent.delivery == "mediated" else tool.model_copy(update={"delivery": agent.delivery})
 
 
 def _execution(agent: Agent, granted: GrantedTool, connections: Connections) -> Execution:

@@ -29,7 +29,7 @@ from claw_compile.policy.agent import Agent
 from claw_compile.policy.topology import PROXY
 
 DISTRIBUTION_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-HOME = "/claw"  # The directory with an agent's contract, the page about its pod, and its skills
+HOME = "/claw"  # The directory with an agent's contract, the page about its pod, its skills, and its client's configuration
 
 
 def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
