@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from claw_contract.base import Contract, JsonObject
-from claw_contract.manifest import Effect
+from claw_contract.manifest import Delivery, Effect
 
 
 class ToolCallRecord(Contract):
@@ -56,7 +56,10 @@ class ResponseRecord(Contract):
 
 
 class WithheldTool(Contract):
-    """A tool by its canonical name. ``reason``: over_limit, side_request, "quarantined: …", or the form of the request."""
+    """A tool by its canonical name.
+
+    ``reason``: over_limit, side_request, native, "quarantined: …", or the form of the request.
+    """
 
     name: str
     reason: str
@@ -80,6 +83,8 @@ class HistoryEntry(Contract):
     latency_ms: int | None = None
     error: str | None = None  # Our code of an error, ours or the provider's
     stream: bool
+    delivery: Delivery = "mediated"
+    """``native``: the line is one call that the runner made at the broker, and no model was asked."""
     resumed: bool = False
     """True if an earlier attempt began this turn. ``usage`` covers this attempt, ``tool_trace`` the whole turn."""
     tools_offered: tuple[str, ...] = ()  # Aliases of the managed tools that were offered to the model

@@ -10,6 +10,7 @@ It does not import mitmproxy. The host calls ``admit`` when the headers have arr
 import asyncio
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from claw_contract.known_providers import KEY_VARIABLES
@@ -19,6 +20,8 @@ from claw_mediate import reload
 from claw_mediate.agents import authenticate
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent, AgentDirectory
+from claw_mediate.broker.broker import Broker, is_for_broker
+from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import Endpoint, find_endpoint
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, refuse_stopping, respond_json
@@ -93,6 +96,7 @@ class Mediator:
         continuity = Continuity(self.state.store, log)
         self._turns = TurnRegistry(self._peers, recorder, continuity, self.state.journal)
         stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log))
+        self._broker = Broker(NativeCalls(self._peers, recorder, self.state.journal), log)
         self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.passthrough)
         self._problem: str | None = None  # Why the proxy is not ready, as last logged
         self._stops = False
@@ -137,7 +141,7 @@ class Mediator:
 
     @property
     def turns_under_way(self) -> int:
-        return len(self._turns)
+        return len(self._turns) + len(self._broker)
 
     async def own(self, request: Request) -> RunnerResponse | None:
         """Answer what needs no credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``."""
@@ -164,7 +168,11 @@ class Mediator:
 
     def must_read(self, admitted: Identity, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
-        return self.dialect(request) is not None or self.other_paths.must_read(admitted.agent, request)
+        return self.is_ours(request) or self.other_paths.must_read(admitted.agent, request)
+
+    def is_ours(self, request: Request) -> bool:
+        """Return whether we answer or edit the request: it is in a dialect, or for the broker."""
+        return self.dialect(request) is not None or is_for_broker(request)
 
     def dialect(self, request: Request) -> Spoken | None:
         """Return the dialect of a request; None for a request of no dialect (``other_paths``)."""
@@ -178,6 +186,8 @@ class Mediator:
         spoken = self.dialect(request)
         try:
             body = await _without_own_token(admitted, request.body)
+            if is_for_broker(request):
+                return await self._broker.answer(Caller(admitted, replace(request, body=body), self.redactor(admitted)))
             if spoken is None:
                 return await self.other_paths.decide(admitted, request, body)
             view = _read(admitted.agent, spoken.dialect, body)
@@ -192,7 +202,7 @@ class Mediator:
         """Decide about an admitted request whose body can't be decoded."""
         if self._stops:
             return refuse_stopping(request.path)
-        if self.dialect(request) is not None:
+        if self.is_ours(request):
             return refuse(request.path, error.status, "unreadable_content_encoding", str(error))
         return await self.other_paths.decide_unread(admitted, request, str(error))
 
@@ -201,16 +211,22 @@ class Mediator:
         return reload.reload_files(self._agents, self.registry)
 
     def stop(self) -> None:
-        """Start nothing new; running turns go on."""
+        """Start nothing new; running turns and calls go on."""
         self._stops = True
+        self._broker.stop()
+
+    def retire(self) -> None:
+        """Send the MCP clients that only listen to the mediator of the new settings."""
+        self._broker.end_streams()
 
     async def finish(self, seconds: float) -> None:
         """Let running turns end for ``seconds``, then cancel them."""
-        await self._turns.finish(seconds)
+        await asyncio.gather(self._turns.finish(seconds), self._broker.finish(seconds))
 
     async def close(self, seconds: float) -> None:
         """Finish, and close every connection."""
         await self.finish(seconds)
+        await self._broker.close()
         await self._prompt.close()
         await self._peers.upstream.close()
         await self._peers.services.close()

@@ -25,8 +25,8 @@ def _describe(agents: AgentDirectory, agent_id: str) -> Iterator[str]:
     if agent is None:
         yield f"{agent_id} · refused: its context directory can't be read"
     else:
-        yield f"{agent_id} · {_count(len(agent.tools), 'tool')} · pod {as_line(agent.digest)[:_DIGEST]}"
-        for tool in agent.tools:
+        yield f"{agent_id} · {_count(len(agent.granted), 'tool')} · pod {as_line(agent.digest)[:_DIGEST]}"
+        for tool in agent.granted:
             service = tool.execution.service if isinstance(tool.execution, HttpExecution) else ""
             yield f"  {as_line(tool.name)} · {tool.effect} · {as_line(service)}"
     for problem in agents.problems(agent_id):
@@ -57,15 +57,19 @@ def _agent_changes(agent_id: str, before: Mapping[str, Agent | None], after: Map
     elif new is None:
         yield f"{agent_id}: can't be read" + ("; refused from now on" if old is not None else "")
     elif old is None:
-        yield f"{agent_id}: {'readable again' if agent_id in before else 'added'}, {_count(len(new.tools), 'tool')}"
+        yield f"{agent_id}: {'readable again' if agent_id in before else 'added'}, {_count(len(new.granted), 'tool')}"
     elif old != new:
-        were, are = ({tool.name: tool for tool in agent.tools} for agent in (old, new))
+        were, are = ({tool.name: tool for tool in agent.granted} for agent in (old, new))
         changes = [f"+ {name}" for name in are if name not in were]
         changes += [f"- {name}" for name in were if name not in are]
         changes += [f"{name} changed" for name in are if name in were and are[name] != were[name]]
-        if replace(old, tools=(), digest="") != replace(new, tools=(), digest=""):
+        if _without_tools(old) != _without_tools(new):
             changes.append("settings other than tools changed")
         yield f"{agent_id}: {as_line(', '.join(changes)) or 'compiled again, unchanged'}"
+
+
+def _without_tools(agent: Agent) -> Agent:
+    return replace(agent, tools=(), native_tools=(), digest="")
 
 
 def _provider_changes(old: Provider | None, new: Provider | None) -> Iterator[str]:

@@ -6,6 +6,8 @@
     model → cllama                each call with its result: the service that ran it, or why none did
     cllama → runner               the answer
 
+A line of a call that the runner made itself has only its head and that call.
+
 A line may be damaged, hostile, or of another version: unreadable members are left out, and nothing here raises. Text of peers
 is behind a bar, so that it cannot be mistaken for ours.
 """
@@ -29,6 +31,8 @@ def render_transcript(line: object) -> str:
     entry = as_object(line)
     if not entry:
         return "this is not a line of history"
+    if entry.get("delivery") == "native":
+        return "\n".join([*_head(entry), "", *_native_calls(entry)])
     return "\n".join([*_head(entry), "", *_request(entry), *_offer(entry), *_rounds(entry), *_response(entry)])
 
 
@@ -113,22 +117,28 @@ def _rounds(entry: dict[str, Any]) -> Iterator[str]:
         codes = {_code(call) for call in calls}
         yield from (f"  intervention: {name}" for code, name in ROUND_INTERVENTIONS.items() if code in codes)
         for call in calls:
-            yield from _call(call)
+            yield from _call(call, "model")
 
 
-def _call(call: dict[str, Any]) -> Iterator[str]:
+def _native_calls(entry: dict[str, Any]) -> Iterator[str]:
+    for one in map(as_object, as_array(entry.get("tool_trace"))):
+        for call in as_array(one.get("tool_calls")):
+            yield from _call(as_object(call), "runner")
+
+
+def _call(call: dict[str, Any], caller: str) -> Iterator[str]:
     name, code, service = as_line(call.get("name")) or "a tool", _code(call), as_line(call.get("service"))
-    yield f"model → cllama: {name}"
+    yield f"{caller} → cllama: {name}"
     yield from _barred([text.printable(call.get("arguments"))])
     result = as_object(call.get("result"))
     status = _number(call, "status_code")
     details = [f"{_number(call, 'latency_ms')} ms", *([f"HTTP {status}"] if status else []), code or "ok"]
     if call.get("ran") is False or code in CODES_NOT_RUN:
-        yield f"cllama → model: {code}; nothing ran"
+        yield f"cllama → {caller}: {code}; nothing ran"
         if code in CALL_INTERVENTIONS:
             yield f"  intervention: {CALL_INTERVENTIONS[code]}:{name}"
     else:
-        yield f"cllama → {service or 'service'} → model: {' · '.join(details)}"
+        yield f"cllama → {service or 'service'} → {caller}: {' · '.join(details)}"
     if call.get("duplicate") is True:
         yield f"  a repeat of the call of round {_number(call, 'duplicate_of_round')}"
     yield from _barred([text.printable(result.get("data", result.get("error", call.get("result"))))])

@@ -50,7 +50,10 @@ class _BrokenFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One agent as its context directory describes it. ``digest`` identifies the compilation in every event."""
+    """One agent as its context directory describes it. ``digest`` identifies the compilation in every event.
+
+    ``tools`` are offered to the model with its requests; ``native_tools`` are served by the broker, and never offered.
+    """
 
     id: str
     metadata: Metadata
@@ -61,11 +64,17 @@ class Agent:
     memory: Memory | None = None
     blocks: tuple[ContextBlock, ...] = ()
     quarantined: tuple[QuarantinedTool, ...] = ()  # Tools of the manifest that can't be offered
+    native_tools: tuple[Tool, ...] = ()
+
+    @property
+    def granted(self) -> tuple[Tool, ...]:
+        """All tools, whatever their delivery."""
+        return (*self.tools, *self.native_tools)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """All secrets in the agent's files, the agent's token included."""
-        secrets = [secret for tool in self.tools for secret in _secrets(tool.execution.auth)]
+        secrets = [secret for tool in self.granted for secret in _secrets(tool.execution.auth)]
         secrets += [feed.auth for feed in self.feeds if isinstance(feed.auth, Secret)]
         if self.memory is not None and self.memory.auth is not None:
             secrets += _secrets(self.memory.auth)
@@ -158,7 +167,7 @@ class AgentDirectory:
                 "tool_manifest_loaded",
                 agent,
                 manifest_present=has_manifest,
-                tools_count=len(agent.tools),
+                tools_count=len(agent.granted),
                 feeds_count=len(agent.feeds),
             )
 
@@ -179,7 +188,16 @@ def _load(agent_id: str, files: Mapping[str, bytes | OSError]) -> tuple[Agent | 
     enabled = [block for block in blocks.blocks if block.enabled is not False]
     placed = tuple(block for block in enabled if _block_problem(block) is None)
     agent = Agent(
-        agent_id, metadata, tools, Limits.from_policy(manifest.policy), digest, feeds.root, memory, placed, quarantined
+        id=agent_id,
+        metadata=metadata,
+        tools=tuple(tool for tool in tools if tool.delivery == "mediated"),
+        limits=Limits.from_policy(manifest.policy),
+        digest=digest,
+        feeds=feeds.root,
+        memory=memory,
+        blocks=placed,
+        quarantined=quarantined,
+        native_tools=tuple(tool for tool in tools if tool.delivery == "native"),
     )
     problems = [Problem("tool", tool.name, tool.reason) for tool in quarantined]
     problems += [

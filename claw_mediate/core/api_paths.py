@@ -24,6 +24,7 @@ _MODEL_HIDDEN = re.compile(
     r"/models?/[^/:]+[/:]|/(?:engines|deployments|tunedmodels)/|/batches$"
     r"|/(?:realtime|evals|chatkit)(?:/|$)"
 )
+_BROKER = re.compile(r"/mcp(?:/(.*))?")
 _SLASHES = re.compile(r"[/\\]+")
 _QUERY = re.compile(r"[?#]")
 _PARAMETERS = re.compile(r";[^/]*")
@@ -49,6 +50,16 @@ def find_endpoint(path: str) -> Endpoint | None:
 def _find_endpoint(path: str) -> Endpoint | None:
     plain = normalize_path(path)
     return next((end for end in _ENDPOINTS if plain.endswith(end) and not _THREAD_MESSAGES.search(plain)), None)
+
+
+def find_broker(path: str) -> str | None:
+    """Return the agent whose MCP broker a path of the proxy's own listener names, "" if it names none; None for other paths.
+
+    >>> [find_broker(path) for path in ("/mcp/analyst", "//mcp/./analyst/?x=1", "/mcp", "/v1/mcp/analyst")]
+    ['analyst', 'analyst', '', None]
+    """
+    match = _BROKER.fullmatch(normalize_path(path)) if "mcp" in path.lower() or "%" in path else None
+    return None if match is None else match[1] or ""
 
 
 def locate_model(path: str) -> ModelLocation:

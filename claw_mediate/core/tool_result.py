@@ -82,6 +82,17 @@ def too_many_calls(call: ToolCall, limit: int) -> ToolResult:
     )
 
 
+def internal_error(call: ToolCall) -> ToolResult:
+    """Return the result of a call in which the proxy itself failed. The outcome of one that may write is unknown."""
+    return request_failed(call, "The proxy failed in this call.", sent=True)
+
+
+def too_many_at_once(call: ToolCall, limit: int) -> ToolResult:
+    """Return the result of a native call that found no room beside the others of its agent."""
+    message = f"Nothing was run. At most {limit} calls of this agent run at once, and too many wait; try again later."
+    return failure(call, TOO_MANY_CALLS, message, details={"most": limit, "tools_executed": False})
+
+
 def unknown_tool(call: ToolCall) -> ToolResult:
     return failure(call, UNKNOWN_TOOL, f"There is no tool named {call.name[:128]!r}. Use only the tools that are offered.")
 

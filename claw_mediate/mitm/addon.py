@@ -152,7 +152,7 @@ class Cllama:
             return await self._mediator.other_paths.decide_unread(admitted, request)
         if guard.declared_length(flow.request) <= options.max_body_bytes():
             return admitted
-        if self._mediator.dialect(request) is None:
+        if not self._mediator.is_ours(request):
             return await self._mediator.other_paths.decide_unread(admitted, request, guard.TOO_LARGE[2])
         return refuse(request.path, *guard.TOO_LARGE)
 

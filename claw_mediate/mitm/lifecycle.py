@@ -65,6 +65,7 @@ class Lifecycle:
             raise ValueError(problem)
         self._settings = settings
         if old is not None:
+            old.retire()
             self._retire(old, pending_requests())
         return mediator
 

@@ -161,7 +161,7 @@ class Metrics:
         outcome = "ok" if event["type"] == "response" else "left" if event["status_code"] == GONE else "error"
         self.ended.labels(agent, _yes_no(mediated), outcome).inc()
         tokens = {"input": event["tokens_in"], "output": event["tokens_out"], "cached": event["cached_tokens"]}
-        for kind, count in tokens.items():
+        for kind, count in tokens.items() if provider else ():
             self.tokens.labels(agent, provider, kind).inc(max(0, count))
         if event["cost_usd"] is not None:
             self.cost.labels(agent, provider).inc(max(0.0, event["cost_usd"]))

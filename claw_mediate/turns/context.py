@@ -37,17 +37,17 @@ class RequestContext:
     request: Request
     view: RunnerRequest | None  # None where the request asks no model
     redactor: Redactor
-    route: Route
+    route: Route | None = None  # None where no provider is asked: a call that the runner makes itself (``broker``)
     is_side_request: bool = False  # True for a request of the runner's own housekeeping, which is no part of the conversation
 
     @property
     def provider(self) -> str:
         """Return the provider that answers; of several candidates the one that was asked last."""
-        return self.route.candidate.provider.name
+        return self.route.candidate.provider.name if self.route is not None else ""
 
     @property
     def model(self) -> str:
-        return self.route.candidate.model
+        return self.route.candidate.model if self.route is not None else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,7 @@ class TurnContext(RequestContext):
     """Everything fixed about a mediated turn before it starts."""
 
     view: RunnerRequest
+    route: Route
     dialect: Dialect
     catalog: ToolCatalog
     variants: RequestVariants  # The request with the managed tools, for each use of tools

@@ -16,6 +16,7 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import redact_stream
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import GONE
+from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.tool_result import record_arguments
 from claw_mediate.core.types import Round, ToolResult, ToolUse
 from claw_mediate.dialects.base import RunnerRequest
@@ -79,6 +80,7 @@ def _count(number: object) -> int:
 _FIRST_ERROR = 400
 _OVER_LIMIT = "over_limit"  # The provider has no room for as many tools
 _SIDE_REQUEST = "side_request"  # A runner's own housekeeping calls no tools
+_NATIVE = "native"  # The runner calls the tool itself, at the broker
 
 type Retain = Callable[[Agent, JsonObject, Redactor], None]  # Gives the line of a turn to the agent's memory service
 
@@ -104,7 +106,7 @@ class Recorder:
             model=view.model if view else None,
             path=context.request.bare_path,
             stream=bool(view and view.stream),
-            manifest_present=bool(context.agent.tools),
+            manifest_present=bool(context.agent.granted),
             tools_count=tools_count,
             mediated=isinstance(context, TurnContext),
         )
@@ -127,6 +129,28 @@ class Recorder:
             latency_ms=result.latency_ms,
         )
         self._log_response(context, result, tokens, Timings([model_call]), appended)
+
+    def record_native_call(
+        self, context: RequestContext, catalog: ToolCatalog, result: TurnResult, call: ToolResult, wall_ms: int
+    ) -> None:
+        """Record a call that the runner made at the broker: a turn of one call that asks no model."""
+        self._log_tool_call(context, 1, call)
+        for name in _result_interventions([call]):
+            self._event(context, "intervention", intervention=name, round=1)
+        record = RoundRecord(round=1, wall_time_ms=wall_ms, tool_calls=(call_record(call),))
+        entry = {
+            **_common_members(context, None, result),
+            **({} if result.code is None else {"error": result.code}),
+            "delivery": "native",
+            "tools_offered": [offered.alias for offered in catalog.offered],
+            "tools_withheld": [],
+            "request_effective": None,
+            "response": {"format": "json", "json": body_for_history(result.body, context.redactor)},
+            "usage": UsageRecord().model_dump(),
+            "tool_trace": [record.model_dump(exclude_none=True)],
+        }
+        appended = self._append(context, entry, is_retained=False)
+        self._log_response(context, result, UsageRecord(), Timings([]), appended)
 
     def bill(self, context: TurnContext, usage: JsonObject, calls: int, status: int) -> UsageRecord:
         """Add what a turn used to its agent's budget, and return it with its cost."""
@@ -160,7 +184,7 @@ class Recorder:
         """Log that the runner's answer is not all that the model said."""
         self._event(context, "intervention", intervention=name)
 
-    def log_fault(self, context: TurnContext, error: Exception) -> None:
+    def log_fault(self, context: RequestContext, error: Exception) -> None:
         """Log a fault of ours by its type only, since its text may hold anything."""
         name = f"{type(error).__module__}.{type(error).__qualname__}"
         self._event(context, "error", error="internal", reason=name)
@@ -169,12 +193,12 @@ class Recorder:
         """Log that everything an earlier attempt at this turn did was replayed."""
         self._event(context, "resume", **asdict(stats))
 
-    def log_journal_failure(self, context: TurnContext, reason: str) -> None:
+    def log_journal_failure(self, context: RequestContext, reason: str) -> None:
         """Log that the journal can't be written, so that calls that may write are not made."""
         self._event(context, "error", error="journal_not_written", reason=reason)
 
     def _event(self, context: RequestContext, kind: EventType, **members: Any) -> None:
-        self._log.event(kind, context.agent, turn_id=context.turn_id, model=context.model, **members)
+        self._log.event(kind, context.agent, turn_id=context.turn_id, model=context.model or None, **members)
 
     def _log_round(self, context: TurnContext, past: Round) -> None:
         for result in past.results:
@@ -183,7 +207,7 @@ class Recorder:
         for name in _interventions(past):
             self._event(context, "intervention", intervention=name, round=past.number)
 
-    def _log_tool_call(self, context: TurnContext, round_number: int, result: ToolResult) -> None:
+    def _log_tool_call(self, context: RequestContext, round_number: int, result: ToolResult) -> None:
         tool = result.call.tool
         self._log.event(
             "tool_call",
@@ -242,7 +266,7 @@ class Recorder:
         return {"history_hash": appended.hash, **({"history_rotated": True} if appended.has_rotated else {})}
 
 
-def _common_members(context: RequestContext, view: RunnerRequest, result: TurnResult) -> dict[str, Any]:
+def _common_members(context: RequestContext, view: RunnerRequest | None, result: TurnResult) -> dict[str, Any]:
     return {
         "version": 1,
         "turn_id": context.turn_id,
@@ -250,8 +274,8 @@ def _common_members(context: RequestContext, view: RunnerRequest, result: TurnRe
         "ts": now_rfc3339(),
         "claw_id": context.agent.id,
         "path": context.request.bare_path,
-        "requested_model": view.model,
-        "stream": view.stream,
+        "requested_model": view.model if view else "",
+        "stream": bool(view and view.stream),
         "request_original": body_for_history(context.request.body, context.redactor),
         "status": "ok" if result.ok else "error",
         "effective_provider": context.provider,
@@ -282,7 +306,8 @@ def _forwarded_entry(context: RequestContext, view: RunnerRequest, result: TurnR
 
 def _withheld(agent: Agent, reason: str, shown: Collection[str] = ()) -> list[JsonObject]:
     quarantined = [{"name": tool.name, "reason": f"quarantined: {tool.reason}"} for tool in agent.quarantined]
-    return [*quarantined, *({"name": tool.name, "reason": reason} for tool in agent.tools if tool.name not in shown)]
+    mediated = ({"name": tool.name, "reason": reason} for tool in agent.tools if tool.name not in shown)
+    return [*quarantined, *mediated, *({"name": tool.name, "reason": _NATIVE} for tool in agent.native_tools)]
 
 
 def _stream_text(body: bytes, redactor: Redactor) -> str:
@@ -298,10 +323,16 @@ def _is_free(usage: JsonObject, status: int) -> bool:
 
 
 def _interventions(past: Round) -> list[str]:
-    codes = Counter(result.code for result in past.results)
-    names = [name for code, name in ROUND_INTERVENTIONS.items() if codes[code]]
-    per_call = ((CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in past.results)
-    names += [f"{name}:{tool}" for name, tool in per_call if name is not None]
+    names = _result_interventions(past.results)
     if len(past.results) < len(past.response.calls):
         names.append("managed_prefix_native_suffix_serialized")
+    return names
+
+
+def _result_interventions(results: Sequence[ToolResult]) -> list[str]:
+    """Return the interventions that the codes of results show, each once."""
+    codes = Counter(result.code for result in results)
+    names = [name for code, name in ROUND_INTERVENTIONS.items() if codes[code]]
+    per_call = ((CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in results)
+    names += [f"{name}:{tool}" for name, tool in per_call if name is not None]
     return list(dict.fromkeys(names))

@@ -1,0 +1,105 @@
+"""The answers of the broker: an agent's native tools, and their calls (docs/spec/mcp.md "The broker")."""
+
+import hashlib
+from collections.abc import Mapping
+from contextvars import ContextVar
+from importlib.metadata import version
+from typing import Any, Final
+
+import msgspec
+
+from claw_contract.manifest import Tool
+from claw_mcp.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from claw_mcp.sessions import ClientRequest, Session
+from claw_mediate.broker.calls import Caller, NativeCalls, native_catalog
+from claw_mediate.broker.once import AnswerMemory, RequestKey
+from claw_mediate.core.tool_call import read_arguments
+from claw_mediate.core.types import Arguments
+
+CALLER: Final[ContextVar[Caller]] = ContextVar("caller")
+"""The client of the HTTP request that is being answered; the tasks of its JSON-RPC request inherit it."""
+_SERVER_INFO = {"name": "clawdapus", "version": version("clawdapus")}
+_HINTS = ("title", "destructiveHint", "idempotentHint", "openWorldHint")
+_NO_ARGUMENTS = msgspec.Raw(b"{}")
+
+
+class _Call(msgspec.Struct):
+    name: str
+    arguments: msgspec.Raw = _NO_ARGUMENTS
+
+
+_call = msgspec.json.Decoder(_Call)
+
+
+class NativeBackend:
+    """Answers the clients of all agents, each with its own tools only."""
+
+    def __init__(self, calls: NativeCalls) -> None:
+        self._calls = calls
+        self._answers: dict[str, AnswerMemory] = {}  # By agent
+
+    async def describe(self, request: ClientRequest) -> Mapping[str, Any]:  # noqa: ARG002 - everybody gets the same
+        """Return what ``initialize`` and ``server/discover`` say of the broker."""
+        return {"capabilities": {"tools": {"listChanged": True}}, "serverInfo": _SERVER_INFO}
+
+    async def answer(self, request: ClientRequest) -> bytes:
+        """Return the result of a request. Raise ``RpcError``."""
+        caller = CALLER.get()
+        match request.method:
+            case "tools/list":
+                return _list_tools(caller, bytes(request.message.params))
+            case "tools/call":
+                return await self._run(caller, request)
+            case method:
+                raise RpcError(METHOD_NOT_FOUND, f"there is no method {method[:64]!r} here")
+
+    def end_session(self, session: Session) -> None:
+        """Forget the answers of a session."""
+        if (answers := self._answers.get(session.principal)) is not None:
+            answers.forget_session(session.id)
+
+    async def _run(self, caller: Caller, request: ClientRequest) -> bytes:
+        try:
+            call = _call.decode(request.message.params)
+        except (msgspec.DecodeError, RecursionError):
+            raise RpcError(INVALID_PARAMS, "tools/call needs the name of a tool, and its arguments as an object") from None
+        arguments = "{}" if bytes(call.arguments) == b"null" else bytes(call.arguments).decode()
+        key = None
+        if request.session.id:
+            key = RequestKey(request.session.id, bytes(request.message.id), _digest(call.name, arguments))
+        answers = self._answers.setdefault(caller.agent.id, AnswerMemory())
+        task = answers.find_or_start(key, lambda: self._calls.start(caller, call.name, arguments))
+        return await self._calls.wait_for(task)
+
+
+def _digest(name: str, arguments: str) -> bytes:
+    """Return a digest that equal calls have in common, however they are written."""
+    parsed = read_arguments(arguments)
+    text = parsed.signature if isinstance(parsed, Arguments) else parsed.text
+    return hashlib.sha256(f"{name}\0{text}".encode(errors="surrogatepass")).digest()
+
+
+def _list_tools(caller: Caller, params: bytes) -> bytes:
+    if params and b'"cursor"' in params and _cursor.decode(params).cursor is not None:
+        raise RpcError(INVALID_PARAMS, "there is one page of tools, and so no cursor")
+    tools = caller.agent.native_tools
+    offered = native_catalog(tools).offered
+    shown = [
+        {"name": each.alias, "description": each.description, "inputSchema": each.schema, "annotations": _hints(tool)}
+        for each, tool in zip(offered, tools, strict=True)
+    ]
+    return caller.redactor.document(msgspec.json.encode({"tools": shown}))
+
+
+class _Cursor(msgspec.Struct):
+    cursor: Any = None
+
+
+_cursor = msgspec.json.Decoder(_Cursor)
+
+
+def _hints(tool: Tool) -> dict[str, Any]:
+    """Return the annotations of MCP. What may be done at once with others, clients decide by ``readOnlyHint``."""
+    declared = tool.annotations.model_extra or {}
+    hints = {name: declared[name] for name in _HINTS if isinstance(declared.get(name), bool | str)}
+    return {**hints, "readOnlyHint": tool.effect == "read"}

@@ -1,0 +1,91 @@
+"""The MCP broker: ``/mcp/<agent>`` on the proxy's own listeners, for runners that call tools themselves (docs/spec/mcp.md).
+
+It serves an agent's tools with ``delivery: native``, and no others. The client is the agent whose token it sends: its path
+names that agent, its sessions are its own, and a page of another origin is refused, whatever token it has. Any Host is served.
+"""
+
+import asyncio
+import re
+
+from claw_contract.manifest import Tool
+from claw_mcp.protocol import SSE_TYPE
+from claw_mcp.server import HttpRequest, StreamableHttpServer
+from claw_mediate.broker.backend import CALLER, NativeBackend
+from claw_mediate.broker.calls import Caller, NativeCalls
+from claw_mediate.core.api_paths import find_broker
+from claw_mediate.core.http import Request, RunnerResponse, refuse
+from claw_mediate.telemetry.event_log import EventLog
+
+MAX_SESSIONS = 256  # Of one agent; one more ends the one that was idle longest
+_LOCAL_ORIGIN = re.compile(r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?")
+_GRACE_SECONDS = 1.0  # The time to record what was cut off
+_TOOLS_CHANGED = "notifications/tools/list_changed"
+
+
+def is_for_broker(request: Request) -> bool:
+    """Return whether a request is the broker's: by its path, on a listener of the proxy itself."""
+    return request.host is None and find_broker(request.path) is not None
+
+
+class Broker:
+    """The MCP server of all agents of one mediator."""
+
+    def __init__(self, calls: NativeCalls, log: EventLog) -> None:
+        self._calls = calls
+        self._log = log
+        self._tools: dict[str, tuple[Tool, ...]] = {}  # By agent, as its last request found them
+        self._server = StreamableHttpServer(
+            NativeBackend(calls),
+            is_allowed_host=lambda _: True,
+            is_allowed_origin=lambda origin: _LOCAL_ORIGIN.fullmatch(origin) is not None,
+            max_sessions=MAX_SESSIONS,
+        )
+        self._closing: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    async def answer(self, caller: Caller) -> RunnerResponse:
+        """Answer a request of an authenticated agent. Cancelled when the client leaves."""
+        agent, request = caller.agent, caller.request
+        if (named := find_broker(request.path)) != agent.id:
+            self._log.event("error", error="not_admitted", reason=f"the token of agent {agent.id} at the broker of {named!r}")
+            return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
+        self._note_tools(agent.id, agent.native_tools)
+        CALLER.set(caller)
+        asked = HttpRequest(request.method.upper(), request.path, request.headers, request.body)
+        response = await self._server.handle(asked, agent.id)
+        is_stream = any(name == "content-type" and value == SSE_TYPE for name, value in response.headers)
+        return RunnerResponse(response.status, response.headers, response.chunks, streaming=is_stream)
+
+    def stop(self) -> None:
+        """End the streams of the server, which would keep the proxy from stopping; then, with the last call, all sessions."""
+        self.end_streams()
+        self._closing = asyncio.ensure_future(self._close_when_idle())
+
+    def end_streams(self) -> None:
+        """End the streams on which clients only listen: those that go on connect again."""
+        for session in self._server.sessions:
+            if session.listener is not None:
+                session.listener.close()
+
+    async def finish(self, seconds: float) -> None:
+        """Let running calls end for ``seconds``, then cut them off."""
+        await self._calls.finish(seconds, _GRACE_SECONDS)
+
+    async def close(self) -> None:
+        """End all sessions."""
+        if self._closing is not None:
+            self._closing.cancel()
+        await self._server.close()
+
+    async def _close_when_idle(self) -> None:
+        await self._calls.wait_until_idle()
+        await self._server.close()
+
+    def _note_tools(self, agent_id: str, tools: tuple[Tool, ...]) -> None:
+        """Report to an agent's clients that its tools have changed since the last request."""
+        before = self._tools.get(agent_id)
+        self._tools[agent_id] = tools
+        if before is not None and before != tools:
+            self._server.broadcast(_TOOLS_CHANGED, principal=agent_id)
