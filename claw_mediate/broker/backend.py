@@ -11,7 +11,7 @@ import msgspec
 from claw_contract.manifest import Tool
 from claw_mcp.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from claw_mcp.sessions import ClientRequest, Session
-from claw_mediate.broker.calls import Caller, NativeCalls, native_catalog
+from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.broker.once import AnswerMemory, RequestKey
 from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.types import Arguments
@@ -47,7 +47,7 @@ class NativeBackend:
         caller = CALLER.get()
         match request.method:
             case "tools/list":
-                return _list_tools(caller, bytes(request.message.params))
+                return self._list_tools(caller, bytes(request.message.params))
             case "tools/call":
                 return await self._run(caller, request)
             case method:
@@ -57,6 +57,16 @@ class NativeBackend:
         """Forget the answers of a session."""
         if (answers := self._answers.get(session.principal)) is not None:
             answers.forget_session(session.id)
+
+    def _list_tools(self, caller: Caller, params: bytes) -> bytes:
+        if b'"cursor"' in params and _cursor.decode(params).cursor is not None:
+            raise RpcError(INVALID_PARAMS, "there is one page of tools, and so no cursor")
+        tools = caller.agent.native_tools
+        shown = [
+            {"name": each.alias, "description": each.description, "inputSchema": each.schema, "annotations": _hints(tool)}
+            for each, tool in zip(self._calls.catalog(caller.agent).offered, tools, strict=True)
+        ]
+        return caller.redactor.document(msgspec.json.encode({"tools": shown}))
 
     async def _run(self, caller: Caller, request: ClientRequest) -> bytes:
         try:
@@ -77,18 +87,6 @@ def _digest(name: str, arguments: str) -> bytes:
     parsed = read_arguments(arguments)
     text = parsed.signature if isinstance(parsed, Arguments) else parsed.text
     return hashlib.sha256(f"{name}\0{text}".encode(errors="surrogatepass")).digest()
-
-
-def _list_tools(caller: Caller, params: bytes) -> bytes:
-    if params and b'"cursor"' in params and _cursor.decode(params).cursor is not None:
-        raise RpcError(INVALID_PARAMS, "there is one page of tools, and so no cursor")
-    tools = caller.agent.native_tools
-    offered = native_catalog(tools).offered
-    shown = [
-        {"name": each.alias, "description": each.description, "inputSchema": each.schema, "annotations": _hints(tool)}
-        for each, tool in zip(offered, tools, strict=True)
-    ]
-    return caller.redactor.document(msgspec.json.encode({"tools": shown}))
 
 
 class _Cursor(msgspec.Struct):

@@ -48,8 +48,8 @@ class Broker:
     async def answer(self, caller: Caller) -> RunnerResponse:
         """Answer a request of an authenticated agent. Cancelled when the client leaves."""
         agent, request = caller.agent, caller.request
-        if (named := find_broker(request.path)) != agent.id:
-            self._log.event("error", error="not_admitted", reason=f"the token of agent {agent.id} at the broker of {named!r}")
+        if find_broker(request.path) != agent.id:
+            self._log.event("error", error="not_admitted", reason=f"the token of agent {agent.id} at another broker")
             return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
         self._note_tools(agent.id, agent.native_tools)
         CALLER.set(caller)

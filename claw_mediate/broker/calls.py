@@ -54,11 +54,6 @@ class Caller:
         return self.identity.agent
 
 
-def native_catalog(tools: tuple[Tool, ...]) -> ToolCatalog:
-    """Return the tools that the broker serves to an agent, by their aliases."""
-    return ToolCatalog.build(tools, (), len(tools))
-
-
 @dataclass(slots=True)
 class _Slots:
     """The room for calls of one agent that run at the same time."""
@@ -95,13 +90,23 @@ class NativeCalls:
         self._journal = journal
         self._running: dict[asyncio.Task[bytes], _NativeCall] = {}
         self._slots: dict[str, _Slots] = {}
+        self._catalogs: dict[str, tuple[tuple[Tool, ...], ToolCatalog]] = {}
+        """By agent, each with the tools that it was made of."""
 
     def __len__(self) -> int:
         return len(self._running)
 
+    def catalog(self, agent: Agent) -> ToolCatalog:
+        """Return the tools that the broker serves to an agent, by their aliases."""
+        tools, catalog = self._catalogs.get(agent.id, (None, None))
+        if catalog is None or tools is not agent.native_tools:
+            catalog = ToolCatalog.build(agent.native_tools, (), len(agent.native_tools))
+            self._catalogs[agent.id] = agent.native_tools, catalog
+        return catalog
+
     def start(self, caller: Caller, name: str, arguments: str) -> asyncio.Task[bytes]:
         """Start a call, and return the task that gives its answer as JSON. ``arguments`` is the client's text."""
-        catalog = native_catalog(caller.agent.native_tools)
+        catalog = self.catalog(caller.agent)
         context = RequestContext(
             turn_id=new_turn_id(), agent=caller.agent, request=caller.request, view=None, redactor=caller.redactor
         )
@@ -153,7 +158,7 @@ class NativeCalls:
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: the call is recorded, and the client gets an answer
             self._recorder.log_fault(native.context, error)
-            result = tool_result.internal_error(native.call)
+            result = tool_result.request_failed(native.call, "The proxy failed in this call.", sent=True)
         return self._record(native, result)
 
     async def _result(self, native: _NativeCall) -> ToolResult:

@@ -82,11 +82,6 @@ def too_many_calls(call: ToolCall, limit: int) -> ToolResult:
     )
 
 
-def internal_error(call: ToolCall) -> ToolResult:
-    """Return the result of a call in which the proxy itself failed. The outcome of one that may write is unknown."""
-    return request_failed(call, "The proxy failed in this call.", sent=True)
-
-
 def too_many_at_once(call: ToolCall, limit: int) -> ToolResult:
     """Return the result of a native call that found no room beside the others of its agent."""
     message = f"Nothing was run. At most {limit} calls of this agent run at once, and too many wait; try again later."

@@ -29,6 +29,19 @@ ATTACKS = (
         ("identity:refused", "identity:forms", "attack:no-credential", "contract:agent-id", "contract:token-forms"),
     ),
     Attack(
+        "Another agent's tools over MCP",
+        "another agent's token, path or session, a web page's Origin, an id that comes again, thousands of sessions, garbage",
+        (
+            "broker:identity",
+            "broker:session-owner",
+            "broker:origin",
+            "broker:delivery",
+            "broker:same-id",
+            "broker:disconnect",
+            "broker:hostile",
+        ),
+    ),
+    Attack(
         "Bypassing the decision",
         "a hook that raises, a script that breaks or is deleted, unusual paths, framing, Host headers, WebSockets, "
         "large bodies",

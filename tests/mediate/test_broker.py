@@ -589,6 +589,15 @@ async def test_at_the_stop_calls_have_their_time_and_streams_end(pod: BrokerPod,
     assert (await call)["structuredContent"] == {"order": 9}
 
 
+@pytest.mark.requirement("broker:reload")
+async def test_a_mediator_that_is_replaced_ends_the_streams_of_clients_that_listen(pod: BrokerPod, client: McpClient) -> None:
+    listening = (await client.send(method="GET")).chunks
+    assert await anext(listening) == b": open\n\n"
+    pod.mediator.retire()
+    with pytest.raises(StopAsyncIteration):
+        await anext(listening)
+
+
 @pytest.mark.requirement("broker:drain")
 async def test_what_is_cut_off_at_the_stop_is_answered_and_recorded_as_such(pod: BrokerPod, client: McpClient) -> None:
     pod.service.routes["POST", "/trade"] = pod.service.routes["GET", "/balance"] = gate = Gate({})

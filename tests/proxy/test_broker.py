@@ -170,6 +170,23 @@ def test_a_client_that_leaves_in_a_write_neither_repeats_nor_loses_it(native: Po
     assert (line["status"], line["delivery"]) == ("ok", "native")
 
 
+@pytest.mark.requirement("broker:disconnect", "broker:journal")
+def test_a_write_under_which_the_proxy_dies_is_not_made_again(native: Pod) -> None:
+    held = native.service.routes["POST", "/trade"] = Held(JSONResponse({"order": 8}))
+    client = RawClient(native).open()
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(client.call, "desk__trade", {"symbol": "X"}, 5)
+        assert held.asked.wait(30)
+        native.kill()
+        assert isinstance(call.exception(30), httpx2.HTTPError)
+    held.go.set()
+    native.start()
+    params = {"name": "desk__trade", "arguments": {"symbol": "X"}}
+    assert client.ask("tools/call", params, 5).status_code == 404
+    assert len(client.open().ask("tools/list").json()["result"]["tools"]) == 2
+    assert [asked.path for asked in native.service.received] == ["/trade"]
+
+
 @pytest.mark.requirement("broker:drain")
 def test_at_the_stop_a_call_ends_and_a_client_that_listens_does_not_keep_the_proxy(native: Pod) -> None:
     held = native.service.routes["POST", "/trade"] = Held(JSONResponse({"order": 8}))
