@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from claw_contract.manifest import Tool
-from claw_mcp.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from claw_mcp.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, read_object
 from claw_mcp.sessions import ClientRequest, Session
 from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.broker.once import AnswerMemory, RequestKey
@@ -19,7 +19,7 @@ from claw_mediate.core.types import Arguments
 CALLER: Final[ContextVar[Caller]] = ContextVar("caller")
 """The client of the HTTP request that is being answered; the tasks of its JSON-RPC request inherit it."""
 _SERVER_INFO = {"name": "clawdapus", "version": version("clawdapus")}
-_HINTS = ("title", "destructiveHint", "idempotentHint", "openWorldHint")
+_HINTS: Mapping[str, type] = {"title": str, "destructiveHint": bool, "idempotentHint": bool, "openWorldHint": bool}
 _NO_ARGUMENTS = msgspec.Raw(b"{}")
 
 
@@ -59,7 +59,7 @@ class NativeBackend:
             answers.forget_session(session.id)
 
     def _list_tools(self, caller: Caller, params: bytes) -> bytes:
-        if b'"cursor"' in params and _cursor.decode(params).cursor is not None:
+        if read_object(params).get("cursor") is not None:
             raise RpcError(INVALID_PARAMS, "there is one page of tools, and so no cursor")
         tools = caller.agent.native_tools
         shown = [
@@ -89,15 +89,8 @@ def _digest(name: str, arguments: str) -> bytes:
     return hashlib.sha256(f"{name}\0{text}".encode(errors="surrogatepass")).digest()
 
 
-class _Cursor(msgspec.Struct):
-    cursor: Any = None
-
-
-_cursor = msgspec.json.Decoder(_Cursor)
-
-
 def _hints(tool: Tool) -> dict[str, Any]:
     """Return the annotations of MCP. What may be done at once with others, clients decide by ``readOnlyHint``."""
     declared = tool.annotations.model_extra or {}
-    hints = {name: declared[name] for name in _HINTS if isinstance(declared.get(name), bool | str)}
+    hints = {name: declared[name] for name, kind in _HINTS.items() if isinstance(declared.get(name), kind)}
     return {**hints, "readOnlyHint": tool.effect == "read"}

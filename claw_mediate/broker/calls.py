@@ -74,6 +74,7 @@ class _NativeCall:
     started: float = field(default_factory=time.monotonic)
     waiting: int = 0  # Requests that wait for the answer
     has_left: bool = False  # All of them have gone
+    is_made: bool = False  # The executor has the call
     is_stopping: bool = False  # The call is cancelled because the proxy ends
 
     @property
@@ -151,8 +152,7 @@ class NativeCalls:
         try:
             result = await self._result(native)
         except asyncio.CancelledError:
-            unknown = tool_result.outcome_unknown if native.may_write else tool_result.canceled
-            answer = self._record(native, unknown(native.call))
+            answer = self._record(native, _cut_off(native))
             if native.is_stopping:
                 return answer
             raise
@@ -180,15 +180,13 @@ class NativeCalls:
         context, call, made_at = native.context, native.call, now_rfc3339()
         onlooker = TurnObserver(context.request.observer, context.turn_id, context.agent.id, context.redactor)
         caller = CallContext(context.agent, context.turn_id, context.redactor, onlooker)
-        is_made = False
 
         async def run() -> ToolResult:
-            nonlocal is_made
-            is_made = True
+            native.is_made = True
             return await self._peers.services.call(caller, call, call_key(context.turn_id, _ROUND, _PLACE), seconds)
 
         result = await (self._journaled(native, run) if native.may_write else run())
-        if not is_made:
+        if not native.is_made:
             return self._not_made(native, result)
         return replace(result, started=made_at)
 
@@ -239,6 +237,13 @@ class NativeCalls:
             end = replace(end, status=GONE, ok=False, code="runner_left", body=b"")
         self._recorder.record_native_call(native.context, native.catalog, end, result, latency_ms)
         return answer
+
+
+def _cut_off(native: _NativeCall) -> ToolResult:
+    """Return the result of a call that is cancelled: its client has left it, or the proxy is being stopped."""
+    if native.is_made and not native.may_write:
+        return tool_result.canceled(native.call)
+    return tool_result.request_failed(native.call, "The call was cut off.", sent=native.is_made)
 
 
 async def _take_slot(slots: _Slots, seconds: float) -> bool:

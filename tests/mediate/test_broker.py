@@ -600,13 +600,19 @@ async def test_a_mediator_that_is_replaced_ends_the_streams_of_clients_that_list
 
 @pytest.mark.requirement("broker:drain")
 async def test_what_is_cut_off_at_the_stop_is_answered_and_recorded_as_such(pod: BrokerPod, client: McpClient) -> None:
+    pod.agent("analyst", pod.tool("balance"), pod.tool("trade", write=True), max_parallel=2)
     pod.service.routes["POST", "/trade"] = pod.service.routes["GET", "/balance"] = gate = Gate({})
     calls = [client.begin("desk__trade", {"symbol": "X"}), client.begin("desk__balance")]
     await happens(lambda: gate.asked == 2, "both are on their way")
+    calls.append(client.begin("desk__trade", {"symbol": "Y"}))
+    await happens(lambda: pod.mediator.turns_under_way == 3, "the third waits for the others")
     pod.mediator.stop()
     await pod.mediator.finish(0)
-    assert [failure(await call)["code"] for call in calls] == ["outcome_unknown", "canceled"]
+    assert [failure(await call)["code"] for call in calls] == ["outcome_unknown", "canceled", "request_failed"]
+    assert gate.asked == 2
     assert {(line["status_code"], line["error"]) for line in pod.history()} == {(503, "shutting_down")}
+    made = [line["tool_trace"][0]["tool_calls"][0]["ran"] for line in pod.history()]
+    assert sorted(made) == [False, True, True]
 
 
 # Hostile clients.
@@ -638,6 +644,7 @@ async def test_garbage_is_refused_and_nothing_runs(client: McpClient, body: byte
         ("tools/call", {"name": 1}, -32602),
         ("tools/call", [], -32602),
         ("tools/list", {"cursor": "next"}, -32602),
+        ("tools/call", {"arguments": {}}, -32602),
         ("resources/list", None, -32601),
         ("sampling/createMessage", {}, -32601),
         ("x" * 5000, None, -32601),
