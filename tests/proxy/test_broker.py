@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -16,6 +17,9 @@ from starlette.responses import JSONResponse
 from typer.testing import CliRunner, Result
 
 from claw_cli.app import app
+from claw_mediate.agents.directory import AgentDirectory
+from claw_mediate.mitm.view.replay import NotReplayableError, replay
+from claw_mediate.mitm.view.turn_view import describe
 from tests.peers import calls, text
 from tests.proxy.looking import Saved, told
 from tests.proxy.pod import Pod
@@ -276,4 +280,8 @@ def test_an_operator_sees_a_native_call_as_a_turn_with_its_hidden_request(worked
     assert (parent.request.path, child.request.path) == ("/mcp/analyst", "/trade")
     assert (child.metadata["claw.tool"], child.metadata["claw.parent"]) == ("desk.trade", parent.id)
     assert json.loads(parent.metadata["claw.entry"])["delivery"] == "native"
+    assert "runner → cllama: desk.trade" in describe(parent)
+    assert "part of turn" in describe(child)
+    with pytest.raises(NotReplayableError, match="no model was asked"):
+        asyncio.run(replay(parent, [child, parent], AgentDirectory(worked.home / "context")))
     assert told(Path(worked.home / "flows").read_bytes()) == []

@@ -42,6 +42,8 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
     entry = as_object(turn_view.entry(parent))
     if not entry:
         raise NotReplayableError("this flow is no finished turn: it has no line of history")
+    if entry.get("delivery") == "native":
+        raise NotReplayableError("this is a call that the runner made itself: no model was asked")
     agent = agents.find(as_line(entry.get("claw_id")))
     if agent is None:
         raise NotReplayableError(
