@@ -5,7 +5,7 @@ its pipes, and to the same server through a wrapper, over HTTP. What the wrapper
 server answers after 25 to 75 ms, so that calls come one by one, as those of agents do; and then at once, which shows how many
 calls a second a wrapper passes on at most.
 
-Then 1,000 sessions are opened, each with a call, and left: memory is read after the first hundred and after all.
+Then 1,000 sessions are opened at ours, each with a call, and left: memory is read after the first hundred and after all.
 
 ``OTHER`` is another wrapper to measure beside ours, as a command that holds PORT and SERVER, such as
 ``"mcp-proxy --port PORT --stateless -- SERVER"``; it serves at ``/mcp``.
@@ -21,6 +21,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ from claw_mcp.stdio_child import StdioChild
 
 CONNECTIONS = 16
 SESSIONS = 1_000
+ANSWER_SECONDS = 20
 OURS = f"{sys.executable} -c 'from claw_cli.app import main; main()' mcp-stdio -- SERVER"
 SERVER = """
 import asyncio, json, random, sys
@@ -84,6 +86,10 @@ class Connection:
 
     async def ask(self, method: str, parameters: object) -> str:
         """Return the head of the answer, whose body has arrived."""
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await self._ask(method, parameters)
+
+    async def _ask(self, method: str, parameters: object) -> str:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters})
         session = f"Mcp-Session-Id: {self.session}\r\nMCP-Protocol-Version: 2025-06-18\r\n" if self.session else ""
         head = (
@@ -161,8 +167,8 @@ def running(command: str, server: list[str]) -> Iterator[Process]:
     environment = {**os.environ, "LISTEN_ADDR": f"127.0.0.1:{port}"}
     process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(200):
-            with contextlib.suppress(OSError, RuntimeError, asyncio.IncompleteReadError):
+        for _ in range(100):
+            with contextlib.suppress(OSError, RuntimeError, TimeoutError, asyncio.IncompleteReadError):
                 asyncio.run(open_sessions(port, 1))
                 break
             time.sleep(0.1)
@@ -172,9 +178,9 @@ def running(command: str, server: list[str]) -> Iterator[Process]:
         process.wait()
 
 
-def report(command: str, calls: int, sessions: int) -> None:
+def report(command: str, script: Path, calls: int) -> None:
     for seconds in (0.05, 0.0):
-        server = [sys.executable, "-c", SERVER, str(seconds)]
+        server = [sys.executable, str(script), str(seconds)]
         itself = asyncio.run(measure_itself(server, calls))
         with running(command, server) as process:
             before, start = process.cpu(), time.perf_counter()
@@ -184,11 +190,14 @@ def report(command: str, calls: int, sessions: int) -> None:
             shown = f"itself {itself:6.1f} ms   wrapper {through:6.1f} ms   adds {through - itself:5.1f} ms"
             costs = f"{rate:5.0f} calls/s   {1000 * cpu / total:.2f} CPU ms"
             print(f"  answers after about {1000 * seconds:2.0f} ms   {shown}   {costs}")
-    with running(command, server) as process:
+
+
+def report_sessions(script: Path, sessions: int) -> None:
+    with running(OURS, [sys.executable, str(script), "0"]) as process:
         asyncio.run(open_sessions(process.port, sessions // 10))
         first = process.rss()
         asyncio.run(open_sessions(process.port, sessions - sessions // 10))
-        print(f"  {sessions} sessions   {first >> 20} MiB after {sessions // 10}, {process.rss() >> 20} MiB after all")
+        print(f"{sessions} sessions of ours   {first >> 20} MiB after {sessions // 10}, {process.rss() >> 20} MiB after all")
 
 
 def main() -> None:
@@ -197,9 +206,13 @@ def main() -> None:
     parser.add_argument("others", nargs="*", metavar="OTHER")
     options = parser.parse_args()
     share = 10 if options.quick else 1
-    for command in (OURS, *options.others):
-        print(Path(shlex.split(command)[0]).name if command != OURS else "claw mcp-stdio")
-        report(command, 200 // share, SESSIONS // share)
+    with tempfile.TemporaryDirectory() as directory:
+        script = Path(directory, "server.py")
+        script.write_text(SERVER, encoding="utf-8")
+        for command in (OURS, *options.others):
+            print("claw mcp-stdio" if command == OURS else command)
+            report(command, script, 200 // share)
+        report_sessions(script, SESSIONS // share)
 
 
 if __name__ == "__main__":
