@@ -6,7 +6,7 @@ import doctest
 import importlib
 import pkgutil
 
-PACKAGES = ("claw_audit", "claw_certs", "claw_cli", "claw_compile", "claw_contract", "claw_mediate", "claw_state")
+PACKAGES = ("claw_audit", "claw_certs", "claw_cli", "claw_compile", "claw_contract", "claw_mcp", "claw_mediate", "claw_state")
 
 
 def test_the_examples_of_docstrings_hold() -> None:
