@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 STAGES: dict[str, tuple[str, ...]] = {
     "pure": ("audit", "compile", "contract", "test_development.py", "test_examples.py", "test_requirements.py"),
     "desk": ("mediate",),
-    "loopback": ("attacks", "cli", "failures", "state"),
+    "loopback": ("attacks", "cli", "failures", "mcp", "state"),
     "proxy": ("certs", "crash", "docs", "pods", "proxy", "sdks", "test_bench.py", "web"),
     "namespaces": ("gateway", "image"),
 }

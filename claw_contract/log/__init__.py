@@ -6,6 +6,7 @@ A reader ignores unknown types and members. An ``error`` line that ends a reques
 from typing import Literal
 
 from claw_contract.base import Contract
+from claw_contract.history import McpRecord
 
 type EventType = Literal[
     "request",
@@ -130,6 +131,7 @@ class ToolCallEvent(Event):
     effect: Literal["read", "write"] | None
     ran: bool  # True if the service was called
     started: str | None  # None: the call was not tried
+    mcp: McpRecord | None = None  # None: the call was not sent over MCP
 
 
 class InterventionEvent(Event):

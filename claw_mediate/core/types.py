@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from claw_contract.base import JsonObject
+from claw_contract.history import McpRecord
 from claw_contract.manifest import Policy, Tool
 
 type Owner = Literal["managed", "native", "unknown"]
@@ -82,6 +83,7 @@ class ToolResult:
     repeats: int = 0
     replayed: bool = False  # True if an earlier attempt at this turn ran the call
     started: str | None = None  # When this attempt began to run the call
+    mcp: McpRecord | None = None  # The session in which this attempt made the call
 
 
 @dataclass(frozen=True, slots=True)
