@@ -41,10 +41,9 @@ class _Key(NamedTuple):
 class McpTransport:
     """The connections of all agents to MCP servers."""
 
-    def __init__(self, tls: ssl.SSLContext, log: EventLog | None, *, idle_seconds: float = SESSION_IDLE_SECONDS) -> None:
+    def __init__(self, tls: ssl.SSLContext, log: EventLog | None) -> None:
         self._tls = tls
         self._log = log
-        self._idle_seconds = idle_seconds
         self._connections: dict[_Key, McpConnection] = {}
         self._versions: dict[str, str] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -145,7 +144,7 @@ class McpTransport:
             pool = ConnectionPool(self._tls, idle=IDLE_SECONDS)
             connection = self._connections[key] = McpConnection(pool, key.url, credentials, self._versions)
         if self._sweep_timer is None:
-            self._sweep_timer = asyncio.get_running_loop().call_later(self._idle_seconds, self._sweep)
+            self._sweep_timer = asyncio.get_running_loop().call_later(SESSION_IDLE_SECONDS, self._sweep)
         return connection
 
     def _release(self, key: _Key) -> None:
@@ -163,11 +162,11 @@ class McpTransport:
         now = asyncio.get_running_loop().time()
         self._sweep_timer = None
         for key, connection in list(self._connections.items()):
-            if connection.uses == 0 and now - connection.last_used >= self._idle_seconds:
+            if connection.uses == 0 and now - connection.last_used >= SESSION_IDLE_SECONDS:
                 self._release(key)
         if self._connections:
             oldest = min(connection.last_used for connection in self._connections.values())
-            wait = max(self._idle_seconds / 4, oldest + self._idle_seconds - now)
+            wait = max(SESSION_IDLE_SECONDS / 4, oldest + SESSION_IDLE_SECONDS - now)
             self._sweep_timer = asyncio.get_running_loop().call_later(wait, self._sweep)
 
     @staticmethod

@@ -18,7 +18,7 @@ from claw_contract.history import McpRecord
 from claw_contract.manifest import McpExecution, Tool
 from claw_contract.transcript.text import as_line
 from claw_mcp import protocol
-from claw_mcp.protocol import Message, MessageError, RpcError
+from claw_mcp.protocol import Message, RpcError
 from claw_mediate.http.client import ConnectionPool
 from claw_mediate.http.headers import Headers
 from claw_mediate.tools.mcp_listing import MAX_LIST_BYTES, MAX_PAGES, ToolListing
@@ -263,7 +263,7 @@ def _answer(request: Message) -> bytes:
 
 def _refuses_handshake(reply: Reply) -> bool:
     """Return whether a server says that it has no handshake (docs/spec/mcp.md, "Which era")."""
-    error = reply.message.rpc_error() if reply.message is not None else _error_without_id(reply)
+    error = reply.message.rpc_error() if reply.message is not None else None
     if error is None:
         return False
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
@@ -276,17 +276,8 @@ def _is_lost(session: Session, reply: Reply) -> bool:
     """Return whether the next call needs a new session. With 400, some servers refuse one that they do not know."""
     if reply.status != _BAD_REQUEST or not session.is_stateless:
         return reply.status == _BAD_REQUEST
-    error = reply.message.rpc_error() if reply.message is not None else _error_without_id(reply)
-    return error is not None and error.code in {protocol.UNSUPPORTED_VERSION, protocol.HEADER_MISMATCH}
-
-
-def _error_without_id(reply: Reply) -> RpcError | None:
-    """Return the JSON-RPC error of a response that could not name the request, as an HTTP error may hold it."""
-    try:
-        message = protocol.read_messages(reply.body)[0]
-    except MessageError:
-        return None
-    return None if message.has_id or reply.status < _BAD_REQUEST else message.rpc_error()
+    error = reply.message.rpc_error() if reply.message is not None else None
+    return error is None or error.code != protocol.INVALID_PARAMS
 
 
 def _read_result(reply: Reply) -> dict[str, Any]:

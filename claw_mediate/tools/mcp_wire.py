@@ -24,6 +24,7 @@ NOTE_SECONDS = 5.0  # For a message that nobody waits for
 MAX_NOTES = 8  # Such messages on the way at once; further ones are not sent
 _DRAIN_SECONDS = 0.02  # Time for a stream to end after its response: only then can its connection be used again
 _FIRST_ERROR = 400
+_NULL = b"null"
 _HEADERS: Final[Headers] = [("accept-encoding", "identity"), ("content-type", protocol.JSON_TYPE)]
 
 FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError)
@@ -73,7 +74,7 @@ class McpWire:
                 answer, size = await read_bounded(response, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
                 if size > MAX_MESSAGE_BYTES:
                     raise AnswerTooLargeError
-                message = find(answer)
+                message = find(answer, may_lack_id=response.status_code >= _FIRST_ERROR)
         return Reply(response.status_code, content_type, answer, message, response.headers.get(protocol.SESSION_ID))
 
     async def send(self, method: str, headers: Headers, body: bytes | None = None) -> int:
@@ -91,10 +92,16 @@ class McpWire:
             task.add_done_callback(self._notes.discard)
 
     async def close(self) -> None:
-        """Let the messages on the way leave, and close every connection."""
-        if self._notes:
-            await asyncio.wait(self._notes)
-        await self._pool.close()
+        """Let the messages on the way leave, and close every connection. If cancelled, do not wait for them."""
+        try:
+            if self._notes:
+                await asyncio.wait(self._notes)
+        finally:
+            for note in self._notes:
+                note.cancel()
+            if self._notes:
+                await asyncio.wait(self._notes)
+            await self._pool.close()
 
 
 async def _bounded(note: Coroutine[Any, Any, int]) -> None:
@@ -110,14 +117,15 @@ class _ResponseFinder:
         self._request_id = request_id
         self._hear = hear
 
-    def __call__(self, body: bytes) -> Message | None:
+    def __call__(self, body: bytes, *, may_lack_id: bool = False) -> Message | None:
+        """Return the response; ``may_lack_id``: an error without id is one, since an HTTP error may not know the request."""
         try:
             messages = protocol.read_messages(body)
         except MessageError:
             return None
         found = None
         for message in messages:
-            if found is None and message.answers(self._request_id):
+            if found is None and (message.answers(self._request_id) or (may_lack_id and message.answers(_NULL))):
                 found = message
             else:
                 self._hear(message)

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,13 @@ class Caller:
         return self.agents[agent_id]
 
     async def call(
-        self, text: str = '{"text":"hi"}', *, agent_id: str = "analyst", seconds: float = 20.0, used: Tool | None = None, **more: Any
+        self,
+        text: str = '{"text":"hi"}',
+        *,
+        agent_id: str = "analyst",
+        seconds: float = 20.0,
+        used: Tool | None = None,
+        **more: Any,
     ) -> ToolResult:
         limit = more.pop("result_bytes", 16384)
         of = used or tool(self.server, **more)
@@ -114,8 +120,5 @@ def error_of(result: ToolResult) -> tuple[str, str]:
 async def until(is_true: Callable[[], object], seconds: float = 10.0) -> None:
     """Wait for a fact, without blocking the loop."""
     async with asyncio.timeout(seconds):
-        while not is_true():
+        while not is_true():  # noqa: ASYNC110 - the fact may be one of another thread
             await asyncio.sleep(0.005)
-
-
-__all__ = ["READ", "Caller", "calling", "envelope", "error_of", "replace", "tool", "until"]
