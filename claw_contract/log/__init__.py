@@ -7,6 +7,7 @@ from typing import Literal
 
 from claw_contract.base import Contract
 from claw_contract.history import McpRecord
+from claw_contract.manifest import Effect
 
 type EventType = Literal[
     "request",
@@ -128,7 +129,7 @@ class ToolCallEvent(Event):
     code: str | None  # The code of an error (``claw_mediate/core/tool_result.py``)
     status_code: int | None
     latency_ms: int
-    effect: Literal["read", "write"] | None
+    effect: Effect | None
     ran: bool  # True if the service was called
     started: str | None  # None: the call was not tried
     mcp: McpRecord | None = None  # None: the call was not sent over MCP

@@ -31,7 +31,7 @@ def raw_result(text: str) -> Script:
     return say
 
 
-@pytest.mark.requirement("mcp:results", "mcp:parts")
+@pytest.mark.requirement("mcp:results", "mcp:parts", "mcp:answers")
 @pytest.mark.parametrize(
     ("answer", "data"),
     [
