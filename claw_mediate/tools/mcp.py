@@ -106,7 +106,7 @@ class McpTransport:
         if session.is_stateless:
             headers += protocol.param_headers(tool.input_schema, _plain_arguments(managed))
         headers += managed.own_headers(protocol.ACCEPT)
-        info = RequestInfo("POST", connection.url, _shown_headers(connection, session, headers), body)
+        info = RequestInfo("POST", connection.url, _shown_headers(connection, session, headers), body, session.server)
         with managed.context.observer.observe(managed.subject, info, managed.context.redactor) as exchange:
             reply, result = None, None
             try:

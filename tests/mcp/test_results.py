@@ -257,6 +257,7 @@ async def test_an_observer_sees_the_call_with_its_session_and_without_its_creden
     (hidden,) = caller.watcher.requests
     assert hidden.subject[:3] == ("tool", 1, "desk.echo")
     assert (hidden.request.method, hidden.request.url) == ("POST", f"{server.url}/mcp")
+    assert hidden.request.server == "scripted 1.2"
     headers = dict(hidden.request.headers)
     assert headers["authorization"] == "••••••"
     assert (headers["mcp-session-id"], headers["mcp-protocol-version"]) == ("session-…", "2025-11-25")

@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
+from claw_contract.secret import DOTS
+from claw_contract.transcript.render import render_transcript
+from claw_mediate.mitm.view.turn_view import describe
 from tests.mcp.scripted_server import ECHO, STATELESS, ScriptedServer
 from tests.peers import calls, text
+from tests.proxy.looking import Saved
 from tests.proxy.pod import TOOL_TOKEN, Pod
 from tests.waiting import eventually
 from tests.wires import Made, anthropic
@@ -54,6 +58,7 @@ def test_a_turn_of_openais_dialect_calls_a_tool_over_mcp(pod: Pod, server: Scrip
     record = {"server": "scripted 1.2", "session": session, "protocol": server.versions[0]}
     for entry in eventually(lambda: entries if len(entries := pod.history("analyst")) == 2 else None, "two turns"):
         (call,) = entry["tool_trace"][0]["tool_calls"]
+        assert f"MCP {server.versions[0]} · scripted 1.2 ·" in render_transcript(entry)
         assert (call["service"], call["status"], call["ran"]) == ("desk", "ok", True)
         assert call["mcp"] == {name: value for name, value in record.items() if value is not None}
     events = [event for event in pod.log() if event["type"] == "tool_call"]
@@ -73,6 +78,24 @@ def test_a_turn_of_anthropics_dialect_calls_a_tool_over_mcp(pod: Pod, server: Sc
     assert answer.content[0].text == "Done."
     (result,) = pod.provider.received[-1].json["messages"][-1]["content"]
     assert json.loads(result["content"]) == SAID
+
+
+@pytest.mark.requirement("mcp:records")
+def test_the_call_is_a_flow_that_names_server_session_and_version(pod: Pod, server: ScriptedServer) -> None:
+    pod.agent("analyst", echo(server))
+    pod.start("-w", str(pod.home / "flows"))
+    pod.provider.says(calls(("c1", "desk__echo", {"text": "hi"})), text("Done."))
+    pod.client().chat.completions.create(model="gpt-test", messages=HI)
+    _, (_, flow, _) = Saved(pod).last_turn(3)
+    assert flow.metadata["claw.server"] == "scripted 1.2"
+    assert flow.request.url == f"{server.url}/mcp"
+    assert flow.request.headers["mcp-protocol-version"] == server.versions[0]
+    assert flow.request.headers.get("mcp-session-id") == (None if server.is_stateless else "session-…")
+    assert flow.request.headers["authorization"] == DOTS
+    assert flow.request.json()["params"]["name"] == "echo"
+    assert flow.response is not None
+    assert flow.response.json()["result"]["content"] == [{"type": "text", "text": SAID["data"]}]
+    assert "desk.echo · scripted 1.2 · round 1" in describe(flow)
 
 
 @pytest.mark.requirement("mcp:ends", "mcp:drift")
