@@ -36,7 +36,7 @@ class AnswerTooLargeError(Exception):
 
 
 class Reply(NamedTuple):
-    """What came back for a request. ``message``: its response, None where there is none in the body."""
+    """The answer to a request. ``message``: its response, None where there is none in the body."""
 
     status: int
     content_type: str
