@@ -4,11 +4,13 @@ the server's answer              the model's result
 ───────────────────────────────  ──────────────────────────────────────────────────────────────────────
 ``structuredContent``            ``data`` is that JSON, in its own bytes
 ``content`` only                 ``data`` is the text of its parts; other parts are named with type and size
+images within the limit          stand behind it, in dialects whose results hold images
 ``isError``                      ``tool_error``, with the same as ``details``
 ``resultType: input_required``   ``tool_error``: nobody can be asked
 a JSON-RPC error                 ``mcp_error``, with its code and message
 """
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,8 +19,9 @@ import msgspec
 from claw_contract.redaction.redactor import Redactor
 from claw_mcp.protocol import Message, RpcError
 from claw_mediate.core import tool_result
-from claw_mediate.core.types import ToolCall, ToolResult
+from claw_mediate.core.types import Image, ToolCall, ToolResult
 
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # Those that the models' APIs take
 _COMPLETE, _NULL = "complete", b"null"
 _MAX_LABEL = 200  # Characters of a name, address or type that stands for a part
 
@@ -70,8 +73,9 @@ def read_call_result(call: ToolCall, message: Message, redactor: Redactor, limit
     data, size = _read_data(result, redactor, limit)
     cut = {"truncated": True, "original_bytes": size} if size > limit else {}
     if not result.is_error:
-        envelope = {"ok": True, **({} if data is None else {"data": data}), **cut}
-        return ToolResult(call, msgspec.json.encode(envelope), ok=True, ran=True)
+        content = msgspec.json.encode({"ok": True, **({} if data is None else {"data": data}), **cut})
+        images = tuple(_find_images(result, redactor, limit - min(size, limit)))
+        return ToolResult(call, content, ok=True, ran=True, images=images)
     failure: dict[str, Any] = {"code": tool_result.TOOL_ERROR, "message": "The tool reports an error."}
     if data is not None:
         failure["details"] = data
@@ -101,6 +105,19 @@ def _describe_part(raw: msgspec.Raw) -> str:
     if part.resource is not None and part.resource.text is not None:
         return f"[{', '.join(_labels(part))}]\n{part.resource.text}"
     return f"[{', '.join(_labels(part))}]"
+
+
+def _find_images(result: _CallResult, redactor: Redactor, room: int) -> Iterator[Image]:
+    """Yield the images that models take, as long as they fit into ``room`` bytes beside the text."""
+    for raw in result.content:
+        try:
+            part = _part.decode(raw)
+            base64.b64decode(part.data, validate=True)
+        except (ValueError, RecursionError):  # msgspec's errors are of the former
+            continue
+        room -= len(part.data)
+        if part.type == "image" and part.mime_type in _IMAGE_TYPES and room >= 0 and redactor.text(part.data) == part.data:
+            yield Image(part.mime_type, part.data)
 
 
 def _labels(part: _Part) -> Iterator[str]:

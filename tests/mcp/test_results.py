@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from claw_mediate.core.types import Arguments, Image, ModelResponse, Round, ToolCall, ToolResult
+from claw_mediate.dialects.anthropic import messages
 from tests.mcp.calling import READ, Caller, envelope, error_of, tool
 from tests.mcp.scripted_server import STATELESS, Exchange, Script, ScriptedServer
 
@@ -73,6 +75,45 @@ async def test_each_kind_of_content_is_shown(
     called = await caller.call()
     assert envelope(called) == {"ok": True, "data": data}
     assert (called.ok, called.ran, called.code) == (True, True, None)
+
+
+def image(data: str = PIXEL, kind: str = "image/png", part: str = "image") -> dict[str, Any]:
+    return {"type": part, "data": data, "mimeType": kind}
+
+
+@pytest.mark.requirement("mcp:images")
+@pytest.mark.parametrize(
+    ("answer", "limit", "found"),
+    [
+        ({"content": [image(), {"type": "text", "text": "a"}, image(kind="image/webp")]}, 16384, ["image/png", "image/webp"]),
+        ({"content": [image()], "structuredContent": {"a": 1}}, 16384, ["image/png"]),
+        ({"content": [image()], "isError": True}, 16384, []),
+        ({"content": [image(kind="image/svg+xml"), image(part="audio"), image(data="no base64")]}, 16384, []),
+        ({"content": [image(), image()]}, 2 * len("[image, image/png, 100 bytes]") + 1 + len(PIXEL), ["image/png"]),
+        ({"content": [image()]}, len(PIXEL), []),
+        ({"content": [image(data=base64.b64encode(TOKEN.encode() * 3).decode())]}, 16384, []),
+    ],
+)
+async def test_images_that_fit_stand_behind_the_text(
+    server: ScriptedServer, caller: Caller, answer: Any, limit: int, found: list[str]
+) -> None:
+    server.says("tools/call", result(answer))
+    called = await caller.call(result_bytes=limit, auth={"type": "bearer", "token": TOKEN})
+    assert called.images == tuple((kind, PIXEL) for kind in found)
+
+
+@pytest.mark.requirement("mcp:images")
+def test_a_summary_leaves_images_out() -> None:
+    call = ToolCall("toolu_1", "desk__echo", "managed", Arguments({}, {}, "{}"), tool(ScriptedServer(port=1)))
+    answer = ToolResult(call, b'{"ok":true,"data":"[image]"}', ok=True, images=(Image("image/png", PIXEL),))
+    message = b'[{"type":"tool_use","id":"toolu_1","name":"desk__echo","input":{}}]'
+    hidden = messages.write_hidden_rounds([Round(1, ModelResponse(b"", message, (call,)), (answer,))], replayed=True)
+    (block,) = json.loads(hidden[1])["content"]
+    assert [part["type"] for part in block["content"]] == ["text", "image"]
+    assert block["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    short = messages.summarize(b",".join(hidden))
+    assert PIXEL.encode() not in short
+    assert "tool_result" in short.decode()
 
 
 @pytest.mark.requirement("mcp:results")

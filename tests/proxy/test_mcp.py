@@ -12,7 +12,7 @@ from starlette.responses import Response
 from claw_contract.secret import DOTS
 from claw_contract.transcript.render import render_transcript
 from claw_mediate.mitm.view.turn_view import describe
-from tests.mcp.scripted_server import ECHO, STATELESS, ScriptedServer
+from tests.mcp.scripted_server import ECHO, STATELESS, Exchange, ScriptedServer
 from tests.peers import calls, text
 from tests.proxy.looking import Saved
 from tests.proxy.pod import TOOL_TOKEN, Pod
@@ -78,6 +78,29 @@ def test_a_turn_of_anthropics_dialect_calls_a_tool_over_mcp(pod: Pod, server: Sc
     assert answer.content[0].text == "Done."
     (result,) = pod.provider.received[-1].json["messages"][-1]["content"]
     assert json.loads(result["content"]) == SAID
+
+
+@pytest.mark.requirement("mcp:images")
+@pytest.mark.parametrize("is_claude", [True, False])
+def test_an_image_reaches_a_model_whose_protocol_has_it(pod: Pod, server: ScriptedServer, is_claude: bool) -> None:
+    async def paint(exchange: Exchange) -> None:
+        await exchange.result({"content": [{"type": "image", "data": "eHg=", "mimeType": "image/png"}]})
+
+    server.says("tools/call", paint)
+    pod.agent("analyst", echo(server))
+    pod.start()
+    if is_claude:
+        pod.provider.says(anthropic_reply("", [Made("toolu_1", "desk__echo", "{}")]), anthropic_reply("Done.", []))
+        pod.claude().messages.create(model="claude-test", max_tokens=100, messages=HI)
+        (result,) = pod.provider.received[-1].json["messages"][-1]["content"]
+        words, image = result["content"]
+        assert image == {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eHg="}}
+        text_shown = words["text"]
+    else:
+        pod.provider.says(calls(("c1", "desk__echo", {})), text("Done."))
+        pod.client().chat.completions.create(model="gpt-test", messages=HI)
+        text_shown = pod.provider.received[-1].json["messages"][-1]["content"]
+    assert json.loads(text_shown) == {"ok": True, "data": "[image, image/png, 2 bytes]"}
 
 
 @pytest.mark.requirement("mcp:records")

@@ -29,6 +29,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "mcp:cancel": Requirement(_SPEC, "A call whose time is over is cancelled at the server: by a notification, or by closing."),
     "mcp:results": Requirement(_SPEC, "The model gets structuredContent if there is any, else the text of the content."),
     "mcp:parts": Requirement(_SPEC, "Images, audio and resources are named with type and size."),
+    "mcp:images": Requirement(
+        "docs/spec/mcp.md, results",
+        "Images within the tool's limit reach models whose protocol has images in results; a resumed turn has them too.",
+    ),
     "mcp:exact": Requirement(_SPEC, "Arguments and results keep their numbers."),
     "mcp:tool-error": Requirement(_SPEC, "isError is tool_error, and so is input_required, which says so."),
     "mcp:rpc-error": Requirement(_SPEC, "A JSON-RPC error is mcp_error, with its code and message."),
