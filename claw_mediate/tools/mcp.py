@@ -97,7 +97,7 @@ class McpTransport:
 
     async def _call(self, managed: ManagedCall, connection: McpConnection, session: Session) -> tuple[int | None, ToolResult]:
         """Return the status and the result of one request."""
-        tool, call = managed.tool, managed.call
+        tool = managed.tool
         assert isinstance(tool.execution, McpExecution)
         request_id = connection.next_id()
         params = build_mcp_params(tool, managed.arguments, managed.context.agent.id, session.meta)
@@ -108,15 +108,10 @@ class McpTransport:
         headers += managed.own_headers(protocol.ACCEPT)
         info = RequestInfo("POST", connection.url, _shown_headers(connection, session, headers), body, session.server)
         with managed.context.observer.observe(managed.subject, info, managed.context.redactor) as exchange:
-            reply, result = None, None
             try:
                 reply = await connection.ask(session, request_id, headers, body)
-            except AnswerTooLargeError:
-                result = too_large(call)
-            except FAILURES as error:
-                result = managed.fail(error)
-            if reply is None or result is not None:
-                assert result is not None
+            except (AnswerTooLargeError, *FAILURES) as error:
+                result = too_large(managed.call) if isinstance(error, AnswerTooLargeError) else managed.fail(error)
                 exchange.on_failure(result.code or "")
                 return None, result
             exchange.on_response(ResponseInfo(reply.status, reply.content_type, reply.body))

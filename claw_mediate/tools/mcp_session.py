@@ -7,7 +7,9 @@ server that refuses it is asked in the stateless way. Nothing is sent twice here
 import asyncio
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -29,6 +31,7 @@ _MAX_ID_BYTES = 256  # Of a server's request that is answered
 _SHOWN_ID = 8  # Characters of a session's id in history and log
 _CLIENT: Final = {"name": "clawdapus", "version": version("clawdapus")}
 _META: Final = protocol.stateless_meta(_CLIENT)
+_RAW_META: Final = msgspec.json.encode(_META)
 _NOT_HANDSHAKE = frozenset(
     {protocol.SERVER_ERROR, protocol.UNSUPPORTED_VERSION, protocol.INVALID_PARAMS, protocol.HEADER_MISMATCH}
 )
@@ -44,7 +47,7 @@ class SessionError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Session:
     """One session of the protocol; in the stateless era, what is known of the server."""
 
@@ -60,9 +63,9 @@ class Session:
     @property
     def meta(self) -> bytes:
         """The ``_meta`` of a request's parameters, as JSON; empty where none is needed."""
-        return msgspec.json.encode(_META) if self.is_stateless else b""
+        return _RAW_META if self.is_stateless else b""
 
-    @property
+    @cached_property
     def record(self) -> McpRecord:
         shown = self.id if self.id is None or len(self.id) <= _SHOWN_ID else f"{self.id[:_SHOWN_ID]}…"
         return McpRecord(server=self.server, session=shown, protocol=self.version)
@@ -170,18 +173,20 @@ class McpConnection:
             self._session, self._is_list_stale = opening.result(), False
 
     async def _prepare(self) -> Session:
-        """Return a session with its list of tools. Raise ``SessionError``."""
-        session = self._session
+        """Return a session with its list of tools: the present one, if it still works. Raise ``SessionError``."""
+        session, self._session = self._session, None
         try:
             async with asyncio.timeout(OPEN_SECONDS):
-                if session is None:
-                    is_stateless = self._versions.get(self.url) == protocol.STATELESS_VERSION
-                    session = Session(protocol.STATELESS_VERSION) if is_stateless else await self._shake_hands()
+                if session is not None:
+                    with suppress(SessionError, AnswerTooLargeError, *FAILURES):
+                        return await self._list_tools(session)
+                    self._end_session(session)
+                is_stateless = self._versions.get(self.url) == protocol.STATELESS_VERSION
+                session = Session(protocol.STATELESS_VERSION) if is_stateless else await self._shake_hands()
                 session = await self._list_tools(session)
         except (SessionError, TimeoutError, AnswerTooLargeError, *FAILURES) as error:
             self._versions.pop(self.url, None)
             if session is not None:
-                self.drop(session)
                 self._end_session(session)
             raise _session_error(error) from error
         self._versions[self.url] = session.version
@@ -284,8 +289,10 @@ def _read_result(reply: Reply) -> dict[str, Any]:
     """Return the result of a request that opens a session. Raise ``SessionError``."""
     if reply.status >= _REDIRECT:
         raise SessionError(f"The service answered with status {reply.status}.", reply.status)
-    if reply.message is None or reply.message.rpc_error() is not None:
+    if reply.message is None:
         raise SessionError("The service does not answer as an MCP server should.")
+    if (error := reply.message.rpc_error()) is not None:
+        raise SessionError(f"The service refused to open a session (error {error.code}).")
     return protocol.read_object(reply.message.result)
 
 

@@ -99,6 +99,23 @@ async def test_a_server_that_says_its_list_has_changed_is_asked_again(server: Sc
     await until(lambda: server.of("DELETE"))
 
 
+@pytest.mark.requirement("mcp:drift", "mcp:gone-session")
+async def test_a_list_that_has_changed_in_a_session_that_is_gone_is_read_in_a_new_one(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    async def change(exchange: Exchange) -> None:
+        server.forget_sessions()
+        await exchange.begin_stream()
+        await exchange.event({"method": "notifications/tools/list_changed"})
+        await exchange.event({"id": exchange.message["id"], "result": {"content": []}})
+        await exchange.end_stream()
+
+    server.says("tools/call", change)
+    for _ in range(3):
+        assert (await caller.call()).ok
+    assert (len(server.of("initialize")), len(server.of("tools/list"))) == (2, 3)
+
+
 @pytest.mark.requirement("mcp:drift")
 async def test_texts_of_a_schema_may_change(server: ScriptedServer, caller: Caller) -> None:
     server.tools = [
