@@ -38,7 +38,7 @@ class ToolExecutor:
             limit = min(seconds, own / 1000)
         try:
             async with asyncio.timeout(limit):
-                result = await self._execute(context, call, key)
+                result = await self._execute(context, call, key, asyncio.get_running_loop().time() + limit)
         except TimeoutError:
             result = tool_result.timeout(call, limit)
         return replace(result, latency_ms=round((time.monotonic() - started) * 1000))
@@ -51,7 +51,7 @@ class ToolExecutor:
         for transport in self._transports.values():
             await transport.close()
 
-    async def _execute(self, context: CallContext, call: ToolCall, key: str) -> ToolResult:
+    async def _execute(self, context: CallContext, call: ToolCall, key: str, until: float) -> ToolResult:
         assert call.tool is not None
         try:
             credentials, secrets = self._credentials(call.tool.execution.auth)
@@ -59,7 +59,8 @@ class ToolExecutor:
             result = tool_result.request_failed(call, "The tool's credential is not available.", sent=False)
             return report_not_made(context, key, result)
         context = replace(context, redactor=context.redactor.with_secrets(secrets))
-        return await self._transports[type(call.tool.execution)].run(ManagedCall(context, call, key, credentials))
+        managed = ManagedCall(context, call, key, credentials, until)
+        return await self._transports[type(call.tool.execution)].run(managed)
 
     def _credentials(self, auth: Auth) -> tuple[Headers, list[Secret]]:
         """Return (the headers, the secrets in them). Raise ``MissingCredentialError``."""

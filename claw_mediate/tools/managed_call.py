@@ -41,6 +41,7 @@ class ManagedCall:
     call: ToolCall
     key: str  # Identifies the call within its turn; the same when the turn is repeated
     credentials: Headers
+    until: float  # The loop's time at which the call is cut off
 
     @property
     def tool(self) -> Tool:

@@ -84,7 +84,7 @@ class McpTransport:
         """Make the call, and once more after 404 in a session that was known."""
         for may_repeat in (True, False):
             try:
-                session = await connection.open()
+                session = await connection.open(managed.until)
             except SessionError as error:
                 return managed.refuse(_not_opened(managed, error))
             if (problem := self._find_problem(managed, connection, session)) is not None:

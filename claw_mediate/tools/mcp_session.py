@@ -27,6 +27,8 @@ from claw_mediate.tools.mcp_listing import MAX_LIST_BYTES, MAX_PAGES, ToolListin
 from claw_mediate.tools.mcp_wire import FAILURES, AnswerTooLargeError, McpWire, Reply
 
 OPEN_SECONDS = 60.0  # For the handshake and the list of tools together; a call does not wait longer than its own time
+_CUT_OFF_SECONDS = 0.01  # Before a call is cut off, it is known that it was not sent
+_TOO_SLOW = "The service took too long to open a session."
 _MAX_ID_BYTES = 256  # Of a server's request that is answered
 _SHOWN_ID = 8  # Characters of a session's id in history and log
 _CLIENT: Final = {"name": "clawdapus", "version": version("clawdapus")}
@@ -100,8 +102,11 @@ class McpConnection:
         self._checked: tuple[ToolListing, Sequence[Tool]] | None = None
         self._reported: set[tuple[str, str]] = set()
 
-    async def open(self) -> Session:
-        """Return the session; open it, or read its list of tools again, where that is needed. Raise ``SessionError``."""
+    async def open(self, until: float) -> Session:
+        """Return the session; open it, or read its list of tools again, where that is needed.
+
+        Raise ``SessionError``, also shortly before ``until``, when the caller is cut off: its call was certainly not sent.
+        """
         if self._session is not None and not self._is_list_stale:
             return self._session
         if self._opening is None:
@@ -109,7 +114,9 @@ class McpConnection:
             self._opening = asyncio.ensure_future(self._prepare())
             self._opening.add_done_callback(self._end_opening)
         opening = self._opening
-        await asyncio.wait([opening])
+        await asyncio.wait([opening], timeout=max(until - asyncio.get_running_loop().time() - _CUT_OFF_SECONDS, 0))
+        if not opening.done():
+            raise SessionError(_TOO_SLOW)
         if opening.cancelled():
             raise SessionError("The proxy ends the session.")
         return opening.result()
@@ -314,6 +321,6 @@ def _session_error(error: Exception) -> SessionError:
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.UnsupportedProtocol():
             return SessionError("The service can't be reached.")
         case TimeoutError():
-            return SessionError("The service took too long to open a session.")
+            return SessionError(_TOO_SLOW)
         case _:
             return SessionError("The service broke off its answer.")

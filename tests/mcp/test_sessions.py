@@ -94,7 +94,9 @@ async def test_a_slow_start_is_waited_for_by_all_and_goes_on_when_the_first_call
         await exchange.server._initialize(exchange)
 
     server.says("initialize", slow)
-    assert (await caller.call(seconds=0.05)).code == "timeout"
+    late = await caller.call(seconds=0.05)
+    assert error_of(late) == ("request_failed", "The service took too long to open a session.")
+    assert not late.ran
     waiting = [asyncio.ensure_future(caller.call()) for _ in range(3)]
     await asyncio.sleep(0)
     loop.call_soon(go_on.set)
