@@ -145,14 +145,18 @@ def request_failed(call: ToolCall, message: str, *, sent: bool) -> ToolResult:
     return failure(call, REQUEST_FAILED, message, ran=sent)
 
 
+def redirect_refused(call: ToolCall, status: int, *, ran: bool) -> ToolResult:
+    message = "The service answered with a redirect, which is not followed."
+    return failure(call, REDIRECT_REFUSED, message, status_code=status, ran=ran)
+
+
 def read_http_response(call: ToolCall, status: int, body: bytes, size: int, limit: int) -> ToolResult:
     """Return the result of a service's HTTP response.
 
     ``body`` is its beginning (at least ``limit`` bytes, if there are as many), ``size`` its full length.
     """
     if 300 <= status < 400:  # noqa: PLR2004
-        message = "The service answered with a redirect, which is not followed."
-        return failure(call, REDIRECT_REFUSED, message, status_code=status, ran=True)
+        return redirect_refused(call, status, ran=True)
     data, truncated = read_body(body, size, limit)
     cut = {"truncated": True, "original_bytes": size} if truncated else {}
     if 200 <= status < 300:  # noqa: PLR2004

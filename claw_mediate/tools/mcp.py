@@ -200,5 +200,5 @@ def _not_opened(managed: ManagedCall, error: SessionError) -> ToolResult:
     if status is None:
         return tool_result.request_failed(managed.call, str(error), sent=False)
     if status < _FIRST_ERROR:
-        return tool_result.failure(managed.call, tool_result.REDIRECT_REFUSED, str(error), status_code=status)
+        return tool_result.redirect_refused(managed.call, status, ran=False)
     return tool_result.failure(managed.call, f"http_{status}", str(error), status_code=status)

@@ -309,7 +309,8 @@ async def test_a_status_while_the_session_is_opened_is_a_result(
 async def test_a_redirect_is_not_followed(server: ScriptedServer, caller: Caller, method: str) -> None:
     server.says(method, says(b"", 307, "text/plain", f"location: {server.url}/elsewhere"))
     result = await caller.call()
-    assert (result.code, result.status_code) == ("redirect_refused", 307)
+    assert error_of(result) == ("redirect_refused", "The service answered with a redirect, which is not followed.")
+    assert (result.status_code, result.ran) == (307, method == "tools/call")
     assert len(server.of(method)) == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
-from claw_mediate.reload import reload_files
+from claw_mediate.reload import describe_agents, reload_files
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 
@@ -219,6 +219,13 @@ def test_a_reload_tells_which_agent_has_changed(pod: Pod, tmp_path: Path) -> Non
     pod.write("analyst", tool("desk.better"))
     assert reload_files(pod.agents, registry, pod.changed.append) == ["analyst: + desk.better, - desk.good"]
     assert pod.changed == ["analyst"]
+
+
+@pytest.mark.requirement("mcp:runs")
+def test_a_tool_over_mcp_is_listed_with_its_service(pod: Pod) -> None:
+    mcp = {"transport": "mcp", "service": "desk", "base_url": "http://desk:1", "tool_name": "t"}
+    pod.write("analyst", tool("desk.mcp", execution=mcp))
+    assert "  desk.mcp · unknown · desk" in describe_agents(pod.root).splitlines()
 
 
 def test_the_secrets_of_an_agent_are_its_own_token_and_its_tools(pod: Pod) -> None:
