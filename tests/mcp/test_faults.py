@@ -375,3 +375,32 @@ async def test_a_large_answer_below_the_limit_is_read_in_pieces(server: Scripted
     read = envelope(await caller.call())
     assert read["truncated"]
     assert read["original_bytes"] == 3_000_009
+
+
+@pytest.mark.requirement("mcp:bounded")
+async def test_a_huge_answer_while_the_session_is_opened_is_given_up(
+    server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_wire, "MAX_MESSAGE_BYTES", 1000)
+    server.says("tools/list", says(b" " * 2000))
+    assert error_of(await caller.call()) == ("request_failed", "The service's answer is too large.")
+
+
+@pytest.mark.requirement("mcp:credentials")
+@pytest.mark.parametrize("token", ["a\r\nX-Evil: 1", "tök€n-of-the-tool", "a\0bcdefgh"])
+async def test_a_credential_that_is_no_header_is_a_result_and_no_fault(
+    server: ScriptedServer, caller: Caller, token: str
+) -> None:
+    result = await caller.call(auth={"type": "bearer", "token": token})
+    assert error_of(result) == ("request_failed", "The service can't be called as it is configured.")
+    assert (result.ran, server.received) == (False, [])
+
+
+@pytest.mark.requirement("mcp:unreadable")
+async def test_a_list_of_tools_that_is_no_object_has_no_tools(server: ScriptedServer, caller: Caller) -> None:
+    async def odd(exchange: Exchange) -> None:
+        await exchange.result([1])
+
+    server.says("tools/list", odd)
+    result = await caller.call()
+    assert (result.code, result.ran) == ("request_failed", False)

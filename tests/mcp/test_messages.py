@@ -166,3 +166,9 @@ def test_annotated_arguments_become_headers() -> None:
         ("mcp-param-on", "true"),
         ("mcp-param-n", "100000000000000000000"),
     ]
+
+
+@pytest.mark.requirement("mcp:messages")
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b"5", b"[" * 90000])
+def test_what_is_no_object_has_no_members(raw: bytes) -> None:
+    assert protocol.read_object(raw) == {}

@@ -336,3 +336,55 @@ async def test_a_session_that_cannot_be_opened_in_time_is_given_up(
     assert error_of(result) == ("request_failed", "The service took too long to open a session.")
     await until(lambda: not server.sessions)
     assert (await caller.call()).ok
+
+
+@pytest.mark.requirement("mcp:eras")
+async def test_a_server_that_chooses_the_stateless_version_in_the_handshake_is_asked_so(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    server.versions = (STATELESS,)
+
+    async def choose(exchange: Exchange) -> None:
+        await exchange.result({"protocolVersion": STATELESS, "capabilities": {}})
+
+    server.says("initialize", choose)
+    result = await caller.call()
+    assert result.mcp is not None
+    assert result.mcp.protocol == STATELESS
+
+
+@pytest.mark.requirement("mcp:unreadable")
+@pytest.mark.parametrize("method", ["initialize", "tools/list"])
+async def test_an_error_while_the_session_is_opened_is_told_with_its_code(
+    server: ScriptedServer, caller: Caller, method: str
+) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.error(-32603, "secret words")
+
+    server.says(method, refuse)
+    assert error_of(await caller.call()) == ("request_failed", "The service refused to open a session (error -32603).")
+
+
+@pytest.mark.requirement("mcp:handshake")
+@pytest.mark.parametrize("info", [None, "desk", {"name": 5}])
+async def test_a_server_without_a_name_is_called(server: ScriptedServer, caller: Caller, info: object) -> None:
+    async def unnamed(exchange: Exchange) -> None:
+        exchange.server.has_sessions = False
+        await exchange.result({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info})
+
+    server.says("initialize", unnamed)
+    result = await caller.call()
+    assert result.mcp is not None
+    assert (result.ok, result.mcp.server) == (True, "")
+
+
+@pytest.mark.requirement("mcp:ends")
+async def test_a_stop_while_a_session_is_opened_ends_the_call(server: ScriptedServer, caller: Caller) -> None:
+    async def silent(exchange: Exchange) -> None:
+        await exchange.until_left()
+
+    server.says("initialize", silent)
+    running = asyncio.ensure_future(caller.call())
+    await until(lambda: server.of("initialize"))
+    await caller.executor.close()
+    assert error_of(await running) == ("request_failed", "The proxy ends the session.")
