@@ -19,6 +19,8 @@ _LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 _ROUNDS = re.compile(rb'"model":\s*"rounds-(\d+)"')
 _CONVERSATION = re.compile(rb'"model":\s*"(reads|writes)-(\d+)"')
 _PAGE = re.compile(rb"page=(\d+)")
+_CALL = re.compile(rb'"id":(\d+),"method":"([a-z/]+)"')
+_CALL_PAGE = re.compile(rb'"page": ?(\d+)')
 
 
 def _response(body: bytes) -> bytes:
@@ -29,6 +31,9 @@ _ANSWER = _response(wire.completion(wire.TEXT))
 _CALLS = [_response(wire.call(number)) for number in range(16)]
 _ONE = {kind: _response(wire.call(0, tool)) for kind, tool in ((b"reads", "desk__position"), (b"writes", "desk__order"))}
 _RESULTS = [_response(wire.result(number)) for number in range(16)]
+_MCP_RESULTS = [wire.mcp_result(number) for number in range(16)]
+_ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
+_OPENED = _HEAD.replace(b"\r\n\r\n", b"\r\nmcp-session-id: session-0001\r\n\r\n")
 _EVENTS = [b"%x\r\n%s\r\n" % (len(event), event) for event in wire.events()]
 
 
@@ -36,7 +41,9 @@ class Peer(asyncio.Protocol):
     """HTTP/1.1 with keep-alive, one request at a time."""
 
     requests = 0
-    """The number of requests so far."""
+    """The number of requests so far; of those over MCP, only calls count."""
+    sessions = 0
+    """The number of sessions that were opened over MCP."""
 
     def __init__(self, answer: Callable[[bytes, bytes], bytes | None]) -> None:
         self._answer = answer
@@ -60,8 +67,10 @@ class Peer(asyncio.Protocol):
         self._received = self._received[end_of_body:]
         if head.startswith(b"GET /requests"):
             answer: bytes | None = _response(b"%d" % Peer.requests)
+        elif head.startswith(b"GET /sessions"):
+            answer = _response(b"%d" % Peer.sessions)
         else:
-            Peer.requests += 1
+            Peer.requests += not (head.startswith(b"POST /mcp") and b'"tools/call"' not in body)
             answer = self._answer(head, body)
         assert self._transport is not None
         if answer is not None:
@@ -99,9 +108,26 @@ def _is_answered(body: bytes) -> bool:
     return body.rfind(b'"role":"tool"') > body.rfind(b'"role": "user"')
 
 
-def service(head: bytes, _body: bytes) -> bytes:
+def service(head: bytes, body: bytes) -> bytes:
+    if head.startswith((b"POST /mcp", b"DELETE /mcp")):
+        return mcp(body)
     page = _PAGE.search(head)
     return _RESULTS[int(page[1]) if page else 0]
+
+
+def mcp(body: bytes) -> bytes:
+    """Return what an MCP server with a session says."""
+    call = _CALL.search(body)
+    if call is None:
+        return _ACCEPTED
+    number, method = call.groups()
+    if method == b"initialize":
+        Peer.sessions += 1
+        opened = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (number, wire.MCP_OPENED)
+        return _OPENED % len(opened) + opened
+    page = _CALL_PAGE.search(body)
+    result = wire.MCP_TOOLS if method == b"tools/list" else _MCP_RESULTS[int(page[1]) if page else 0]
+    return _response(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (number, result))
 
 
 async def main(answer: Callable[[bytes, bytes], bytes | None]) -> None:

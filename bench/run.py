@@ -99,6 +99,16 @@ def rows(on: Stage) -> list[Row]:
         body = wire.question(rounds, stream=stream, padding=padding)
         return Row(what, operations, [Subject("direct", steps), *ours("analyst", body)], rounds)
 
+    def turn_over_mcp(what: str, rounds: int, operations: dict[int, int]) -> Row:
+        """The same turn and the same data; another checkout may not know MCP."""
+        row = turn(what, rounds, operations)
+        steps = [
+            (port, wire.http("POST", "/mcp", "analyst", wire.mcp_call(place // 2)) if port == on.service else request)
+            for place, (port, request) in enumerate(row.subjects[0].steps)
+        ]
+        proxies = [subject for subject in ours("mcp", wire.question(rounds, stream=False)) if subject.name != "before"]
+        return Row(what, operations, [Subject("direct", steps), *proxies], rounds)
+
     def chat(*, stream: bool = False, padding: int = 0) -> bytes:
         return wire.question(0, stream=stream, padding=padding)
 
@@ -107,7 +117,9 @@ def rows(on: Stage) -> list[Row]:
         passing("pass-through, SSE", {1: 300, 16: 500, 64: 640}, chat(stream=True), on.streaming),
         passing("pass-through, 1 MB asked", {1: 60}, chat(padding=1_000_000), on.bare),
         turn("turn of 1 round", 1, {1: 250, 16: 400, 64: 512}),
+        turn_over_mcp("turn of 1 round, MCP", 1, {1: 250, 16: 400}),
         turn("turn of 8 rounds", 8, {1: 60, 16: 96, 64: 128}),
+        turn_over_mcp("turn of 8 rounds, MCP", 8, {1: 60, 16: 96}),
         turn("turn of 1 round, SSE", 1, {1: 250}, stream=True),
         turn("turn of 1 round, 1 MB asked", 1, {1: 40}, padding=1_000_000),
     ]
@@ -127,7 +139,14 @@ class Bench:
         for connections in self._plan.connections:
             if (operations := row.operations.get(connections)) is not None:
                 figures += self._measure(row, connections, max(int(operations * self._plan.share), 2 * connections))
+        self._check_sessions(row)
         return figures
+
+    def _check_sessions(self, row: Row) -> None:
+        """Stop the bench if a proxy has opened more than one session of MCP."""
+        sessions, proxies = count_requests(self._on.service, "sessions"), sum(each.process is not None for each in row.subjects)
+        if row.what.endswith("MCP") and sessions != proxies:
+            raise SystemExit(f"{proxies} proxies opened {sessions} sessions")
 
     def _measure(self, row: Row, connections: int, operations: int) -> list[Figure]:
         results: dict[str, list[tuple[LoadResult, float | None]]] = {subject.name: [] for subject in row.subjects}

@@ -72,7 +72,7 @@ def stage(home: Path, before: Path | None = None) -> Iterator[Stage]:
     """Start the peers and the proxies, and end them afterwards; ``before`` is another checkout, whose proxy runs too."""
     with ExitStack() as started:
         provider, service = (started.enter_context(peer(name)) for name in ("provider", "service"))
-        context = pod(home, f"http://127.0.0.1:{service}", {"analyst": True, "plain": False})
+        context = pod(home, f"http://127.0.0.1:{service}", {"analyst": "http", "mcp": "mcp", "plain": ""})
 
         def bare(**more: Any) -> Process:
             port = free_port()
@@ -116,9 +116,9 @@ def run_load(load: Load) -> LoadResult:
     return LoadResult(**json.loads(done.stdout))
 
 
-def count_requests(port: int) -> int:
-    """Return the number of requests that a peer has had."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/requests", timeout=5) as response:
+def count_requests(port: int, what: str = "requests") -> int:
+    """Return the number of requests, or of ``sessions``, that a peer has had."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}", timeout=5) as response:
         return int(response.read())
 
 
@@ -176,15 +176,15 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> 
     raise SystemExit(f"a proxy is not ready; its log: {log.read_text(encoding='utf-8', errors='replace')}")
 
 
-def pod(home: Path, service_url: str, agents: Mapping[str, bool]) -> Path:
-    """Write the context directories of agents, with twelve tools or without; return their root."""
+def pod(home: Path, service_url: str, agents: Mapping[str, str]) -> Path:
+    """Write the context directories of agents, with twelve tools over ``http`` or ``mcp``, or without; return their root."""
     (home / "auth").mkdir()
-    tools = wire.manifest(service_url)
-    for agent, has_tools in agents.items():
+    for agent, transport in agents.items():
         directory = home / "context" / agent
         directory.mkdir(parents=True)
         metadata = {"service": agent, "pod": "bench", "type": "generic", "token": f"{agent}:{wire.AGENT_SECRET}"}
         (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
-        if has_tools:
+        if transport:
+            tools = wire.manifest(service_url, mcp=transport == "mcp")
             (directory / "tools.json").write_text(json.dumps(tools), encoding="utf-8")
     return home / "context"

@@ -197,7 +197,7 @@ class Bench:
     async def _desk(self, state: str) -> AsyncIterator[Desk]:
         with stage.peer("provider") as provider, stage.peer("service") as service:
             home = Path(tempfile.mkdtemp(dir=self._home))
-            context = stage.pod(home, f"http://127.0.0.1:{service}", dict.fromkeys(_AGENTS, True))
+            context = stage.pod(home, f"http://127.0.0.1:{service}", dict.fromkeys(_AGENTS, "http"))
             env = {
                 "CLAW_CONTEXT_ROOT": str(context),
                 "CLAW_AUTH_DIR": str(home / "auth"),

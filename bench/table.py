@@ -59,6 +59,9 @@ def targets(results: Results) -> Iterator[tuple[str, float, float]]:
         yield "own time of a one-round turn, 1 connection, ms", 5.0, one
     if one is not None and eight is not None:
         yield "own time of each further round, 1 connection, ms", 1.5, (eight - one) / 7
+    http, mcp = (_cpu_of_a_round(results, kind) for kind in ("", ", MCP"))
+    if http is not None and mcp is not None:
+        yield "CPU of a round with a call over MCP, to one over HTTP", 1.5, mcp / http
     for what in ("pass-through, JSON", "pass-through, SSE"):
         for connections in (1, 16, 64):
             bare, ours, plain = (results.value(what, connections, who, "cpu") for who in ("bare", "ours", "ours, plain"))
@@ -73,6 +76,11 @@ def targets(results: Results) -> Iterator[tuple[str, float, float]]:
 def _overhead(results: Results, what: str) -> float | None:
     ours, direct = (results.value(what, 1, who, "p50") for who in ("ours", "direct"))
     return ours - direct if ours is not None and direct is not None else None
+
+
+def _cpu_of_a_round(results: Results, kind: str) -> float | None:
+    one, eight = (results.value(f"turn of {rounds}{kind}", 1, "ours", "cpu") for rounds in ("1 round", "8 rounds"))
+    return (eight - one) / 7 if one is not None and eight is not None else None
 
 
 def _verdict(name: str, limit: float, value: float) -> tuple[str, ...]:

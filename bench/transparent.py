@@ -124,7 +124,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="claw-bench-") as place, peer("provider") as provider, peer("service") as desk:
         home = Path(place)
         env = {
-            "CLAW_CONTEXT_ROOT": str(pod(home, f"http://127.0.0.1:{desk}", {"analyst": True, "plain": False})),
+            "CLAW_CONTEXT_ROOT": str(pod(home, f"http://127.0.0.1:{desk}", {"analyst": "http", "plain": ""})),
             "CLAW_AUTH_DIR": str(home / "auth"),
             "CLAW_SESSION_HISTORY_DIR": str(home / "history"),
             "CLAW_STATE": str(home / "state.db"),

@@ -85,10 +85,33 @@ def events() -> list[bytes]:
     return [*(b"data: " + json.dumps({**head, "choices": [delta]}).encode() + b"\n\n" for delta in deltas), b"data: [DONE]\n\n"]
 
 
-def manifest(service_url: str) -> dict[str, Any]:
+def manifest(service_url: str, *, mcp: bool = False) -> dict[str, Any]:
     """Return a manifest of twelve tools of ordinary size; the model calls the first, or the last, which writes."""
     names = ["position", *(f"report_{number}" for number in range(1, _TOOLS - 1)), "order"]
-    return {"version": 1, "tools": [_managed(name, service_url) for name in names], "policy": {}}
+    tools = [_managed(name, service_url) for name in names]
+    for name, tool in zip(names, tools, strict=True):
+        if mcp:
+            auth = tool["execution"]["auth"]
+            tool["execution"] = {
+                "transport": "mcp",
+                "service": "desk",
+                "base_url": service_url,
+                "tool_name": name,
+                "auth": auth,
+            }
+    return {"version": 1, "tools": tools, "policy": {}}
+
+
+def mcp_call(done: int) -> bytes:
+    """Return a call over MCP, as the proxy sends it."""
+    arguments = {"symbol": "ACME", "page": done}
+    params = {"name": "position", "arguments": arguments}
+    return b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%b}' % json.dumps(params).encode()
+
+
+def mcp_result(number: int) -> bytes:
+    """Return the result of a call over MCP: the same data as over HTTP."""
+    return b'{"content":[],"structuredContent":%b}' % result(number)
 
 
 def http(method: str, path: str, agent: str, body: bytes = b"") -> str:
@@ -128,3 +151,16 @@ def _managed(name: str, service_url: str) -> dict[str, Any]:
             "auth": {"type": "bearer", "token": "bench-tool-token-0002"},
         },
     }
+
+
+MCP_OPENED = json.dumps(
+    {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "bench", "version": "1"}}
+).encode()
+MCP_TOOLS = json.dumps(
+    {
+        "tools": [
+            {"name": tool["name"].partition(".")[2], "inputSchema": tool["inputSchema"]}
+            for tool in manifest("http://127.0.0.1")["tools"]
+        ]
+    }
+).encode()

@@ -6,6 +6,14 @@ from claw_contract.base import Contract, JsonObject
 from claw_contract.manifest import Delivery, Effect
 
 
+class McpRecord(Contract):
+    """The session in which a call over MCP was made."""
+
+    server: str  # Name and version, as the server gives them; it may give none
+    session: str | None  # The beginning of the session's id. None: the server has no sessions
+    protocol: str  # The revision of the protocol
+
+
 class ToolCallRecord(Contract):
     """One managed call and its result. ``arguments`` is text if the model's JSON did not parse."""
 
@@ -21,6 +29,7 @@ class ToolCallRecord(Contract):
     duplicate_count: int | None = None
     effect: Effect | None = None  # The effect in the tool's manifest; None: no tool of that name was granted
     ran: bool = True  # True if the service was called. A repeated call, or one answered with advice, does not run.
+    mcp: McpRecord | None = None  # None: the call was not sent over MCP by this attempt at the turn
 
 
 class TokenUsage(Contract):

@@ -39,7 +39,7 @@ from claw_mediate.state import State, open_state
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.history import History
 from claw_mediate.telemetry.metrics import HealthSnapshot
-from claw_mediate.tools.http import HttpToolExecutor
+from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
@@ -83,8 +83,8 @@ class Mediator:
         self._settings = settings
         self._log = log
         self.registry = ProviderRegistry(AuthPaths(settings.auth, settings.key_states), settings.hosts, log, env)
-        self._agents = AgentDirectory(settings.context, log)
-        self._peers = peers or Peers(ProviderFailover(self.registry, log), HttpToolExecutor(settings.secrets))
+        self._peers = peers or Peers(ProviderFailover(self.registry, log), ToolExecutor(settings.secrets, log))
+        self._agents = AgentDirectory(settings.context, log, self._peers.services.release)
         self.state = open_state(settings.state, log, before)
         self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
         self._prompt = PromptContext.of(settings, log)
@@ -208,7 +208,7 @@ class Mediator:
 
     def reread(self) -> list[str]:
         """Read agents and providers from their files again; return what changed, a line each."""
-        return reload.reload_files(self._agents, self.registry)
+        return reload.reload_files(self._agents, self.registry, self._peers.services.release)
 
     def stop(self) -> None:
         """Start nothing new; running turns and calls go on."""

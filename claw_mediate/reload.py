@@ -1,10 +1,9 @@
 """Status of agents and providers for the operator, and what a reload changed: names and problems, never a secret."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from claw_contract.manifest import HttpExecution
 from claw_contract.transcript.text import as_line, printable
 from claw_mediate.agents.directory import Agent, AgentDirectory
 from claw_mediate.core.model_policy import Provider
@@ -27,17 +26,22 @@ def _describe(agents: AgentDirectory, agent_id: str) -> Iterator[str]:
     else:
         yield f"{agent_id} · {_count(len(agent.granted), 'tool')} · pod {as_line(agent.digest)[:_DIGEST]}"
         for tool in agent.granted:
-            service = tool.execution.service if isinstance(tool.execution, HttpExecution) else ""
-            yield f"  {as_line(tool.name)} · {tool.effect} · {as_line(service)}"
+            yield f"  {as_line(tool.name)} · {tool.effect} · {as_line(tool.execution.service)}"
     for problem in agents.problems(agent_id):
         name = as_line(problem.name) if problem.kind == "file" else f"{problem.kind} {as_line(problem.name)}"
         yield f"  problem: {name}: {printable(problem.reason)}"
 
 
-def reload_files(agents: AgentDirectory, registry: ProviderRegistry) -> list[str]:
-    """Read all files again, even if they look unchanged; return a line for each change."""
+def reload_files(agents: AgentDirectory, registry: ProviderRegistry, release: Callable[[str], None]) -> list[str]:
+    """Read all files again, even if they look unchanged; return a line for each change.
+
+    ``release`` is called with the id of each agent that has changed.
+    """
     old_agents, old_providers = agents.clear_cache(), registry.clear_cache()
     new_agents = {agent_id: agents.find(agent_id) for agent_id in agents.ids()}
+    for agent_id in {*old_agents, *new_agents}:
+        if old_agents.get(agent_id) != new_agents.get(agent_id):
+            release(agent_id)
     changes = [
         change for agent_id in sorted({*old_agents, *new_agents}) for change in _agent_changes(agent_id, old_agents, new_agents)
     ]

@@ -6,6 +6,8 @@ A reader ignores unknown types and members. An ``error`` line that ends a reques
 from typing import Literal
 
 from claw_contract.base import Contract
+from claw_contract.history import McpRecord
+from claw_contract.manifest import Effect
 
 type EventType = Literal[
     "request",
@@ -127,9 +129,10 @@ class ToolCallEvent(Event):
     code: str | None  # The code of an error (``claw_mediate/core/tool_result.py``)
     status_code: int | None
     latency_ms: int
-    effect: Literal["read", "write"] | None
+    effect: Effect | None
     ran: bool  # True if the service was called
     started: str | None  # None: the call was not tried
+    mcp: McpRecord | None = None  # None: the call was not sent over MCP
 
 
 class InterventionEvent(Event):

@@ -132,7 +132,7 @@ def _call(call: dict[str, Any], caller: str) -> Iterator[str]:
     yield from _barred([text.printable(call.get("arguments"))])
     result = as_object(call.get("result"))
     status = _number(call, "status_code")
-    details = [f"{_number(call, 'latency_ms')} ms", *([f"HTTP {status}"] if status else []), code or "ok"]
+    details = [f"{_number(call, 'latency_ms')} ms", *([f"HTTP {status}"] if status else []), *_mcp(call), code or "ok"]
     if call.get("ran") is False or code in CODES_NOT_RUN:
         yield f"cllama → {caller}: {code}; nothing ran"
         if code in CALL_INTERVENTIONS:
@@ -142,6 +142,14 @@ def _call(call: dict[str, Any], caller: str) -> Iterator[str]:
     if call.get("duplicate") is True:
         yield f"  a repeat of the call of round {_number(call, 'duplicate_of_round')}"
     yield from _barred([text.printable(result.get("data", result.get("error", call.get("result"))))])
+
+
+def _mcp(call: dict[str, Any]) -> Iterator[str]:
+    """Yield the protocol version, the server and the session of a call over MCP."""
+    record = as_object(call.get("mcp"))
+    for name, before in (("protocol", "MCP "), ("server", ""), ("session", "session ")):
+        if label := _labelled(record, name, before):
+            yield label
 
 
 def _response(entry: dict[str, Any]) -> Iterator[str]:

@@ -15,17 +15,7 @@ from pydantic import ValidationError
 
 from claw_contract.base import error_line
 from claw_contract.context_files import ContextBlock, ContextBlocks, Feed, Feeds, Memory
-from claw_contract.manifest import (
-    Auth,
-    BasicAuth,
-    BearerAuth,
-    HeaderAuth,
-    HttpExecution,
-    Manifest,
-    QuarantinedTool,
-    Tool,
-    read_manifest,
-)
+from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, Manifest, QuarantinedTool, Tool, read_manifest
 from claw_contract.metadata import Metadata
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret, SecretRef
@@ -101,9 +91,13 @@ class _CachedAgent(NamedTuple):
 class AgentDirectory:
     """The agents of one context root."""
 
-    def __init__(self, root: Path, log: EventLog | None = None) -> None:
+    def __init__(
+        self, root: Path, log: EventLog | None = None, on_change: Callable[[str], None] = lambda _agent_id: None
+    ) -> None:
+        """``on_change`` is called with the id of an agent whose files have changed since it was last found."""
         self._root = root
         self._log = log
+        self._on_change = on_change
         self._cache: dict[str, _CachedAgent] = {}
 
     def find(self, agent_id: str) -> Agent | None:
@@ -116,7 +110,8 @@ class AgentDirectory:
                 directory = os.open(f"{self._root}/{agent_id}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except OSError:
                 if _tree_version(self._root) == tree:
-                    self._cache.pop(agent_id, None)
+                    if self._cache.pop(agent_id, None) is not None:
+                        self._on_change(agent_id)
                     return None
                 continue
             try:
@@ -132,6 +127,8 @@ class AgentDirectory:
             if _tree_version(self._root) == tree:
                 agent, problems = _load(agent_id, contents)
                 self._cache[agent_id] = _CachedAgent(files, agent, problems)
+                if cached is not None and cached.agent != agent:
+                    self._on_change(agent_id)
                 self._log_load(agent_id, agent, problems, has_manifest=_TOOLS in contents)
                 return agent
 
@@ -257,8 +254,6 @@ def _parse[T](name: str, contents: Mapping[str, bytes], parse: Callable[[bytes],
 
 
 def _tool_problem(tool: Tool) -> str | None:
-    if not isinstance(tool.execution, HttpExecution):
-        return f"transport {tool.execution.transport!r} is not served by this version of the proxy"
     return find_schema_problem(tool.input_schema)
 
 

@@ -26,7 +26,7 @@ from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ToolCall, ToolResult
 from claw_mediate.providers.routing import new_turn_id
 from claw_mediate.telemetry.event_log import now_rfc3339
-from claw_mediate.tools.http import CallContext
+from claw_mediate.tools.managed_call import CallContext
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import RequestContext, TurnResult
 from claw_mediate.turns.recorder import Recorder

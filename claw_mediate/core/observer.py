@@ -36,6 +36,7 @@ class RequestInfo(NamedTuple):
     url: str
     headers: Headers
     body: bytes
+    server: str = ""  # The name that an MCP server gives itself
 
 
 class ResponseInfo(NamedTuple):
@@ -117,6 +118,7 @@ class TurnObserver:
             redactor.text(request.url),
             [(name, redactor.text(value)) for name, value in request.headers],
             redactor.document(request.body),
+            redactor.text(request.server),
         )
         subject = subject._replace(name=redactor.text(subject.name))
         hidden = HiddenRequest(self._turn_id, self._agent_id, subject, clear)

@@ -1,4 +1,4 @@
-"""A managed call, from the model's text to the HTTP request. Pure: nothing is sent here.
+"""A managed call, from the model's text to the request. Pure: nothing is sent here.
 
 Rules (docs/spec/mediation.md section 4). Arguments are one JSON object without repeated keys, or the call is not run.
 ``claw_id`` is the authenticated agent, whatever the model sends for it. A path argument is a scalar, percent-encoded
@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from claw_contract.manifest import PLACEHOLDER, HttpExecution, Tool
+from claw_contract.manifest import PLACEHOLDER, HttpExecution, McpExecution, Tool
 from claw_mediate.core.json_schema import check_instance
 from claw_mediate.core.json_schema_keywords import parse_exact
 from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
@@ -80,10 +80,7 @@ def build_http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolR
     """Return the request of a call over HTTP, or a sentence that says why its arguments can't make one."""
     execution = tool.execution
     assert isinstance(execution, HttpExecution)
-    rest = dict(arguments.raw)
-    properties = tool.input_schema.get("properties")
-    if isinstance(properties, dict) and CLAW_ID in properties:
-        rest[CLAW_ID] = json.dumps(agent_id).encode()
+    rest = _with_claw_id(tool, arguments, agent_id)
     path = execution.path
     for name in dict.fromkeys(PLACEHOLDER.findall(path)):
         segment = quote(agent_id, safe="") if name == CLAW_ID else _path_segment(rest.get(name))
@@ -103,6 +100,17 @@ def build_http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolR
     return ToolRequest(execution.method, path, body)
 
 
+def build_mcp_params(tool: Tool, arguments: Arguments, agent_id: str, meta: bytes = b"") -> bytes:
+    """Return the parameters of a call over MCP. ``meta``: the ``_meta`` of the request, as JSON."""
+    execution = tool.execution
+    assert isinstance(execution, McpExecution)
+    members = {
+        "name": json.dumps(execution.tool_name).encode(),
+        "arguments": _write_object(_with_claw_id(tool, arguments, agent_id)),
+    }
+    return _write_object({**members, "_meta": meta} if meta else members)
+
+
 def call_key(turn_id: str, round_number: int, place: int) -> str:
     """Return the key of a call, which its service sees too: turn, round, and place among the calls of its response."""
     return f"{turn_id}.{round_number}.{place}"
@@ -119,6 +127,14 @@ def write_arguments(call: ToolCall) -> bytes:
         if isinstance(call.arguments, UnreadableArguments)
         else _write_object(call.arguments.raw)
     )
+
+
+def _with_claw_id(tool: Tool, arguments: Arguments, agent_id: str) -> dict[str, bytes]:
+    """Return the arguments in their own text, with the agent's id where the tool's schema asks for it."""
+    properties = tool.input_schema.get("properties")
+    if isinstance(properties, dict) and CLAW_ID in properties:
+        return {**arguments.raw, CLAW_ID: json.dumps(agent_id).encode()}
+    return dict(arguments.raw)
 
 
 def _write_object(members: dict[str, bytes]) -> bytes:

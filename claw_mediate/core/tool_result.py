@@ -27,6 +27,8 @@ REQUEST_FAILED = "request_failed"
 REDIRECT_REFUSED = "redirect_refused"
 RESPONSE_TOO_LARGE = "response_too_large"
 CANCELED = "canceled"
+TOOL_ERROR = "tool_error"  # An MCP tool reports an error
+MCP_ERROR = "mcp_error"  # An MCP server refuses a call
 
 NOT_REINJECTED = frozenset(
     {MANAGED_TOOLS_FIRST, TERMINAL_ON_SUCCESS_ORDER, TOO_MANY_CALLS, TOOL_BUDGET_EXHAUSTED, DUPLICATE_TOOL_CALL}
@@ -149,15 +151,19 @@ def request_failed(call: ToolCall, message: str, *, sent: bool) -> ToolResult:
     return failure(call, REQUEST_FAILED, message, ran=sent)
 
 
+def redirect_refused(call: ToolCall, status: int, *, ran: bool) -> ToolResult:
+    message = "The service answered with a redirect, which is not followed."
+    return failure(call, REDIRECT_REFUSED, message, status_code=status, ran=ran)
+
+
 def read_http_response(call: ToolCall, status: int, body: bytes, size: int, limit: int) -> ToolResult:
     """Return the result of a service's HTTP response.
 
     ``body`` is its beginning (at least ``limit`` bytes, if there are as many), ``size`` its full length.
     """
     if 300 <= status < 400:  # noqa: PLR2004
-        message = "The service answered with a redirect, which is not followed."
-        return failure(call, REDIRECT_REFUSED, message, status_code=status, ran=True)
-    data, truncated = _read_body(body, size, limit)
+        return redirect_refused(call, status, ran=True)
+    data, truncated = read_body(body, size, limit)
     cut = {"truncated": True, "original_bytes": size} if truncated else {}
     if 200 <= status < 300:  # noqa: PLR2004
         envelope = {"ok": True, "status_code": status, **({} if data is None else {"data": data}), **cut}
@@ -169,7 +175,7 @@ def read_http_response(call: ToolCall, status: int, body: bytes, size: int, limi
     return ToolResult(call, content, ok=False, code=f"http_{status}", status_code=status, ran=True)
 
 
-def _read_body(body: bytes, size: int, limit: int) -> tuple[Any, bool]:
+def read_body(body: bytes, size: int, limit: int) -> tuple[Any, bool]:
     """Return the body as JSON (its exact bytes) or as text, and True if it had to be cut."""
     if size > limit:
         return utf8_prefix(body, limit), True

@@ -7,9 +7,10 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from claw_contract.base import JsonObject
+from claw_contract.history import McpRecord
 from claw_contract.manifest import Policy, Tool
 
 type Owner = Literal["managed", "native", "unknown"]
@@ -67,6 +68,13 @@ class ModelResponse:
     usage: JsonObject = field(default_factory=dict)
 
 
+class Image(NamedTuple):
+    """An image in a result. ``data`` is base64."""
+
+    media_type: str
+    data: str
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """The result of one call as the model receives it: ``content`` is an envelope of docs/spec/mediation.md section 4."""
@@ -82,6 +90,8 @@ class ToolResult:
     repeats: int = 0
     replayed: bool = False  # True if an earlier attempt at this turn ran the call
     started: str | None = None  # When this attempt began to run the call
+    mcp: McpRecord | None = None  # The session in which this attempt made the call
+    images: tuple[Image, ...] = ()  # For dialects whose results hold images; ``content`` names them
 
 
 @dataclass(frozen=True, slots=True)

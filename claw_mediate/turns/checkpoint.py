@@ -20,7 +20,7 @@ from functools import partial
 import msgspec
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
+from claw_mediate.core.types import Image, ModelResponse, ToolCall, ToolResult
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, Journal, StoredResponse
 from claw_state.url import StoreError
@@ -39,6 +39,7 @@ class _CallRecord(msgspec.Struct, array_like=True):
     status_code: int | None = None
     latency_ms: int = 0
     ran: bool = False
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ _SENT = msgspec.msgpack.encode(_CallRecord())  # The record of a call that is ab
 
 
 def _encode_result(result: ToolResult) -> bytes:
-    record = _CallRecord(result.content, result.ok, result.code, result.status_code, result.latency_ms, result.ran)
+    status, latency = result.status_code, result.latency_ms
+    record = _CallRecord(result.content, result.ok, result.code, status, latency, result.ran, result.images)
     return msgspec.msgpack.encode(record)
 
 
@@ -62,7 +64,8 @@ def _decode_result(record: bytes, call: ToolCall) -> ToolResult | InFlight:
         raise StoreError(f"what is kept of a call can't be read: {error}") from error
     if read.content is None:
         return InFlight()
-    return ToolResult(call, read.content, read.ok, read.code, read.status_code, read.latency_ms, read.ran)
+    result = ToolResult(call, read.content, read.ok, read.code, read.status_code, read.latency_ms, read.ran)
+    return replace(result, images=read.images)
 
 
 @dataclass(slots=True)

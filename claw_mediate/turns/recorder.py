@@ -56,6 +56,7 @@ def call_record(result: ToolResult) -> ToolCallRecord:
         duplicate_count=result.repeats or None,
         effect=result.call.tool.effect if result.call.tool else None,
         ran=result.ran,
+        mcp=result.mcp,
     )
 
 
@@ -223,6 +224,7 @@ class Recorder:
             effect=tool.effect if tool else None,
             ran=result.ran,
             started=result.started,
+            **({} if result.mcp is None else {"mcp": result.mcp.model_dump()}),
         )
 
     def _log_response(

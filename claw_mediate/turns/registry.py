@@ -17,7 +17,8 @@ from claw_mediate.core.types import Deliver, Outcome, Refuse, ToolCall, ToolResu
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderFailover
 from claw_mediate.settings import Pace
 from claw_mediate.telemetry.event_log import now_rfc3339
-from claw_mediate.tools.http import CallContext, HttpToolExecutor
+from claw_mediate.tools.executor import ToolExecutor
+from claw_mediate.tools.managed_call import CallContext
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.continuity import Continuity
@@ -133,7 +134,7 @@ class Peers(NamedTuple):
     """The two sides that a mediator talks to, and the clock by which turns are measured."""
 
     upstream: ProviderFailover
-    services: HttpToolExecutor
+    services: ToolExecutor
     now: Callable[[], float] = time.monotonic
 
 

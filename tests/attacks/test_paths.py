@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.tools.http import HttpToolExecutor
+from claw_mediate.tools.executor import ToolExecutor
 from tests import raw
 from tests.mediate.calling import READ, call
 
@@ -27,7 +27,7 @@ async def target(tmp_path: Path, text: str, path: str) -> str | None:
     """Return the request target that the service received, or None if it received no request."""
     peer = raw.Peer([raw.answers(200, b"{}")], prefix="/of-the-service")
     await peer.start()
-    services = HttpToolExecutor(tmp_path)
+    services = ToolExecutor(tmp_path)
     answer = await call(services, peer.url, text=text, path=path, annotations=READ)
     await services.close()
     await peer.stop()

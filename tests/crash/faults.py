@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.telemetry.history import History
-from claw_mediate.tools.http import HttpToolExecutor
+from claw_mediate.tools.executor import ToolExecutor
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.wal import WriteAheadLog
@@ -26,7 +26,7 @@ _STEPS: dict[type, tuple[str, ...]] = {
     WriteAheadLog: ("flush",),
     SqliteContinuityStore: ("save",),
     History: ("append",),
-    HttpToolExecutor: ("call",),
+    ToolExecutor: ("call",),
     ProviderFailover: ("post",),
 }
 WITHIN = (

@@ -117,12 +117,36 @@ class Counting(Service):
     """A service that runs and records every call. It ignores idempotency keys: a second call is a second effect."""
 
     books: Books = field(default_factory=Books)
+    _sessions: count[int] = field(default_factory=count)
 
     async def answer(self, request: Request) -> Response:
+        if request.url.path == "/mcp":
+            return await self._answer_mcp(request)
         writes = request.method == "POST"
         order: Any = (await request.json() if writes else request.query_params)["order"]
+        self._do(order, request, writes=writes)
+        return JSONResponse({"order": order})
+
+    async def _answer_mcp(self, request: Request) -> Response:
+        """As an MCP server with sessions."""
+        message = await request.json() if request.method == "POST" else {}
+        match message.get("method"):
+            case "initialize":
+                result: Any = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}}
+                headers = {"mcp-session-id": f"session-{next(self._sessions)}"}
+                return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result}, headers=headers)
+            case "tools/list":
+                result = {"tools": [{"name": name, "inputSchema": NUMBER} for name in ("balance", "trade")]}
+            case "tools/call":
+                order = message["params"]["arguments"]["order"]
+                self._do(order, request, writes=message["params"]["name"] == "trade")
+                result = {"content": [], "structuredContent": {"order": order}}
+            case _:
+                return Response(status_code=202)
+        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def _do(self, order: str, request: Request, *, writes: bool) -> None:
         self.books.passes(order, "the service hears")
         effect = Effect(request.headers.get("idempotency-key", ""), request.headers["x-claw-turn"])
         (self.books.writes if writes else self.books.reads)[order].append(effect)
         self.books.passes(order, "the service has done it")
-        return JSONResponse({"order": order})

@@ -141,7 +141,10 @@ class Proxy:
 
 @dataclass
 class Scene:
-    """A conversation, identified by its name. ``seed`` decides all of it, except for the order of concurrent events."""
+    """A conversation, identified by its name; where that has an odd number, the tools are called over MCP.
+
+    ``seed`` decides all of it, except for the order of concurrent events.
+    """
 
     name: str
     seed: str
@@ -158,8 +161,12 @@ class Scene:
         self.turns: list[str] = []
         self.messages: list[dict[str, Any]] = []
         schema = {"type": "object", "properties": NUMBER["properties"]}
-        trade = self.pod.tool("trade", "POST", schema=schema)
-        self.pod.agent("analyst", self.pod.tool("balance", schema=schema), trade)
+        tools = [self.pod.tool("balance", schema=schema), self.pod.tool("trade", "POST", schema=schema)]
+        if int(self.name[1:]) % 2:
+            for each in tools:
+                name = each["name"].partition(".")[2]
+                each["execution"] = {"transport": "mcp", "service": "desk", "base_url": self.service.url, "tool_name": name}
+        self.pod.agent("analyst", *tools)
 
     def play(self, *, real: bool = False) -> None:
         """Run turns until the proxy has died often enough, run one more, and check the books."""

@@ -62,6 +62,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(60 + DEATHS)
 @pytest.mark.requirement("crash:at-most-once")
+@pytest.mark.requirement("mcp:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
 @pytest.mark.requirement("audit:verify-benign")
 def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(tmp_path: Path, world: tuple[Model, Counting]) -> None:
@@ -80,6 +81,7 @@ def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(tmp_path: Path,
 
 
 @pytest.mark.requirement("crash:at-most-once")
+@pytest.mark.requirement("mcp:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
 def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice(
     tmp_path: Path, world: tuple[Model, Counting]

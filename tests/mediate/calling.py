@@ -8,7 +8,8 @@ from typing import Any
 from claw_contract.metadata import Metadata
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.types import ToolResult
-from claw_mediate.tools.http import CallContext, HttpToolExecutor
+from claw_mediate.tools.executor import ToolExecutor
+from claw_mediate.tools.managed_call import CallContext
 from tests.mediate.made import called, granted, limits
 from tests.peers import Answer as Said
 from tests.peers import Service
@@ -18,7 +19,7 @@ READ = {"readOnly": True}
 
 
 async def call(
-    pod: HttpToolExecutor,
+    pod: ToolExecutor,
     url: str,
     *,
     text: str = "{}",

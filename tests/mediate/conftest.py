@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.tools.http import HttpToolExecutor
+from claw_mediate.tools.executor import ToolExecutor
 from tests.mediate.desk import Desk
 from tests.peers import Service
 from tests.wires import Wire, anthropic, openai, openai_legacy
@@ -51,7 +51,7 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture
-async def pod(tmp_path: Path) -> AsyncIterator[HttpToolExecutor]:
-    services = HttpToolExecutor(tmp_path)
+async def pod(tmp_path: Path) -> AsyncIterator[ToolExecutor]:
+    services = ToolExecutor(tmp_path)
     yield services
     await services.close()

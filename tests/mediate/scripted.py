@@ -19,7 +19,7 @@ from claw_mediate.providers.failover import (
     TransportFailure,
     parse_response,
 )
-from claw_mediate.tools.http import CallContext
+from claw_mediate.tools.managed_call import CallContext
 from tests.wires import Body, Made
 
 if TYPE_CHECKING:
@@ -176,6 +176,9 @@ class Services:
         status, data = answers.pop(0) if len(answers) > 1 else answers[0]
         body = json.dumps(data).encode()
         return tool_result.read_http_response(call, status, body, len(body), caller.agent.limits.result_bytes)
+
+    def release(self, agent_id: str) -> None:
+        """An agent's files have changed: it has no session here."""
 
     async def close(self) -> None:
         return

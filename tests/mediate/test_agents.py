@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from claw_mediate.agents.directory import AgentDirectory
+from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
+from claw_mediate.reload import describe_agents, reload_files
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 
@@ -27,7 +30,8 @@ class Pod:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.events: list[dict[str, Any]] = []
-        self.agents = AgentDirectory(root, EventLog(lambda line: self.events.append(known(line))))
+        self.changed: list[str] = []
+        self.agents = AgentDirectory(root, EventLog(lambda line: self.events.append(known(line))), self.changed.append)
 
     def write(self, agent: str, *tools: Any, root: Path | None = None, metadata: Any = METADATA, **manifest: Any) -> None:
         directory = (root or self.root) / agent
@@ -181,10 +185,47 @@ def test_a_tool_that_cannot_work_is_left_out_with_one_event_and_the_others_work(
         tool("desk.mcp", execution=mcp),
         tool("desk.good"),
     )
-    assert [pod.names() for _ in range(2)] == [["desk.good"]] * 2
+    assert [pod.names() for _ in range(2)] == [["desk.mcp", "desk.good"]] * 2
     assert sorted(event["intervention"] for event in pod.said("intervention")) == [
-        f"managed_tool_quarantined:desk.{name}" for name in ("bad", "mcp", "odd", "remote", "wrong")
+        f"managed_tool_quarantined:desk.{name}" for name in ("bad", "odd", "remote", "wrong")
     ]
+
+
+@pytest.mark.requirement("mcp:ends")
+def test_who_asks_is_told_which_agent_has_changed(pod: Pod) -> None:
+    for agent in ("analyst", "trader"):
+        pod.write(agent, tool("desk.good"))
+        assert pod.names(agent) == ["desk.good"]
+    pod.write("analyst", tool("desk.good"))
+    assert pod.names() == ["desk.good"]
+    assert pod.changed == [], "written again, and the same"
+    pod.write("analyst", tool("desk.better"))
+    assert [pod.names() for _ in range(2)] == [["desk.better"]] * 2
+    assert pod.changed == ["analyst"]
+    shutil.rmtree(pod.root / "trader")
+    assert [pod.names("trader") for _ in range(2)] == [None, None]
+    assert pod.changed == ["analyst", "trader"]
+
+
+@pytest.mark.requirement("mcp:ends")
+def test_a_reload_tells_which_agent_has_changed(pod: Pod, tmp_path: Path) -> None:
+    registry = ProviderRegistry(AuthPaths(tmp_path / "auth", tmp_path / "keys"), {}, EventLog(lambda _: None), {})
+    registry.all()
+    for agent in ("analyst", "trader"):
+        pod.write(agent, tool("desk.good"))
+        pod.names(agent)
+    assert reload_files(pod.agents, registry, pod.changed.append) == []
+    assert pod.changed == []
+    pod.write("analyst", tool("desk.better"))
+    assert reload_files(pod.agents, registry, pod.changed.append) == ["analyst: + desk.better, - desk.good"]
+    assert pod.changed == ["analyst"]
+
+
+@pytest.mark.requirement("mcp:runs")
+def test_a_tool_over_mcp_is_listed_with_its_service(pod: Pod) -> None:
+    mcp = {"transport": "mcp", "service": "desk", "base_url": "http://desk:1", "tool_name": "t"}
+    pod.write("analyst", tool("desk.mcp", execution=mcp))
+    assert "  desk.mcp · unknown · desk" in describe_agents(pod.root).splitlines()
 
 
 def test_the_secrets_of_an_agent_are_its_own_token_and_its_tools(pod: Pod) -> None:

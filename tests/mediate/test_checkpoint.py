@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.types import ToolCall, ToolResult
+from claw_mediate.core.types import Image, ToolCall, ToolResult
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_state.journal import AttemptKind, RequestFingerprint
 from claw_state.lease import Owner
@@ -104,3 +104,16 @@ async def test_a_write_that_was_refused_is_not_made_by_the_attempt_that_goes_on_
     again = desk.checkpoint("resumed")
     assert (await desk.call(again, 1, 0, WRITE)).content == refused.content
     assert desk.made == []
+
+
+@pytest.mark.requirement("mcp:images")
+async def test_the_images_of_a_result_are_known_after_a_restart(desk: Desk) -> None:
+    desk.journal.full = False
+    shown = ToolResult(WRITE, b"{}", ok=True, ran=True, images=(Image("image/png", "eHg="),))
+
+    async def run() -> ToolResult:
+        return shown
+
+    await desk.checkpoint().call(1, 0, WRITE, run)
+    again = await desk.call(desk.checkpoint("resumed"), 1, 0, WRITE)
+    assert (again.images, again.replayed, desk.made) == (shown.images, True, [])

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.prompt.fetch import ContextClient, FetchRequest
 from claw_mediate.providers.failover import ProviderClient, ProviderResponse
-from claw_mediate.tools.http import HttpToolExecutor
+from claw_mediate.tools.executor import ToolExecutor
 from tests.mediate.calling import call
 from tests.peers import Peer
 
@@ -46,21 +46,21 @@ def host() -> Iterator[Host]:
 
 
 @pytest.fixture
-async def services(tmp_path: Path) -> AsyncIterator[HttpToolExecutor]:
-    made = HttpToolExecutor(tmp_path)
+async def services(tmp_path: Path) -> AsyncIterator[ToolExecutor]:
+    made = ToolExecutor(tmp_path)
     yield made
     await made.close()
 
 
 @pytest.mark.requirement("connections:apart")
-async def test_agents_share_no_connection_to_a_service(host: Host, services: HttpToolExecutor) -> None:
+async def test_agents_share_no_connection_to_a_service(host: Host, services: ToolExecutor) -> None:
     for agent_id in WHO:
         assert (await call(services, host.url, agent_id=agent_id)).ok
     assert host.connections() == [0, 0, 1, 0, 1]
 
 
 @pytest.mark.requirement("connections:apart")
-async def test_services_share_none_though_they_are_at_one_address(host: Host, services: HttpToolExecutor) -> None:
+async def test_services_share_none_though_they_are_at_one_address(host: Host, services: ToolExecutor) -> None:
     for name in ("one.get", "two.get", "one.get"):
         assert (await call(services, host.url, name=name)).ok
     assert host.connections() == [0, 1, 0]

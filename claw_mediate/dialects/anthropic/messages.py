@@ -203,7 +203,11 @@ def _resendable_changes(view: Block, call: ToolCall) -> Changes:
 
 
 def _result_block(result: ToolResult) -> JsonObject:
-    block: JsonObject = {"type": "tool_result", "tool_use_id": result.call.id, "content": result.content.decode()}
+    content: Any = result.content.decode()
+    if result.images:
+        sources = [{"type": "base64", "media_type": image.media_type, "data": image.data} for image in result.images]
+        content = [{"type": "text", "text": content}, *({"type": "image", "source": source} for source in sources)]
+    block: JsonObject = {"type": "tool_result", "tool_use_id": result.call.id, "content": content}
     return block if result.ok else {**block, "is_error": True}
 
 
@@ -231,7 +235,8 @@ def _summarize_block(block: bytes) -> bytes:
         summary = summarize_arguments(bytes(view.input).decode())
         return block if summary is None else json_splice.edit(block, {"input": encode(summary)})
     if view.type == "tool_result":
-        result = msgspec.json.decode(json_splice.Object(block).value("content") or b'""', type=str)
+        content = msgspec.json.decode(json_splice.Object(block).value("content") or b'""')
+        result = content if isinstance(content, str) else content[0]["text"]  # its images are left out
         return json_splice.edit(block, {"content": encode(summarize_result(result))})
     return block if view.type in _THINKING else b""
 

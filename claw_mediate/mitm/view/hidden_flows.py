@@ -47,6 +47,7 @@ _log = logging.getLogger(__name__)
 PARENT, TURN, AGENT, ENTRY = "claw.parent", "claw.turn", "claw.agent", "claw.entry"
 KIND, ROUND, TOOL, PROVIDER = "claw.kind", "claw.round", "claw.tool", "claw.provider"
 DUPLICATE, REPLAYED, LATENCY = "claw.duplicate", "claw.replayed", "claw.latency_ms"
+SERVER = "claw.server"  # Of a call over MCP: the name that the server gives itself
 MARKS = {"turn": ":llama:", "model": ":robot:", "tool": ":wrench:"}
 MAX_SHOWN = 4 << 20  # Bytes that are kept of a body, and of a line of history
 NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
@@ -214,6 +215,7 @@ def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
         PROVIDER if about.kind == "model" else TOOL: name,
         DUPLICATE: about.duplicate,
         REPLAYED: about.replayed,
+        **({SERVER: hidden.request.server} if hidden.request.server else {}),
     }
     return child
 

@@ -62,7 +62,12 @@ def _describe_hidden(of: flow.Flow) -> Iterator[str]:
     name = as_line(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER))
     number, latency = about.get(hidden_flows.ROUND), about.get(hidden_flows.LATENCY)
     yield f"part of turn {as_line(about.get(hidden_flows.TURN)) or '?'} of {as_line(about.get(hidden_flows.AGENT)) or '?'}"
-    notes = [name, f"round {said.printable(number)}", *([f"{said.printable(latency)} ms"] if latency is not None else [])]
+    notes = [
+        name,
+        as_line(about.get(hidden_flows.SERVER)),
+        f"round {said.printable(number)}",
+        *([f"{said.printable(latency)} ms"] if latency is not None else []),
+    ]
     notes += ["a repeat"] if about.get(hidden_flows.DUPLICATE) else []
     notes += ["known of an earlier attempt"] if about.get(hidden_flows.REPLAYED) else []
     yield f"{kind or 'request'}: {' · '.join(filter(None, notes))}"

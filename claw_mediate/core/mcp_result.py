@@ -1,0 +1,147 @@
+"""The result of a call over MCP, as the model receives it (docs/spec/mcp.md, "Tools over MCP"). Pure.
+
+the server's answer              the model's result
+───────────────────────────────  ──────────────────────────────────────────────────────────────────────
+``structuredContent``            ``data`` is that JSON, in its own bytes
+``content`` only                 ``data`` is the text of its parts; other parts are named with type and size
+images within the limit          stand behind it, in dialects whose results hold images
+``isError``                      ``tool_error``, with the same as ``details``
+``resultType: input_required``   ``tool_error``: nobody can be asked
+a JSON-RPC error                 ``mcp_error``, with its code and message
+"""
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from claw_contract.redaction.redactor import Redactor
+from claw_mcp.protocol import Message, RpcError
+from claw_mediate.core import tool_result
+from claw_mediate.core.types import Image, ToolCall, ToolResult
+
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # Those that the models' APIs take
+_COMPLETE, _NULL = "complete", b"null"
+_MAX_LABEL = 200  # Characters of a name, address or type that stands for a part
+
+
+class _CallResult(msgspec.Struct, rename="camel"):
+    content: list[msgspec.Raw] = []
+    structured_content: msgspec.Raw = msgspec.Raw(b"")
+    is_error: bool = False
+    result_type: str = _COMPLETE
+
+
+class _Resource(msgspec.Struct, rename="camel"):
+    uri: str = ""
+    mime_type: str = ""
+    text: str | None = None
+    blob: str = ""
+
+
+class _Part(msgspec.Struct, rename="camel"):
+    """One part of ``content``, with the members of all types."""
+
+    type: str = ""
+    text: str = ""
+    data: str = ""
+    mime_type: str = ""
+    name: str = ""
+    uri: str = ""
+    size: int | None = None
+    resource: _Resource | None = None
+
+
+_result = msgspec.json.Decoder(_CallResult)
+_part = msgspec.json.Decoder(_Part)
+
+
+def read_call_result(call: ToolCall, message: Message, redactor: Redactor, limit: int) -> ToolResult | None:
+    """Return the result of a call by the server's response; None for a response that is no result of a tool.
+
+    At most ``limit`` bytes of the answer are shown.
+    """
+    if (error := message.rpc_error()) is not None:
+        return _mcp_error(call, error, redactor, limit)
+    try:
+        result = _result.decode(message.result)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if result.result_type != _COMPLETE:
+        return _unfinished(call, result.result_type, redactor)
+    data, size = _read_data(result, redactor, limit)
+    cut = {"truncated": True, "original_bytes": size} if size > limit else {}
+    if not result.is_error:
+        content = msgspec.json.encode({"ok": True, **({} if data is None else {"data": data}), **cut})
+        images = tuple(_find_images(result, redactor, limit - min(size, limit)))
+        return ToolResult(call, content, ok=True, ran=True, images=images)
+    failure: dict[str, Any] = {"code": tool_result.TOOL_ERROR, "message": "The tool reports an error."}
+    if data is not None:
+        failure["details"] = data
+    content = msgspec.json.encode({"ok": False, "error": failure, **cut})
+    return ToolResult(call, content, ok=False, code=tool_result.TOOL_ERROR, ran=True)
+
+
+def _read_data(result: _CallResult, redactor: Redactor, limit: int) -> tuple[Any, int]:
+    """Return what is shown of an answer, without secrets and cut, and the size of the whole."""
+    structured = bytes(result.structured_content)
+    if structured and structured != _NULL:
+        clear = redactor.document(structured)
+        return tool_result.read_body(clear, len(clear), limit)[0], len(clear)
+    text = "\n".join(_describe_part(raw) for raw in result.content)
+    clear = redactor.document(text.encode(errors="replace"))
+    return tool_result.utf8_prefix(clear, limit) if clear else None, len(clear)
+
+
+def _describe_part(raw: msgspec.Raw) -> str:
+    """Return a part's text, or its type and size."""
+    try:
+        part = _part.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return "[a part that can't be read]"
+    if part.type == "text":
+        return part.text
+    if part.resource is not None and part.resource.text is not None:
+        return f"[{', '.join(_labels(part))}]\n{part.resource.text}"
+    return f"[{', '.join(_labels(part))}]"
+
+
+def _find_images(result: _CallResult, redactor: Redactor, room: int) -> Iterator[Image]:
+    """Yield the images that models take, as long as they fit into ``room`` bytes beside the text."""
+    for raw in result.content:
+        try:
+            part = _part.decode(raw)
+            base64.b64decode(part.data, validate=True)
+        except (ValueError, RecursionError):  # msgspec's errors are of the former
+            continue
+        room -= len(part.data)
+        if part.type == "image" and part.mime_type in _IMAGE_TYPES and room >= 0 and redactor.text(part.data) == part.data:
+            yield Image(part.mime_type, part.data)
+
+
+def _labels(part: _Part) -> Iterator[str]:
+    """Yield the type of a part, its name or address, its media type, and its size."""
+    resource = part.resource or _Resource()
+    labels = (part.type or "part", part.name, part.uri or resource.uri, part.mime_type or resource.mime_type)
+    yield from (label[:_MAX_LABEL] for label in labels if label)
+    if resource.text is not None:
+        yield f"{len(resource.text.encode(errors='replace'))} bytes"
+    elif encoded := part.data or resource.blob:
+        yield f"{len(encoded) * 3 // 4 - encoded.count('=', -2)} bytes"
+    elif part.size is not None:
+        yield f"{part.size} bytes"
+
+
+def _mcp_error(call: ToolCall, error: RpcError, redactor: Redactor, limit: int) -> ToolResult:
+    said = tool_result.utf8_prefix(redactor.document(error.message.encode(errors="replace")), limit)
+    details = {"code": error.code, "message": said}
+    message = "The server refused the call, or failed in it."
+    return tool_result.failure(call, tool_result.MCP_ERROR, message, details=details, ran=True)
+
+
+def _unfinished(call: ToolCall, result_type: str, redactor: Redactor) -> ToolResult:
+    message = "The tool asks for more input before it goes on, and nobody can be asked in this turn."
+    if result_type != "input_required":
+        message = f"The tool did not complete: its result is {redactor.text(result_type[:_MAX_LABEL])!r}."
+    return tool_result.failure(call, tool_result.TOOL_ERROR, message, ran=True)

@@ -1,0 +1,110 @@
+"""A managed call on its way to a service: the parts that are the same for every transport.
+
+A service's answer is data: bounded, and scrubbed of the credentials that the service received.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import httpx2
+
+from claw_contract.manifest import Tool
+from claw_contract.redaction.redactor import Redactor
+from claw_mediate.agents.directory import Agent
+from claw_mediate.core import tool_result
+from claw_mediate.core.observer import NO_OBSERVER, Subject, TurnObserver
+from claw_mediate.core.tool_call import round_of_key, write_arguments
+from claw_mediate.core.types import Arguments, ToolCall, ToolResult
+from claw_mediate.http.headers import Headers
+
+MAX_BODY_BYTES = 64 * 1024 * 1024  # Reading stops at this size; the result is then ``response_too_large``
+IDLE_SECONDS = 4.0
+"""Less than the 5 s after which common servers close: the outcome of a request sent at that moment is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """The agent and turn that a call belongs to."""
+
+    agent: Agent
+    turn_id: str
+    redactor: Redactor = field(default_factory=lambda: Redactor(()))
+    """Knows all secrets: a service may repeat what another one said."""
+    observer: TurnObserver = NO_OBSERVER
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedCall:
+    """A call with the credentials of its tool, which the context's redactor knows too."""
+
+    context: CallContext
+    call: ToolCall
+    key: str  # Identifies the call within its turn; the same when the turn is repeated
+    credentials: Headers
+    until: float  # The loop's time at which the call is cut off
+
+    @property
+    def tool(self) -> Tool:
+        assert self.call.tool is not None
+        return self.call.tool
+
+    @property
+    def arguments(self) -> Arguments:
+        assert isinstance(self.call.arguments, Arguments)
+        return self.call.arguments
+
+    @property
+    def subject(self) -> Subject:
+        return Subject("tool", round_of_key(self.key), self.call.canonical)
+
+    @property
+    def max_bytes(self) -> int:
+        """The limit of what the model is shown of the answer."""
+        return self.tool.annotations.max_result_bytes or self.context.agent.limits.result_bytes
+
+    def own_headers(self, accept: str) -> Headers:
+        """Return the headers that say who calls in which turn."""
+        headers = [
+            ("accept", accept),
+            ("user-agent", "clawdapus"),
+            ("x-claw-id", self.context.agent.id),
+            ("x-claw-turn", self.context.turn_id),
+        ]
+        if self.tool.effect != "read":
+            headers.append(("idempotency-key", self.key))
+        return headers
+
+    def refuse(self, result: ToolResult) -> ToolResult:
+        """Report to the observer that the call is not made; return its result."""
+        return report_not_made(self.context, self.key, result)
+
+    def fail(self, error: httpx2.HTTPError | httpx2.InvalidURL | UnicodeError) -> ToolResult:
+        """Return the result of a call whose request could not be made, or whose connection broke."""
+        match error:
+            case httpx2.InvalidURL() | httpx2.LocalProtocolError() | UnicodeError():
+                message, was_sent = "The service can't be called as it is configured.", False
+            case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.UnsupportedProtocol():
+                message, was_sent = "The service can't be reached.", False
+            case _:
+                message, was_sent = "The service broke off its answer.", True
+        return tool_result.request_failed(self.call, message, sent=was_sent)
+
+
+class Transport(Protocol):
+    """One way to make calls."""
+
+    async def run(self, managed: ManagedCall) -> ToolResult:
+        """Make the call and return its result; raise nothing but cancellation."""
+
+    async def close(self) -> None: ...
+
+
+def report_not_made(context: CallContext, key: str, result: ToolResult) -> ToolResult:
+    """Report to the observer a call that is not made; return its result."""
+    subject = Subject("tool", round_of_key(key), result.call.canonical)
+    context.observer.report_not_made(subject, write_arguments(result.call), result.code or "")
+    return result
+
+
+def too_large(call: ToolCall) -> ToolResult:
+    return tool_result.failure(call, tool_result.RESPONSE_TOO_LARGE, "The service's answer is too large.", ran=True)
