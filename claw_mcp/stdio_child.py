@@ -40,6 +40,7 @@ _MAX_ID_DIGITS = 20
 _LINES_AT_ONCE = 32  # Lines that are read before others have their turn
 _STOP_SECONDS = 2.0  # Until the server has noticed the end of its input
 _KILL_SECONDS = 5.0  # Until the reaper has ended everything
+_LAST_LINES_SECONDS = 1.0  # Until all that it wrote is read
 _REAPER: Final = Path(__file__).with_name("reaper.py")
 
 type Params = Mapping[str, Any]
@@ -76,8 +77,13 @@ class StdioChild:
         self._stderr = asyncio.create_task(self._read_stderr())
 
     @classmethod
-    async def start(cls, command: Sequence[str], environment: Mapping[str, str], observer: ChildObserver) -> Self:
-        """Start the server. A command that can't be started ends at once, and says why on standard error."""
+    async def start(
+        cls, command: Sequence[str], environment: Mapping[str, str], observer: ChildObserver, directory: Path | None = None
+    ) -> Self:
+        """Start the server, in this process's directory or another.
+
+        A command that can't be started ends at once, and says why on standard error.
+        """
         reading, lifeline = os.pipe()
         pipe = asyncio.subprocess.PIPE
         arguments = ["-I", "-S", str(_REAPER), str(reading), *command]
@@ -88,6 +94,7 @@ class StdioChild:
                 stdin=pipe,
                 stdout=pipe,
                 stderr=pipe,
+                cwd=directory,
                 env=environment,
                 pass_fds=(reading,),
                 start_new_session=True,
@@ -144,6 +151,7 @@ class StdioChild:
                     os.killpg(self.pid, signal.SIGKILL)
                 await self._exits(_KILL_SECONDS)
         self._close_lifeline()
+        await asyncio.wait((self.ended, self._stderr), timeout=_LAST_LINES_SECONDS)
         for task in (self.ended, self._stderr):
             task.cancel()
         await asyncio.gather(self.ended, self._stderr, return_exceptions=True)
