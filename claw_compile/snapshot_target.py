@@ -22,7 +22,7 @@ from claw_compile.loading.load import LoadedPod, load
 from claw_compile.parsing.environment import variables
 from claw_compile.parsing.node import MapNode, ScalarNode, child, items_of, scalars
 from claw_compile.policy.connect import base_url
-from claw_compile.policy.credentials import project_auth, secret_of
+from claw_compile.policy.credentials import HEADER_VALUE, project_auth, secret_of
 from claw_contract.base import JsonObject
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.known_providers import is_key_variable
@@ -173,8 +173,9 @@ class _Finder:
             raise TargetError("", as_text(diagnostics))
         if isinstance(reference := secret_of(auth), SecretRef):
             value = self.loaded.secrets.get(reference.secret)
-            if not value:
-                raise TargetError(f"{self.pod_file}: the secret '{reference.secret}' of '{name}' is not known here: set it")
+            if not value or HEADER_VALUE.fullmatch(value) is None:
+                why = "can't be sent in a header" if value else "is not known here: set it"
+                raise TargetError(f"{self.pod_file}: the secret '{reference.secret}' of '{name}' {why}")
             field_name = "password" if isinstance(auth, BasicAuth) else "token"
             return auth.model_copy(update={field_name: Secret(value)})
         return auth

@@ -272,7 +272,7 @@ class HttpChannel(Channel):
             why = f"{self._server.shown} can't be reached, {self.quotation.text(str(error))}"
             remedy = "start the service, or say where it is reached from here: --url http://HOST:PORT/mcp"
             raise await self.failure(f"{why}: {remedy}") from None
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             why = self.quotation.text(str(error) or type(error).__name__)
             raise await self.failure(f"the connection to {self._server.shown} broke: {why}") from None
 

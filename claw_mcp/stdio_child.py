@@ -33,7 +33,6 @@ from claw_mcp.stateless import members
 
 MAX_LINE: Final = 8 << 20
 _MAX_STDERR_LINE = 8 << 10
-_MAX_SHOWN = 200  # Bytes of a bad line that are reported
 _MAX_UNREAD = 16 << 20  # Bytes that the server has not read yet
 _MAX_CALLS = 1_024  # Calls that wait at once
 _MAX_ID_DIGITS = 20
@@ -57,7 +56,7 @@ class ChildObserver(Protocol):
         """Take a line of standard error, without its end."""
 
     def bad_output(self, problem: str, line: bytes) -> None:
-        """Take the beginning of a line that is no message that anybody waits for."""
+        """Take a line that is no message that anybody waits for; it is empty where it is too long to be read."""
 
 
 class _Call(NamedTuple):
@@ -207,7 +206,7 @@ class StdioChild:
         try:
             messages = read_messages(line)
         except MessageError as error:
-            self._observer.bad_output(str(error), line[:_MAX_SHOWN])
+            self._observer.bad_output(str(error), line)
             return
         for message in messages:
             if message.is_request:
@@ -217,7 +216,7 @@ class StdioChild:
             elif message.is_notification:
                 self._observer.notice(message)
             elif not self._settle(message):
-                self._observer.bad_output("an answer that nobody waits for", line[:_MAX_SHOWN])
+                self._observer.bad_output("an answer that nobody waits for", line)
 
     def _settle(self, message: Message) -> bool:
         """Give a call its answer. Return False for an answer to what was never asked; a late one is dropped."""

@@ -76,7 +76,7 @@ class Server:
                 sys.stderr.flush()
                 os._exit(3)
             case "garbage", _:
-                print("hello " * 20, flush=True)
+                print(Path(self.script["words"]).read_text() if "words" in self.script else "hello " * 20, flush=True)
             case "half", _:
                 sys.stdout.write('{"jsonrpc": "2.0", "id": 1, "res')
                 sys.stdout.flush()

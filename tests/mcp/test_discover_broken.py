@@ -126,6 +126,9 @@ def test_the_last_words_of_a_server_are_redacted_and_bounded(web: Desk) -> None:
     refused = web.refuses(K=PLANTED)
     assert "planted" not in refused
     assert refused.strip().isprintable()
+    web.serves(fault="garbage", words="long", service={"environment": {"K": "${K}"}})
+    Path("long").write_text(f"{'z' * 190}{PLANTED}{PLANTED}\n", encoding="utf-8")
+    assert "planted" not in web.refuses("--timeout", "1.5", K=PLANTED)
 
 
 @pytest.mark.requirement("discovery:server-requests")

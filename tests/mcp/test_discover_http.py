@@ -160,3 +160,15 @@ def test_a_stdio_service_is_asked_at_its_wrapper_when_the_user_names_it(web: Des
     assert set(web.tools) == {"a", "b"}
     assert web.snapshot["x-claw-discovery"]["command"]
     assert "stale-snapshot" not in web.claw("check").output
+
+
+@pytest.mark.requirement("discovery:auth", "discovery:broken-servers")
+def test_a_credential_or_an_address_that_cannot_be_sent_is_an_error_with_its_name(web: Desk, server: ListingServer) -> None:
+    service = at(server, auth={"type": "bearer", "secret": "of-the-pod"})
+    web.write(service, secrets={"of-the-pod": {"file": "secret"}})
+    assert web.refuses() == "error: claw-pod.yml: the secret 'of-the-pod' of 'web' is not known here: set it\n"
+    Path("secret").write_text("pässword\n", encoding="utf-8")
+    assert web.refuses() == "error: claw-pod.yml: the secret 'of-the-pod' of 'web' can't be sent in a header\n"
+    web.write(at(server))
+    assert web.refuses("--url", "http://xn--zz-/mcp").startswith("error: web: ")
+    assert server.received == []
