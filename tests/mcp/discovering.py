@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
@@ -76,3 +77,10 @@ class Desk:
         assert (result.exit_code, result.stdout) == (1, ""), result.output
         assert sorted(self.directory.rglob("*")) == before
         return result.stderr
+
+
+@pytest.fixture
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """An empty directory, which is that of the process."""
+    monkeypatch.chdir(tmp_path)
+    return Desk(Path())

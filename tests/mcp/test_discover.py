@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.discovering import SERVER, Desk, tool
+from tests.mcp.discovering import SERVER, Desk, tool, web
+
+__all__ = ["web"]
 
 READS = {"annotations": {"readOnlyHint": True}}
 PLANTED = "planted-credential-4711"

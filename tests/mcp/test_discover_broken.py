@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.discovering import Desk, tool
+from tests.mcp.discovering import Desk, tool, web
 from tests.waiting import eventually
+
+__all__ = ["web"]
 
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 PLANTED = "planted-credential-4711"

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.discovering import Desk, tool
+from tests.mcp.discovering import Desk, tool, web
 from tests.mcp.http_server import ListingServer
 from tests.waiting import nobody_listens
+
+__all__ = ["web"]
 
 PLANTED = "planted-credential-4711"
 
