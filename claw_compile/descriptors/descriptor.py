@@ -31,6 +31,7 @@ from claw_compile.parsing.node import (
 )
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
 
+FIRST_TOOL = "tools.0."  # The start of a message about a tool that is read alone
 _V2_KEYS = ("tools", "mcp", "memory")
 _LISTS = ("tools", "feeds", "endpoints")
 _KNOWN: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -186,7 +187,8 @@ def _grantable(tools: ListNode, left_out: list[Diagnostic]) -> Iterator[Node]:
         checked = read_descriptor("", _descriptor_of(MapNode((), tools.span), alone))
         error = next((each for each in checked.diagnostics if each.is_error), None)
         if error is not None:
-            left_out.append(codes.TOOL_LEFT_OUT.at(error.span, f"the tool {quote(name)} is left out: {error.message}"))
+            message = f"the tool {quote(name)} is left out: {error.message.removeprefix(FIRST_TOOL)}"
+            left_out.append(codes.TOOL_LEFT_OUT.at(error.span, message))
         elif names[name] > 1:
             message = f"the tool {quote(name)} is left out: the list has this name {names[name]} times"
             left_out.append(codes.TOOL_LEFT_OUT.at(span_at(tool, ("name",)), message))

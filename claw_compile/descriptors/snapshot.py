@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from claw_compile.descriptors.descriptor import read_descriptor
+from claw_compile.descriptors.descriptor import FIRST_TOOL, read_descriptor
 from claw_compile.descriptors.lock import sha256
 from claw_compile.diagnostics.diagnostic import escape_controls
 from claw_compile.parsing.json_reader import read_json
@@ -128,7 +128,7 @@ def _objection(tool: JsonObject) -> str | None:
         return "it can't be written as JSON"
     checked = read_json(Source("", text)).then(lambda root: read_descriptor("", root))
     error = next((each for each in checked.diagnostics if each.is_error), None)
-    return f"{error.code.name}: {error.message}" if error is not None else None
+    return f"{error.code.name}: {error.message.removeprefix(FIRST_TOOL)}" if error is not None else None
 
 
 def _held_back(name: str, reason: str, tool: JsonObject) -> UngrantableTool:
