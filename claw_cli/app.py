@@ -75,6 +75,7 @@ VERBS = {
     "plan": Verb("plan:plan", "List who would gain or lose a tool, and which files would change."),
     "explain": Verb("explain:explain_verb", "Say why an agent may call a tool, or may not."),
     "inspect": Verb("inspect:inspect_verb", "Show all that is compiled of one service, or of one agent."),
+    "discover": Verb("discover:discover_verb", "Ask an MCP server for its tools, and keep them as a snapshot."),
     "lock": Verb("lock:lock", "Write down which tools there are, so that none changes unseen."),
     "token": Verb("token:token", "Print an agent's token, which is its runner's API key."),
     "rotate": Verb("rotate:rotate", "Give an agent a new token, from the next compile on."),

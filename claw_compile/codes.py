@@ -132,7 +132,7 @@ NO_SNAPSHOT = error(
 STALE_SNAPSHOT = warning(
     "A snapshot in `.claw-discovered/` was taken from another command or image. That of a stdio server is used all the"
     " same; that of an image is ignored.",
-    "Run `claw discover SERVICE` again.",
+    "Run `claw discover SERVICE --update`.",
 )
 SOURCES_DISAGREE = warning(
     "Two descriptors of one service declare different tools; the one of higher rank counts.",
@@ -146,8 +146,9 @@ BAD_TOOLS_LIST = error(
     "`.claw-tools.json` is not the whole result of MCP's `tools/list`.", 'Write `{"tools": […]}` with the tools of every page.'
 )
 TOOL_LEFT_OUT = warning(
-    "A tool of `.claw-tools.json` has a name that is not `[A-Za-z0-9_-]{1,48}`, and can't be granted.",
-    "Rename the tool in its server, or do without it.",
+    "A tool of `.claw-tools.json` can't be granted: its name is not `[A-Za-z0-9_-]{1,48}` or stands there twice, or its schema"
+    " or an annotation is not sound.",
+    "Correct the tool in its server, or do without it.",
 )
 TOOLS_LIST_WITHOUT_MCP = warning(
     "`.claw-tools.json` says which tools there are, and nothing says where the server listens: it is passed over.",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Result, has_errors, sort_diagnostics
 from claw_compile.diagnostics.report import as_text, count
 from claw_compile.loading.load import MASTER_FILE, LoadedPod, load
@@ -60,9 +61,13 @@ class CompileResult:
 
     directory: Path
     deployed: Path
-    agents: tuple[ProjectedAgent, ...]
+    pod: ProjectedPod
     new_master: Path | None = None
     opened_hosts: tuple[str, ...] = ()
+
+    @property
+    def agents(self) -> tuple[ProjectedAgent, ...]:
+        return self.pod.agents
 
 
 def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Result[Plan]:
@@ -139,7 +144,7 @@ def compile_pod(
     if refused:
         return Result(None, (*diagnostics, *refused))
     hosts = tuple(opened_hosts(plan.resolved)) if deployment.uses_ca else ()
-    return Result(CompileResult(directory, file, plan.agents, new_master, hosts), diagnostics)
+    return Result(CompileResult(directory, file, plan.pod, new_master, hosts), diagnostics)
 
 
 def _deployment(plan: Plan, master: Secret) -> Deployment:
@@ -174,11 +179,25 @@ def compile_and_report(pod: Path, output: Path | None = None, target: Target = "
 
 
 def summary(plan: Plan | CompileResult) -> str:
-    """Return a few lines for people: each agent, its tools, and what a call of each may do."""
+    """Return a few lines for people: each agent, its tools, what a call of each may do, and who says which tools there are."""
     lines: list[str] = []
     for agent in plan.agents:
         tools = agent.manifest.tools if agent.manifest is not None else ()
         lines.append(f"{agent.agent.id}: {len(tools)} tool{'' if len(tools) == 1 else 's'}")
         width = max((len(tool.name) for tool in tools), default=0)
         lines.extend(f"  {tool.name:<{width}}  {tool.effect}" for tool in tools)
+    described = {name: each for name, each in plan.pod.descriptors.items() if each is not None and each.tools}
+    lines.extend(f"{name}: tools from {_source(each)}" for name, each in sorted(described.items()))
     return "".join(f"{line}\n" for line in lines)
+
+
+def _source(described: ServiceDescriptor) -> str:
+    match described.source:
+        case "snapshot":
+            return f"the snapshot {described.file}"
+        case "tools-list":
+            return f"the list {described.file}"
+        case "image":
+            return f"the descriptor of its image, in {described.file}"
+        case "describe-file" | "build":
+            return f"the descriptor {described.file}"

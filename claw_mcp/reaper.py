@@ -19,7 +19,7 @@ from collections import defaultdict
 
 _GRACE_SECONDS = 2.0
 _PR_SET_CHILD_SUBREAPER = 36
-_CANNOT_START = 127
+CANNOT_START = 127
 
 
 def descendants() -> list[int]:
@@ -97,7 +97,7 @@ def main(lifeline: int, command: list[str]) -> int:
         server = os.posix_spawnp(command[0], command, os.environ, setsigdef=defaults)
     except OSError as error:
         sys.stderr.write(f"{command[0]} can't be started: {error.strerror}\n")
-        return _CANNOT_START
+        return CANNOT_START
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(null, stream)  # The server's alone: the wrapper sees their end with that of the server

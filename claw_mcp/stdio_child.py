@@ -33,13 +33,13 @@ from claw_mcp.stateless import members
 
 MAX_LINE: Final = 8 << 20
 _MAX_STDERR_LINE = 8 << 10
-_MAX_SHOWN = 200  # Bytes of a bad line that are reported
 _MAX_UNREAD = 16 << 20  # Bytes that the server has not read yet
 _MAX_CALLS = 1_024  # Calls that wait at once
 _MAX_ID_DIGITS = 20
 _LINES_AT_ONCE = 32  # Lines that are read before others have their turn
 _STOP_SECONDS = 2.0  # Until the server has noticed the end of its input
 _KILL_SECONDS = 5.0  # Until the reaper has ended everything
+_LAST_LINES_SECONDS = 1.0  # Until all that it wrote is read
 _REAPER: Final = Path(__file__).with_name("reaper.py")
 
 type Params = Mapping[str, Any]
@@ -56,7 +56,7 @@ class ChildObserver(Protocol):
         """Take a line of standard error, without its end."""
 
     def bad_output(self, problem: str, line: bytes) -> None:
-        """Take the beginning of a line that is no message that anybody waits for."""
+        """Take a line that is no message that anybody waits for; it is empty where it is too long to be read."""
 
 
 class _Call(NamedTuple):
@@ -76,8 +76,13 @@ class StdioChild:
         self._stderr = asyncio.create_task(self._read_stderr())
 
     @classmethod
-    async def start(cls, command: Sequence[str], environment: Mapping[str, str], observer: ChildObserver) -> Self:
-        """Start the server. A command that can't be started ends at once, and says why on standard error."""
+    async def start(
+        cls, command: Sequence[str], environment: Mapping[str, str], observer: ChildObserver, directory: Path | None = None
+    ) -> Self:
+        """Start the server, in this process's directory or another.
+
+        A command that can't be started ends at once, and says why on standard error.
+        """
         reading, lifeline = os.pipe()
         pipe = asyncio.subprocess.PIPE
         arguments = ["-I", "-S", str(_REAPER), str(reading), *command]
@@ -88,6 +93,7 @@ class StdioChild:
                 stdin=pipe,
                 stdout=pipe,
                 stderr=pipe,
+                cwd=directory,
                 env=environment,
                 pass_fds=(reading,),
                 start_new_session=True,
@@ -144,6 +150,7 @@ class StdioChild:
                     os.killpg(self.pid, signal.SIGKILL)
                 await self._exits(_KILL_SECONDS)
         self._close_lifeline()
+        await asyncio.wait((self.ended, self._stderr), timeout=_LAST_LINES_SECONDS)
         for task in (self.ended, self._stderr):
             task.cancel()
         await asyncio.gather(self.ended, self._stderr, return_exceptions=True)
@@ -199,7 +206,7 @@ class StdioChild:
         try:
             messages = read_messages(line)
         except MessageError as error:
-            self._observer.bad_output(str(error), line[:_MAX_SHOWN])
+            self._observer.bad_output(str(error), line)
             return
         for message in messages:
             if message.is_request:
@@ -209,7 +216,7 @@ class StdioChild:
             elif message.is_notification:
                 self._observer.notice(message)
             elif not self._settle(message):
-                self._observer.bad_output("an answer that nobody waits for", line[:_MAX_SHOWN])
+                self._observer.bad_output("an answer that nobody waits for", line)
 
     def _settle(self, message: Message) -> bool:
         """Give a call its answer. Return False for an answer to what was never asked; a late one is dropped."""

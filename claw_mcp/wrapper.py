@@ -28,6 +28,7 @@ from claw_mcp.supervisor import Supervisor, Timing
 _OURS: Final = ("CLAW_MCP_", "LISTEN_ADDR")
 """Variables that the server does not get."""
 _CREDENTIAL_WORDS: Final = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
+_MAX_SHOWN = 200  # Bytes of a bad line that are logged
 _MAX_LINES = 200  # Lines of the server that are logged in one second
 _BODY_SECONDS = 30.0
 _DRAIN_SECONDS = 2
@@ -142,7 +143,7 @@ class WrapperLog:
         self._limited("mcp_stderr", line=line.decode(errors="replace").rstrip("\r"))
 
     def bad_output(self, problem: str, line: bytes) -> None:
-        self._limited("mcp_bad_output", reason=problem, line=line.decode(errors="replace").rstrip())
+        self._limited("mcp_bad_output", reason=problem, line=line[:_MAX_SHOWN].decode(errors="replace").rstrip())
 
     def _limited(self, kind: str, **members: Any) -> None:
         second = int(time.monotonic())

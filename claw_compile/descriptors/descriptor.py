@@ -2,10 +2,11 @@
 
 Shapes are the contract's models: a pydantic error's ``loc`` finds its place in the tree. ``rules`` has what relates one part
 to another. ``.claw-tools.json``, the result of MCP's ``tools/list``, becomes a descriptor of version 2: the pod or the image's
-label says where the server listens, and a tool whose name is none of ours is left out, for nobody here can rename it.
+label says where the server listens, and a tool that can't be granted is left out, for nobody here can correct it.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -29,8 +30,8 @@ from claw_compile.parsing.node import (
     span_at,
 )
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
-from claw_contract.names import TOOL_NAME
 
+FIRST_TOOL = "tools.0."  # The start of a message about a tool that is read alone
 _V2_KEYS = ("tools", "mcp", "memory")
 _LISTS = ("tools", "feeds", "endpoints")
 _KNOWN: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -166,18 +167,35 @@ def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
     if cursor is not None and not (isinstance(cursor, ScalarNode) and cursor.is_null):
         message = "this is one page of several: 'nextCursor' asks for the next"
         return Result(None, (codes.BAD_TOOLS_LIST.at(cursor.span, message),))
-    top = listed.span
+    left_out: list[Diagnostic] = []
+    items = ListNode(tuple(_grantable(tools.value, left_out)), tools.value.span)
     path = MapNode((Entry(ScalarNode("path", mcp_path.span), mcp_path),), mcp_path.span)
-    entries = (
-        Entry(ScalarNode("version", top), ScalarNode("2", top, plain=True)),
-        Entry(ScalarNode("mcp", mcp_path.span), path),
-        Entry(tools.key, ListNode(tuple(each for each in tools.value.items if _name(each) is None), tools.value.span)),
-    )
-    names = (name for each in tools.value.items if (name := _name(each)) is not None)
-    left_out = (codes.TOOL_LEFT_OUT.at(name.span, f"the tool {quote(name.text)} is left out") for name in names)
-    return Result(MapNode(entries, top), tuple(left_out))
+    return Result(_descriptor_of(path, items), tuple(left_out))
 
 
-def _name(tool: Node) -> ScalarNode | None:
+def _descriptor_of(mcp: MapNode, tools: ListNode) -> MapNode:
+    version = ScalarNode("version", tools.span), ScalarNode("2", tools.span, plain=True)
+    entries = (version, (ScalarNode("mcp", mcp.span), mcp), (ScalarNode("tools", tools.span), tools))
+    return MapNode(tuple(Entry(key, value) for key, value in entries), tools.span)
+
+
+def _grantable(tools: ListNode, left_out: list[Diagnostic]) -> Iterator[Node]:
+    """Yield the tools without an error; each of the others costs only itself, and is reported."""
+    names = Counter(_name(each) for each in tools.items)
+    for tool in tools.items:
+        name, alone = _name(tool), ListNode((tool,), tools.span)
+        checked = read_descriptor("", _descriptor_of(MapNode((), tools.span), alone))
+        error = next((each for each in checked.diagnostics if each.is_error), None)
+        if error is not None:
+            message = f"the tool {quote(name)} is left out: {error.message.removeprefix(FIRST_TOOL)}"
+            left_out.append(codes.TOOL_LEFT_OUT.at(error.span, message))
+        elif names[name] > 1:
+            message = f"the tool {quote(name)} is left out: the list has this name {names[name]} times"
+            left_out.append(codes.TOOL_LEFT_OUT.at(span_at(tool, ("name",)), message))
+        else:
+            yield tool
+
+
+def _name(tool: Node) -> str:
     name = child(tool, "name")
-    return name if isinstance(name, ScalarNode) and not name.plain and not TOOL_NAME.fullmatch(name.text) else None
+    return name.text if isinstance(name, ScalarNode) else ""

@@ -10,7 +10,7 @@ What is wrong with the one that counts is reported. The others are only compared
 A snapshot says in ``x-claw-discovery`` what it was taken of (command, arguments, image); what it does not say is not compared.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,19 +123,20 @@ class DescriptorLookup:
         if checked.value is None:
             yield checked
             return
-        image, stale = fill_in(child(service.body, "image"), self.lookup), None
+        images = [each for each in (fill_in(child(service.body, "image"), self.lookup), written_image(service)) if each]
+        stale = None
         if service.wraps_stdio:
-            differ = differences(checked.value, service.stdio, image)
+            differ = differences(checked.value, service.stdio, images)
             stale = f"another {' and '.join(differ)}; it is used all the same" if differ else None
         elif service.body is not None and service.body.get("build") is not None:
-            image = image or f"{self.pod.name.text if self.pod.name else ''}-{service.name.text}"
-            stale = None if is_of_image(checked.value, image) else "another image; it is passed over"
-        elif differences(checked.value, None, image):
+            images = images or [f"{self.pod.name.text if self.pod.name else ''}-{service.name.text}"]
+            stale = None if is_of_image(checked.value, images) else "another image; it is passed over"
+        elif differences(checked.value, None, images):
             stale = "another image; it is passed over"
         if stale is not None:
             notes = [Note(checked.value.root.span, "the snapshot is here")]
             message = f"the snapshot of {service.name.text} is of {stale}"
-            help_text = f"run 'claw discover {service.name.text}' again"
+            help_text = f"run: claw discover {service.name.text} --update"
             stale_warning = codes.STALE_SNAPSHOT.at(service.name.span, message, notes=notes, help_text=help_text)
             if not service.wraps_stdio:
                 yield stale_warning
@@ -212,21 +213,25 @@ def _read_file(file: Result[Text], source: Source, mcp_path: ScalarNode | None =
     return described.then(lambda value: Result(replace(value, source=source, digest=digest)))
 
 
-def differences(snapshot: ServiceDescriptor, stdio: Stdio | None, image: str | None) -> tuple[str, ...]:
-    """Return by name what the pod has changed since the snapshot; no values, for they may be a variable's."""
+def differences(snapshot: ServiceDescriptor, stdio: Stdio | None, images: Collection[str]) -> tuple[str, ...]:
+    """Return by name what the pod has changed since the snapshot; no values, for they may be a variable's.
+
+    The snapshot has a text either as it is written in the pod file, with ``${NAME}``, or as the variables made it.
+    """
     recorded = _recorded(snapshot)
-    parts: list[tuple[str, str, Any]] = []
+    parts: list[tuple[str, str, Collection[Any]]] = []
     if stdio is not None:
-        parts += [("command", "command", stdio.command.text), ("args", "args", [arg.text for arg in stdio.args])]
-    if image is not None:
-        parts += [(key, "image", image) for key in _IMAGE_KEYS]
-    return tuple(dict.fromkeys(name for key, name, value in parts if key in recorded and recorded[key] != value))
+        parts.append(("command", "command", (stdio.command.text, stdio.command.shown)))
+        parts.append(("args", "args", ([each.text for each in stdio.args], [each.shown for each in stdio.args])))
+    if images:
+        parts += [(key, "image", images) for key in _IMAGE_KEYS]
+    return tuple(dict.fromkeys(name for key, name, values in parts if key in recorded and recorded[key] not in values))
 
 
-def is_of_image(snapshot: ServiceDescriptor, image: str) -> bool:
+def is_of_image(snapshot: ServiceDescriptor, images: Collection[str]) -> bool:
     """Return whether the snapshot says that it was taken from this image; one that says nothing was not."""
     recorded = _recorded(snapshot)
-    return any(recorded.get(name) == image for name in _IMAGE_KEYS)
+    return any(recorded.get(name) in images for name in _IMAGE_KEYS)
 
 
 def _recorded(snapshot: ServiceDescriptor) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor
+from claw_compile.descriptors.snapshot import ungrantable_reason
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quote
 from claw_compile.grammar.pod import (
     AllTools,
@@ -179,7 +180,7 @@ def _check_service(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
         return
     names = (*(() if isinstance(grant.allow, AllTools) else grant.allow), *grant.deny)
     for word in names:
-        yield from _check_tool(word, name, service_descriptor.tools)
+        yield from _check_tool(word, name, service_descriptor)
     if isinstance(grant.allow, AllTools):
         yield from _writes(grant.allow, grant, service_descriptor.tools)
 
@@ -194,11 +195,13 @@ def no_descriptor(name: ScalarNode) -> Diagnostic:
     return codes.NO_DESCRIPTOR.at(name.span, f"{name.text} has no descriptor", help_text=help_text)
 
 
-def _check_tool(word: ScalarNode, service: str, tools: tuple[DescriptorTool, ...]) -> Iterator[Diagnostic]:
-    known = [tool.name for tool in tools]
+def _check_tool(word: ScalarNode, service: str, described: ServiceDescriptor) -> Iterator[Diagnostic]:
+    known = [tool.name for tool in described.tools]
     if word.text not in known:
         message = f"{service} declares no tool {quote(word.shown)}"
-        help_text = f"{service} declares {', '.join(known)}"
+        reason = ungrantable_reason(described.descriptor.discovery, word.text)
+        held_back = f"its server lists the tool, which can't be granted: {reason}"
+        help_text = f"{service} declares {', '.join(known)}" if reason is None else held_back
         yield codes.UNKNOWN_TOOL.at(word.span, message, hint=did_you_mean(word.text, known), help_text=help_text)
 
 

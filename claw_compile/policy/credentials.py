@@ -21,7 +21,7 @@ from claw_contract.descriptor import DescriptorAuth
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, NoAuth
 from claw_contract.secret import Secret, SecretRef
 
-_HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
+HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics
         message = f"{name} of {service.name.text} is empty"
         diagnostics.append(codes.TOKEN_MISSING.at(variable.key, message, notes=notes))
         return None
-    if not _HEADER_VALUE.fullmatch(variable.value.text):
+    if not HEADER_VALUE.fullmatch(variable.value.text):
         diagnostics.append(codes.BAD_TOKEN.at(variable.key, f"{name} can't be sent in a header", notes=notes))
         return None
     return Secret(variable.value.text)

@@ -53,6 +53,7 @@ def test_compile_writes_the_tree_and_says_what_each_agent_may_do(desk: Path) -> 
         "  trading-api.execute_trade       write\n"
         "  trading-api.get_order_history   read\n"
         "  trading-api.cancel_order        write\n"
+        "trading-api: tools from the descriptor descriptors/trading-api.claw-describe.json\n"
         "wrote .claw-runtime and compose.generated.yml\n"
     )
     assert names(desk / ".claw-runtime" / "context") == ["analyst", "executor"]

@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 VERBS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 OF_A_POD = ["check", "compile", "down", "lock", "plan", "up"]
-OF_A_PART = ["explain", "inspect", "rotate", "token"]
+OF_A_PART = ["discover", "explain", "inspect", "rotate", "token"]
 
 
 def run(*arguments: str) -> Result:
