@@ -29,7 +29,9 @@ def test_a_key_that_comes_in_two_pieces_is_put_together_by_nobody(tmp_path: Path
         with pod.client("plain").chat.completions.create(**asked, stream=True) as stream:  # type: ignore[call-overload]
             assert sum(1 for _ in stream) == 4
         (line,) = eventually(lambda: pod.history("plain"), "it is written")
-        flow = next(each for each in saved(pod).flows() if "claw.entry" in each.metadata)
+        (flow,) = eventually(
+            lambda: [each for each in saved(pod).flows() if "claw.entry" in each.metadata], "its flow is saved"
+        )
         for kept in (render_transcript(line), render_transcript(json.loads(flow.metadata["claw.entry"]))):
             assert "assistant: It is ••" in kept
             assert "•, really." in kept
