@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import logging
 import os
 import re
 import signal
@@ -33,6 +34,7 @@ _MAX_LINES = 200  # Lines of the server that are logged in one second
 _BODY_SECONDS = 30.0
 _DRAIN_SECONDS = 2
 _MAX_PORT = 65_535
+_MAX_REASON = 1_000
 _PORT = re.compile(r":[0-9]{1,5}\Z")
 _LOOPBACK: Final = {"localhost", "127.0.0.1", "[::1]"}
 
@@ -160,6 +162,19 @@ class WrapperLog:
     def _report_dropped(self) -> None:
         lines, self._dropped = self._dropped, 0
         self.event("mcp_lines_dropped", lines=lines)
+
+
+class FaultHandler(logging.Handler):
+    """Writes what Python's own log has to say as lines of ours."""
+
+    def __init__(self, log: WrapperLog) -> None:
+        """Write warnings and errors to ``log``."""
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = f": {record.exc_info[1]!r}" if record.exc_info else ""
+        self._log.event("mcp_wrapper", state="fault", reason=f"{record.getMessage()}{error}"[:_MAX_REASON])
 
 
 class WrapperApp:
@@ -298,6 +313,7 @@ def listen(settings: WrapperSettings) -> socket.socket:
 async def serve(settings: WrapperSettings, listener: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT; nothing of the server is left then."""
     app = WrapperApp(settings)
+    logging.getLogger().addHandler(FaultHandler(app.log))
     quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
     config = uvicorn.Config(app, lifespan="off", ws="none", timeout_graceful_shutdown=_DRAIN_SECONDS, **quiet)
     server = _Uvicorn(config)

@@ -43,11 +43,12 @@ class LinesDroppedEvent(_Line):
 
 
 class WrapperEvent(_Line):
-    """The wrapper listens, or stops."""
+    """The wrapper listens, has a fault, or stops."""
 
     type: Literal["mcp_wrapper"]
-    state: Literal["listening", "stopped"]
+    state: Literal["listening", "fault", "stopped"]
     address: str | None = None
+    reason: str | None = None
 
 
 type WrapperLogEvent = ServerStateEvent | ServerStderrEvent | ServerOutputEvent | LinesDroppedEvent | WrapperEvent
