@@ -62,7 +62,7 @@ def test_the_proxy_loads_every_agent_with_all_of_its_tools(pod: WorkedPod, tmp_p
         agent = agents.find(name)
         assert agent is not None, events
         manifest, _ = read_manifest((root / name / "tools.json").read_bytes())
-        assert agent.tools == manifest.tools
+        assert agent.granted == manifest.tools
         assert bool(agent.feeds) == (root / name / "feeds.json").exists()
         assert (agent.memory is not None) == (root / name / "memory.json").exists()
         assert bool(agent.blocks) == (root / name / "context-blocks.json").exists()
