@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import evidence
+import yaml
 from evidence import Check, Evidence, Json, hidden_calls
 from rich import box
 from rich.console import Console
@@ -26,8 +27,8 @@ PROJECT = DESK.parent.parent
 BIN = Path(sys.executable).parent
 PROVIDER = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 PROMPTS = {
-    "analyst": ["What is my balance?", "Buy 10 NVDA."],
-    "executor": ["Buy 10 NVDA.", "Get a quote for MSFT and write a note of it, at once.", "Show my orders."],
+    "analyst": ["What is my balance?", "Buy 10 NVDA.", "Add to the journal: NVDA looks cheap below $140."],
+    "executor": ["Read the journal about NVDA, then buy 10 NVDA.", "Quote MSFT and write a note, at once.", "Show my orders."],
 }
 
 
@@ -62,7 +63,7 @@ class Demo:
 
     def __init__(self, stage: Stage, screen: Screen) -> None:
         self.stage, self.screen, self.root = stage, screen, stage.root
-        self.api, self.model, self.proxy, self.forward = (f"127.0.0.1:{port}" for port in free_ports(4))
+        self.api, self.journal, self.model, self.proxy, self.forward = (f"127.0.0.1:{port}" for port in free_ports(5))
         self.provider = {name: os.environ[name] for name in PROVIDER if os.environ.get(name)}
         is_scripted = "OPENAI_API_KEY" not in self.provider
         if is_scripted:
@@ -78,9 +79,9 @@ class Demo:
         screen.line(text if run.is_scripted else f"The real provider answers with {self.model_name}.", "bold yellow")
         screen.heading("Compile the pod file into one directory for each agent")
         self.compile()
-        screen.heading("Start the service, the model and the proxy")
+        screen.heading("Start the services, the model and the proxy")
         self.start()
-        screen.heading("The analyst may read but not trade")
+        screen.heading("The analyst may read and keep the journal, but not trade")
         self.ask("analyst", "openai")
         screen.checks(evidence.analyst_checks(run))
         screen.heading("The executor may also trade")
@@ -93,7 +94,8 @@ class Demo:
         screen.checks(evidence.leak_checks(run))
 
     def compile(self) -> None:
-        env = {"CLAW_MASTER_SECRET": secrets.token_hex(32), "TRADING_API_URL": f"http://{self.api}"}
+        urls = {"TRADING_API_URL": f"http://{self.api}", "JOURNAL_URL": f"http://{self.journal}"}
+        env = urls | {"CLAW_MASTER_SECRET": secrets.token_hex(32)}
         command: Command = [BIN / "claw", "compile", DESK / "claw-pod.yml", "-o", self.root / "runtime"]
         self.screen.line("claw compile pods/trading-desk/claw-pod.yml")
         self.stage.run("compile", command, env | {"TRADING_API_TOKEN": self.run.tool_token})
@@ -103,6 +105,11 @@ class Demo:
     def start(self) -> None:
         env = {"TRADING_API_TOKEN": self.run.tool_token, "TRADING_DB": str(self.root / "desk.db")}
         self.serve("trading_api", self.api, env)
+        compose = yaml.safe_load((self.root / "runtime" / "compose.generated.yml").read_bytes())
+        env = compose["services"]["journal"]["environment"] | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+        env |= {"LISTEN_ADDR": self.journal, "JOURNAL_FILE": str(self.root / "journal.jsonl")}
+        self.stage.serve("journal", [BIN / "claw", "mcp-stdio"], env, f"http://{self.journal}/health")
+        self.screen.line(f"claw mcp-stdio serves journal.py, a stdio MCP server, on http://{self.journal}/mcp")
         if self.run.is_scripted:
             env = {"SCRIPTED_MODEL_KEY": self.provider["OPENAI_API_KEY"]}
             env["SCRIPTED_MODEL_RECORD"] = str(self.root / "model-requests.jsonl")

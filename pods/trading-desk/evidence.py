@@ -71,25 +71,30 @@ def hidden_calls(entries: list[Json]) -> list[tuple[int, Json]]:
 
 
 def analyst_checks(run: Evidence) -> Iterator[Check]:
-    yield _was_called(run, "analyst", "get_market_context")
+    yield _was_called(run, "analyst", "trading-api.get_market_context")
     yield "50,000" in run.turns("analyst")[0]["text"], "The analyst's runner received the balance: 50,000.00."
     requests = [entry["request_effective"] for entry in run.history("analyst")]
     if run.is_scripted:
         requests = [json.loads(request["body"]) for request in run.model_requests()]
     is_withheld = all(request["tools"] and "execute_trade" not in json.dumps(request["tools"]) for request in requests)
     yield is_withheld, "The analyst's model was never offered execute_trade."
+    yield _was_called(run, "analyst", "journal.add_entry")
+    authors = [entry["author"] for entry in _json_lines(run.root / "journal.jsonl")]
+    yield authors == ["analyst"], "The journal has one entry, and the proxy named its author: the analyst."
 
 
 def executor_checks(run: Evidence) -> Iterator[Check]:
-    _, note, orders = run.turns("executor")
+    order, note, orders = run.turns("executor")
     for tool in ("execute_trade", "get_quote", "get_order_history"):
-        yield _was_called(run, "executor", tool)
+        yield _was_called(run, "executor", f"trading-api.{tool}")
+    yield _was_called(run, "executor", "journal.find_entries")
     calls, notes = [call["name"] for call in note["native_calls"]], run.notes("executor")
     yield calls == ["write_note"] and notes.exists(), "The executor's runner received write_note and ran it once."
     if run.is_scripted:
         serialized = "intervention: managed_prefix_native_suffix_serialized" in run.hidden_lines(run.history("executor"))
         yield serialized, "The proxy ran the quote first, then handed write_note to the runner."
         yield "431.17" in notes.read_text(encoding="utf-8"), "The note holds the price that the hidden call returned."
+        yield "below $140" in order["text"], "The executor's runner received the analyst's entry in its one answer."
         yield "10 NVDA" in orders["text"], "The executor's runner received its one order."
 
 
@@ -97,8 +102,12 @@ def audit_checks(run: Evidence) -> Iterator[Check]:
     order = ("executor", "buy", "NVDA", 10, "filled")
     yield run.orders() == [order], "The database has exactly one order: the executor bought 10 NVDA."
     granted = run.granted_tools()
-    made = [(agent, call["name"]) for agent in granted for _, call in hidden_calls(run.history(agent))]
-    yield all(name in granted[agent] for agent, name in made), "The proxy ran only calls that the agent was granted."
+    calls = [(agent, call) for agent in granted for _, call in hidden_calls(run.history(agent))]
+    yield all(call["name"] in granted[agent] for agent, call in calls), "The proxy ran only calls that the agent was granted."
+    records = {agent: call.get("mcp") or {} for agent, call in calls if call["service"] == "journal"}
+    sessions = "; ".join(f"{agent} in session {mcp.get('session')}" for agent, mcp in records.items())
+    servers = {f"MCP {mcp.get('protocol')} to {mcp.get('server')}" for mcp in records.values()}
+    yield len(servers) == 1 and all(records.values()), f"The journal was called over {', '.join(servers)}: {sessions}."
     native = {call["name"] for agent in granted for turn in run.turns(agent) for call in turn["native_calls"]}
     yield native <= {"write_note"}, "No runner received the name of a tool that the proxy runs."
 
@@ -127,7 +136,7 @@ def log_ends(root: Path) -> str:
 
 def _was_called(run: Evidence, agent: str, tool: str) -> Check:
     calls = {call["name"] for _, call in hidden_calls(run.history(agent)) if call["status"] == "ok"}
-    return f"trading-api.{tool}" in calls, f"The proxy ran {tool} for the {agent}."
+    return tool in calls, f"The proxy ran {tool.rpartition('.')[2]} for the {agent}."
 
 
 def _contains(files: Iterable[Path], secrets: set[str]) -> bool:

@@ -49,8 +49,10 @@ QUOTE = r"\b(quote( for)?|price of|(buy|sell) \d+) (?P<symbol>[a-z]+)"
 INTENTS = (
     Intent("account balances", r"\b(balance|buying power|positions?)\b", "get_market_context", BALANCE),
     Intent("order history", r"\border(s| history)\b", "get_order_history", "Your orders: {orders}."),
+    Intent("the journal", r"\bjournal about (?P<word>[a-z]+)", "find_entries", "The journal says: {entries}"),
     Intent("quotes", QUOTE, "get_quote", "{symbol} is quoted at ${price:,.2f}."),
     Intent("trading", r"\b(?P<side>buy|sell) (?P<quantity>\d+) (?P<symbol>[a-z]+)", "execute_trade", ORDER),
+    Intent("writing the journal", r"\bto the journal: (?P<entry>.+)", "add_entry", "{author} wrote: {entry}"),
     Intent("notes", r"\bnotes?\b", "write_note", "The note is written."),
 )
 
@@ -111,8 +113,8 @@ def sentence(intent: Intent, result: str) -> str:
 
 
 def listed(rows: list[Json]) -> str:
-    """Return positions or orders as a list of their members: "buy 10 NVDA filled"."""
-    members = ("side", "quantity", "symbol", "status")
+    """Return positions, orders or entries as a list of their members: "buy 10 NVDA filled"."""
+    members = ("side", "quantity", "symbol", "status", "author", "entry")
     return "; ".join(" ".join(str(row[member]) for member in members if member in row) for row in rows) or "none"
 
 

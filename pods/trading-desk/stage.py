@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 import httpx2
 
+DESK = Path(__file__).resolve().parent  # The children's working directory
 INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY")
 
 type Command = Sequence[str | Path]
@@ -69,7 +70,7 @@ class Stage(ExitStack):
         env = inherited | {"HOME": str(self.root), "NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"} | env
         with (self.root / f"{name}.log").open("ab") as log:
             null = subprocess.DEVNULL
-            child = subprocess.Popen(command, env=env, stdin=null, stdout=log, stderr=log, start_new_session=True)
+            child = subprocess.Popen(command, cwd=DESK, env=env, stdin=null, stdout=log, stderr=log, start_new_session=True)
         self.callback(_stop, child)
         return child
 

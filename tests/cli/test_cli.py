@@ -21,7 +21,7 @@ def names(directory: Path) -> list[str]:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Path:
-    for part in ("descriptors", "agents"):
+    for part in ("descriptors", "agents", ".claw-discovered"):
         shutil.copytree(DESK / part, tmp_path / part)
     shutil.copy(DESK / "claw-pod.yml", tmp_path)
     return tmp_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,7 @@ def judge(pod: str, descriptor: str) -> None:
             (directory / "agents" / agent / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
         (directory / "descriptors").mkdir()
         (directory / "descriptors" / "trading-api.claw-describe.json").write_text(descriptor, encoding="utf-8")
+        shutil.copytree(DESK / ".claw-discovered", directory / ".claw-discovered")
         (directory / "claw-pod.yml").write_text(pod, encoding="utf-8", newline="")
         result = check_pod(directory / "claw-pod.yml", ENVIRON)
         report = as_text(result.diagnostics) + as_json(result.diagnostics)

@@ -43,6 +43,8 @@ CONTEXT = tool("trading-api__get_market_context", "Retrieve agent-scoped market 
 QUOTE = tool("trading-api__get_quote", "The price of one symbol", symbol="string")
 TRADE = tool("trading-api__execute_trade", "Execute a market order", symbol="string", side="string", quantity="number")
 ORDERS = tool("trading-api__list_orders", "The agent's own orders, newest first, buy or sell")
+ADD = tool("journal__add_entry", "Add an entry to the journal", entry="string")
+FIND = tool("journal__find_entries", "Find the journal's latest entries", word="string")
 NOTE = tool("write_note", "Write a note", text="string")
 
 
@@ -86,6 +88,9 @@ def test_it_needs_its_key_and_is_labelled_as_scripted(client: openai.OpenAI, url
         ("What is my balance?", [NOTE, CONTEXT, QUOTE], [("trading-api__get_market_context", {})]),
         ("What is the price of AAPL?", [CONTEXT, QUOTE], [("trading-api__get_quote", {"symbol": "AAPL"})]),
         ("Buy 10 NVDA.", [QUOTE, TRADE], [("trading-api__get_quote", {"symbol": "NVDA"})]),
+        ("Add to the journal: up 2%.", [QUOTE, ADD, FIND], [("journal__add_entry", {"entry": "up 2%."})]),
+        ("Read the journal about SPY.", [QUOTE, FIND], [("journal__find_entries", {"word": "SPY"})]),
+        ("Read the journal about SPY.", [QUOTE, NOTE], []),
         ("Write a note.", [QUOTE, TRADE, NOTE], [("write_note", {"text": "Write a note."})]),
         ("Buy 10 NVDA.", [CONTEXT, QUOTE, ORDERS, NOTE], []),
         ("What is my balance?", [], []),

@@ -27,6 +27,13 @@ REQUIREMENTS: dict[str, Requirement] = {
     "pods:service-open-orders": Requirement(
         "CONTRIBUTING.md, Tests", "An open order holds money back until it is cancelled; nothing else can be cancelled."
     ),
+    "pods:journal-tools": Requirement(
+        "docs/spec/mcp.md, Discovery", "The journal's committed snapshot is what `claw discover` gets from the server."
+    ),
+    "pods:journal-calls": Requirement(
+        "docs/spec/mcp.md, The stdio wrapper",
+        "Behind `claw mcp-stdio` an entry is kept with its author and found again; what is no tool is an error.",
+    ),
     "pods:scripted-model-wire": Requirement(
         "CONTRIBUTING.md, Tests", "The real wire, behind a key, labelled as scripted in every response."
     ),
@@ -34,7 +41,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "CONTRIBUTING.md, Tests", "It decides from the offered tools and the results alone."
     ),
     "pods:demo": Requirement(
-        "CONTRIBUTING.md, Tests", "Hidden rounds beside what the runner saw, one trade, the denied tool, the audit, no leak."
+        "CONTRIBUTING.md, Tests",
+        "Hidden rounds over HTTP and MCP beside what the runner saw, one trade, the denied tool, the audit, no leak.",
     ),
     "pods:demo-stops-clean": Requirement("CONTRIBUTING.md, Tests", "A signal leaves no process and no file behind."),
     "pods:demo-fails-clearly": Requirement("CONTRIBUTING.md, Tests", "What does not come true is named, and the status is 1."),
