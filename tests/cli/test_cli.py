@@ -44,15 +44,19 @@ def test_compile_writes_the_tree_and_says_what_each_agent_may_do(desk: Path) -> 
     result = claw(desk, "compile", **SECRETS)
     assert result.returncode == 0, result.stderr
     assert result.stdout == (
-        "analyst: 2 tools\n"
+        "analyst: 4 tools\n"
+        "  journal.add_entry               write\n"
+        "  journal.find_entries            read\n"
         "  trading-api.get_market_context  read\n"
         "  trading-api.get_quote           read\n"
-        "executor: 5 tools\n"
+        "executor: 6 tools\n"
+        "  journal.find_entries            read\n"
         "  trading-api.get_market_context  read\n"
         "  trading-api.get_quote           read\n"
         "  trading-api.execute_trade       write\n"
         "  trading-api.get_order_history   read\n"
         "  trading-api.cancel_order        write\n"
+        "journal: tools from the snapshot .claw-discovered/journal.claw-describe.json\n"
         "trading-api: tools from the descriptor descriptors/trading-api.claw-describe.json\n"
         "wrote .claw-runtime and compose.generated.yml\n"
     )
@@ -90,7 +94,7 @@ def test_an_error_writes_nothing_and_leaves_the_old_tree(desk: Path) -> None:
     listing = names(desk)
     result = claw(desk, "compile", **SECRETS)
     assert (result.returncode, result.stdout) == (1, "")
-    assert "claw-pod.yml:16:14: error[unreadable-file]" in result.stderr
+    assert "claw-pod.yml:18:14: error[unreadable-file]" in result.stderr
     assert (desk / ".claw-runtime" / "context" / "analyst" / "metadata.json").read_bytes() == before
     assert names(desk) == listing
 
@@ -99,7 +103,7 @@ def test_a_first_compile_with_an_error_makes_no_master_secret(desk: Path) -> Non
     result = claw(desk, "compile")
     assert result.returncode == 1
     assert "TRADING_API_TOKEN is not set: set it to any long random string" in result.stderr
-    assert names(desk) == ["agents", "claw-pod.yml", "descriptors"]
+    assert names(desk) == [".claw-discovered", "agents", "claw-pod.yml", "descriptors"]
 
 
 @pytest.mark.requirement("cli:check-writes-nothing")
@@ -109,8 +113,8 @@ def test_check_writes_nothing_and_speaks_json(desk: Path) -> None:
     report = json.loads(result.stdout)
     assert (report["errors"], report["warnings"]) == (0, 1)
     (found,) = report["diagnostics"]
-    assert (found["code"], found["file"], found["line"], found["column"]) == ("write-granted-by-all", "claw-pod.yml", 27, 18)
-    assert names(desk) == ["agents", "claw-pod.yml", "descriptors"]
+    assert (found["code"], found["file"], found["line"], found["column"]) == ("write-granted-by-all", "claw-pod.yml", 31, 18)
+    assert names(desk) == [".claw-discovered", "agents", "claw-pod.yml", "descriptors"]
 
 
 @pytest.mark.requirement("cli:exit-codes")

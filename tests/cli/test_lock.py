@@ -52,8 +52,9 @@ def test_a_changed_tool_is_refused_until_its_service_is_accepted(desk: Path) -> 
     first = claw(desk, "lock", **SECRETS)
     assert first.returncode == 0, first.stderr
     assert first.stdout == (
+        "journal: 2 tools, from snapshot .claw-discovered/journal.claw-describe.json\n"
         "trading-api: 5 tools, from describe-file descriptors/trading-api.claw-describe.json\n"
-        "added: trading-api\n"
+        "added: journal, trading-api\n"
         "wrote claw.lock\n"
     )
     descriptor = desk / "descriptors" / "trading-api.claw-describe.json"
@@ -66,7 +67,7 @@ def test_a_changed_tool_is_refused_until_its_service_is_accepted(desk: Path) -> 
         )
     assert not (desk / ".claw-runtime").exists()
     accepted = claw(desk, "lock", "--accept", "trading-api", **SECRETS)
-    assert accepted.stdout.splitlines()[1:] == ["accepted: trading-api", "wrote claw.lock"]
+    assert accepted.stdout.splitlines()[2:] == ["accepted: trading-api", "wrote claw.lock"]
     assert claw(desk, "check", **SECRETS).returncode == 0
 
 

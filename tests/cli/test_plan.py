@@ -23,8 +23,11 @@ def test_before_the_first_compile_all_is_gained_and_nothing_is_written(desk: Pat
     assert result.returncode == 2
     assert result.stdout.startswith(
         "authority\n"
+        "  + analyst   journal.add_entry               write  ! gains a write\n"
+        "  + analyst   journal.find_entries            read\n"
         "  + analyst   trading-api.get_market_context  read\n"
         "  + analyst   trading-api.get_quote           read\n"
+        "  + executor  journal.find_entries            read\n"
         "  + executor  trading-api.cancel_order        write  ! gains a write\n"
     )
     assert "  + context/analyst/tools.json\n" in result.stdout
@@ -44,8 +47,8 @@ def test_who_gains_or_loses_what_is_told_by_agent_and_tool(desk: Path) -> None: 
     replaced(desk / "claw-pod.yml", "allow: all", "allow: [cancel_order]")
     replaced(
         desk / "claw-pod.yml",
-        "      tools:\n        - ...\n\n",
-        "      tools:\n        - ...\n        - {service: trading-api, allow: [execute_trade]}\n\n",
+        "          allow: [add_entry]\n",
+        "          allow: [add_entry]\n        - {service: trading-api, allow: [execute_trade]}\n",
     )
     replaced(desk / "descriptors" / "trading-api.claw-describe.json", "Get the last price", "Look up the last price")
     result = claw(desk, "plan", "--json", **SECRETS)

@@ -73,7 +73,7 @@ def test_another_place_on_the_disk_changes_no_byte(pod: WorkedPod, tmp_path: Pat
 def test_what_is_written_loads_as_the_contract_reads_it(desk: Mapping[str, bytes]) -> None:
     manifest, left_out = read_manifest(desk["context/executor/tools.json"])
     assert left_out == ()
-    assert [tool.effect for tool in manifest.tools] == ["read", "read", "write", "read", "write"]
+    assert [tool.effect for tool in manifest.tools] == ["read", "read", "read", "write", "read", "write"]
     metadata = Metadata.model_validate_json(desk["context/executor/metadata.json"])
     assert metadata.token is not None
     assert metadata.admits("executor", metadata.token.reveal().partition(":")[2])
@@ -100,9 +100,11 @@ def test_the_agents_own_pages_hold_no_address_and_no_token(desk: Mapping[str, by
 
 
 @pytest.mark.requirement("compile:deny-by-default")
-def test_the_analyst_may_read_and_nothing_else(desk: Mapping[str, bytes]) -> None:
+def test_the_analyst_may_read_and_write_the_journal_only(desk: Mapping[str, bytes]) -> None:
     manifest, _ = read_manifest(desk["context/analyst/tools.json"])
     assert {tool.name: tool.effect for tool in manifest.tools} == {
+        "journal.add_entry": "write",
+        "journal.find_entries": "read",
         "trading-api.get_market_context": "read",
         "trading-api.get_quote": "read",
     }
