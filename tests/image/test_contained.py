@@ -49,7 +49,7 @@ class Deployed:
         pod = self.home / "pod"
         pod.mkdir()
         env = f"OPENAI_API_KEY: {KEY}, OPENAI_BASE_URL: '{self.provider.url}/v1'"
-        text = agent(f", cllama-env: {{{env}}}").replace("4000", str(self.service.port))
+        text = agent(", cllama-env: {ENV}").replace("4000", str(self.service.port)).replace("ENV", env)
         for name, content in (("AGENTS.md", "# Contract\n"), ("desk.json", DESCRIPTOR), ("claw-pod.yml", text)):
             (pod / name).write_text(content, encoding="utf-8")
         result = compile_pod(pod / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER})
