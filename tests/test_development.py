@@ -46,6 +46,7 @@ def run_skips(home: Path, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.requirement("development:not-tested")
 def test_a_run_ends_with_a_list_of_what_was_not_tested(tmp_path: Path) -> None:
     report = run_skips(tmp_path)
@@ -54,6 +55,7 @@ def test_a_run_ends_with_a_list_of_what_was_not_tested(tmp_path: Path) -> None:
     assert "1 passed, 3 skipped, 1 xfailed" in report
 
 
+@pytest.mark.long
 @pytest.mark.requirement("development:skips-fail-in-ci")
 def test_with_ci_a_missing_program_is_a_failure_and_a_refusing_kernel_is_not(tmp_path: Path) -> None:
     report = run_skips(tmp_path, CI="true")

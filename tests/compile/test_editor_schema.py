@@ -192,6 +192,7 @@ def put(data: Any, path: tuple[str | int, ...], value: Any) -> Any:
     return changed
 
 
+@pytest.mark.long
 @pytest.mark.requirement("cli:schema")
 def test_whatever_stands_at_a_place_the_schema_says_what_the_grammar_says() -> None:
     whole = data_of(EVERYTHING)

@@ -220,6 +220,7 @@ def damaged(draw: Callable[[st.SearchStrategy[Any]], Any], text: str) -> str:
     return text[:at] + draw(st.sampled_from(["", char])) + text[at + draw(st.integers(0, 1)) :]
 
 
+@pytest.mark.long
 @pytest.mark.requirement("compile:no-traceback")
 def test_one_damaged_character_of_a_lock_is_told_or_does_not_matter(tmp_path: Path) -> None:
     pod = describe(tmp_path, QUOTE, TRADE)

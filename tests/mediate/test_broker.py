@@ -659,6 +659,7 @@ async def test_what_the_broker_does_not_have_is_an_error(
     assert pod.history() == []
 
 
+@pytest.mark.long
 @pytest.mark.requirement("broker:hostile")
 async def test_ten_thousand_sessions_leave_the_last_ones_and_no_other_agents(pod: BrokerPod) -> None:
     pod.agent("clerk", pod.tool("balance"))
