@@ -45,7 +45,7 @@ _CHANGES: Final[Mapping[str, str]] = {
     "promptsListChanged": "notifications/prompts/list_changed",
     "resourcesListChanged": "notifications/resources/list_changed",
 }
-"""What ``subscriptions/listen`` may ask for."""
+"""The notifications that ``subscriptions/listen`` may ask for."""
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 

@@ -24,7 +24,7 @@ _CLIENT: Final = {"name": "claw-mcp-stdio", "version": "1"}
 
 
 @dataclass(frozen=True)
-class Timing:
+class TimeLimits:
     """The waits of a supervisor, in seconds."""
 
     call: float = 600.0  # Until a call is given up
@@ -42,11 +42,11 @@ class Supervisor:
         environment: Mapping[str, str],
         observer: ChildObserver,
         report: Callable[..., None],
-        timing: Timing | None = None,
+        timing: TimeLimits | None = None,
     ) -> None:
         """Run ``command``; ``report(state, **members)`` is called for each start, end and failure."""
         self._command, self._environment, self._observer, self._report = command, environment, observer, report
-        self._timing = timing or Timing()
+        self._timing = timing or TimeLimits()
         self._child: StdioChild | None = None
         self._description: dict[str, msgspec.Raw] = {}
         self._ready = asyncio.Event()

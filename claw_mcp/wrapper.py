@@ -24,7 +24,7 @@ from claw_contract.secret import Secret
 from claw_mcp.protocol import Message
 from claw_mcp.server import MAX_BODY, HttpRequest, HttpResponse, StreamableHttpServer
 from claw_mcp.stdio_backend import BROADCAST, StdioBackend
-from claw_mcp.supervisor import Supervisor, Timing
+from claw_mcp.supervisor import Supervisor, TimeLimits
 
 _OURS: Final = ("CLAW_MCP_", "LISTEN_ADDR")
 """Variables that the server does not get."""
@@ -55,7 +55,7 @@ class WrapperSettings:
     allowed_hosts: frozenset[str] = frozenset()
     max_body: int = MAX_BODY
     token: Secret | None = None
-    timing: Timing = field(default_factory=Timing)
+    timing: TimeLimits = field(default_factory=TimeLimits)
 
     @property
     def address(self) -> str:
@@ -69,10 +69,10 @@ def read_settings(environ: Mapping[str, str], command: Sequence[str] = ()) -> Wr
     if not server[0]:
         raise ValueError("no server: set CLAW_MCP_COMMAND, or name the command after '--'")
     host, port = _read_address(environ)
-    timing = Timing(
-        call=_milliseconds(environ, "REQUEST_TIMEOUT_MS", Timing.call),
-        first_restart=_milliseconds(environ, "RESTART_BACKOFF_MS", Timing.first_restart),
-        max_restart=_milliseconds(environ, "RESTART_MAX_MS", Timing.max_restart),
+    timing = TimeLimits(
+        call=_milliseconds(environ, "REQUEST_TIMEOUT_MS", TimeLimits.call),
+        first_restart=_milliseconds(environ, "RESTART_BACKOFF_MS", TimeLimits.first_restart),
+        max_restart=_milliseconds(environ, "RESTART_MAX_MS", TimeLimits.max_restart),
     )
     token = read("AUTH_TOKEN")
     return WrapperSettings(

@@ -145,9 +145,9 @@ class Transcript:
 
 def match_rounds(anchors: Mapping[int, Anchor], stored: Sequence[StoredRounds], session: str) -> dict[int, StoredRounds]:
     """Return the stored rounds before each message with an anchor. One stored turn serves one message."""
-    by_key: dict[str, list[tuple[StoredRounds, _Preceding]]] = {}
+    by_key: dict[str, list[tuple[StoredRounds, _EarlierMessages]]] = {}
     for rounds in stored:
-        by_key.setdefault(rounds.anchor.key, []).append((rounds, _Preceding.of(rounds.anchor.before)))
+        by_key.setdefault(rounds.anchor.key, []).append((rounds, _EarlierMessages.of(rounds.anchor.before)))
     equal: dict[str, list[int]] = {key: [] for key in by_key}
     for index in sorted(anchors):
         for key in anchors[index].keys & equal.keys():
@@ -172,9 +172,9 @@ type _Similarity = tuple[bool, int, int]
 
 
 def _find_similar(
-    stored: Sequence[tuple[StoredRounds, "_Preceding"]], anchor: Anchor, session: str
+    stored: Sequence[tuple[StoredRounds, "_EarlierMessages"]], anchor: Anchor, session: str
 ) -> Iterator[tuple[StoredRounds, _Similarity]]:
-    sent = _Preceding.of(anchor.before)
+    sent = _EarlierMessages.of(anchor.before)
     for rounds, kept in stored:
         overlap, differs = kept.compare(sent)
         if _may_match(rounds, anchor, session, alone=len(stored) == 1, overlap=overlap):
@@ -197,7 +197,7 @@ def _may_match(rounds: StoredRounds, anchor: Anchor, session: str, *, alone: boo
     return (alone and is_distinctive) or not (rounds.anchor.before and anchor.before)
 
 
-class _Preceding(NamedTuple):
+class _EarlierMessages(NamedTuple):
     """The digests of the messages before another one; as wholes, since runners join and part texts."""
 
     digests: tuple[str, ...]
@@ -209,7 +209,7 @@ class _Preceding(NamedTuple):
         wholes = frozenset(message[:_WHOLE_LENGTH] for message in before)
         return cls(before, wholes, has_parts=max(map(len, before), default=0) > _WHOLE_LENGTH)
 
-    def compare(self, other: "_Preceding") -> tuple[int, int]:
+    def compare(self, other: "_EarlierMessages") -> tuple[int, int]:
         """Return how many messages are in both, and how many are in one only."""
         differs = self.wholes ^ other.wholes
         overlap = (len(self.wholes) + len(other.wholes) - len(differs)) // 2

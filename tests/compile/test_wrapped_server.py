@@ -36,7 +36,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def settings_of(environment: dict[str, str]) -> WrapperSettings:
-    """What the wrapper makes of it."""
+    """Return the settings that the wrapper reads from it."""
     return read_settings(environment)
 
 

@@ -22,7 +22,7 @@ PLANTED = "planted-credential-4711"
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, and not only its remains."""
+    """Return True if there is such a process; a zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

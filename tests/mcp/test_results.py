@@ -1,4 +1,4 @@
-"""What the model is shown of an MCP server's answer."""
+"""The result that the model gets for an MCP server's answer."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Echo:
 
 
 class Host:
-    """What an HTTP library does with a server."""
+    """The part of an HTTP library: it passes requests to a server and reads its responses."""
 
     def __init__(self, **settings: Any) -> None:
         self.backend = Echo()

@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from tests.mcp.wrapped import JSON_AND_EVENTS, Wrapped, messages, stateless, wrapper
+from tests.mcp.wrapped import JSON_AND_EVENTS, RunningWrapper, messages, stateless, wrapper
 from tests.waiting import eventually
 
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 
 
 @pytest.fixture(scope="module")
-def wrapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrapped]:
+def wrapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWrapper]:
     with wrapper(
         tmp_path_factory.mktemp("wrapper"),
         CLAW_MCP_ALLOWED_HOSTS="web, web:8080",
@@ -28,7 +28,7 @@ def wrapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrapped]:
 
 @pytest.mark.requirement("wrapper:both-eras")
 @pytest.mark.parametrize("version", [*VERSIONS, "1999-01-01"])
-def test_each_handshake_version_is_spoken_and_another_one_becomes_the_newest(wrapped: Wrapped, version: str) -> None:
+def test_each_handshake_version_is_spoken_and_another_one_becomes_the_newest(wrapped: RunningWrapper, version: str) -> None:
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     message = {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": params}
     response = httpx2.post(wrapped.url, json=message, headers=JSON_AND_EVENTS)
@@ -38,7 +38,7 @@ def test_each_handshake_version_is_spoken_and_another_one_becomes_the_newest(wra
 
 
 @pytest.mark.requirement("wrapper:both-eras")
-def test_the_stateless_era_needs_no_session(wrapped: Wrapped) -> None:
+def test_the_stateless_era_needs_no_session(wrapped: RunningWrapper) -> None:
     found = stateless(wrapped.url, "server/discover").json()["result"]
     assert (found["supportedVersions"], found["resultType"]) == (["2026-07-28"], "complete")
     assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "child"
@@ -52,7 +52,7 @@ def test_the_stateless_era_needs_no_session(wrapped: Wrapped) -> None:
 
 
 @pytest.mark.requirement("wrapper:own-ids")
-def test_equal_ids_of_many_sessions_at_once_are_each_answered_with_their_own(wrapped: Wrapped) -> None:
+def test_equal_ids_of_many_sessions_at_once_are_each_answered_with_their_own(wrapped: RunningWrapper) -> None:
     clients = [wrapped.open() for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda n: clients[n].call("echo", request_id="same", of=n), range(8)))
@@ -62,14 +62,14 @@ def test_equal_ids_of_many_sessions_at_once_are_each_answered_with_their_own(wra
 
 @pytest.mark.requirement("wrapper:exact")
 @pytest.mark.parametrize("request_id", [0, -1, 2**53 + 1, 2**70, "", 'a"b\u2028\U0001f600', "1"])
-def test_numbers_and_ids_of_any_size_survive_both_ways(wrapped: Wrapped, request_id: int | str) -> None:
+def test_numbers_and_ids_of_any_size_survive_both_ways(wrapped: RunningWrapper, request_id: int | str) -> None:
     arguments = {"big": 2**53 + 1, "bigger": -(2**200), "small": 1e-7, "text": "ü\n\r\u2028\x7f", "deep": [{"a": [None]}]}
     answer = wrapped.open().call("echo", request_id=request_id, **arguments)
     assert (answer["id"], answer["result"]["arguments"]) == (request_id, arguments)
 
 
 @pytest.mark.requirement("wrapper:exact")
-def test_line_breaks_between_tokens_do_not_break_the_servers_lines(wrapped: Wrapped) -> None:
+def test_line_breaks_between_tokens_do_not_break_the_servers_lines(wrapped: RunningWrapper) -> None:
     client = wrapped.open()
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"a": [1, {}]}}}
     body = json.dumps(message, indent=2).replace("\n", "\r\n")
@@ -78,13 +78,13 @@ def test_line_breaks_between_tokens_do_not_break_the_servers_lines(wrapped: Wrap
 
 
 @pytest.mark.requirement("wrapper:exact")
-def test_an_error_of_the_server_passes_with_its_data(wrapped: Wrapped) -> None:
+def test_an_error_of_the_server_passes_with_its_data(wrapped: RunningWrapper) -> None:
     (answer,) = messages(wrapped.open().send("prompts/none"))
     assert answer["error"] == {"code": -32601, "message": "no prompts/none", "data": {"exact": 2**70}}
 
 
 @pytest.mark.requirement("wrapper:progress")
-def test_progress_reaches_the_session_that_asked_under_its_own_token_and_no_other(wrapped: Wrapped) -> None:
+def test_progress_reaches_the_session_that_asked_under_its_own_token_and_no_other(wrapped: RunningWrapper) -> None:
     clients = [wrapped.open(), wrapped.open()]
     params = {"name": "progress", "arguments": {}, "_meta": {"progressToken": "same"}}
     with clients[1].listening() as others, ThreadPoolExecutor(2) as pool:
@@ -100,7 +100,7 @@ def test_progress_reaches_the_session_that_asked_under_its_own_token_and_no_othe
 
 
 @pytest.mark.requirement("wrapper:broadcast")
-def test_log_messages_and_changed_lists_go_to_every_session(wrapped: Wrapped) -> None:
+def test_log_messages_and_changed_lists_go_to_every_session(wrapped: RunningWrapper) -> None:
     first, second = wrapped.open(), wrapped.open()
     with first.listening() as at_first, second.listening() as at_second:
         asking = wrapped.open()
@@ -110,7 +110,7 @@ def test_log_messages_and_changed_lists_go_to_every_session(wrapped: Wrapped) ->
 
 
 @pytest.mark.requirement("wrapper:broadcast")
-def test_a_client_of_the_stateless_era_subscribes_to_changed_lists(wrapped: Wrapped) -> None:
+def test_a_client_of_the_stateless_era_subscribes_to_changed_lists(wrapped: RunningWrapper) -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     params = {"notifications": {"toolsListChanged": True, "promptsListChanged": False}, "_meta": meta}
     message = {"jsonrpc": "2.0", "id": "sub", "method": "subscriptions/listen", "params": params}
@@ -126,7 +126,7 @@ def test_a_client_of_the_stateless_era_subscribes_to_changed_lists(wrapped: Wrap
 
 
 @pytest.mark.requirement("wrapper:subscriptions")
-def test_one_session_that_unsubscribes_does_not_unsubscribe_another(wrapped: Wrapped) -> None:
+def test_one_session_that_unsubscribes_does_not_unsubscribe_another(wrapped: RunningWrapper) -> None:
     first, second = wrapped.open(), wrapped.open()
     for client in (first, second):
         assert client.send("resources/subscribe", {"uri": "test://a"}).json()["result"] == {}
@@ -144,7 +144,7 @@ def test_one_session_that_unsubscribes_does_not_unsubscribe_another(wrapped: Wra
 
 
 @pytest.mark.requirement("wrapper:cancel")
-def test_a_cancelled_call_ends_and_the_server_is_told_under_the_id_that_it_knows(wrapped: Wrapped) -> None:
+def test_a_cancelled_call_ends_and_the_server_is_told_under_the_id_that_it_knows(wrapped: RunningWrapper) -> None:
     client = wrapped.open()
     with ThreadPoolExecutor(1) as pool:
         hanging = pool.submit(client.call, "hang", request_id="mine")
@@ -158,7 +158,7 @@ def test_a_cancelled_call_ends_and_the_server_is_told_under_the_id_that_it_knows
 
 
 @pytest.mark.requirement("wrapper:cancel")
-def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(wrapped: Wrapped) -> None:
+def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(wrapped: RunningWrapper) -> None:
     client = wrapped.open()
 
     def cancelled() -> list[str]:
@@ -196,14 +196,14 @@ def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(wrapped
         ("web", "null", 403),
     ],
 )
-def test_host_and_origin_are_checked(wrapped: Wrapped, host: str, origin: str, status: int) -> None:
+def test_host_and_origin_are_checked(wrapped: RunningWrapper, host: str, origin: str, status: int) -> None:
     headers = {**wrapped.open().headers, "host": host} | ({"origin": origin} if origin else {})
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     assert httpx2.post(wrapped.url, json=message, headers=headers).status_code == status
 
 
 @pytest.mark.requirement("wrapper:body-size")
-def test_a_body_over_the_limit_is_refused_whether_or_not_it_says_its_length(wrapped: Wrapped) -> None:
+def test_a_body_over_the_limit_is_refused_whether_or_not_it_says_its_length(wrapped: RunningWrapper) -> None:
     client = wrapped.open()
     at_limit = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'.ljust(100_000)
     chunks = [at_limit[:50_000], at_limit[50_000:], b" "]
@@ -215,14 +215,14 @@ def test_a_body_over_the_limit_is_refused_whether_or_not_it_says_its_length(wrap
 
 
 @pytest.mark.requirement("wrapper:environment")
-def test_the_server_has_the_environment_of_the_container_and_none_of_the_wrappers_settings(wrapped: Wrapped) -> None:
+def test_the_server_has_the_environment_of_the_container_and_none_of_the_wrappers_settings(wrapped: RunningWrapper) -> None:
     environment = wrapped.open().result("environment")
     assert environment["SERVICE_TOKEN"] == "planted-credential"
     assert [name for name in environment if name.startswith(("CLAW_MCP_", "LISTEN_ADDR"))] == []
 
 
 @pytest.mark.requirement("wrapper:stderr")
-def test_standard_error_goes_to_the_log_line_by_line_without_credentials_and_bounded(wrapped: Wrapped) -> None:
+def test_standard_error_goes_to_the_log_line_by_line_without_credentials_and_bounded(wrapped: RunningWrapper) -> None:
     client = wrapped.open()
     client.result("flood", lines=3, text="token planted-credential of")
 
@@ -242,7 +242,7 @@ def test_standard_error_goes_to_the_log_line_by_line_without_credentials_and_bou
 
 
 @pytest.mark.requirement("wrapper:sessions")
-def test_a_session_ends_by_delete_and_others_live_on(wrapped: Wrapped) -> None:
+def test_a_session_ends_by_delete_and_others_live_on(wrapped: RunningWrapper) -> None:
     first, second = wrapped.open(), wrapped.open()
     assert httpx2.delete(wrapped.url, headers=first.headers).status_code == 200
     assert (first.send("ping").status_code, second.send("ping").status_code) == (404, 200)

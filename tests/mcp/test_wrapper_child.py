@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.mcp.wrapped import CHILD, Wrapped, is_alive, messages, wrapper
+from tests.mcp.wrapped import CHILD, RunningWrapper, is_alive, messages, wrapper
 from tests.waiting import eventually
 
 RUN = [sys.executable, str(CHILD)]
@@ -161,7 +161,7 @@ def test_kills_at_any_moment_leave_nothing(tmp_path: Path) -> None:
             eventually(lambda: not any(map(is_alive, below)), "all of them have ended")  # noqa: B023 - called at once
 
 
-def answer_of(wrapped: Wrapped, **headers: str) -> int:
+def answer_of(wrapped: RunningWrapper, **headers: str) -> int:
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}
     return httpx2.post(wrapped.url, json=message, headers=headers).status_code
 

@@ -47,7 +47,7 @@ class Client:
         return httpx2.post(self.url, json=message, headers={**self.headers, **headers}, timeout=60)
 
     def call(self, tool: str, *, request_id: Any = None, meta: Any = None, **arguments: Any) -> dict[str, Any]:
-        """What answers a call: a message."""
+        """Return the message that answers a call."""
         params = {"name": tool, "arguments": arguments} | ({} if meta is None else {"_meta": meta})
         return messages(self.send("tools/call", params, request_id))[-1]
 
@@ -84,7 +84,7 @@ def stateless(url: str, method: str, params: Any = None, timeout: float = 60) ->
 
 
 @dataclass
-class Wrapped:
+class RunningWrapper:
     """A wrapper that runs."""
 
     process: subprocess.Popen[bytes]
@@ -126,14 +126,14 @@ class Wrapped:
 
 
 @contextlib.contextmanager
-def wrapper(home: Path, *command: str, is_ready: bool = True, **environ: str) -> Iterator[Wrapped]:
+def wrapper(home: Path, *command: str, is_ready: bool = True, **environ: str) -> Iterator[RunningWrapper]:
     """The wrapper of ``child.py``, or of another command, with its log in ``home``."""
     port, log = free_port(), home / f"wrapper-{free_port()}.log"
     settings = {**os.environ, "LISTEN_ADDR": f"127.0.0.1:{port}", **environ}
     arguments = [*CLAW, "--", *(command or (sys.executable, str(CHILD)))]
     with log.open("wb") as out:
         process = subprocess.Popen(arguments, stdout=out, stderr=out, env=settings)
-    wrapped = Wrapped(process, port, log)
+    wrapped = RunningWrapper(process, port, log)
     try:
         eventually(lambda: wrapped.health() in ({200} if is_ready else {200, 503}), "the wrapper is there")
         yield wrapped
@@ -144,7 +144,7 @@ def wrapper(home: Path, *command: str, is_ready: bool = True, **environ: str) ->
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, a zombie included."""
+    """Return True if there is such a process; a zombie counts."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

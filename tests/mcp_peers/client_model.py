@@ -24,7 +24,7 @@ class ClientModel(Peer):
     tool: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
     marker: str = "the result"
-    """What only the tool's result contains: the request that has it is answered with text."""
+    """A text that only the tool's result contains: the request that has it is answered with text."""
     offered: set[str] = field(default_factory=set)
     has_result: bool = False
 

@@ -39,13 +39,13 @@ warnings.simplefilter("ignore")
 
 
 class Answer(BaseModel):
-    """What ``asks_back`` asks the user for."""
+    """The form with which ``asks_back`` asks the user."""
 
     word: str
 
 
 class Position(BaseModel):
-    """What ``structured`` returns."""
+    """The result of ``structured``."""
 
     symbol: str
     shares: int
