@@ -1,0 +1,1 @@
+"""The tools host: files, shell, memory, web and messages for agents, served over MCP (docs/tools-host.md)."""

@@ -1,0 +1,61 @@
+"""One line of the log for each call (docs/spec/tools-host.md "Audit")."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import msgspec
+
+from claw_contract.base import JsonObject
+
+MAX_NAME: Final = 128
+_MAX_ARGUMENTS = 32
+_MAX_ARGUMENT_NAME = 64
+
+type WriteEvent = Callable[[str, JsonObject], None]
+"""Writes a line of the log: its type, and its members besides the time."""
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """A call that runs, as its line will tell it."""
+
+    principal: str
+    tool: str
+    arguments: bytes
+    names: Iterable[str] = ()
+    started: float = field(default_factory=time.monotonic)
+
+
+class CallLog:
+    """The lines of all calls."""
+
+    def __init__(self, write: WriteEvent, arguments: Literal["digest", "full"] = "digest") -> None:
+        """Write each line with ``write``; with ``full``, the arguments too, and not only their names and digest."""
+        self._write, self._is_full = write, arguments == "full"
+
+    def close_call(self, call: CallRecord, outcome: str, size: int = 0, *, truncated: bool = False) -> None:
+        """Write the line of a call that has ended. ``size``: bytes of its result."""
+        members: dict[str, Any] = {
+            "principal": call.principal,
+            "tool": call.tool[:MAX_NAME],
+            "argument_names": sorted(name[:_MAX_ARGUMENT_NAME] for name in call.names)[:_MAX_ARGUMENTS],
+            "arguments_digest": hashlib.sha256(call.arguments).hexdigest(),
+            "outcome": outcome,
+            "latency_ms": round((time.monotonic() - call.started) * 1000),
+            "bytes": size,
+            "truncated": truncated,
+        }
+        if self._is_full:
+            members["arguments"] = _as_data(call.arguments)
+        self._write("tool_host_call", members)
+
+
+def _as_data(arguments: bytes) -> Any:
+    """Return the arguments as data; as text where they are no JSON."""
+    try:
+        return msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return arguments.decode(errors="replace")
