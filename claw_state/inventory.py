@@ -48,6 +48,7 @@ class AgentState:
     rounds: RoundStats = RoundStats()
     turns: dict[TurnState, int] = field(default_factory=dict)
     spent: SpendingTotal | None = None
+    owned: int = 0  # Ids of what providers keep for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class DeletionCounts:
     marks: int
     turns: int
     running: int
+    owned: int = 0
     lingers: bool = False
 
 
@@ -84,9 +86,10 @@ class StateInventory(Protocol):
         """Count the entries. Changes nothing."""
 
     def forget(self, agent_id: str) -> DeletionCounts | None:
-        """Delete an agent's hidden rounds and its turns that no process runs; return None if it has neither.
+        """Delete an agent's hidden rounds, its owned ids and its turns that no process runs; return None if it has none.
 
-        Spending stays, so that deletion is no way around a budget.
+        Providers keep what the ids name, and requests that name them are refused from then on. Spending stays, so that
+        deletion is no way around a budget.
         """
 
 

@@ -45,7 +45,8 @@ class RequestFingerprint:
 
     ``request``: the digest of all of it. ``earlier``: the digest of all messages but the last. ``last_message``: the text of
     the last one. ``idempotency_key``: the digest of the runner's ``Idempotency-Key``, which may hold anything. ``alone``:
-    there is no earlier message and no named session, so nothing else identifies the conversation.
+    there is no earlier message and no named session, so nothing else identifies the conversation. ``latest_turn``: the last
+    turn of the conversation that the provider keeps; "" where there is none.
     """
 
     request: str
@@ -53,6 +54,7 @@ class RequestFingerprint:
     last_message: str
     idempotency_key: str
     alone: bool = False
+    latest_turn: str = ""
 
     @property
     def message_digest(self) -> str:
@@ -124,6 +126,9 @@ class Journal(Protocol):
 
     async def find(self, agent_id: str, fingerprint: RequestFingerprint) -> PreviousAttempt | None:
         """Return the latest attempt at this request, else one that failed or lost its answer and that this one repeats."""
+
+    async def is_alive(self, turn_id: str) -> bool:
+        """Return True if another mediator holds the turn now."""
 
     async def begin(self, turn_id: str, agent_id: str, fingerprint: RequestFingerprint) -> bool:
         """Begin a new turn; return False if another process just began one for this request."""

@@ -13,10 +13,12 @@ from claw_state.continuity import (
     MAX_BYTES,
     MAX_CANDIDATES,
     MAX_MARKS,
+    MAX_NAMES,
     MAX_TURNS,
     Anchor,
     StoredRounds,
     decode_stored_rounds,
+    join_by_id,
 )
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.schema import SCHEMA
@@ -45,9 +47,18 @@ UPDATE kept SET messages = x'2d' WHERE id IN (
 )
 """
 _FIND = """
-SELECT id, before, session, messages FROM kept WHERE agent = ? AND key = ? AND +used >= ? ORDER BY id DESC LIMIT ?
+SELECT id, key, before, session, messages FROM kept WHERE agent = ? AND key = ? AND +used >= ? ORDER BY id DESC LIMIT ?
 """
 """The sign keeps SQLite from using the index by age: nearly all entries are young enough."""
+_STORED = """
+SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM kept WHERE agent = ? AND key = value)
+OR EXISTS (SELECT 1 FROM kept_names WHERE agent = ? AND key = value)
+"""
+_INSERT_NAME = "INSERT OR IGNORE INTO kept_names VALUES (?, ?, ?)"
+_FIND_NAMED = """
+SELECT id, kept.key, before, session, messages FROM kept_names CROSS JOIN kept USING (id)
+WHERE kept_names.agent = ? AND kept_names.key = ? AND +used >= ? ORDER BY id DESC LIMIT ?
+"""
 _MARK_USED = "UPDATE kept SET used = ? WHERE agent = ? AND id IN (SELECT value FROM json_each(?))"
 
 
@@ -65,7 +76,10 @@ class SqliteContinuityStore:
         await self._db.wait_for_checkpoint()
         now = self._clock()
         with self._db.transaction() as execute:
-            execute(_INSERT, (agent_id, anchor.key, " ".join(anchor.before), session, messages, now))
+            row = (agent_id, anchor.key, " ".join(anchor.before), session, messages, now)
+            number = execute(_INSERT, row).lastrowid
+            for name in anchor.names[:MAX_NAMES]:
+                execute(_INSERT_NAME, (agent_id, name, number))
             execute(_DELETE_OLD, (agent_id, now - MAX_AGE_SECONDS))
             execute(_EVICT_BY_USE, (agent_id, agent_id, MAX_TURNS - 1))
             execute(_DELETE_MARKS, (agent_id, agent_id, MAX_MARKS - 1))
@@ -75,7 +89,8 @@ class SqliteContinuityStore:
         self._evict(agent_id, len(messages))
 
     async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
-        return [entry for key in set(keys) for entry in self._find_key(agent_id, key)]
+        stored = self._db.read(_STORED, json.dumps(sorted(set(keys))), agent_id, agent_id)  # few of many
+        return join_by_id(entry for (key,) in stored for entry in self._find_key(agent_id, key))
 
     async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
         if entries:
@@ -101,8 +116,9 @@ class SqliteContinuityStore:
             self._max_held[agent_id] = size or 0
 
     def _find_key(self, agent_id: str, key: str) -> list[StoredRounds]:
-        rows = self._db.read(_FIND, agent_id, key, self._clock() - MAX_AGE_SECONDS, MAX_CANDIDATES)
+        wanted = (agent_id, key, self._clock() - MAX_AGE_SECONDS, MAX_CANDIDATES)
         return [
-            decode_stored_rounds(number, Anchor(key, tuple(before.split())), session, bytes(messages))
-            for number, before, session, messages in rows
+            decode_stored_rounds(number, Anchor(own, tuple(before.split()), names=names), session, bytes(messages))
+            for query, names in ((_FIND, ()), (_FIND_NAMED, (key,)))
+            for number, own, before, session, messages in self._db.read(query, *wanted)
         ]

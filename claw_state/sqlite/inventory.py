@@ -33,7 +33,7 @@ from claw_state.url import File, StoreError
 
 _PATIENCE_SECONDS = 5.0  # The longest wait for another process's lock
 _TRIES = 5
-_OURS = {"kept", "turns", "steps", "spending"}
+_OURS = {"kept", "turns", "steps", "spending", "owned"}
 _ROUNDS = """
 SELECT CAST(agent AS TEXT), COUNT(*) FILTER (WHERE LENGTH(messages) > 1), SUM(LENGTH(messages)),
     CAST(MIN(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL), CAST(MAX(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL),
@@ -45,8 +45,10 @@ _SPENDING = """
 SELECT CAST(agent AS TEXT), CAST(SUM(requests) AS INTEGER), CAST(SUM(cost) AS REAL), CAST(SUM(unknown) AS INTEGER)
 FROM spending GROUP BY agent
 """
+_OWNED = "SELECT CAST(agent AS TEXT), COUNT(*) FROM owned GROUP BY agent"
 _ROUND_IDS = "SELECT id FROM kept WHERE agent = ? AND LENGTH(messages) > 1"
 _MARK_IDS = "SELECT id FROM kept WHERE agent = ? AND LENGTH(messages) <= 1"
+_OWNED_IDS = "SELECT agent, id FROM owned WHERE agent = ?"
 _TURN_IDS = "SELECT turn FROM turns WHERE agent = ?"
 _TURN = "SELECT CAST(state AS TEXT), CAST(owner AS TEXT), CAST(seen AS REAL) FROM turns WHERE turn = ?"
 
@@ -89,12 +91,15 @@ class SqliteInventory:
             rounds = _ids(database, _ROUND_IDS, agent_id, "kept" in tables)
             marks = _ids(database, _MARK_IDS, agent_id, "kept" in tables)
             turns = _ids(database, _TURN_IDS, agent_id, "turns" in tables)
-            if not rounds and not marks and not turns:
+            owned = [*_rows(database, _OWNED_IDS, "owned" in tables, agent_id)]
+            if not rounds and not marks and not turns and not owned:
                 return None
             round_count, mark_count = (_delete_in_parts(database, ids, self._delete_round) for ids in (rounds, marks))
             turn_count = _delete_in_parts(database, turns, self._delete_turn)
+            owned_count = _delete_in_parts(database, owned, _delete_owned)
             left = _ids(database, _TURN_IDS, agent_id, "turns" in tables)
-            return DeletionCounts(round_count, mark_count, turn_count, len(left), lingers=not vacuum_and_truncate_log(database))
+            lingers = not vacuum_and_truncate_log(database)
+            return DeletionCounts(round_count, mark_count, turn_count, len(left), owned_count, lingers)
 
     def _open_mode(self) -> _OpenMode:
         log, index = (Path(f"{self._file}{part}") for part in ("-wal", "-shm"))
@@ -120,12 +125,19 @@ class SqliteInventory:
         tables = self._tables(database)
         rounds = {agent: RoundStats(*row) for agent, *row in _rows(database, _ROUNDS, "kept" in tables)}
         spent = {agent: SpendingTotal(*row) for agent, *row in _rows(database, _SPENDING, "spending" in tables)}
+        owned: dict[str, int] = dict(_rows(database, _OWNED, "owned" in tables))
         turns: dict[str, list[str]] = {}
         for agent, state, owner, seen in _rows(database, _TURNS, "turns" in tables):
             turns.setdefault(agent, []).append(self._state(state, owner, seen))
         agents = tuple(
-            AgentState(agent, rounds.get(agent, RoundStats()), count_states(turns.get(agent, ())), spent.get(agent))
-            for agent in sorted(rounds.keys() | turns.keys() | spent.keys())
+            AgentState(
+                agent,
+                rounds.get(agent, RoundStats()),
+                count_states(turns.get(agent, ())),
+                spent.get(agent),
+                owned.get(agent, 0),
+            )
+            for agent in sorted(rounds.keys() | turns.keys() | spent.keys() | owned.keys())
         )
         log = Path(f"{self._file}-wal")
         size, log_size = self._file.stat().st_size, log.stat().st_size if log.exists() else 0
@@ -170,12 +182,16 @@ class SqliteInventory:
             raise StoreError(f"the state {shown} can't be used: {why}") from None
 
 
-def _rows(database: sqlite3.Connection, query: str, exists: bool) -> Iterable[tuple[Any, ...]]:
-    return database.execute(query) if exists else ()
+def _rows(database: sqlite3.Connection, query: str, exists: bool, *about: str) -> Iterable[tuple[Any, ...]]:
+    return database.execute(query, about) if exists else ()
 
 
 def _ids(database: sqlite3.Connection, query: str, agent_id: str, exists: bool) -> list[Any]:
-    return [row[0] for row in database.execute(query, (agent_id,))] if exists else []
+    return [row[0] for row in _rows(database, query, exists, agent_id)]
+
+
+def _delete_owned(database: sqlite3.Connection, place: tuple[str, str]) -> int:
+    return database.execute("DELETE FROM owned WHERE agent = ? AND id = ?", place).rowcount
 
 
 def _delete_in_parts[T](database: sqlite3.Connection, ids: list[T], delete: Callable[[sqlite3.Connection, T], int]) -> int:

@@ -27,6 +27,7 @@ from claw_state.url import StoreError
 _SHRINK_SECONDS = 0.9  # Time between two steps that return free pages to the disk
 _RESPONSE = -1  # The place of a model's response in its round
 _SELECT = "SELECT turn, state, owner, seen, attempt, said FROM turns WHERE agent = ? AND seen > ?"
+_TURN = "SELECT turn, state, owner, seen FROM turns WHERE turn = ?"
 _SAME = f"{_SELECT} AND request = ? ORDER BY state = 'running' DESC, seen DESC LIMIT 1"
 """A running turn is the latest, even if the clock was changed: no other can begin."""
 _ALTERED = f"{_SELECT} AND earlier = ? AND state != 'done' AND said != '' ORDER BY seen DESC LIMIT {MAX_CANDIDATES}"
@@ -79,6 +80,10 @@ class SqliteJournal:
         except msgspec.DecodeError as error:
             raise StoreError(f"the record of a turn can't be read: {error}") from error
         return PreviousAttempt(turn_id, state, is_alive, key, response, owner, seen)
+
+    async def is_alive(self, turn_id: str) -> bool:
+        row = self._first(_TURN, turn_id)
+        return row is not None and self._is_alive(row)
 
     def _is_alive(self, row: tuple[Any, ...], *, altered: bool = False) -> bool:
         _, state, owner, seen, *_ = row

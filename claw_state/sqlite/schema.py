@@ -15,10 +15,10 @@ from pathlib import Path
 
 SCHEMA = 1  # The version of the tables, stored as ``user_version``
 LOCK_SECONDS = 0.1  # The longest wait for another process's lock, during which the event loop waits too
-HIDDEN_ROUNDS, TURNS, SPENDING = (
-    (files(__package__) / f"{name}.sql").read_text(encoding="utf-8") for name in ("hidden_rounds", "turns", "spending")
+HIDDEN_ROUNDS, TURNS, SPENDING, OWNED = (
+    (files(__package__) / f"{name}.sql").read_text(encoding="utf-8") for name in ("hidden_rounds", "turns", "spending", "owned")
 )
-TABLES = HIDDEN_ROUNDS + TURNS + SPENDING
+TABLES = HIDDEN_ROUNDS + TURNS + SPENDING + OWNED
 MAX_LOG_BYTES = 48 * 1024 * 1024
 """The size to which the write-ahead log is truncated when it starts again.
 

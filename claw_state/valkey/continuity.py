@@ -8,10 +8,12 @@ from claw_state.continuity import (
     MAX_BYTES,
     MAX_CANDIDATES,
     MAX_MARKS,
+    MAX_NAMES,
     MAX_TURNS,
     Anchor,
     StoredRounds,
     decode_stored_rounds,
+    join_by_id,
 )
 from claw_state.url import StoreError
 from claw_state.valkey.link import SCHEMA, Link
@@ -19,7 +21,7 @@ from claw_state.valkey.scripts import load_script
 
 _SAVE = load_script("continuity_drop", "continuity_save")
 _FIND = load_script("continuity_find")
-_MARK_USED = load_script("continuity_mark_used")
+_MARK_USED = load_script("continuity_drop", "continuity_mark_used")
 _PROBE = "redis.call('SET', 'claw:schema', ARGV[2], 'EX', ARGV[3]) return 1"
 
 
@@ -31,14 +33,14 @@ class ValkeyContinuityStore:
         self._clock = clock
 
     async def save(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
-        about = "\n".join([anchor.key, " ".join(anchor.before), session])
+        about = "\n".join([anchor.key, " ".join(anchor.before), session, *anchor.names[:MAX_NAMES]])
         bounds = (int(MAX_AGE_SECONDS), MAX_TURNS, MAX_BYTES, MAX_MARKS, EVICTED)
-        await self._link.run(_SAVE, self._now(), agent_id, anchor.key, about, messages, *bounds)
+        await self._link.run(_SAVE, self._now(), agent_id, about, messages, *bounds)
 
     async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
         rows = await self._link.read(_FIND, self._now(), agent_id, MAX_CANDIDATES, *sorted(set(keys)))
         try:
-            return [_decode(*row) for row in rows]
+            return join_by_id(_decode(*row) for row in rows)
         except (ValueError, TypeError, AttributeError) as error:
             raise StoreError(f"the hidden rounds of {agent_id} on the server can't be read: {error}") from error
 
@@ -61,5 +63,5 @@ class ValkeyContinuityStore:
 
 
 def _decode(number: bytes, about: bytes, messages: bytes) -> StoredRounds:
-    key, before, session = about.decode().split("\n", 2)
-    return decode_stored_rounds(int(number), Anchor(key, tuple(before.split())), session, messages)
+    key, before, session, *names = about.decode().split("\n")
+    return decode_stored_rounds(int(number), Anchor(key, tuple(before.split()), names=tuple(names)), session, messages)

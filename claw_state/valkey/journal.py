@@ -26,6 +26,7 @@ from claw_state.valkey.link import Link
 from claw_state.valkey.scripts import load_script
 
 _FIND = load_script("journal_find")
+_TURN = load_script("journal_turn")
 _BEGIN = load_script("journal_seen", "journal_begin")
 _RESUME = load_script("journal_seen", "journal_resume")
 _RENEW = load_script("journal_seen", "journal_renew")
@@ -64,6 +65,13 @@ class ValkeyJournal:
         matches = fingerprint.openclaw_retry_of(set(keys)) if altered else set(keys)
         attempts = [self._past(*row, altered=altered) for row, key in zip(rows, keys, strict=True) if key in matches]
         return next((past for past in attempts if not (altered and self._runs(past))), None)
+
+    async def is_alive(self, turn_id: str) -> bool:
+        row = await self._link.read(_TURN, self._now(), turn_id)
+        try:
+            return row is not None and holds_lease(self._owner, row[0].decode(), row[1].decode(), float(row[2]))
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"the record of a turn on the server can't be read: {error}") from error
 
     async def begin(self, turn_id: str, agent_id: str, fingerprint: RequestFingerprint) -> bool:
         return await self._run(_BEGIN, turn_id, agent_id, self._owner.name, *fingerprint.columns)

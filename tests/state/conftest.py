@@ -10,15 +10,18 @@ from claw_state.continuity import ContinuityStore
 from claw_state.inventory import StateInventory
 from claw_state.journal import Journal
 from claw_state.lease import Owner
+from claw_state.ownership import OwnershipStore
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.sqlite.journal import SqliteJournal
+from claw_state.sqlite.ownership import SqliteOwnershipStore
 from claw_state.url import File
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.inventory import ValkeyInventory
 from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link
+from claw_state.valkey.ownership import ValkeyOwnershipStore
 from tests.state.server import SharedState, shared_state
 
 
@@ -83,6 +86,21 @@ async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> As
         return made[-1]
 
     yield journal
+    for one in made:
+        await one.close()
+
+
+@pytest.fixture
+async def ownerships(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], OwnershipStore]]:
+    """Yield a function that opens the state's ownership store once more, as another proxy does."""
+    made: list[OwnershipStore] = []
+
+    def ownership() -> OwnershipStore:
+        kind, place = opens()
+        made.append((SqliteOwnershipStore if kind is SqliteContinuityStore else ValkeyOwnershipStore)(in_use(place), clock))
+        return made[-1]
+
+    yield ownership
     for one in made:
         await one.close()
 

@@ -12,10 +12,12 @@ from claw_state.continuity import MAX_BYTES, MAX_TURNS, Anchor, ContinuityStore
 from claw_state.inventory import AgentState, DeletionCounts, RoundStats, StateInventory
 from claw_state.journal import Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, Owner
+from claw_state.ownership import MAX_AGE_SECONDS, OwnedObject, OwnershipStore
 from claw_state.url import StoreError
 from tests.state.conftest import Clock
 
 type Stores = Callable[[], ContinuityStore]
+type Ownerships = Callable[[], OwnershipStore]
 type Journals = Callable[[Owner], Journal]
 ELSEWHERE = Owner("elsewhere", 1, "b")
 GIVEN = StoredResponse(200, "application/json", b"{}")
@@ -104,6 +106,21 @@ async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebod
     assert kept.inventory().agents[0] == AgentState("analyst", RoundStats(1, 3, clock.now, clock.now), {"running": 1}), (
         "it begins anew"
     )
+
+
+@pytest.mark.requirement("state:inventory", "state:forget", "responses:owned-ids")
+async def test_owned_ids_are_counted_and_forgotten(ownerships: Ownerships, kept: StateInventory, clock: Clock) -> None:
+    store = ownerships()
+    for number in range(150):
+        await store.save("analyst", OwnedObject(f"resp_{number}", "resp", "openai"))
+    clock.now += MAX_AGE_SECONDS / 2
+    await store.save("executor", OwnedObject("resp_0", "resp", "openai"))
+    assert kept.inventory().agents == (AgentState("analyst", owned=150), AgentState("executor", owned=1))
+    assert kept.forget("analyst") == DeletionCounts(0, 0, 0, 0, owned=150)
+    assert kept.forget("analyst") is None
+    assert [await store.find("analyst", f"resp_{number}") for number in (0, 149)] == [None, None]
+    assert await store.find("executor", "resp_0") is not None
+    assert kept.inventory().agents == (AgentState("executor", owned=1),)
 
 
 @pytest.mark.requirement("state:forget", "journal:lease")

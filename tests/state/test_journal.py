@@ -31,6 +31,8 @@ async def test_of_one_request_one_turn_runs_whoever_begins_it(journals: Journals
     past = await elsewhere.find("a", ASKED)
     assert past is not None
     assert (past.turn_id, past.state, past.is_alive) == ("t1", "running", True)
+    assert [await journal.is_alive("t1") for journal in (here, elsewhere)] == [False, True]
+    assert not await elsewhere.is_alive("nobody's")
     assert await elsewhere.find("nobody", ASKED) is None
 
 
@@ -50,6 +52,7 @@ async def test_a_turn_whose_process_is_silent_goes_on_elsewhere_and_no_longer_he
     past = await elsewhere.find("a", ASKED)
     assert past is not None
     assert not past.is_alive
+    assert not await elsewhere.is_alive("t1")
     assert await elsewhere.resume(past, ASKED)
     assert not await elsewhere.resume(past, ASKED)
     for refused in (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_state.continuity import MAX_AGE_SECONDS, MAX_BYTES, MAX_MARKS, MAX_TURNS, Anchor, ContinuityStore
+from claw_state.continuity import MAX_AGE_SECONDS, MAX_BYTES, MAX_MARKS, MAX_NAMES, MAX_TURNS, Anchor, ContinuityStore
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.url import StoreError
@@ -204,3 +204,35 @@ NAMES = (
     *("claw:agents", "claw:last", "claw:schema"),
     *(f"claw:a:a:{part}" for part in ("about", "messages", "used", "whole", "bytes", "by:x")),
 )
+
+
+@pytest.mark.requirement("store:names")
+async def test_an_entry_is_found_by_each_of_its_names_once_and_its_names_go_with_it(stores: Stores, clock: Clock) -> None:
+    store = stores()
+    await store.save("a", Anchor("x", ("before",), names=("n1", "n2")), "s", b"11")
+    await store.save("a", Anchor("y", names=("n2",)), "s", b"22")
+    await store.save("b", Anchor("x", names=("n1",)), "s", b"33")
+    (one,) = await store.find("a", ["n1"])
+    assert (one.anchor.key, one.anchor.before, one.messages) == ("x", ("before",), b"11")
+    assert "n1" in one.anchor.names
+    assert sorted(await held(store, "a", "x", "n1", "n2")) == [("x", b"11"), ("y", b"22")]
+    assert await held(store, "a", "before", "s", "") == []
+    clock.now += MAX_AGE_SECONDS + 1
+    await keep(store, "a", "new", b"11")
+    assert await held(store, "a", "x", "n1", "n2") == []
+    await store.save("a", Anchor("x", names=("n1",)), "s", b"44")
+    assert await held(store, "a", "n1") == [("x", b"44")]
+    await store.close()
+
+
+@pytest.mark.requirement("store:names")
+async def test_names_are_bounded_and_leave_no_row_behind(tmp_path: Path, clock: Clock) -> None:
+    file = str(tmp_path / "claw.db")
+    store = SqliteContinuityStore(Database(file), clock)
+    await store.save("a", Anchor("x", names=tuple(f"n{number}" for number in range(1000))), "", b"11")
+    with closing(sqlite3.connect(file)) as database:
+        assert database.execute("SELECT COUNT(*) FROM kept_names").fetchone() == (MAX_NAMES,)
+        clock.now += MAX_AGE_SECONDS + 1
+        await keep(store, "a", "new", b"11")
+        assert database.execute("SELECT COUNT(*) FROM kept_names").fetchone() == (0,)
+    await store.close()

@@ -1,12 +1,14 @@
-local agent, key, about, messages = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local age, max_turns, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local max_marks, evicted = tonumber(ARGV[9]), ARGV[10]
+local agent, about, messages = ARGV[2], ARGV[3], ARGV[4]
+local age, max_turns, max_bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local max_marks, evicted = tonumber(ARGV[8]), ARGV[9]
 local a = of(agent)
-local by = a .. 'by:' .. key
 local id = redis.call('INCR', 'claw:last')
 redis.call('HSET', a .. 'about', id, about)
 redis.call('HSET', a .. 'messages', id, messages)
-redis.call('ZADD', by, id, id)
+for _, by in ipairs(found_by(a, about)) do
+  redis.call('ZADD', by, id, id)
+  redis.call('EXPIRE', by, age)
+end
 redis.call('ZADD', a .. 'used', exact(now), id)
 redis.call('INCRBY', a .. 'bytes', #messages)
 if #messages > 0 then redis.call('ZADD', a .. 'whole', exact(now), id) end
@@ -32,8 +34,7 @@ if over > 0 then
     end
   end
 end
-for _, name in ipairs({by, a .. 'about', a .. 'messages', a .. 'used', a .. 'whole', a .. 'bytes',
-  'claw:last'}) do
+for _, name in ipairs({a .. 'about', a .. 'messages', a .. 'used', a .. 'whole', a .. 'bytes', 'claw:last'}) do
   redis.call('EXPIRE', name, age)
 end
 redis.call('ZADD', 'claw:agents', exact(now), agent)

@@ -1,0 +1,64 @@
+"""The ownership store: what providers keep for an agent, by the id that its runner knows (docs/spec/responses.md section 10).
+
+A provider's account is shared by all agents, so an id by itself proves nothing. Each agent has a bound of number and age.
+The least recently used entry is evicted first.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from claw_state.url import StoreError
+
+MAX_OBJECTS = 10_000
+MAX_AGE_SECONDS = 30 * 24 * 3600.0
+
+
+class OwnedObject(msgspec.Struct, frozen=True, array_like=True):
+    """A response or a conversation that a provider keeps. A record that an earlier version wrote may end before any member."""
+
+    id: str  # As the runner knows it
+    provider_id: str  # As the provider knows it: another one where a stream began before it was known
+    provider: str
+    key_label: str = ""
+    previous: str = ""  # The id of the response that it goes on from, as the runner knows it
+    session: str = ""  # The session of the turn that made it
+    anchors: tuple[str, ...] = ()  # Keys of the answers that it holds
+    hidden_ids: tuple[str, ...] = ()  # Ids of the items and calls that only the provider saw of its turn
+    hidden_responses: tuple[str, ...] = ()  # Ids of responses of the same turn that nobody goes on from
+    owed: bytes = b""  # Items (JSON, comma separated) that stand first in the ``input`` of the next request that names it
+    delivered: bytes = b""  # The body that the runner got, where the provider keeps another one
+    is_plain: bool = False  # True if it was forwarded without managed tools and hidden items
+    managed_names: tuple[str, ...] = ()  # Names by which managed tools were offered in its turn, or before
+    tool_choice: bytes = b""  # The runner's own (JSON), where the provider got another one
+    instructions: int = -1  # How many characters of the provider's ``instructions`` are the runner's; -1: all
+    turn: str = ""  # Of a conversation: the last turn in it
+    is_disputed: bool = False  # True if the provider refused what is owed: the next request goes without it
+
+
+class OwnershipStore(Protocol):
+    """A persistent store of owned objects. Every method but ``close`` raises ``StoreError``."""
+
+    async def save(self, agent_id: str, owned: OwnedObject) -> None:
+        """Store an object, in the place of an earlier one with its id."""
+
+    async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
+        """Return the agent's object with that id, and mark it used; None if the agent has none."""
+
+    async def delete(self, agent_id: str, object_id: str) -> None:
+        """Forget an object."""
+
+    async def close(self) -> None: ...
+
+
+def encode_owned(owned: OwnedObject) -> bytes:
+    """Return the record of an object."""
+    return msgspec.msgpack.encode(owned)
+
+
+def decode_owned(record: bytes) -> OwnedObject:
+    """Return the object of a record. Raise ``StoreError`` for one that can't be read."""
+    try:
+        return msgspec.msgpack.decode(record, type=OwnedObject)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"what is kept of a response can't be read: {error}") from error

@@ -1,0 +1,4 @@
+local a = of(ARGV[2])
+local ids = redis.call('ZPOPMIN', a .. 'owned_used', tonumber(ARGV[3]))
+for place = 1, #ids, 2 do redis.call('HDEL', a .. 'owned', ids[place]) end
+return #ids / 2

@@ -1,0 +1,103 @@
+"""Which agent owns what a provider keeps, in a file as on a server (docs/spec/responses.md section 10)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from claw_state import ownership
+from claw_state.ownership import MAX_AGE_SECONDS, OwnedObject, OwnershipStore, decode_owned, encode_owned
+from claw_state.sqlite.connection import Database
+from claw_state.sqlite.ownership import SqliteOwnershipStore
+from claw_state.url import StoreError
+from tests.state.conftest import Clock
+
+pytestmark = pytest.mark.requirement("responses:owned-ids")
+type Ownerships = Callable[[], OwnershipStore]
+WHOLE = OwnedObject(
+    *("resp_1", "resp_2", "openai", "a…z", "resp_0", "session", ("key",), ("call_1",), ("resp_3",), b"{}", b'{"id":1}')
+)
+
+
+async def test_another_proxy_finds_what_an_agent_owns_and_no_other_agent_does(ownerships: Ownerships) -> None:
+    here, there = ownerships(), ownerships()
+    await here.save("a", WHOLE)
+    assert await there.find("a", "resp_1") == WHOLE
+    assert await there.find("b", "resp_1") is None
+    assert await there.find("a", "resp_2") is None
+    await there.save("a", msgspec.structs.replace(WHOLE, owed=b""))
+    assert (await here.find("a", "resp_1")) == msgspec.structs.replace(WHOLE, owed=b"")
+    await here.delete("a", "resp_1")
+    await here.delete("a", "resp_1")
+    assert await there.find("a", "resp_1") is None
+
+
+async def test_the_least_recently_used_and_the_old_go(
+    ownerships: Ownerships, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sqlite", "valkey"):
+        monkeypatch.setattr(f"claw_state.{module}.ownership.MAX_OBJECTS", 3)
+    monkeypatch.setattr("claw_state.sqlite.ownership._EVICT_EVERY", 1)
+    store = ownerships()
+    for number in range(3):
+        await store.save("a", OwnedObject(f"r{number}", "p", "openai"))
+        clock.now += 1
+    await store.save("b", OwnedObject("r", "p", "openai"))
+    assert await store.find("a", "r0") is not None
+    clock.now += 1
+    await store.save("a", OwnedObject("r3", "p", "openai"))
+    assert [await store.find("a", f"r{number}") is not None for number in range(4)] == [True, False, True, True]
+    assert await store.find("b", "r") is not None
+    clock.now += MAX_AGE_SECONDS + 1
+    assert await store.find("a", "r3") is None
+    await store.save("a", OwnedObject("r4", "p", "openai"))
+    assert await store.find("a", "r4") is not None
+
+
+async def test_what_is_over_the_bound_goes_after_some_saves_and_at_the_first_one_of_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr("claw_state.sqlite.ownership.MAX_OBJECTS", 3)
+
+    async def save(store: OwnershipStore, times: int) -> int:
+        for _ in range(times):
+            clock.now += 1
+            await store.save("a", OwnedObject(f"r{clock.now}", "p", "openai"))
+        with closing(sqlite3.connect(tmp_path / "s.db")) as file:
+            count: int = file.execute("SELECT COUNT(*) FROM owned").fetchone()[0]
+        return count
+
+    store = SqliteOwnershipStore(Database(str(tmp_path / "s.db")), clock)
+    assert await save(store, 64) == 64
+    assert await save(store, 1) == 3
+    assert await save(store, 5) == 8
+    await store.close()
+    store = SqliteOwnershipStore(Database(str(tmp_path / "s.db")), clock)
+    assert await save(store, 1) == 3
+    await store.close()
+
+
+def test_a_record_of_an_earlier_version_is_read_and_a_damaged_one_is_refused() -> None:
+    assert decode_owned(msgspec.msgpack.encode(["id", "p", "openai"])) == OwnedObject("id", "p", "openai")
+    assert decode_owned(encode_owned(WHOLE)) == WHOLE
+    for damaged in (b"", b"\xc1", msgspec.msgpack.encode(["id"]), msgspec.msgpack.encode(7)):
+        with pytest.raises(StoreError, match="can't be read"):
+            decode_owned(damaged)
+    assert ownership.MAX_OBJECTS == 10_000
+
+
+async def test_while_another_process_has_locked_the_file_owners_are_still_found(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    store = SqliteOwnershipStore(Database(str(file)))
+    await store.save("a", WHOLE)
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert await store.find("a", "resp_1") == WHOLE
+        with pytest.raises(StoreError):
+            await store.save("a", WHOLE)
+    await store.close()
