@@ -23,12 +23,13 @@ from claw_mediate.agents.directory import Agent, AgentDirectory
 from claw_mediate.broker.broker import Broker, is_for_broker
 from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import Endpoint, find_endpoint
+from claw_mediate.core.api_paths import Endpoint, StoredPath, creates_object, find_endpoint, find_stored, is_ambiguous
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, refuse_stopping, respond_json
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.content_coding import DecodingError
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.failover import ProviderFailover
@@ -43,23 +44,33 @@ from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
+from claw_mediate.turns.ownership import Ownership
 from claw_mediate.turns.passthrough import OtherPaths, Passthrough
 from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.registry import Peers, TurnRegistry
+from claw_mediate.turns.registry import Memory, Peers, TurnRegistry
+from claw_mediate.turns.stored_objects import StoredObjects
 
 
 class Spoken(NamedTuple):
-    """The dialect of a request, and whether it only counts tokens."""
+    """The dialect of a request, and whether it only counts tokens, or is the runner's own housekeeping.
+
+    ``names``: whether it may name what a provider keeps. Then one that can't be read is refused: the id could be anybody's.
+    """
 
     dialect: Dialect
     counts: bool = False
+    side_request: str | None = None
+    names: bool = False
 
 
 DIALECTS: Final[Mapping[Endpoint, Spoken]] = {
     "/chat/completions": Spoken(openai_chat),
     "/messages": Spoken(anthropic_messages),
     "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
+    "/responses": Spoken(openai_responses, names=True),
+    "/responses/compact": Spoken(openai_responses, side_request="compact", names=True),
+    "/responses/input_tokens": Spoken(openai_responses, counts=True, names=True),
 }
 """By the end of the POST's path."""
 _MAX_INLINE_BYTES = 256 << 10  # Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread
@@ -84,19 +95,21 @@ class Mediator:
         self._log = log
         self.registry = ProviderRegistry(AuthPaths(settings.auth, settings.key_states), settings.hosts, log, env)
         self._peers = peers or Peers(ProviderFailover(self.registry, log), ToolExecutor(settings.secrets, log))
-        self._agents = AgentDirectory(settings.context, log, self._peers.services.release)
+        self._agents = AgentDirectory(settings.context, log, self._note_change)
         self.state = open_state(settings.state, log, before)
         self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
         self._prompt = PromptContext.of(settings, log)
         self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
         recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
         routing = Router(self.registry, log)
-        self.passthrough = Passthrough(self.registry, routing, recorder)
-        self.other_paths = OtherPaths(self.passthrough, self._budgets)
+        ownership = self._ownership = Ownership(self.state.ownership, log, settings.stored_ids)
+        self.passthrough = Passthrough(self.registry, routing, recorder, ownership)
+        self._stored = StoredObjects(self._peers.upstream, routing, ownership, self.passthrough)
+        self.other_paths = OtherPaths(self.passthrough, self._budgets, ownership)
         continuity = Continuity(self.state.store, log)
-        self._turns = TurnRegistry(self._peers, recorder, continuity, self.state.journal)
-        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log))
-        self._broker = Broker(NativeCalls(self._peers, recorder, self.state.journal), log)
+        self._turns = TurnRegistry(self._peers, recorder, Memory(continuity, ownership), self.state.journal)
+        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log), ownership)
+        self._broker = Broker(NativeCalls(self._peers, recorder, self.state.journal), log, self._agents)
         self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.passthrough)
         self._problem: str | None = None  # Why the proxy is not ready, as last logged
         self._stops = False
@@ -133,6 +146,11 @@ class Mediator:
         shown = self._settings.state.shown
         return None if await self.state.store.is_writable() else f"the state {shown!r} can't be written"
 
+    def _note_change(self, agent_id: str) -> None:
+        """End an agent's MCP sessions with services, and tell its own clients; its files have changed."""
+        self._peers.services.release(agent_id)
+        self._broker.note_change(agent_id)
+
     async def observed(self) -> HealthSnapshot:
         """Return what ``/metrics`` reports of the state and the keys."""
         problem = await self._not_ready()
@@ -164,6 +182,8 @@ class Mediator:
         """Return the agent that sent a request, or the refusal."""
         if self._stops:
             return refuse_stopping(request.path)
+        if is_ambiguous(request.path):
+            return refuse(request.path, 400, "malformed_request", "the path can be read in two ways")
         return authenticate.authenticate(self._agents, request, self._log)
 
     def must_read(self, admitted: Identity, request: Request) -> bool:
@@ -172,7 +192,7 @@ class Mediator:
 
     def is_ours(self, request: Request) -> bool:
         """Return whether we answer or edit the request: it is in a dialect, or for the broker."""
-        return self.dialect(request) is not None or is_for_broker(request)
+        return self.dialect(request) is not None or is_for_broker(request) or _find_object(request) is not None
 
     def dialect(self, request: Request) -> Spoken | None:
         """Return the dialect of a request; None for a request of no dialect (``other_paths``)."""
@@ -188,9 +208,11 @@ class Mediator:
             body = await _without_own_token(admitted, request.body)
             if is_for_broker(request):
                 return await self._broker.answer(Caller(admitted, replace(request, body=body), self.redactor(admitted)))
+            if spoken is None and (path := _find_object(request)) is not None:
+                return await self._stored.answer(admitted, replace(request, body=body), path)
             if spoken is None:
                 return await self.other_paths.decide(admitted, request, body)
-            view = _read(admitted.agent, spoken.dialect, body)
+            view = _read(admitted.agent, spoken, body)
             incoming = DialectRequest(
                 admitted, request, view, spoken.dialect, self.redactor(admitted), only_counts=spoken.counts
             )
@@ -208,7 +230,7 @@ class Mediator:
 
     def reread(self) -> list[str]:
         """Read agents and providers from their files again; return what changed, a line each."""
-        return reload.reload_files(self._agents, self.registry, self._peers.services.release)
+        return reload.reload_files(self._agents, self.registry, self._note_change)
 
     def stop(self) -> None:
         """Start nothing new; running turns and calls go on."""
@@ -231,6 +253,7 @@ class Mediator:
         await self._peers.upstream.close()
         await self._peers.services.close()
         await self._budgets.close()
+        await self._ownership.finish()
         await self.state.store.close()
         await self.state.journal.close()
 
@@ -255,6 +278,11 @@ class Mediator:
         return secrets
 
 
+def _find_object(request: Request) -> StoredPath | None:
+    """Return what the path names of what a provider keeps; None for other paths, and for one that makes something new."""
+    return None if creates_object(request.method, request.path) else find_stored(request.path)
+
+
 async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
     """Return the body without the agent's own token, which the runner's tools may have printed (``env``)."""
     # A body may hide something in each of a million places: other requests go on meanwhile.
@@ -262,10 +290,13 @@ async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
     return own.document(body) if len(body) < _MAX_INLINE_BYTES else await asyncio.to_thread(own.document, body)
 
 
-def _read(agent: Agent, dialect: Dialect, body: bytes) -> RunnerRequest:
+def _read(agent: Agent, spoken: Spoken, body: bytes) -> RunnerRequest:
     try:
-        return dialect.read_request(body)
+        view = spoken.dialect.read_request(body)
     except UnreadableRequestError:
-        if agent.tools:
+        if agent.tools or spoken.names:
             raise
         return read_model(body)
+    if spoken.counts or spoken.side_request is not None:
+        view = replace(view, is_kept=False, side_request=spoken.side_request)
+    return view

@@ -46,6 +46,12 @@ SETTINGS = (
     Setting("keepalive_ms", "CLLAMA_KEEPALIVE_MS", "1000", "Longest silence of a mediated stream, in milliseconds."),
     Setting("keepalive_first_ms", "CLLAMA_KEEPALIVE_FIRST_MS", "2000", "Longest time until a mediated stream begins, in ms."),
     Setting("keepalive_openai", "CLLAMA_KEEPALIVE_OPENAI", "comment", "Keepalive of OpenAI streams: comment, native or off."),
+    Setting(
+        "keepalive_responses",
+        "CLLAMA_KEEPALIVE_RESPONSES",
+        "auto",
+        "The same of OpenAI Responses: auto (comments, and events after 30 s), comment, native or off.",
+    ),
     Setting("keepalive_anthropic", "CLLAMA_KEEPALIVE_ANTHROPIC", "native", "The same of Anthropic: comment, native or off."),
     Setting("feed_max_response_bytes", "CLLAMA_FEED_MAX_RESPONSE_BYTES", "32768", "Most bytes of a feed in a prompt."),
     Setting("feed_max_total_bytes", "CLLAMA_FEED_MAX_TOTAL_BYTES", "65536", "Most bytes of all feeds in a prompt."),
@@ -57,6 +63,13 @@ SETTINGS = (
         "CLLAMA_BUDGET_FAIL_MODE",
         "open",
         "What happens when an agent's spending can't be read: open (its requests pass) or closed (503).",
+        is_word=True,
+    ),
+    Setting(
+        "stored_ids",
+        "CLLAMA_STORED_IDS",
+        "own",
+        "Ids of stored responses and conversations that an agent may name: own, or any (also those from before the proxy).",
         is_word=True,
     ),
     Setting("metrics", "CLAW_METRICS_ADDR", "", "Address that serves /metrics; empty: no metrics."),
@@ -82,7 +95,7 @@ class ListenAddress:
             return self.host == "localhost"
 
 
-type KeepaliveKind = Literal["comment", "native", "off"]
+type KeepaliveKind = Literal["auto", "comment", "native", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +128,7 @@ class Settings:
     keepalive: float
     keepalive_first: float
     keepalive_openai: KeepaliveKind
+    keepalive_responses: KeepaliveKind
     keepalive_anthropic: KeepaliveKind
     feed_bytes: int
     feeds_bytes: int
@@ -122,11 +136,13 @@ class Settings:
     time_line: bool
     drain: float
     budget_fail_mode: Literal["open", "closed"]
+    stored_ids: Literal["own", "any"]
     metrics: ListenAddress | None
 
     def pace(self, dialect: str) -> Pace:
         """Return the keepalive of a dialect's streams."""
-        kind = self.keepalive_anthropic if dialect.startswith("anthropic") else self.keepalive_openai
+        kinds = {"openai-responses": self.keepalive_responses, "anthropic-messages": self.keepalive_anthropic}
+        kind = kinds.get(dialect, self.keepalive_openai)
         return Pace(self.keepalive_first, self.keepalive, kind)
 
     @classmethod
@@ -150,6 +166,7 @@ class Settings:
             keepalive=_positive(values, "keepalive_ms") / 1000,
             keepalive_first=_positive(values, "keepalive_first_ms") / 1000,
             keepalive_openai=_word(values, "keepalive_openai", "comment", "native", "off"),
+            keepalive_responses=_word(values, "keepalive_responses", "auto", "comment", "native", "off"),
             keepalive_anthropic=_word(values, "keepalive_anthropic", "comment", "native", "off"),
             feed_bytes=_positive(values, "feed_max_response_bytes"),
             feeds_bytes=_positive(values, "feed_max_total_bytes"),
@@ -157,6 +174,7 @@ class Settings:
             time_line=_word(values, "time_line", "off", "on") == "on",
             drain=_between(values, "drain_ms", 1, 600_000) / 1000,
             budget_fail_mode=_word(values, "budget_fail_mode", "open", "closed"),
+            stored_ids=_word(values, "stored_ids", "own", "any"),
             metrics=_listener(values, "metrics"),
         )
 

@@ -1,4 +1,5 @@
-"""The state that ``CLAW_STATE`` names: the continuity store, the journal and the agents' spending, in one place.
+"""The state that ``CLAW_STATE`` names, in one place: the continuity store, the journal, the agents' spending, and which of
+them owns what a provider keeps.
 
 A damaged or unusable file, or a server that refuses us, keeps the proxy from starting. An unreachable server does not: until it
 is back, requests go on without their hidden rounds, no tool that may write is called (``turns/checkpoint.py``), and ``/ready``
@@ -13,16 +14,19 @@ from claw_state.continuity import ContinuityStore
 from claw_state.health import Health, OnHealthChange
 from claw_state.journal import Journal
 from claw_state.lease import Owner
+from claw_state.ownership import OwnershipStore
 from claw_state.spending import Spending
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
+from claw_state.sqlite.ownership import SqliteOwnershipStore
 from claw_state.sqlite.schema import describe_error
 from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import File, Place, Server
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link, probe_server
+from claw_state.valkey.ownership import ValkeyOwnershipStore
 from claw_state.valkey.spending import ValkeySpending
 
 
@@ -32,6 +36,7 @@ class State(NamedTuple):
     store: ContinuityStore
     journal: Journal
     spending: Spending
+    ownership: OwnershipStore
     place: Place
     database: Database | None = None  # The SQLite database; None on a server
 
@@ -56,7 +61,8 @@ def open_state(place: Place, log: EventLog, before: State | None = None) -> Stat
             if (problem := probe_server(place)) is not None:
                 health.fail(problem)
             link = Link(place, health)
-            return State(ValkeyContinuityStore(link), ValkeyJournal(link, Owner.current()), ValkeySpending(link), place)
+            journal = ValkeyJournal(link, Owner.current())
+            return State(ValkeyContinuityStore(link), journal, ValkeySpending(link), ValkeyOwnershipStore(link), place)
         case _:
             assert_never(place)
 
@@ -64,7 +70,8 @@ def open_state(place: Place, log: EventLog, before: State | None = None) -> Stat
 def _in_file(place: Place, database: Database) -> State:
     try:
         journal = SqliteJournal(database, Owner.current())
-        return State(SqliteContinuityStore(database), journal, SqliteSpending(database), place, database)
+        ownership = SqliteOwnershipStore(database)
+        return State(SqliteContinuityStore(database), journal, SqliteSpending(database), ownership, place, database)
     except OSError:
         database.close()
         raise

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from claw_contract.base import error_line
 from claw_contract.context_files import ContextBlock, ContextBlocks, Feed, Feeds, Memory
+from claw_contract.json_schema import find_schema_problem
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, Manifest, QuarantinedTool, Tool, read_manifest
 from claw_contract.metadata import Metadata
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret, SecretRef
-from claw_mediate.core.json_schema import find_schema_problem
 from claw_mediate.core.types import Limits
 from claw_mediate.file_cache import FileVersion, file_version, read_file
 from claw_mediate.telemetry.event_log import EventLog

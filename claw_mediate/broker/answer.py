@@ -1,6 +1,6 @@
 """The MCP result of a call (docs/spec/mcp.md "The broker"). Pure.
 
-success   the data as text, and as ``structuredContent`` where it is an object
+success   the data as text, and as ``structuredContent`` where it is an object; images of an MCP server stand behind it
 failure   ``isError``, and the text ``{"code", "message", "details"?}``
 a cut     a second text says so
 """
@@ -44,6 +44,7 @@ def write_answer(result: ToolResult) -> bytes:
             answer["content"].append(_text(_as_text(data)))
         if data[:1] == b"{":
             answer["structuredContent"] = envelope.data
+        answer["content"] += [{"type": "image", "data": each.data, "mimeType": each.media_type} for each in result.images]
     else:
         error = msgspec.json.encode(_error.decode(envelope.error))
         answer["content"].append(_text(error.decode()))

@@ -10,6 +10,7 @@ import re
 from claw_contract.manifest import Tool
 from claw_mcp.protocol import SSE_TYPE
 from claw_mcp.server import HttpRequest, StreamableHttpServer
+from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.broker.backend import CALLER, NativeBackend
 from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core.api_paths import find_broker
@@ -20,6 +21,7 @@ MAX_SESSIONS = 256  # Of one agent; one more ends the one that was idle longest
 _LOCAL_ORIGIN = re.compile(r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?")
 _GRACE_SECONDS = 1.0  # The time to record what was cut off
 _TOOLS_CHANGED = "notifications/tools/list_changed"
+_WATCH_SECONDS = 0.5  # Between two looks at the files of agents whose clients listen
 
 
 def is_for_broker(request: Request) -> bool:
@@ -30,10 +32,11 @@ def is_for_broker(request: Request) -> bool:
 class Broker:
     """The MCP server of all agents of one mediator."""
 
-    def __init__(self, calls: NativeCalls, log: EventLog) -> None:
+    def __init__(self, calls: NativeCalls, log: EventLog, agents: AgentDirectory) -> None:
         self._calls = calls
         self._log = log
-        self._tools: dict[str, tuple[Tool, ...]] = {}  # By agent, as its last request found them
+        self._agents = agents
+        self._tools: dict[str, tuple[Tool, ...]] = {}  # By agent, as its clients know them
         self._server = StreamableHttpServer(
             NativeBackend(calls),
             is_allowed_host=lambda _: True,
@@ -41,6 +44,7 @@ class Broker:
             max_sessions=MAX_SESSIONS,
         )
         self._closing: asyncio.Future[None] | None = None
+        self._watching: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -51,11 +55,13 @@ class Broker:
         if find_broker(request.path) != agent.id:
             self._log.event("error", error="not_admitted", reason=f"the token of agent {agent.id} at another broker")
             return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
-        self._note_tools(agent.id, agent.native_tools)
+        self._tools.setdefault(agent.id, agent.native_tools)
         CALLER.set(caller)
         asked = HttpRequest(request.method.upper(), request.path, request.headers, request.body)
         response = await self._server.handle(asked, agent.id)
         is_stream = any(name == "content-type" and value == SSE_TYPE for name, value in response.headers)
+        if is_stream and (self._watching is None or self._watching.done()):
+            self._watching = asyncio.ensure_future(self._watch())
         return RunnerResponse(response.status, response.headers, response.chunks, streaming=is_stream)
 
     def stop(self) -> None:
@@ -65,9 +71,18 @@ class Broker:
 
     def end_streams(self) -> None:
         """End the streams on which clients only listen: those that go on connect again."""
-        for session in self._server.sessions:
-            if session.listener is not None:
-                session.listener.close()
+        self._server.end_streams()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def note_change(self, agent_id: str) -> None:
+        """Report to an agent's clients that its tools have changed, where its files say so."""
+        agent = self._agents.find(agent_id)
+        if agent is None or self._tools.get(agent_id) == agent.native_tools:
+            return
+        if agent_id in self._tools:
+            self._server.broadcast(_TOOLS_CHANGED, principal=agent_id)
+        self._tools[agent_id] = agent.native_tools
 
     async def finish(self, seconds: float) -> None:
         """Let running calls end for ``seconds``, then cut them off."""
@@ -83,9 +98,9 @@ class Broker:
         await self._calls.wait_until_idle()
         await self._server.close()
 
-    def _note_tools(self, agent_id: str, tools: tuple[Tool, ...]) -> None:
-        """Report to an agent's clients that its tools have changed since the last request."""
-        before = self._tools.get(agent_id)
-        self._tools[agent_id] = tools
-        if before is not None and before != tools:
-            self._server.broadcast(_TOOLS_CHANGED, principal=agent_id)
+    async def _watch(self) -> None:
+        """Look at the files of agents whose clients listen, which hear of a change though nobody sends a request."""
+        while agents := self._server.listening():
+            for agent_id in agents:
+                self.note_change(agent_id)
+            await asyncio.sleep(_WATCH_SECONDS)

@@ -3,20 +3,22 @@
 import posixpath
 import re
 from functools import lru_cache
-from typing import Literal
-from urllib.parse import unquote
+from typing import Literal, NamedTuple, get_args
+from urllib.parse import quote, unquote
 
-type Endpoint = Literal["/chat/completions", "/messages", "/messages/count_tokens"]
+type Endpoint = Literal[
+    "/chat/completions", "/messages", "/messages/count_tokens", "/responses", "/responses/compact", "/responses/input_tokens"
+]
 """The end of a path whose protocol is a dialect."""
 
-_ENDPOINTS: tuple[Endpoint, ...] = ("/chat/completions", "/messages", "/messages/count_tokens")
+_ENDPOINTS: tuple[Endpoint, ...] = get_args(Endpoint.__value__)
 _THREAD_MESSAGES = re.compile(r"/threads/[^/]+/messages$")
 """OpenAI's Assistants: a message is added to a thread, and no model is asked."""
 type ModelLocation = Literal["nowhere", "optional", "required", "hidden"]
 """The place of the model's name in a POST of no dialect: none, the body or none, the body, or out of the proxy's sight."""
 _NO_MODEL = re.compile(r"/(?:files|uploads/[^/]+/parts|skills|skills/[^/]+/versions)$")
 _MODEL_REQUIRED = re.compile(
-    r"/(?:responses|responses/(?:compact|input_tokens)|embeddings|completions|complete|rerank|videos"
+    r"/(?:embeddings|completions|complete|rerank|videos"
     r"|images/[^/]+|audio/[^/]+|assistants|threads/runs|threads/[^/]+/runs|fine_tuning/jobs)$"
 )
 _MODEL_HIDDEN = re.compile(
@@ -27,6 +29,7 @@ _MODEL_HIDDEN = re.compile(
 _BROKER = re.compile(r"/mcp(?:/(.*))?")
 _SLASHES = re.compile(r"[/\\]+")
 _QUERY = re.compile(r"[?#]")
+_SEGMENT_END = re.compile(r"[/\\;]")
 _PARAMETERS = re.compile(r";[^/]*")
 _MAX_CACHED_LENGTH = 512  # Longer paths are not cached: anybody may send them
 
@@ -37,8 +40,22 @@ def normalize_path(path: str) -> str:
     >>> normalize_path("/v1/x/../Chat%2F/completions;a=b/?c")
     '/v1/chat/completions'
     """
+    return _resolve(path).lower()
+
+
+def _resolve(path: str) -> str:
     plain = _SLASHES.sub("/", _QUERY.split(unquote(path))[0])
-    return posixpath.normpath(_PARAMETERS.sub("", plain)).lower()
+    return posixpath.normpath(_PARAMETERS.sub("", plain))
+
+
+def is_ambiguous(path: str) -> bool:
+    """Return whether a path goes up behind an encoded ``?`` or ``#``: some would read on there, and reach another path.
+
+    >>> [is_ambiguous(path) for path in ("/v1/models%3F/../responses/resp_1", "/v1/models%3Fx", "/v1/models?x=/../y")]
+    [True, False, False]
+    """
+    behind = _QUERY.split(unquote(path.partition("?")[0]), maxsplit=1)[1:]
+    return any(".." in _SEGMENT_END.split(part) for part in behind)
 
 
 def find_endpoint(path: str) -> Endpoint | None:
@@ -50,6 +67,58 @@ def find_endpoint(path: str) -> Endpoint | None:
 def _find_endpoint(path: str) -> Endpoint | None:
     plain = normalize_path(path)
     return next((end for end in _ENDPOINTS if plain.endswith(end) and not _THREAD_MESSAGES.search(plain)), None)
+
+
+type StoredKind = Literal["responses", "conversations"]
+
+
+class StoredPath(NamedTuple):
+    """The path of something that a provider keeps, in the one spelling in which it is sent."""
+
+    prefix: str  # Up to the kind
+    kind: StoredKind
+    id: str  # "" for the list of all
+    part: str  # Of the object, as ``/input_items``; "" for the object itself
+    query: str
+
+    def target(self, provider_id: str, part: str | None = None, query: str | None = None) -> str:
+        """Return path and query at a provider, where the object may have another id."""
+        own, asked = (self.part if part is None else part), (self.query if query is None else query)
+        path = quote(f"{self.prefix}/{self.kind}/{provider_id}{own}")
+        return f"{path}?{asked}" if asked else path
+
+
+_STORED = re.compile(r"(.*?)/(responses|conversations)(?:/([^/]+)(.*))?", re.IGNORECASE | re.DOTALL)
+
+
+def find_stored(path: str) -> StoredPath | None:
+    """Return what a path names of what a provider keeps; None for other paths. Ids keep their case.
+
+    >>> find_stored("/v1/x/../Responses/resp%5FA//input_items?limit=1")
+    StoredPath(prefix='/v1', kind='responses', id='resp_A', part='/input_items', query='limit=1')
+    >>> find_stored("/v1/chat/completions")
+    """
+    match = _STORED.fullmatch(_resolve(path))
+    if match is None:
+        return None
+    kind: StoredKind = "responses" if match[2].lower().startswith("r") else "conversations"
+    return StoredPath(match[1], kind, match[3] or "", match[4] or "", path.partition("?")[2])
+
+
+def creates_object(method: str, path: str) -> bool:
+    """Return whether the provider keeps something new under the id that it answers with, on a path of no dialect."""
+    found = find_stored(path) if method.upper() == "POST" else None
+    return found is not None and found.kind == "conversations" and not found.id
+
+
+def is_batch(path: str) -> bool:
+    """Return whether a POST to a path begins a batch, whose requests stand in a file.
+
+    >>> [is_batch(path) for path in ("/v1/batches", "/v1//Batches/?x=1", "/v1/messages/batches")]
+    [True, True, False]
+    """
+    plain = normalize_path(path)
+    return plain.endswith("/batches") and not plain.endswith("/messages/batches")  # Anthropic's, whose requests name nothing
 
 
 def find_broker(path: str) -> str | None:

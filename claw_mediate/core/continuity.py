@@ -14,6 +14,11 @@ Equal keys are distinguished by evidence, never by requirement:
 Where only one turn has a key that says enough by itself (ids of calls, a longer answer), it needs no evidence: a runner may
 have put a summary in the place of all that came before.
 
+An answer may be several items of a transcript, of which a runner sends back some. Its anchor has further names then: the ids
+of the items, and the texts and calls of single ones. Models, servers and runners make these ids, and some only count. So an id
+is believed only where one stored turn has it, no other session is named, and the message right before is the same, or the
+session and any message before.
+
 A runner may write its calls into the text of the message (smolagents). Such a message is also looked for by the call ids and by
 the words in that text. Any text may mention an id, so the message right before must be the same, and no other session named.
 
@@ -27,9 +32,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple, Self
 
-from claw_state.continuity import Anchor, StoredRounds
+from claw_state.continuity import ID_KIND, Anchor, StoredRounds
 
 _MAX_PRECEDING = 4  # Messages before an answer that distinguish it from an equal one
 _MAX_EQUAL = 256
@@ -68,6 +74,24 @@ class Evidence:
     """Index of a user's message → the anchor of a turn without an answer that may stand before it."""
     before: tuple[str, ...] = ()  # Digests of the last visible messages: the evidence that goes with this request's answer
     earlier: str = ""  # The digest of all messages but the user's last one; "" where there is no other
+    blocks: Mapping[int, "Block"] = field(default_factory=dict)
+    """Index of a message with an anchor → its block. Without an entry the message is a block of its own."""
+
+    def block(self, index: int) -> "Block":
+        return self.blocks.get(index) or Block(index, index)
+
+
+class Block(NamedTuple):
+    """Neighbouring messages that the model made, as indexes in ``messages``."""
+
+    start: int  # Of its first message
+    stretch: int  # Of the first block since a user's message: an answer does not go on behind one
+
+
+def item_key(item_id: str) -> str:
+    """Return the name of an item by its id; "" for an id without letters and digits."""
+    plain = _NOT_ALPHANUMERIC.sub("", item_id)
+    return f"{ID_KIND}:{_digest([plain])}" if plain else ""
 
 
 def calls_key(ids: Iterable[str]) -> str:
@@ -143,58 +167,123 @@ class Transcript:
         return Anchor(key, self.before, keys_in_text(text))
 
 
-def match_rounds(anchors: Mapping[int, Anchor], stored: Sequence[StoredRounds], session: str) -> dict[int, StoredRounds]:
-    """Return the stored rounds before each message with an anchor. One stored turn serves one message."""
-    by_key: dict[str, list[tuple[StoredRounds, _EarlierMessages]]] = {}
-    for rounds in stored:
-        by_key.setdefault(rounds.anchor.key, []).append((rounds, _EarlierMessages.of(rounds.anchor.before)))
-    equal: dict[str, list[int]] = {key: [] for key in by_key}
-    for index in sorted(anchors):
-        for key in anchors[index].keys & equal.keys():
-            equal[key].append(index)
-    pairs = [
-        (similarity, index, rounds)
-        for key, indexes in equal.items()
-        for index in indexes[-_MAX_EQUAL:]
-        for rounds, similarity in _find_similar(by_key[key], anchors[index], session)
-    ]
+def match_rounds(
+    anchors: Mapping[int, Anchor], stored: Sequence[StoredRounds], session: str, blocks: Mapping[int, Block] | None = None
+) -> dict[int, StoredRounds]:
+    """Return the stored rounds of each message with an anchor. One stored turn serves one message."""
+    return _choose(_find_pairs(anchors, stored, session, blocks or {}))
+
+
+def place_rounds(evidence: Evidence, stored: Sequence[StoredRounds], session: str) -> dict[int, StoredRounds]:
+    """Return the stored rounds by the index of the message that they go before: the first one of their answer.
+
+    That is the first message of the block, or the one behind the last that another turn of the block may have led to.
+    """
+    pairs = _find_pairs({**evidence.gaps, **evidence.anchors}, stored, session, evidence.blocks)
+    matches = _choose(pairs)
+    if not evidence.blocks:
+        return matches
+    alike: dict[int, list[int]] = {}
+    for pair in pairs:
+        alike.setdefault(pair.rounds.id, []).append(pair.place)
+    placed: dict[int, StoredRounds] = {}
+    start, end = -1, 0  # The block, and what is behind the last message of its turns so far
+    for index, following in pairwise([*sorted(matches), None]):
+        assert index is not None
+        block = evidence.block(index).start
+        placed[end if block == start else block] = matches[index]
+        own = (each for each in alike[matches[index].id] if following is None or each < following)
+        start, end = block, 1 + max(each for each in own if evidence.block(each).start == block)
+    return placed
+
+
+def _choose(pairs: Sequence["_Pair"]) -> dict[int, StoredRounds]:
     matches: dict[int, StoredRounds] = {}
     used: set[int] = set()
-    for _, index, rounds in sorted(pairs, key=lambda pair: (pair[0], pair[1], pair[2].id), reverse=True):
-        if index not in matches and rounds.id not in used:
-            matches[index] = rounds
-            used.add(rounds.id)
+    for pair in pairs:
+        if pair.place not in matches and pair.rounds.id not in used:
+            matches[pair.place] = pair.rounds
+            used.add(pair.rounds.id)
     return matches
 
 
-type _Similarity = tuple[bool, int, int]
-"""The sort key of a match: the session, more equal digests, fewer others (later messages add some)."""
+type _Similarity = tuple[bool, bool, int, int]
+"""The sort key of a match: the session, the id, more equal digests, fewer others (later messages add some)."""
+
+
+class _Pair(NamedTuple):
+    """A message that may be the one that stored rounds led to. The greatest is the best."""
+
+    similarity: _Similarity
+    stretch: int  # The latest of those that are alike; within a stretch, the first message
+    earliness: int
+    number: int
+    place: int
+    rounds: StoredRounds
+
+
+def _find_pairs(
+    anchors: Mapping[int, Anchor], stored: Sequence[StoredRounds], session: str, blocks: Mapping[int, Block]
+) -> list[_Pair]:
+    """Return the pairs of messages and stored rounds that nothing contradicts, best first."""
+    by_key: dict[str, list[tuple[StoredRounds, _EarlierMessages]]] = {}
+    for rounds in stored:
+        kept = (rounds, _EarlierMessages.of(rounds.anchor.before))
+        for key in rounds.anchor.keys:
+            by_key.setdefault(key, []).append(kept)
+    equal: dict[str, list[int]] = {key: [] for key in by_key}
+    for index in sorted(anchors):
+        for key in {*anchors[index].keys} & equal.keys():
+            equal[key].append(index)
+    pairs = [
+        _Pair(similarity, blocks[index].stretch if index in blocks else index, -index, rounds.id, index, rounds)
+        for key, indexes in equal.items()
+        for index in indexes[-_MAX_EQUAL:]
+        for rounds, similarity in _find_similar(by_key[key], anchors[index], key, session)
+    ]
+    return sorted(pairs, key=lambda pair: pair[:4], reverse=True)
 
 
 def _find_similar(
-    stored: Sequence[tuple[StoredRounds, "_EarlierMessages"]], anchor: Anchor, session: str
+    stored: Sequence[tuple[StoredRounds, "_EarlierMessages"]], anchor: Anchor, key: str, session: str
 ) -> Iterator[tuple[StoredRounds, _Similarity]]:
-    sent = _EarlierMessages.of(anchor.before)
+    sent, is_id = _EarlierMessages.of(anchor.before), _kind(key) == ID_KIND
     for rounds, kept in stored:
         overlap, differs = kept.compare(sent)
-        if _may_match(rounds, anchor, session, alone=len(stored) == 1, overlap=overlap):
-            yield rounds, (bool(session) and session == rounds.session, overlap, -differs)
+        if key in anchor.alternatives and key != rounds.anchor.key:
+            continue  # A text that mentions a part says nothing of the whole
+        if is_id:
+            may_match = len(stored) == 1 and _is_id_supported(rounds, anchor, session, overlap)
+        else:
+            may_match = _may_match(rounds, anchor, key, session, alone=len(stored) == 1, overlap=overlap)
+        if may_match:
+            yield rounds, (bool(session) and session == rounds.session, is_id, overlap, -differs)
 
 
-def _may_match(rounds: StoredRounds, anchor: Anchor, session: str, *, alone: bool, overlap: int) -> bool:
+def _is_id_supported(rounds: StoredRounds, anchor: Anchor, session: str, overlap: int) -> bool:
+    """Return True if more than an equal id speaks for the match, and no other session against it."""
+    if session and rounds.session and (session != rounds.session or overlap):
+        return session == rounds.session
+    return any(map(_is_same_message, rounds.anchor.before[-1:], anchor.before[-1:]))
+
+
+def _may_match(rounds: StoredRounds, anchor: Anchor, key: str, session: str, *, alone: bool, overlap: int) -> bool:
     """Return True if nothing contradicts the match: another session, or no equal digest of the messages before.
 
     A runner may have replaced the messages before by a summary: a distinctive key of one stored turn only needs no digest.
     """
-    if rounds.anchor.key != anchor.key or anchor.key.endswith(EMPTY_TEXT_KEY):
+    if key in anchor.alternatives or key.endswith(EMPTY_TEXT_KEY):
         is_elsewhere = session and rounds.session and session != rounds.session
         return not is_elsewhere and any(map(_is_same_message, rounds.anchor.before[-1:], anchor.before[-1:]))
     if overlap:
         return True
     if session and rounds.session:
         return session == rounds.session
-    is_distinctive = anchor.key.split(":")[-2] in _DISTINCTIVE_KINDS
-    return (alone and is_distinctive) or not (rounds.anchor.before and anchor.before)
+    return (alone and _kind(key) in _DISTINCTIVE_KINDS) or not (rounds.anchor.before and anchor.before)
+
+
+def _kind(key: str) -> str:
+    return key.split(":")[-2]
 
 
 class _EarlierMessages(NamedTuple):

@@ -1,9 +1,9 @@
 """A runner's request and the response to it, independent of mitmproxy and of the event loop."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,12 +27,17 @@ _ANTHROPIC_TYPES = {
 }
 
 
-def build_error_body(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> bytes:
-    """Return an error body: Anthropic's shape on its paths, else OpenAI's. ``more``: members beside ``error``."""
+def build_error_body(
+    path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None, param: str | None = None
+) -> bytes:
+    """Return an error body: Anthropic's shape on its paths, else OpenAI's.
+
+    ``more``: members beside ``error``; ``param``: the member of the request that it is about, which only OpenAI's shape names.
+    """
     if is_anthropic(path):
         error: dict[str, object] = {"type": _ANTHROPIC_TYPES.get(status, "api_error"), "message": message}
         return json.dumps({"type": "error", "error": error, **(more or {})}).encode()
-    error = {"message": message, "type": _OPENAI_TYPES.get(status, "api_error"), "param": None, "code": code}
+    error = {"message": message, "type": _OPENAI_TYPES.get(status, "api_error"), "param": param, "code": code}
     return json.dumps({"error": error, **(more or {})}).encode()
 
 
@@ -104,15 +109,40 @@ class Forward:
     handle: object  # The mediator's own note of it, which mitmproxy's side hands back with the result
 
 
-def respond(status: int, body: bytes, content_type: str = "application/json", retry_after: str = "") -> RunnerResponse:
-    """Return a response of one chunk."""
+def respond(
+    status: int,
+    body: bytes,
+    content_type: str = "application/json",
+    retry_after: str = "",
+    more: Sequence[tuple[str, str]] = (),
+) -> RunnerResponse:
+    """Return a response of one chunk. ``more``: further headers."""
     later = [("retry-after", retry_after)] if retry_after else []
-    return RunnerResponse(status, [("content-type", content_type), *later], _single_chunk(body))
+    return RunnerResponse(status, [("content-type", content_type), *later, *more], _single_chunk(body))
 
 
-def refuse(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> RunnerResponse:
+def refuse(
+    path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None, param: str | None = None
+) -> RunnerResponse:
     """Return an error in the shape of the path's dialect."""
-    return respond(status, build_error_body(path, status, code, message, more))
+    return respond(status, build_error_body(path, status, code, message, more, param))
+
+
+type Naming = Literal["previous_response_id", "conversation", "response_id"]
+"""How a request names what a provider keeps: by a member of its body, or (a response) by its path."""
+MAX_SHOWN_ID = 80  # Characters
+
+
+def refuse_unknown_id(path: str, naming: Naming, object_id: str, reason: str = "this agent has none") -> RunnerResponse:
+    """Return the refusal of an id that the agent can't go on with (docs/spec/responses.md section 10)."""
+    message = f"{object_id[:MAX_SHOWN_ID]!r} is not known here: {reason}"
+    match naming:
+        case "previous_response_id":
+            return refuse(path, 400, "previous_response_not_found", f"the response {message}", param=naming)
+        case "response_id":
+            return refuse(path, 404, "response_not_found", f"the response {message}", param=naming)
+        case "conversation":
+            return refuse(path, 404, "conversation_not_found", f"the conversation {message}", param=naming)
 
 
 def refuse_stopping(path: str) -> RunnerResponse:

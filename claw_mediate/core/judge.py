@@ -12,10 +12,15 @@ native before a managed or unknown call    AnswerAll: managed_tools_first, to ev
 a terminal call that is not the last       AnswerAll: terminal_on_success_order, to every call
 managed and unknown, native ones behind    RunCalls: the prefix; the native suffix leaves the transcript
 
+Where the provider keeps every response as it was (``keeps_rounds``), nothing leaves the transcript:
+
+managed and unknown, native ones behind    RunCalls: all; the native suffix is answered managed_tools_first
+ours, and one that can't be answered       Finish(Refuse)  → 502
+
 a call that is about to run                is answered without running when
 ─────────────────────────────────────────  ─────────────────────────────────────────────────────────────
-the first of these that holds              time is spent · the tool is unknown · the arguments are not one
-                                           JSON object · it is a repeat · they break the tool's schema
+the first of these that holds              time is spent · it is native · the tool is unknown · the arguments are not
+                                           one JSON object · it is a repeat · they break the tool's schema
 """
 
 from dataclasses import dataclass, replace
@@ -57,10 +62,11 @@ class Ledger:
     answered_calls: tuple[AnsweredCall, ...] = ()  # In the order of answering
     usage: tuple[JsonObject, ...] = ()
     tool_use: ToolUse = ToolUse.AS_REQUESTED
+    keeps_rounds: bool = False  # True if the provider keeps every response, so that nothing can be left out of the transcript
 
     @classmethod
-    def start(cls, limits: Limits, now: float) -> "Ledger":
-        return cls(limits, started_at=now, now=now, model_call_at=now)
+    def start(cls, limits: Limits, now: float, *, keeps_rounds: bool = False) -> "Ledger":
+        return cls(limits, started_at=now, now=now, model_call_at=now, keeps_rounds=keeps_rounds)
 
     @property
     def seconds_left(self) -> float:
@@ -85,7 +91,7 @@ class Ledger:
         """The number of rounds at the end, in a row, that held nothing but repeated calls."""
         count = 0
         for past in reversed(self.rounds):
-            if not past.results or any(result.first_round is None for result in past.results):
+            if not _holds_repeats_only(past.results):
                 break
             count += 1
         return count
@@ -123,6 +129,7 @@ def may_write(call: ToolCall, service: str) -> bool:
 
 MAX_CALLS = 128  # Calls of one response. A model that makes more has lost its way, and would overload the service.
 MAX_IDLE_ROUNDS = 3  # Rounds in a row that only repeat calls, before the model must answer
+NATIVE_CALL_UNANSWERABLE = "native_call_unanswerable"
 MAX_READ_RETRIES = 2  # Runs of a read in one turn that follow a failed one
 
 
@@ -166,6 +173,9 @@ def judge(ledger: Ledger, response: ModelResponse) -> Verdict:
         return Finish(_refuse_spent(ledger, "the model asked for tools after the turn's tool budget was spent"))
     if not ours:
         return Finish(Deliver(response, ledger.rounds, ledger.usage))
+    if ledger.keeps_rounds and not all(call.is_answerable for call in calls):
+        message = "the model made a call that only the runner can answer beside calls of service tools"
+        return Finish(Refuse(502, NATIVE_CALL_UNANSWERABLE, message, ledger.rounds, ledger.usage))
     if ledger.has_spent_rounds or ledger.tool_seconds_left <= 0:
         if ledger.limits.on_budget == "error":
             return Finish(_refuse_spent(ledger, "the turn's tool budget is spent"))
@@ -177,7 +187,7 @@ def judge(ledger: Ledger, response: ModelResponse) -> Verdict:
         return AnswerAll(tuple(tool_result.managed_tools_first(call) for call in calls), ledger.tool_use)
     if any(_is_terminal(call) for call in calls[:-1]):
         return AnswerAll(tuple(tool_result.terminal_on_success_order(call) for call in calls), ledger.tool_use)
-    return RunCalls(prefix)
+    return RunCalls(calls if ledger.keeps_rounds else prefix)
 
 
 def next_step(ledger: Ledger, pending: tuple[ToolCall, ...]) -> AnswerOne | RunTools:
@@ -199,8 +209,7 @@ def tool_use_after(ledger: Ledger, results: tuple[ToolResult, ...]) -> ToolUse:
     """Return the tool use after a round: released once a managed call was answered, forbidden when time is spent."""
     if ledger.tool_seconds_left <= 0:
         return ToolUse.FORBIDDEN
-    repeats_only = all(result.first_round is not None for result in results)
-    if repeats_only and ledger.idle_rounds + 1 >= MAX_IDLE_ROUNDS:
+    if _holds_repeats_only(results) and ledger.idle_rounds + 1 >= MAX_IDLE_ROUNDS:
         return ToolUse.FORBIDDEN
     return ToolUse.RELEASED if any(result.call.owner == "managed" for result in results) else ledger.tool_use
 
@@ -217,6 +226,8 @@ def _answer_without_running(ledger: Ledger, call: ToolCall) -> ToolResult | None
         return None
     if ledger.tool_seconds_left <= 0:
         return tool_result.tool_budget_exhausted(call)
+    if call.owner == "native":
+        return tool_result.managed_tools_first(call, others_ran=True)
     if call.tool is None:
         return tool_result.unknown_tool(call)
     if isinstance(call.arguments, UnreadableArguments):
@@ -226,6 +237,12 @@ def _answer_without_running(ledger: Ledger, call: ToolCall) -> ToolResult | None
     if violations := find_violations(call.tool, call.arguments):
         return tool_result.schema_validation(call, violations)
     return None
+
+
+def _holds_repeats_only(results: tuple[ToolResult, ...]) -> bool:
+    """Return whether every call but the runner's was a repeat."""
+    ours = [result for result in results if result.call.owner != "native"]
+    return bool(ours) and all(result.first_round is not None for result in ours)
 
 
 def _may_repeat(ledger: Ledger, tool: Tool, earlier: tuple[AnsweredCall, ...]) -> bool:

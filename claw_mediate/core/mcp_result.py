@@ -17,44 +17,14 @@ from typing import Any
 import msgspec
 
 from claw_contract.redaction.redactor import Redactor
+from claw_mcp.call_result import COMPLETE, CallResult, describe, read_part, read_result
 from claw_mcp.protocol import Message, RpcError
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Image, ToolCall, ToolResult
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # Those that the models' APIs take
-_COMPLETE, _NULL = "complete", b"null"
-_MAX_LABEL = 200  # Characters of a name, address or type that stands for a part
-
-
-class _CallResult(msgspec.Struct, rename="camel"):
-    content: list[msgspec.Raw] = []
-    structured_content: msgspec.Raw = msgspec.Raw(b"")
-    is_error: bool = False
-    result_type: str = _COMPLETE
-
-
-class _Resource(msgspec.Struct, rename="camel"):
-    uri: str = ""
-    mime_type: str = ""
-    text: str | None = None
-    blob: str = ""
-
-
-class _Part(msgspec.Struct, rename="camel"):
-    """One part of ``content``, with the members of all types."""
-
-    type: str = ""
-    text: str = ""
-    data: str = ""
-    mime_type: str = ""
-    name: str = ""
-    uri: str = ""
-    size: int | None = None
-    resource: _Resource | None = None
-
-
-_result = msgspec.json.Decoder(_CallResult)
-_part = msgspec.json.Decoder(_Part)
+_NULL = b"null"
+_MAX_TYPE = 200  # Characters of a result's type that are shown
 
 
 def read_call_result(call: ToolCall, message: Message, redactor: Redactor, limit: int) -> ToolResult | None:
@@ -64,11 +34,10 @@ def read_call_result(call: ToolCall, message: Message, redactor: Redactor, limit
     """
     if (error := message.rpc_error()) is not None:
         return _mcp_error(call, error, redactor, limit)
-    try:
-        result = _result.decode(message.result)
-    except (msgspec.DecodeError, RecursionError):
+    result = read_result(message.result)
+    if result is None:
         return None
-    if result.result_type != _COMPLETE:
+    if result.result_type != COMPLETE:
         return _unfinished(call, result.result_type, redactor)
     data, size = _read_data(result, redactor, limit)
     cut = {"truncated": True, "original_bytes": size} if size > limit else {}
@@ -83,54 +52,33 @@ def read_call_result(call: ToolCall, message: Message, redactor: Redactor, limit
     return ToolResult(call, content, ok=False, code=tool_result.TOOL_ERROR, ran=True)
 
 
-def _read_data(result: _CallResult, redactor: Redactor, limit: int) -> tuple[Any, int]:
+def _read_data(result: CallResult, redactor: Redactor, limit: int) -> tuple[Any, int]:
     """Return what is shown of an answer, without secrets and cut, and the size of the whole."""
     structured = bytes(result.structured_content)
     if structured and structured != _NULL:
         clear = redactor.document(structured)
         return tool_result.read_body(clear, len(clear), limit)[0], len(clear)
-    text = "\n".join(_describe_part(raw) for raw in result.content)
-    clear = redactor.document(text.encode(errors="replace"))
+    clear = redactor.document(describe(result).encode(errors="replace"))
     return tool_result.utf8_prefix(clear, limit) if clear else None, len(clear)
 
 
-def _describe_part(raw: msgspec.Raw) -> str:
-    """Return a part's text, or its type and size."""
-    try:
-        part = _part.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return "[a part that can't be read]"
-    if part.type == "text":
-        return part.text
-    if part.resource is not None and part.resource.text is not None:
-        return f"[{', '.join(_labels(part))}]\n{part.resource.text}"
-    return f"[{', '.join(_labels(part))}]"
-
-
-def _find_images(result: _CallResult, redactor: Redactor, room: int) -> Iterator[Image]:
+def _find_images(result: CallResult, redactor: Redactor, room: int) -> Iterator[Image]:
     """Yield the images that models take, as long as they fit into ``room`` bytes beside the text."""
     for raw in result.content:
-        try:
-            part = _part.decode(raw)
-            base64.b64decode(part.data, validate=True)
-        except (ValueError, RecursionError):  # msgspec's errors are of the former
+        part = read_part(raw)
+        if part is None or not _is_base64(part.data):
             continue
         room -= len(part.data)
         if part.type == "image" and part.mime_type in _IMAGE_TYPES and room >= 0 and redactor.text(part.data) == part.data:
             yield Image(part.mime_type, part.data)
 
 
-def _labels(part: _Part) -> Iterator[str]:
-    """Yield the type of a part, its name or address, its media type, and its size."""
-    resource = part.resource or _Resource()
-    labels = (part.type or "part", part.name, part.uri or resource.uri, part.mime_type or resource.mime_type)
-    yield from (label[:_MAX_LABEL] for label in labels if label)
-    if resource.text is not None:
-        yield f"{len(resource.text.encode(errors='replace'))} bytes"
-    elif encoded := part.data or resource.blob:
-        yield f"{len(encoded) * 3 // 4 - encoded.count('=', -2)} bytes"
-    elif part.size is not None:
-        yield f"{part.size} bytes"
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _mcp_error(call: ToolCall, error: RpcError, redactor: Redactor, limit: int) -> ToolResult:
@@ -143,5 +91,5 @@ def _mcp_error(call: ToolCall, error: RpcError, redactor: Redactor, limit: int) 
 def _unfinished(call: ToolCall, result_type: str, redactor: Redactor) -> ToolResult:
     message = "The tool asks for more input before it goes on, and nobody can be asked in this turn."
     if result_type != "input_required":
-        message = f"The tool did not complete: its result is {redactor.text(result_type[:_MAX_LABEL])!r}."
+        message = f"The tool did not complete: its result is {redactor.text(result_type[:_MAX_TYPE])!r}."
     return tool_result.failure(call, tool_result.TOOL_ERROR, message, ran=True)

@@ -83,6 +83,11 @@ class Candidate:
     def id(self) -> tuple[str, str]:
         return self.provider.name, self.model
 
+    @property
+    def maker(self) -> str:
+        """Return provider and model as one text: who made a response."""
+        return "/".join(self.id)
+
 
 @dataclass(frozen=True, slots=True)
 class ProviderScope:

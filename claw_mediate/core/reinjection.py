@@ -10,6 +10,7 @@ turns with an equal key are kept   missed: other_conversation
 no such turn is kept               missed: unknown      it was no mediated turn, or too long ago, or was altered
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_contract.log import MissedRounds, ReinjectedRounds
-from claw_mediate.core.continuity import Evidence, match_rounds
-from claw_state.continuity import Anchor, StoredRounds
+from claw_mediate.core.continuity import Evidence, place_rounds
+from claw_state.continuity import StoredRounds
 
 MAX_REINJECTED_BYTES = 256 * 1024  # For the hidden messages of one request
 MAX_UNCHANGED = 256  # Characters of arguments, or of a result, that a summary leaves as they are
@@ -41,16 +42,14 @@ def plan_reinjection(
     evidence: Evidence, stored: Sequence[StoredRounds], session: str, summarize: Callable[[bytes], bytes]
 ) -> Reinjection:
     """Match the stored rounds with the messages of a request. ``stored``: those whose keys are in the evidence."""
-    matches = match_rounds({**evidence.gaps, **evidence.anchors}, stored, session)
+    matches = place_rounds(evidence, stored, session)
     hidden = {index: rounds.messages for index, rounds in matches.items() if rounds.messages}
     insertions = fit_to_limit(hidden, summarize)
-    keys = {rounds.anchor.key for rounds in stored}
-    counts = Counter(
-        _classify(anchor, matches.get(index), keys, index in insertions) for index, anchor in evidence.anchors.items()
-    )
-    gaps = len(insertions.keys() - evidence.anchors.keys())
+    gaps = sum(place in evidence.gaps for place in insertions)
+    counts = Counter(_classify(rounds, place in insertions) for place, rounds in matches.items() if place not in evidence.gaps)
+    counts += _count_misses(evidence, stored, matches)
     event = ReinjectedRounds(
-        anchors=len(evidence.anchors) + gaps,
+        anchors=counts.total() + gaps,
         hits=counts["hit"] + counts["plain"] + gaps,
         turns=len(insertions),
         bytes=sum(map(len, insertions.values())),
@@ -60,14 +59,24 @@ def plan_reinjection(
     return Reinjection(insertions, tuple(matches[index] for index in insertions), event)
 
 
-def _classify(anchor: Anchor, rounds: StoredRounds | None, keys: set[str], is_inserted: bool) -> str:
-    if rounds is None:
-        return "unknown" if keys.isdisjoint(anchor.keys) else "other_conversation"
+def _classify(rounds: StoredRounds, is_inserted: bool) -> str:
     if is_inserted:
         return "hit"
     if rounds.messages:
         return "over_bound"
     return "evicted" if rounds.evicted else "plain"
+
+
+def _count_misses(evidence: Evidence, stored: Sequence[StoredRounds], matches: Mapping[int, StoredRounds]) -> Counter[str]:
+    """Count the answers without a stored turn, by the reason. An answer is a block of messages."""
+    blocks: dict[int, set[str]] = {}
+    for index, anchor in evidence.anchors.items():
+        blocks.setdefault(evidence.block(index).start, set()).update(anchor.keys)
+    starts = sorted(blocks)
+    found = {starts[bisect_right(starts, place) - 1] for place in matches if place not in evidence.gaps}
+    known = {key for rounds in stored for key in rounds.anchor.keys}
+    missed = (names for start, names in blocks.items() if start not in found)
+    return Counter("unknown" if known.isdisjoint(names) else "other_conversation" for names in missed)
 
 
 def fit_to_limit(

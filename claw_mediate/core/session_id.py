@@ -16,17 +16,21 @@ HEADERS = (
     "x-claude-code-session-id",
     "x-openclaw-session-id",
     "session-id",  # Codex
-    "session_id",  # Codex, older
+    "session_id",  # Codex, older, and pi
     "thread-id",
     "x-mux-workspace-id",
     "x-interaction-id",  # Copilot in VS Code
     "x-client-session-id",  # Copilot CLI
     "x-kilocode-taskid",
     "x-coder-chat-id",
+    "x-session-id",  # opencode
+    "x-session-affinity",
 )
 """In the order in which they are believed."""
 MEMBERS = ("session_id", "openclaw_session_id", "conversation_id", "thread_id")  # Members of ``metadata``
 _LEGACY_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
+_ONE_RUN = "agents-sdk:run:"
+"""With what a cache key of OpenAI's Agents SDK begins that it makes for one run: the next turn has another."""
 _MAX_LENGTH = 200
 
 
@@ -36,6 +40,8 @@ class SessionHints:
 
     metadata: object = None
     prompt_cache_key: object = None
+    client_metadata: object = None
+    conversation: str = ""  # The conversation that the provider keeps
 
 
 NO_HINTS = SessionHints()
@@ -53,12 +59,17 @@ def read_session_id(headers: Iterable[tuple[str, str]], hints: SessionHints) -> 
         if value := values.get(name, "").strip():
             return _with_prefix(name, value)
     members = metadata if isinstance(metadata, dict) else {}
-    for name in MEMBERS:
-        if isinstance(member := members.get(name), str) and member:
-            return _with_prefix(name, member)
+    for named in (members, hints.client_metadata):
+        for name in MEMBERS:
+            if isinstance(named, dict) and isinstance(member := named.get(name), str) and member:
+                return _with_prefix(name, member)
+    if hints.conversation:
+        return _with_prefix("conversation", hints.conversation)
     if session := _read_user_id(members.get("user_id")):
         return _with_prefix("session_id", session)
-    return _with_prefix("prompt_cache_key", cache_key) if isinstance(cache_key, str) and cache_key else ""
+    if not isinstance(cache_key, str) or not cache_key or cache_key.startswith(_ONE_RUN):
+        return ""
+    return _with_prefix("prompt_cache_key", cache_key)
 
 
 def _read_user_id(user_id: Any) -> str | None:

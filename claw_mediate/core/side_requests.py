@@ -32,6 +32,9 @@ class RequestView(Protocol):
     @property
     def max_tokens(self) -> int | None: ...
 
+    @property
+    def side_request(self) -> str | None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -115,6 +118,8 @@ CLAUDE_CODE_QUOTA: Final = "claude-code-quota"
 
 def find_side_request(request: RequestView) -> str | None:
     """Return the id of the rule that fits a side request; None for a turn."""
+    if request.side_request is not None:
+        return request.side_request
     if (
         not request.system
         and not request.declared_tools

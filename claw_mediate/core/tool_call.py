@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from claw_contract.json_schema import check_instance
 from claw_contract.manifest import PLACEHOLDER, HttpExecution, McpExecution, Tool
-from claw_mediate.core.json_schema import check_instance
-from claw_mediate.core.json_schema_keywords import parse_exact
+from claw_contract.strict_json import NoObjectError, RepeatedKeyError, read_strict_object
 from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 
 CLAW_ID = "claw_id"
@@ -44,17 +44,15 @@ def read_arguments(text: str) -> Arguments | UnreadableArguments:
     if not text.strip():
         return Arguments({}, {}, "{}")
     try:
-        values = json.loads(
-            text, object_pairs_hook=_object_of_unique_keys, parse_constant=_refuse_constant, parse_float=parse_exact
-        )
-        if not isinstance(values, dict):
-            return UnreadableArguments("the arguments must be one JSON object.", text)
+        values = read_strict_object(text)
         raw = {name: bytes(value) for name, value in _split.decode(text.encode()).items()}
         values.pop(CLAW_ID, None)
         raw.pop(CLAW_ID, None)
         return Arguments(values, raw, _canonical_text(raw))
+    except NoObjectError:
+        return UnreadableArguments("the arguments must be one JSON object.", text)
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
-        reason = str(error) if isinstance(error, _RepeatedKeyError) else "the arguments are not valid JSON."
+        reason = str(error) if isinstance(error, RepeatedKeyError) else "the arguments are not valid JSON."
         return UnreadableArguments(reason, text)
 
 
@@ -155,23 +153,6 @@ def _path_segment(raw: bytes | None) -> str | None:
 def _plain_text(raw: bytes) -> str:
     """Return a string's text; anything else in its own JSON spelling."""
     return json.loads(raw) if raw[:1] == b'"' else raw.decode()
-
-
-class _RepeatedKeyError(ValueError):
-    pass
-
-
-def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise _RepeatedKeyError(f"the key {repeated[:64]!r} stands twice in one object.")
-    return document
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
 
 
 def _canonical_text(raw: dict[str, bytes]) -> str:

@@ -25,16 +25,33 @@ class ToolCatalog:
     offered: tuple[OfferedTool, ...]
     managed: dict[str, Tool]  # Keyed by alias and by canonical name
     native: frozenset[str]
+    is_open: bool = False  # True if the runner may have tools that are not in ``native``
+    withdrawn: frozenset[str] = frozenset()
+    """Names of tools that were managed earlier in the conversation. The model may know them still, and the runner never did."""
 
     @classmethod
-    def build(cls, tools: Collection[Tool], native: Collection[str], room: int) -> "ToolCatalog":
-        """Return the catalog of tools in manifest order. Tools beyond ``room`` are left out."""
+    def build(
+        cls,
+        tools: Collection[Tool],
+        native: Collection[str],
+        room: int,
+        *,
+        is_open: bool = False,
+        earlier: Collection[str] = (),
+    ) -> "ToolCatalog":
+        """Return the catalog of tools in manifest order. Tools beyond ``room`` are left out.
+
+        ``earlier``: names by which tools were managed in what the request goes on from.
+        """
         present = list(tools)[: max(room, 0)]
         names = assign_aliases((tool.name for tool in present), native)
+        managed = {tool.name: tool for tool in present} | {names[tool.name]: tool for tool in present}
         return cls(
             offered=tuple(OfferedTool(names[tool.name], tool.description, visible_schema(tool)) for tool in present),
-            managed={tool.name: tool for tool in present} | {names[tool.name]: tool for tool in present},
+            managed=managed,
             native=frozenset(native),
+            is_open=is_open,
+            withdrawn=frozenset(earlier).difference(managed, native),
         )
 
     def find_alias(self, name: str) -> str | None:
@@ -52,5 +69,16 @@ class ToolCatalog:
             return ToolCall(call_id, name, "native", parsed)
         if (tool := self.managed.get(name)) is not None:
             return ToolCall(call_id, name, "managed", parsed, tool, safe_name=self.find_alias(name))
+        if self.is_open and name not in self.withdrawn:
+            return ToolCall(call_id, name, "native", parsed)
         safe = provider_safe_name(name)
         return ToolCall(call_id, name, "unknown", parsed, safe_name=None if safe == name else safe)
+
+    def make_native_call(self, call_id: str, name: str) -> ToolCall:
+        """Return a call that only the runner can answer, whatever is granted."""
+        return ToolCall(call_id, name, "native", read_arguments(""))
+
+    def make_namespaced_call(self, call_id: str, namespace: str, name: str, arguments: str) -> ToolCall:
+        """Return a call of a tool in a namespace, which is the runner's where it may have declared that."""
+        is_native = self.is_open or namespace in self.native
+        return ToolCall(call_id, f"{namespace}.{name}", "native" if is_native else "unknown", read_arguments(arguments))

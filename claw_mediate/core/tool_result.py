@@ -56,13 +56,15 @@ def tool_budget_exhausted(call: ToolCall) -> ToolResult:
     )
 
 
-def managed_tools_first(call: ToolCall) -> ToolResult:
+def managed_tools_first(call: ToolCall, *, others_ran: bool = False) -> ToolResult:
+    """Return the result of a call in a response that mixed both kinds. ``others_ran``: the service tools before it ran."""
+    run = "This call was not run; the service tools before it were. " if others_ran else "Nothing was run. "
     return failure(
         call,
         MANAGED_TOOLS_FIRST,
-        "Nothing was run. Service tools and local tools can't be mixed in this order: "
+        f"{run}Service tools and local tools can't be mixed in this order: "
         "call the service tools first, and the local ones in a later response.",
-        details={"owner": call.owner, "tools_executed": False},
+        details={"owner": call.owner, "tools_executed": others_ran},
     )
 
 
@@ -128,6 +130,11 @@ def timeout(call: ToolCall, seconds: float) -> ToolResult:
 
 def canceled(call: ToolCall) -> ToolResult:
     return failure(call, CANCELED, "The runner left before the service answered.", ran=True)
+
+
+def turn_ended(call: ToolCall) -> ToolResult:
+    """Return the result of a call that was not run because its turn ended before."""
+    return failure(call, CANCELED, "The turn ended before this call was run.")
 
 
 def outcome_unknown(call: ToolCall) -> ToolResult:

@@ -29,11 +29,14 @@ from claw_mediate.core.types import (
 TOTAL_TIMEOUT = "total_timeout"
 
 
-def turn(limits: Limits, now: float) -> TurnGenerator[Outcome]:
-    """Play one turn under ``limits``. Never raises for anything that a model or a service does."""
-    ledger = Ledger.start(limits, now)
+def turn(limits: Limits, now: float, *, keeps_rounds: bool = False) -> TurnGenerator[Outcome]:
+    """Play one turn under ``limits``. Never raises for anything that a model or a service does.
+
+    ``keeps_rounds``: the provider keeps every response as it was, so that nothing can be left out of the transcript.
+    """
+    ledger = Ledger.start(limits, now, keeps_rounds=keeps_rounds)
     while ledger.seconds_left > 0:
-        event = yield AskModel(ledger.rounds, ledger.tool_use, ledger.seconds_left)
+        event = yield AskModel(ledger.rounds, ledger.tool_use, ledger.seconds_left, keeps_rounds)
         if isinstance(event, ModelFailed):
             return _refuse_failed(ledger, event)
         assert isinstance(event, ModelReplied)

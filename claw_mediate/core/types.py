@@ -41,6 +41,7 @@ class ToolCall:
     arguments: Arguments | UnreadableArguments
     tool: Tool | None = None  # The granted tool. Managed calls only.
     safe_name: str | None = None  # The name in later requests, where providers do not take ``name`` back
+    is_answerable: bool = True  # False if nobody but the runner can answer it, so that it can only leave the transcript
     sent: bool = False
     """True if an earlier attempt at this turn made the call: its journaled result counts, whatever is granted now."""
 
@@ -66,6 +67,11 @@ class ModelResponse:
     message: bytes  # The assistant's message within the body, verbatim
     calls: tuple[ToolCall, ...]
     usage: JsonObject = field(default_factory=dict)
+    id: str = ""  # The provider's own id, in dialects in which a request can name it
+    is_kept: bool = False  # True if the provider says that it keeps the response
+    owed: tuple[bytes, ...] = ()  # Answers to calls that left the view, and that a provider that keeps the response waits for
+    maker: str = ""  # The provider and model that made it; "" where an earlier attempt at the turn recorded it
+    headers: tuple[tuple[str, str], ...] = ()  # The headers that the runner may see
 
 
 class Image(NamedTuple):
@@ -90,7 +96,7 @@ class ToolResult:
     repeats: int = 0
     replayed: bool = False  # True if an earlier attempt at this turn ran the call
     started: str | None = None  # When this attempt began to run the call
-    mcp: McpRecord | None = None  # The session in which this attempt made the call
+    mcp: McpRecord | None = None  # The session in which the call was made
     images: tuple[Image, ...] = ()  # For dialects whose results hold images; ``content`` names them
 
 
@@ -147,6 +153,7 @@ class AskModel:
     rounds: tuple[Round, ...]
     tool_use: ToolUse
     seconds: float
+    keeps_rounds: bool = False  # True if the provider has all but the answers of the last round
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +184,7 @@ class ModelFailed:
     body: bytes | None = None
     content_type: str = "application/json"
     retry_after: str = ""  # The value of the provider's header
+    headers: tuple[tuple[str, str], ...] = ()  # Those that the runner may see
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +252,8 @@ def runner_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
         if name not in _INPUT_USAGE or name in latest
     }
     last = next((part for part in reversed(parts) if part.get("total_tokens") is not None), {})
-    total, own, output = last.get("total_tokens"), last.get("completion_tokens"), usage.get("completion_tokens")
+    counted = "completion_tokens" if "completion_tokens" in usage else "output_tokens"
+    total, own, output = last.get("total_tokens"), last.get(counted), usage.get(counted)
     if isinstance(total, int) and isinstance(own, int) and isinstance(output, int):
         usage["total_tokens"] = total + output - own
     return usage
@@ -255,12 +264,13 @@ _INPUT_USAGE = frozenset(
         "prompt_tokens",
         "prompt_tokens_details",
         "input_tokens",
+        "input_tokens_details",
         "cache_read_input_tokens",
         "cache_creation_input_tokens",
         "cache_creation",
     }
 )
-"""Members of a usage object that count a model call's input (OpenAI, Anthropic)."""
+"""Members of a usage object that count a model call's input (OpenAI in both protocols, Anthropic)."""
 
 
 def _add(before: Any, value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
@@ -23,6 +23,22 @@ class UnreadableResponseError(ValueError):
     """The provider's body is not a response of this dialect."""
 
 
+class FailedResponseError(Exception):
+    """A response with status 200 that tells of a failure: it counts as one with this status and error body."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"the response tells of a failure with status {status}")
+        self.status, self.body = status, body
+
+
+class ResentItems(NamedTuple):
+    """The end of a request that a runner may have from an answer which was cut off on its way."""
+
+    body: bytes  # The request without it
+    leave_out: Callable[[bytes], bytes | None]
+    """Returns the answer of that body without what the runner has; None if that is not its beginning."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunnerRequest:
     """The view of a request that the rules need. ``body`` is what the runner sent."""
@@ -32,10 +48,13 @@ class RunnerRequest:
     stream: bool = False
     include_usage: bool = False
     declared_tools: tuple[str, ...] = ()  # Names of the runner's own tools, of any type
+    declares_elsewhere: bool = False  # True if the runner may have tools that the request does not name
     bypass: str | None = None  # The intervention by which this request gets no tools, where its form rules them out
     tool_choice: JsonObject | str | None = None
     load_evidence: Callable[[], Evidence] = Evidence
     """Reads every word of the conversation: called once, and only where the evidence is needed."""
+    load_resent: Callable[[], Sequence[ResentItems]] = tuple
+    """Finds what may be a part of an answer that was cut off, the shortest first."""
     session_hints: SessionHints = NO_HINTS
     user_texts: tuple[str, ...] = ()
     """The user's messages, oldest first; the parts of a message are separated by line breaks, since words end there."""
@@ -45,11 +64,25 @@ class RunnerRequest:
     uses_functions: bool = False
     """True if the runner declares ``functions`` (OpenAI, before tools), and expects a ``function_call`` back."""
     model_span: tuple[int, int] | None = None  # The place of the model's name in a form; None where the body is JSON
+    side_request: str | None = None  # The rule by which this is a side request, where the runner's program says so itself
+    is_kept: bool = False  # True if the provider keeps the response, so that a later request may name it
+    instructions_length: int = 0  # Characters of the system prompt that a kept response repeats
+    previous_response: str = ""  # The id of the kept response that the request goes on from
+    conversation: str = ""  # The id of the conversation that the provider keeps, and puts the request and its response into
+    is_bound: bool = False  # True if the request leans on what only one provider keeps: no other one can answer it
+    go_on_from: Callable[[str, bytes], bytes] | None = None
+    """Returns the body with the provider's own id of the response that it goes on from, and with owed items (JSON, comma
+    separated) before the runner's own. None where a request can't name what a provider keeps."""
     history_body: bytes | None = None  # A form as history records it, as JSON: its fields, and the sizes of its files
 
     @property
     def evidence(self) -> Evidence:
         return self.load_evidence()
+
+    @property
+    def keeps_rounds(self) -> bool:
+        """Return whether the provider keeps every round of the turn: nothing is left out, and only what is new is sent."""
+        return bool(self.conversation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +98,14 @@ class Additions:
 class ProviderRequest:
     """A request for the provider, split where this turn's hidden rounds go: a round costs no further parse."""
 
-    head: bytes  # Up to the end of the last message
+    head: bytes  # Up to the end of the last message; without any of the runner's where the provider has them
     tail: bytes  # From the bracket that closes ``messages``
     prefill: bytes = b""  # The assistant's message that the runner began: it is in neither part
+    unextended: bytes = b""  # The body without a round, where it has another form
 
     @property
     def body(self) -> bytes:
-        return self.with_messages([self.prefill] if self.prefill else [])
+        return self.unextended or self.with_messages([self.prefill] if self.prefill else [])
 
     def with_messages(self, messages: Sequence[bytes]) -> bytes:
         comma = b"" if self.head.endswith(b"[") or not messages else b","
@@ -80,19 +114,55 @@ class ProviderRequest:
 
 @dataclass(frozen=True, slots=True)
 class StreamOpening:
-    """The head of a stream that begins before its response is there. Later chunks repeat it."""
+    """The head of a stream that begins before its response is there. ``id`` is the response's, for the whole stream."""
 
     id: str
     model: str
     created: int
+    beats: int = 0  # How many keepalives of the native kind went out before
 
 
 type RequestVariants = Callable[[ToolUse], ProviderRequest]  # The request with the managed tools, for each use of tools
+
+
+class MakerRequests(NamedTuple):
+    """The requests of a turn for every provider and model that it may ask (``ModelResponse.maker``)."""
+
+    first: str  # Who is asked first
+    build: Callable[[str], RequestVariants]
+
+
 type Keepalive = Literal["comment", "native"]
 
 
 TERMINAL_TEXT = "Done."
 """The text of a turn that a tool ended without a word of the model: runners drop empty messages, providers refuse them."""
+
+
+class ReplayRules:
+    """The rules of a protocol about the responses that a provider takes back: by these, it takes back everything."""
+
+    def adapt(self, messages: bytes, maker: str) -> bytes:
+        """Return stored hidden messages for that provider and model, without what only another one takes back.
+
+        ``maker``: as in ``ModelResponse``; "" leaves out all that any provider may refuse.
+        """
+        del maker
+        return messages
+
+    def find_losses(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[str, ...]:
+        """Return the interventions for what ``write_hidden_rounds``, with the same arguments, leaves out beside advice."""
+        del rounds, replayed
+        return ()
+
+    def ask_for_replayable(self, body: bytes) -> bytes:
+        """Return a request that asks for responses that can be sent back whole."""
+        return body
+
+    def refuses_replayable(self, error: bytes) -> bool:
+        """Return whether a provider's error, of status 400, refuses what ``ask_for_replayable`` added."""
+        del error
+        return False
 
 
 class Dialect(Protocol):
@@ -103,6 +173,15 @@ class Dialect(Protocol):
 
     @property
     def MAX_TOOLS(self) -> int: ...  # noqa: N802
+
+    @property
+    def ID_PREFIX(self) -> str: ...  # noqa: N802 - how the ids of its responses begin
+
+    @property
+    def TRANSCRIPT(self) -> str: ...  # noqa: N802 - the member of a request that holds its messages
+
+    @property
+    def REPLAY_RULES(self) -> ReplayRules: ...  # noqa: N802
 
     def read_request(self, body: bytes) -> RunnerRequest:
         """Return the view of a runner's request. Raises ``UnreadableRequestError``."""
@@ -128,6 +207,9 @@ class Dialect(Protocol):
     def write_hidden_rounds(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
         """Return the messages of rounds; ``replayed`` leaves out what was advice for one turn only."""
 
+    def write_answers(self, answered: Round) -> tuple[bytes, ...]:
+        """Return the messages that answer the calls of a round, without the response that made them."""
+
     def summarize(self, messages: bytes) -> bytes:
         """Return hidden messages with their calls and how each went, and no more, for a request without room for all."""
 
@@ -137,7 +219,7 @@ class Dialect(Protocol):
     def keepalive(self, note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
         """Return an event that only says that the turn is alive."""
 
-    def stream_error(self, error: bytes) -> bytes:
+    def stream_error(self, error: bytes, opening: StreamOpening) -> bytes:
         """Return the events of an error that comes after the headers."""
 
     def error_body(self, body: bytes) -> bytes | None:

@@ -38,6 +38,14 @@ def insert_messages(messages: bytes, insertions: Mapping[int, bytes], *cuts: tup
     )
 
 
+def insert_hidden_rounds(body: bytes, transcript: str, insertions: Mapping[int, bytes]) -> bytes:
+    """Return a request with hidden messages in the array of that name, and else as it was. Raises ``JsonSpliceError``."""
+    if not insertions:
+        return body
+    parsed = json_splice.Object(body)
+    return parsed.edit({transcript: insert_messages(array_member(parsed, transcript), insertions)})
+
+
 def append_text(content: bytes, text: str) -> bytes:
     """Append text to a content of either form: a string grows, a list of blocks gets one more."""
     if content[:1] == b"[":
@@ -49,14 +57,17 @@ def append_text(content: bytes, text: str) -> bytes:
 
 
 def request_variants(
-    body: json_splice.Object, changes: Changes, choice: Callable[[ToolUse], Changes]
+    body: json_splice.Object, changes: Changes, choice: Callable[[ToolUse], Changes], transcript: str = "messages"
 ) -> Callable[[ToolUse], ProviderRequest]:
-    """Return the edited request for each use of tools, made when it is needed: bodies may be large."""
+    """Return the edited request for each use of tools, made when it is needed: bodies may be large.
+
+    ``transcript``: the member whose end hidden rounds are put to.
+    """
     built: dict[ToolUse, ProviderRequest] = {}
 
     def build(use: ToolUse) -> ProviderRequest:
         if use not in built:
-            built[use] = ProviderRequest(*body.split(changes | choice(use), "messages"))
+            built[use] = ProviderRequest(*body.split(changes | choice(use), transcript))
         return built[use]
 
     return build

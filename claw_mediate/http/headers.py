@@ -21,6 +21,24 @@ _HOP_BY_HOP = frozenset(
 _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-encoding", "expect"})
 
 
+TURN_STATE = "x-codex-turn-state"
+"""A response's header that OpenAI's provider for Codex wants back with later requests of the same turn."""
+_RUNNERS = frozenset({"x-request-id", "x-reasoning-included", "x-models-etag"})
+_RUNNERS_PREFIXES = ("openai-", "x-ratelimit-", "x-codex-")
+"""Headers of a mediated response that the runner gets: the ids of support, limits, and what Codex reads."""
+_MAX_VALUE = 4096
+
+
+def runner_headers(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the headers of a provider's response that the runner gets, their names in lower case."""
+    pairs = ((name.lower(), value) for name, value in headers)
+    return tuple(
+        (name, value)
+        for name, value in pairs
+        if (name in _RUNNERS or name.startswith(_RUNNERS_PREFIXES)) and len(value) <= _MAX_VALUE and value.isascii()
+    )
+
+
 def ascii_headers(headers: Headers) -> RawHeaders:
     """Encode headers of our own. Raise ``UnicodeError`` if one is not ASCII, as a configured credential may be."""
     return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers]

@@ -13,7 +13,7 @@ seconds is waited for. If everything fails, the runner gets the last real respon
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import httpx2
@@ -21,10 +21,10 @@ import httpx2
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.core.observer import NO_OBSERVER, RequestInfo, ResponseInfo, Subject, TurnObserver, mask_values
 from claw_mediate.core.types import ModelResponse
-from claw_mediate.dialects.base import UnreadableResponseError
+from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
 from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.content_coding import read_bounded
-from claw_mediate.http.headers import Headers, provider_auth, raw_headers
+from claw_mediate.http.headers import Headers, provider_auth, raw_headers, runner_headers
 from claw_mediate.providers.registry import KEY_REJECTED, RATE_LIMITED, ProviderRegistry
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.telemetry.event_log import EventLog
@@ -46,6 +46,7 @@ class ProviderResponse:
     content_type: str
     body: bytes
     retry_after: str = ""
+    headers: tuple[tuple[str, str], ...] = ()  # Those that the runner may see
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ class TransportFailure:
 type ProviderResult = ProviderResponse | TransportFailure
 
 
+def too_large(provider: Provider) -> TransportFailure:
+    return TransportFailure(TOO_LARGE, f"the response of {provider.name!r} is too large")
+
+
 class ProviderClient:
     """Client with a connection pool for each agent, so that no agent can read another's response."""
 
@@ -68,11 +73,13 @@ class ProviderClient:
         self._pools = ConnectionPools[str](idle=_IDLE_SECONDS, connect=CONNECT_SECONDS)
         assert self._pools.tls  # created at start, and not in the first request
 
-    async def send(self, agent_id: str, provider: Provider, path: str, headers: Headers, body: bytes) -> ProviderResult:
-        """POST to ``path`` (with query) below the provider's base URL. The caller bounds the time."""
-        pool = self._pools[agent_id]
+    async def send(self, agent_id: str, provider: Provider, request: RequestInfo) -> ProviderResult:
+        """Send a request, whose URL is a path (with query) below the provider's base URL. The caller bounds the time."""
+        pool, body = self._pools[agent_id], request.body or None
         try:
-            async with pool.stream("POST", provider.base_url, raw_headers(headers), body, path=path) as response:
+            async with pool.stream(
+                request.method, provider.base_url, raw_headers([*request.headers]), body, path=request.url
+            ) as response:
                 content, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
             return TransportFailure(MISCONFIGURED, f"the configuration of the provider {provider.name!r} is not usable")
@@ -81,9 +88,10 @@ class ProviderClient:
         except httpx2.HTTPError:
             return TransportFailure(BROKE_OFF, f"the provider {provider.name!r} broke off its response")
         if size > MAX_RESPONSE_BYTES:
-            return TransportFailure(TOO_LARGE, f"the response of {provider.name!r} is too large")
+            return too_large(provider)
         content_type = response.headers.get("content-type", "application/json")
-        return ProviderResponse(response.status_code, content_type, content, response.headers.get("retry-after", ""))
+        retry_after, shown = response.headers.get("retry-after", ""), runner_headers(response.headers.items())
+        return ProviderResponse(response.status_code, content_type, content, retry_after, shown)
 
     async def close(self) -> None:
         await self._pools.close()
@@ -93,6 +101,7 @@ TIMEOUT = "provider_timeout"
 BAD_REPLY = "provider_bad_response"
 _MAX_RETRIES = 2
 _BACKOFF_SECONDS = 0.25
+_FETCH_SECONDS = 60.0
 _MAX_WAIT_SECONDS = 5.0  # Longest wait for a key, or for a provider's Retry-After
 _OK, _CLIENT_ERROR, _SERVER_ERROR, _UNAVAILABLE = 200, 400, 500, 503
 _REASONS = {
@@ -110,7 +119,10 @@ type ModelResult = ModelResponse | ProviderResponse | TransportFailure
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A model call. ``read`` raises ``UnreadableResponseError``; ``until`` is a deadline in loop time."""
+    """A model call. ``read`` raises the two errors of unusable responses; ``until`` is a deadline in loop time.
+
+    ``adapt`` returns the body for a provider and model (``Candidate.maker``), where that may be another one than ``body``.
+    """
 
     body: bytes
     read: Callable[[bytes], ModelResponse]
@@ -118,6 +130,10 @@ class ModelCall:
     until: float
     round: int = 1
     observer: TurnObserver = NO_OBSERVER
+    adapt: Callable[[str], bytes] | None = None
+
+    def body_for(self, maker: str) -> bytes:
+        return self.body if self.adapt is None else self.adapt(maker)
 
 
 class ProviderFailover:
@@ -149,6 +165,21 @@ class ProviderFailover:
             return best
         result, _ = await self._try_candidates(route, call, fallbacks, last, best)
         return _better(best, result)
+
+    async def fetch(self, agent_id: str, provider: Provider, request: RequestInfo) -> ProviderResult:
+        """Send a request that asks no model, once, with the provider's first ready key.
+
+        Its URL is a path below the provider's base URL, and its headers hold no credential.
+        """
+        ready = self._registry.ready(provider)
+        if not ready:
+            return self._no_key(provider)
+        credential = provider_auth(provider, ready[0].secret if ready[0] else None)
+        try:
+            async with asyncio.timeout(_FETCH_SECONDS):
+                return await self._client.send(agent_id, provider, request._replace(headers=[*request.headers, *credential]))
+        except TimeoutError:
+            return TransportFailure(TIMEOUT, f"the provider {provider.name!r} did not answer in time")
 
     async def close(self) -> None:
         await self._client.close()
@@ -190,24 +221,29 @@ class ProviderFailover:
         provider = route.candidate.provider
         result: ProviderResult = self._no_key(provider)
         for key in self._registry.ready(provider):
+            route.key_label = key.id if key else ""
             result = await self._send(route, call, provider_auth(provider, key.secret if key else None))
             if isinstance(result, TransportFailure) or key is None:
                 break
             if not self._registry.record_response(provider, key, result.status, result.retry_after, result.body):
                 break
-        return parse_response(result, call.read)
+        parsed = parse_response(result, call.read)
+        return replace(parsed, maker=route.candidate.maker) if isinstance(parsed, ModelResponse) else parsed
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
         provider = route.candidate.provider
-        body, path = route.body(call.body), provider.strip_base_path(route.path)
-        shown = [*route.headers, *mask_values(credential)]
+        body, path = route.body(call.body_for(route.candidate.maker)), provider.strip_base_path(route.path)
+        own = route.provider_headers
+        shown = [*own, *mask_values(credential)]
         info = RequestInfo("POST", provider.base_url.rstrip("/") + path, shown, body)
         with call.observer.observe(Subject("model", call.round, provider.name), info) as exchange:
-            headers = [*route.headers, *credential]
+            headers = [*own, *credential]
             with route.stopwatch.model_call(route.candidate) as set_status:
-                result = await self._client.send(route.requester.agent.id, provider, path, headers, body)
+                request = RequestInfo("POST", path, headers, body)
+                result = await self._client.send(route.requester.agent.id, provider, request)
                 if isinstance(result, ProviderResponse):
                     set_status(result.status)
+                    route.keep_turn_state(result.headers)
             if isinstance(result, TransportFailure):
                 exchange.on_failure(result.message)
             else:
@@ -241,9 +277,11 @@ def parse_response(result: ProviderResult, read: Callable[[bytes], ModelResponse
     if isinstance(result, TransportFailure) or result.status != _OK:
         return result
     try:
-        return read(result.body)
+        return replace(read(result.body), headers=result.headers)
     except UnreadableResponseError as error:
         return TransportFailure(BAD_REPLY, str(error))
+    except FailedResponseError as error:
+        return ProviderResponse(error.status, result.content_type, error.body, result.retry_after, result.headers)
 
 
 def _now() -> float:

@@ -4,24 +4,26 @@ Every request that names a model is routed here, also on paths of no dialect (``
 """
 
 import json
+import math
 import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from claw_contract.providers import ApiFormat
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import is_anthropic
-from claw_mediate.core.http import Request, RunnerResponse, refuse
-from claw_mediate.core.model_policy import Candidate, ModelChoice, ProviderScope, choose_models
+from claw_mediate.core.http import Naming, Request, RunnerResponse, refuse, refuse_unknown_id
+from claw_mediate.core.model_policy import Candidate, ModelChoice, Provider, ProviderScope, choose_models
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
-from claw_mediate.http.headers import Headers
+from claw_mediate.http.headers import TURN_STATE, Headers
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
+from claw_state.ownership import OwnedObject
 
 NO_KEY = "no_provider_key"
 KEY_UNAVAILABLE = "provider_key_unavailable"  # ``NO_KEY`` as the reason of a failover
@@ -49,7 +51,9 @@ class Route:
     candidates: Sequence[Candidate]
     position: int = 0  # Index of the candidate that was asked last
     has_answered: bool = False  # True once that candidate has answered: then the turn keeps it
+    key_label: str = ""  # The label of the key that was sent last
     stopwatch: Stopwatch = field(default_factory=Stopwatch, repr=False)
+    _turn_states: dict[str, str] = field(default_factory=dict, repr=False)  # By provider: what it wants back in the turn
     _bodies: tuple[bytes, dict[str, bytes]] = field(default=(b"", {}), repr=False)
 
     @property
@@ -67,6 +71,20 @@ class Route:
         if not self.has_answered:
             return ()
         return [position for position in range(len(self.candidates)) if position != self.position]
+
+    @property
+    def provider_headers(self) -> Headers:
+        """Return the headers for the current candidate."""
+        state = self._turn_states.get(self.candidate.provider.name)
+        if state is None:
+            return self.headers
+        return [*(header for header in self.headers if header[0].lower() != TURN_STATE), (TURN_STATE, state)]
+
+    def keep_turn_state(self, headers: Iterable[tuple[str, str]]) -> None:
+        """Keep what the current candidate's provider wants back with later calls of the turn."""
+        for name, value in headers:
+            if name == TURN_STATE:
+                self._turn_states[self.candidate.provider.name] = value
 
     def body(self, body: bytes) -> bytes:
         """Return the request with the current candidate's model; ``body`` names the first one's. Cached by model."""
@@ -88,9 +106,33 @@ class Router:
         self._logged: set[tuple[str, str, str, str]] = set()
 
     def candidates(
+        self, requester: Requester, request: Request, view: RunnerRequest | None, kept: OwnedObject | None = None
+    ) -> Sequence[Candidate] | RunnerResponse:
+        """Return at least one candidate, best first; or the refusal.
+
+        A request that goes on from what a provider keeps has one: that provider, with the key that was used (``kept``).
+        """
+        if view is None and kept is not None and request.host is None and kept.provider in self._registry.all():
+            found: Sequence[Candidate] | RunnerResponse = (Candidate(self._registry.all()[kept.provider], ""),)
+        else:
+            found = self._find_candidates(requester, request, view)
+        if isinstance(found, RunnerResponse):
+            return found
+        if kept is None:
+            return found[:1] if view is not None and view.is_bound else found
+        keepers = [candidate for candidate in found if candidate.provider.name == kept.provider]
+        if not keepers:
+            return _refuse_kept(request, view, kept)
+        return (replace(keepers[0], provider=self._with_key(keepers[0].provider, kept.key_label)),)
+
+    def _with_key(self, provider: Provider, label: str) -> Provider:
+        """Return a provider with one of its keys only; with all of them if that one is gone, or dead."""
+        alone = replace(provider, keys=tuple(key for key in provider.keys if key.id == label))
+        return alone if alone.keys and self._registry.wait(alone) < math.inf else provider
+
+    def _find_candidates(
         self, requester: Requester, request: Request, view: RunnerRequest | None
     ) -> Sequence[Candidate] | RunnerResponse:
-        """Return at least one candidate, best first; or the refusal."""
         api_format: ApiFormat = "anthropic" if is_anthropic(request.path) else "openai"
         model = view.model if view is not None else ""
         if request.host is None:
@@ -169,6 +211,14 @@ def log_failover(log: EventLog, requester: Requester, step: tuple[Candidate, Can
         to_model=after.model,
         reason=reason,
     )
+
+
+def _refuse_kept(request: Request, view: RunnerRequest | None, kept: OwnedObject) -> RunnerResponse:
+    naming: Naming = "response_id"
+    if view is not None:
+        naming = "previous_response_id" if view.previous_response else "conversation"
+    reason = f"the provider {kept.provider!r}, which keeps it, can't be asked for this request any more"
+    return refuse_unknown_id(request.path, naming, kept.id, reason)
 
 
 def _nothing_allowed(request: Request) -> RunnerResponse:

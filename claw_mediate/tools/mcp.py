@@ -121,7 +121,7 @@ class McpTransport:
         """Return the result of a call whose tool the server has changed; log each such tool of the agent once a session."""
         execution = managed.tool.execution
         assert isinstance(execution, McpExecution)
-        for name, reason in connection.find_changes(session, managed.context.agent.tools, execution):
+        for name, reason in connection.find_changes(session, managed.context.agent, execution):
             if self._log is not None:
                 intervention = f"managed_tool_quarantined:{name}"
                 self._log.event("intervention", managed.context.agent, intervention=intervention, tool=name, reason=reason)

@@ -6,7 +6,7 @@ server that refuses it is asked in the stateless way. Nothing is sent twice here
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,10 +17,11 @@ import httpx2
 import msgspec
 
 from claw_contract.history import McpRecord
-from claw_contract.manifest import McpExecution, Tool
+from claw_contract.manifest import McpExecution
 from claw_contract.transcript.text import as_line
 from claw_mcp import protocol
 from claw_mcp.protocol import Message, RpcError
+from claw_mediate.agents.directory import Agent
 from claw_mediate.http.client import ConnectionPool
 from claw_mediate.http.headers import Headers
 from claw_mediate.tools.mcp_listing import MAX_LIST_BYTES, MAX_PAGES, ToolListing
@@ -99,7 +100,7 @@ class McpConnection:
         self._session: Session | None = None
         self._opening: asyncio.Task[Session] | None = None
         self._is_list_stale = False
-        self._checked: tuple[ToolListing, Sequence[Tool]] | None = None
+        self._checked: tuple[ToolListing, Agent] | None = None
         self._reported: set[tuple[str, str]] = set()
 
     async def open(self, until: float) -> Session:
@@ -126,12 +127,12 @@ class McpConnection:
         if self._session == session:
             self._session = None
 
-    def find_changes(self, session: Session, tools: Sequence[Tool], here: McpExecution) -> Iterator[tuple[str, str]]:
+    def find_changes(self, session: Session, agent: Agent, here: McpExecution) -> Iterator[tuple[str, str]]:
         """Yield (name, difference) of each of the agent's tools of this server that the server has changed, once."""
-        if self._checked is not None and self._checked[0] is session.listing and self._checked[1] is tools:
+        if self._checked is not None and self._checked[0] is session.listing and self._checked[1] is agent:
             return
-        self._checked = session.listing, tools
-        for tool in tools:
+        self._checked = session.listing, agent
+        for tool in agent.granted:
             execution = tool.execution
             if isinstance(execution, McpExecution) and _server(execution) == _server(here):
                 change = tool.name, session.listing.find_problem(tool) or ""

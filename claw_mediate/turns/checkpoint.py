@@ -19,6 +19,7 @@ from functools import partial
 
 import msgspec
 
+from claw_contract.history import McpRecord
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Image, ModelResponse, ToolCall, ToolResult
 from claw_state.health import StateUnavailableError
@@ -31,7 +32,10 @@ type _Step = Callable[[], Awaitable[None]]
 
 
 class _CallRecord(msgspec.Struct, array_like=True):
-    """A call as the journal holds it; without content it was sent, and its result is not known."""
+    """A call as the journal holds it; without content it was sent, and its result is not known.
+
+    A record that an earlier version wrote may end before ``images`` or ``mcp``.
+    """
 
     content: bytes | None = None
     ok: bool = False
@@ -40,6 +44,7 @@ class _CallRecord(msgspec.Struct, array_like=True):
     latency_ms: int = 0
     ran: bool = False
     images: tuple[Image, ...] = ()
+    mcp: tuple[str, str | None, str] | None = None  # Server, session and protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,9 @@ _SENT = msgspec.msgpack.encode(_CallRecord())  # The record of a call that is ab
 
 
 def _encode_result(result: ToolResult) -> bytes:
-    status, latency = result.status_code, result.latency_ms
-    record = _CallRecord(result.content, result.ok, result.code, status, latency, result.ran, result.images)
+    status, latency, session = result.status_code, result.latency_ms, result.mcp
+    mcp = None if session is None else (session.server, session.session, session.protocol)
+    record = _CallRecord(result.content, result.ok, result.code, status, latency, result.ran, result.images, mcp)
     return msgspec.msgpack.encode(record)
 
 
@@ -65,7 +71,8 @@ def _decode_result(record: bytes, call: ToolCall) -> ToolResult | InFlight:
     if read.content is None:
         return InFlight()
     result = ToolResult(call, read.content, read.ok, read.code, read.status_code, read.latency_ms, read.ran)
-    return replace(result, images=read.images)
+    mcp = None if read.mcp is None else McpRecord(server=read.mcp[0], session=read.mcp[1], protocol=read.mcp[2])
+    return replace(result, images=read.images, mcp=mcp)
 
 
 @dataclass(slots=True)

@@ -7,9 +7,11 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Request
 from claw_mediate.core.tool_catalog import ToolCatalog
-from claw_mediate.dialects.base import Dialect, RequestVariants, RunnerRequest
+from claw_mediate.dialects.base import Dialect, MakerRequests, RequestVariants, RunnerRequest
 from claw_mediate.providers.routing import Route
+from claw_mediate.turns.conversation import KeptConversation
 from claw_state.journal import AttemptKind
+from claw_state.ownership import OwnedObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,9 @@ class DialectRequest:
     dialect: Dialect
     redactor: Redactor
     only_counts: bool = False  # True if the tokens are to be counted, and no model is asked
+    kept: OwnedObject | None = None  # What the provider keeps and the request goes on from, where the agent is known to own it
+    covered: frozenset[str] = frozenset()  # Marks of answers that are in it already, beside the request's own copy of them
+    woven: bytes = b""  # Hidden items (comma separated) that were put into the view's body
 
     @property
     def agent(self) -> Agent:
@@ -59,9 +64,12 @@ class TurnContext(RequestContext):
     dialect: Dialect
     catalog: ToolCatalog
     variants: RequestVariants  # The request with the managed tools, for each use of tools
+    requests: MakerRequests | None = None  # The same for other providers and models than the first; None where there is one
+    woven: bytes = b""  # Hidden items (comma separated) of earlier turns in the request
     session: str = ""  # The conversation, where the runner names it
     fingerprint: str = ""  # The digest by which the request is recognised when it comes again
     attempt: AttemptKind = "first"
+    conversation: KeptConversation | None = None  # The conversation that the provider puts the turn into
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +82,6 @@ class TurnResult:
     content_type: str = "application/json"
     code: str | None = None  # The error's code: Anthropic's shape has no place for it, the log has
     retry_after: str = ""
+    owned: OwnedObject | None = None  # The response, where a provider keeps it
     latency_ms: int = 0
+    headers: tuple[tuple[str, str], ...] = ()  # Of the provider's last response

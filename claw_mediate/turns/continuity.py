@@ -15,7 +15,8 @@ from claw_mediate.core.reinjection import plan_reinjection
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.context import DialectRequest, TurnContext
-from claw_state.continuity import Anchor, ContinuityStore, StoredRounds
+from claw_mediate.turns.ownership import marks_of
+from claw_state.continuity import Anchor, ContinuityStore, StoredRounds, join_by_id
 from claw_state.health import StateUnavailableError
 from claw_state.url import StoreError
 
@@ -32,7 +33,7 @@ class Continuity:
     async def find_hidden_rounds(self, incoming: DialectRequest, session: str, turn_id: str | None) -> Mapping[int, bytes]:
         """Return hidden messages by the index of the message that they go before; the same bytes every time."""
         agent, dialect = incoming.agent, incoming.dialect
-        evidence = _evidence_in(dialect, incoming.view.evidence)
+        evidence = _evidence_in(dialect, _uncovered(incoming))
         anchors = [*evidence.anchors.values(), *evidence.gaps.values()]
         if not anchors:
             return {}
@@ -55,7 +56,7 @@ class Continuity:
         for batch in batched(sorted(keys), _BATCH):
             stored += await self._store.find(agent_id, batch)
             await asyncio.sleep(0)
-        return stored
+        return join_by_id(stored)
 
     async def remember(self, context: TurnContext, anchor: Anchor, hidden: tuple[bytes, ...]) -> None:
         """Store the hidden messages that led to an answer or a handoff."""
@@ -68,6 +69,17 @@ class Continuity:
             self._log.event("error", context.agent, error="continuity_not_written", reason=str(error))
 
 
+def _uncovered(incoming: DialectRequest) -> Evidence:
+    """Return the evidence without answers that the provider has with their hidden rounds: they would be there twice."""
+    evidence, covered = incoming.view.evidence, incoming.covered
+    if incoming.view.keeps_rounds:
+        evidence = replace(evidence, gaps={})  # A failed turn has its place in the conversation itself
+    if not covered:
+        return evidence
+    anchors = {index: anchor for index, anchor in evidence.anchors.items() if covered.isdisjoint(marks_of([anchor]))}
+    return replace(evidence, anchors=anchors)
+
+
 def _evidence_in(dialect: Dialect, evidence: Evidence) -> Evidence:
     anchors = {index: _own(dialect, anchor) for index, anchor in evidence.anchors.items()}
     gaps = {index: _own(dialect, anchor) for index, anchor in evidence.gaps.items()}
@@ -76,8 +88,11 @@ def _evidence_in(dialect: Dialect, evidence: Evidence) -> Evidence:
 
 def _own(dialect: Dialect, anchor: Anchor) -> Anchor:
     """Return the anchor with the dialect in its keys: a conversation that goes on in another dialect must not find it."""
-    key, *alternatives = (f"{dialect.NAME}:{key}" for key in anchor.keys)
-    return replace(anchor, key=key, alternatives=tuple(alternatives))
+
+    def own(keys: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(f"{dialect.NAME}:{key}" for key in keys)
+
+    return replace(anchor, key=own((anchor.key,))[0], alternatives=own(anchor.alternatives), names=own(anchor.names))
 
 
 def _digest(session: str) -> str:

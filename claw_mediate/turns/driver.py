@@ -1,8 +1,9 @@
 """The driver of a turn: carries out its commands, with time-outs and cancellation, and sends back what happened."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import assert_never
 
 from claw_mediate.core import tool_result
@@ -22,17 +23,22 @@ from claw_mediate.core.types import (
     ToolsAnswered,
     TurnGenerator,
 )
-from claw_mediate.dialects.base import Dialect, RequestVariants, UnreadableResponseError
+from claw_mediate.dialects.base import Dialect, MakerRequests, RequestVariants, UnreadableResponseError
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, TransportFailure
 from claw_mediate.turns.checkpoint import TurnCheckpoint
+from claw_mediate.turns.replayable import ReplayableReasoning
 
 _ERRORS = range(400, 600)
-_OK, _JSON = 200, "application/json"
+_OK, _BAD_REQUEST, _JSON = 200, 400, "application/json"
 _MAX_ERROR_TEXT = 1000  # Characters of a provider's own words in an error of ours
 
 
 type Model = Callable[[ModelCall], Awaitable[ModelResult]]  # The port to the provider
 type Tools = Callable[[ToolCall, str, float], Awaitable[ToolResult]]  # The port to the services: call, key, seconds
+type Note = Callable[[ModelResponse, Sequence[ToolResult]], Awaitable[None]]
+
+
+async def _note_nothing(_response: ModelResponse, _results: Sequence[ToolResult]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,11 @@ class Ports:
     tools: Tools
     now: Callable[[], float]
     observer: TurnObserver = NO_OBSERVER
+    note_progress: Note = _note_nothing
+    """Told of the last response that the provider has, and of what its calls gave so far: never of an earlier one."""
+    reasoning: ReplayableReasoning = field(default_factory=ReplayableReasoning)
+    report: Callable[[str], None] = lambda _: None
+    """Told the name of an intervention."""
 
 
 class Progress:
@@ -51,6 +62,8 @@ class Progress:
     def __init__(self) -> None:
         self.note = "claw round=1 waiting=model"
         self.committed = asyncio.Event()
+        self.headers: tuple[tuple[str, str], ...] = ()
+        """Those of the last response of the model that the runner may see."""
 
     def set_waiting(self, round_number: int, what: str) -> None:
         self.note = f"claw round={round_number} waiting={what}"
@@ -60,11 +73,19 @@ class TurnDriver:
     """Runs the commands of one turn: model calls on one side, tool calls on the other."""
 
     def __init__(
-        self, dialect: Dialect, catalog: ToolCatalog, variants: RequestVariants, ports: Ports, checkpoint: TurnCheckpoint
+        self,
+        dialect: Dialect,
+        catalog: ToolCatalog,
+        variants: RequestVariants | MakerRequests,
+        ports: Ports,
+        checkpoint: TurnCheckpoint,
     ) -> None:
         self._dialect = dialect
         self._catalog = catalog
-        self._variants = variants
+        self._requests = variants if isinstance(variants, MakerRequests) else MakerRequests("", lambda _: variants)
+        self._variants = self._requests.build(self._requests.first)
+        self._asked = ""  # The provider and model that was asked for responses that can be sent back whole, in this model call
+        self._reported: set[str] = set()
         self._ports = ports
         self._checkpoint = checkpoint
         self.progress = Progress()
@@ -74,6 +95,7 @@ class TurnDriver:
         self.results: list[ToolResult] = []  # The results of the open round: what a turn that is cut short has done
         self.is_stopping = False
         """True if the turn is cancelled because the proxy ends, and not because its runner left."""
+        self._is_replaying = True  # Until something new happens: an earlier attempt may have got later responses
 
     async def ask(self, command: AskModel) -> ModelReplied | ModelFailed:
         """Make one model call, within the time that is left of the turn."""
@@ -85,26 +107,34 @@ class TurnDriver:
         if (recorded := await self._checkpoint.response(number)) is not None:
             self.progress.committed.set()
             self._ports.observer.report_replayed(Subject("model", number, ""), ResponseInfo(_OK, _JSON, recorded))
-            self.response = await self._checkpoint.mark_sent(number, self._read(recorded))
+            read = replace(self._read(recorded), maker=self._requests.first)
+            self.response = await self._checkpoint.mark_sent(number, read)
             return ModelReplied(self.response, self._ports.now())
+        self._is_replaying = False
+        if command.rounds:
+            await self._ports.note_progress(command.rounds[-1].response, command.rounds[-1].results)
         self.progress.set_waiting(number, "model")
         call = ModelCall(
-            self._dialect.write_request(self._variants(command.tool_use), self._hidden(command.rounds)),
+            self._dialect.write_request(self._variants(command.tool_use), self._hidden(command)),
             read=self._read,
             may_retry=self.progress.committed.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
             round=number,
             observer=self._ports.observer,
         )
+        call = replace(call, adapt=partial(self._adapt, command, call.body))
         try:
             async with asyncio.timeout_at(call.until):
                 answer = await self._ports.model(call)
+                if isinstance(answer, ProviderResponse) and self._must_ask_again(answer):
+                    answer = await self._ports.model(call)
         except TimeoutError:
             answer = TransportFailure("total_timeout", "the model did not answer within the turn's time")
         match answer:
             case ModelResponse():
-                self.response = answer
+                self.response, self.progress.headers = answer, answer.headers
                 await self._checkpoint.record_response(number, answer.body)
+                await self._ports.note_progress(answer, ())
                 return ModelReplied(answer, self._ports.now())
             case ProviderResponse():
                 return _upstream_error(answer, self._ports.now())
@@ -124,30 +154,40 @@ class TurnDriver:
         except asyncio.CancelledError:
             await self._checkpoint.abandon()
             try:
-                self.results += [await _final_result(task, call) for task, call in tasks.items()]
+                self._add([await _final_result(task, call) for task, call in tasks.items()])
             except asyncio.CancelledError:  # the proxy can wait no longer
-                self.results += [
-                    task.result() if task.done() and not task.cancelled() else tool_result.outcome_unknown(call)
-                    for task, call in tasks.items()
-                ]
+                self._add(
+                    [
+                        task.result() if task.done() and not task.cancelled() else tool_result.outcome_unknown(call)
+                        for task, call in tasks.items()
+                    ]
+                )
             raise
         results = tuple(task.result() for task in tasks)
-        self.results += results
+        self._add(results)
+        if self.response is not None and not self._is_replaying:
+            await self._ports.note_progress(self.response, self.results)
         return ToolsAnswered(results, self._ports.now())
+
+    def _add(self, results: Sequence[ToolResult]) -> None:
+        self.results += results
+        if not all(result.replayed for result in results):
+            self._is_replaying = False
 
     async def _record_unmade(self, rounds: tuple[Round, ...]) -> None:
         """Record the calls of closed rounds that were not made, mostly for want of time: the model is shown that now."""
         for past in rounds[len(self.rounds) :]:
+            places = _places(past.response)
             for result in past.results:
                 if result.call.owner != "native" and not any(result is known for known in self.results):
-                    await self._checkpoint.record_unmade(past.number, _place(past.response, result.call), result)
+                    await self._checkpoint.record_unmade(past.number, places[result.call.id], result)
                     self._ports.observer.report_not_made(
                         _subject(past.number, result), write_arguments(result.call), result.code or ""
                     )
 
     async def _run(self, command: RunTools, call: ToolCall) -> ToolResult:
         assert self.response is not None
-        place = _place(self.response, call)
+        place = _places(self.response)[call.id]
         is_made = False
 
         async def run() -> ToolResult:
@@ -164,11 +204,46 @@ class TurnDriver:
             self._ports.observer.report_not_made(_subject(command.round, result), write_arguments(call), result.code or "")
         return result
 
-    def _hidden(self, rounds: tuple[Round, ...]) -> list[bytes]:
-        """Return the messages of rounds; each round is written once, since rounds are only ever added."""
-        for past in rounds[len(self._messages) :]:
+    def _hidden(self, command: AskModel) -> list[bytes]:
+        """Return what the provider has not of the rounds; each is written once, since rounds are only ever added."""
+        if command.keeps_rounds and command.rounds:
+            last = command.rounds[-1]
+            return [*self._dialect.write_answers(last)]
+        for past in command.rounds[len(self._messages) :]:
             self._messages.append(self._dialect.write_hidden_rounds([past], replayed=False))
+            for loss in self._dialect.REPLAY_RULES.find_losses([past], replayed=False):
+                self._ports.reasoning.note_missing(past.response.maker)
+                self._report(loss)
         return [message for messages in self._messages for message in messages]
+
+    def _adapt(self, command: AskModel, body: bytes, maker: str) -> bytes:
+        """Return a request as a provider and model takes it: without the reasoning of others."""
+        rules, first = self._dialect.REPLAY_RULES, self._requests.first
+        makers = () if command.keeps_rounds else (first, *(past.response.maker for past in command.rounds))
+        if any(each != maker for each in makers):
+            hidden: list[bytes] = []
+            for past, messages in zip(command.rounds, self._messages, strict=True):
+                whole = b",".join(messages)
+                adapted = whole if past.response.maker == maker else rules.adapt(whole, "")
+                if adapted != whole:
+                    self._report("reasoning_replay_dropped_failover")
+                hidden += messages if adapted == whole else [adapted]
+            body = self._dialect.write_request(self._requests.build(maker)(command.tool_use), hidden)
+        self._asked = maker if self._ports.reasoning.is_asked_for(maker) else ""
+        return rules.ask_for_replayable(body) if self._asked else body
+
+    def _must_ask_again(self, answer: ProviderResponse) -> bool:
+        """Return whether the provider refused only to be asked for what can be sent back, which is not done again."""
+        if not self._asked or answer.status != _BAD_REQUEST or not self._dialect.REPLAY_RULES.refuses_replayable(answer.body):
+            return False
+        self._ports.reasoning.note_refusal(self._asked)
+        return True
+
+    def _report(self, name: str) -> None:
+        """Report an intervention, once in a turn."""
+        if name not in self._reported:
+            self._reported.add(name)
+            self._ports.report(name)
 
     def now(self) -> float:
         """Return the time of the turn's clock, in seconds."""
@@ -179,6 +254,14 @@ class TurnDriver:
         if self.response is None or not self.results:
             return self.rounds
         return (*self.rounds, Round(len(self.rounds) + 1, self.response, tuple(self.results)))
+
+    def last_round(self) -> Round | None:
+        """Return the last response that the provider has, as far as it is answered; None if that is not known."""
+        if self.response is None or self._is_replaying:
+            return None
+        if self.rounds and self.rounds[-1].response is self.response:
+            return self.rounds[-1]
+        return Round(len(self.rounds) + 1, self.response, tuple(self.results))
 
     def _read(self, body: bytes) -> ModelResponse:
         """Read a response. One that can't be read may be an error with status 200: its own words go into the message."""
@@ -212,8 +295,9 @@ def _subject(round_number: int, result: ToolResult) -> Subject:
     return Subject("tool", round_number, result.call.canonical, duplicate=duplicate)
 
 
-def _place(reply: ModelResponse, call: ToolCall) -> int:
-    return [made.id for made in reply.calls].index(call.id)
+def _places(reply: ModelResponse) -> dict[str, int]:
+    """Return the place of each call by its id, the first one where a model has used an id twice."""
+    return {call.id: place for place, call in reversed([*enumerate(reply.calls)])}
 
 
 async def _final_result(task: asyncio.Future[ToolResult], call: ToolCall) -> ToolResult:
@@ -231,4 +315,5 @@ def _upstream_error(answer: ProviderResponse, now: float) -> ModelFailed:
     code, message = f"provider_http_{answer.status}", f"the provider answered with status {answer.status}"
     if answer.status not in _ERRORS:
         return ModelFailed(502, code, message, now)
-    return ModelFailed(answer.status, code, message, now, answer.body, answer.content_type, answer.retry_after)
+    failed = ModelFailed(answer.status, code, message, now, answer.body, answer.content_type, answer.retry_after)
+    return replace(failed, headers=answer.headers)

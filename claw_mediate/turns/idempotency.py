@@ -8,14 +8,22 @@ its runner left, and a write is in flight         the same, also with words behi
 its turn has an answer, not yet delivered         CompletedTurn: that answer; with words behind the last ones
                                                   only once nobody is delivering it
 its turn is done, and the runner says it retries  CompletedTurn: that answer
+the items of its answer behind it, and that was   CompletedTurn: the rest of that answer
+cut off on its way
 its turn failed, or its process died              Resume: what it did is replayed, not done again
 anything else                                     None: a new turn
+
+In a conversation that the provider keeps, equal words are sent again and again: only its last turn is found.
 """
 
 import asyncio
 import hashlib
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
 
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.core.continuity import is_resent
@@ -25,7 +33,7 @@ from claw_mediate.dialects.base import RunnerRequest
 from claw_state.journal import Journal, PreviousAttempt, RequestFingerprint, StoredResponse
 from claw_state.url import StoreError
 
-_POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2
 _RETRY_HEADER = "x-stainless-retry-count"
 
 
@@ -50,10 +58,9 @@ def fingerprint(request: Request, view: RunnerRequest, redactor: Redactor) -> Re
     """Return the digests by which a request is recognised when it comes again.
 
     The path is part of them, since another protocol could not read what was recorded in this one; and the session, where it is
-    named, since equal words in two conversations are two turns.
+    named, or what the provider keeps of it, since equal words in two conversations are two turns.
     """
-    earlier, named = view.evidence.earlier, read_session_id(request.headers, view.session_hints)
-    scope = request.normalized_path, named
+    earlier, scope = view.evidence.earlier, _scope(request, view)
     words = redactor.text(next(filter(is_resent, reversed(view.user_texts)), ""))  # it is stored, and may hold anything
     key = (request.header("idempotency-key") or [""])[0]
     return RequestFingerprint(
@@ -61,8 +68,29 @@ def fingerprint(request: Request, view: RunnerRequest, redactor: Redactor) -> Re
         _digest(*scope, earlier),
         _encodable(words),
         _digest(key) if key else "",
-        alone=not (earlier or named),
+        alone=not (earlier or any(scope[1:])),
     )
+
+
+class CutAnswer(NamedTuple):
+    """The answer of an earlier request, whose first items stand at the end of this one."""
+
+    known_by: RequestFingerprint  # The earlier request
+    leave_out: Callable[[bytes], bytes | None]
+
+
+def cut_answers(request: Request, view: RunnerRequest) -> list[CutAnswer]:
+    """Return the answers that may have been cut off on their way to this request."""
+    scope = _scope(request, view)
+    return [
+        CutAnswer(RequestFingerprint(_digest(*scope, body=resent.body), "", "", ""), resent.leave_out)
+        for resent in view.load_resent()
+    ]
+
+
+def _scope(request: Request, view: RunnerRequest) -> tuple[str, str, str]:
+    named = read_session_id(request.headers, view.session_hints)
+    return request.normalized_path, named, view.previous_response or view.conversation
 
 
 def is_retry(request: Request) -> bool:
@@ -77,15 +105,20 @@ class RetryLookup:
         self._journal = journal
 
     async def find(
-        self, agent_id: str, turn_id: str, known_by: RequestFingerprint, *, says_retry: bool
+        self, agent_id: str, turn_id: str, known_by: RequestFingerprint, cut: Sequence[CutAnswer] = (), *, says_retry: bool
     ) -> CompletedTurn | Resume | None:
         """Find the attempt to go on with; if there is none, enter a new turn, ``turn_id``, and return None."""
+        if (rest := await self._find_rest(agent_id, cut)) is not None:
+            return rest
         awaited = ""
         while True:
             past = await self._journal.find(agent_id, known_by)
+            if past is not None and past.turn_id != awaited and _is_overtaken(past, known_by):
+                await self._close(past, known_by)
+                past = None
             if past is not None and past.is_alive:
                 awaited = past.turn_id
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
             elif (past is not None and past.response is not None) and (
                 past.turn_id == awaited or _is_wanted(past, known_by, says_retry=says_retry)
             ):
@@ -93,11 +126,36 @@ class RetryLookup:
             elif past is not None and past.state in ("failed", "running", "abandoned"):
                 if (resume := await self._resume(past, known_by)) is not None:
                     return resume
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
             elif await self._journal.begin(turn_id, agent_id, known_by):
                 return None
             else:
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def is_another_alive(self, agent_id: str, known_by: RequestFingerprint, turn_id: str) -> bool:
+        """Return whether a turn runs in another process, and is not that of an equal request, which ``find`` waits for."""
+        if not await self._journal.is_alive(turn_id):
+            return False
+        past = await self._journal.find(agent_id, known_by)
+        return past is None or past.turn_id != turn_id
+
+    async def _close(self, past: PreviousAttempt, known_by: RequestFingerprint) -> None:
+        """End a turn whose process died: nothing goes on with it, and no other can begin as long as it seems to run."""
+        if past.state in {"running", "abandoned"} and await self._journal.resume(past, known_by):
+            await self._journal.end(past.turn_id, None)
+
+    async def _find_rest(self, agent_id: str, cut: Sequence[CutAnswer]) -> CompletedTurn | None:
+        """Return what a runner has not got yet of an answer. One that was just delivered is not cut off."""
+        for answer in cut:
+            past = await self._journal.find(agent_id, answer.known_by)
+            if past is not None and past.state == "answered":
+                await asyncio.sleep(POLL_SECONDS)  # until its delivery is recorded
+                past = await self._journal.find(agent_id, answer.known_by)
+            if past is not None and past.state == "answered" and past.response is not None:
+                rest = answer.leave_out(past.response.body)
+                if rest is not None:
+                    return CompletedTurn(past.turn_id, msgspec.structs.replace(past.response, body=rest))
+        return None
 
     async def _resume(self, past: PreviousAttempt, known_by: RequestFingerprint) -> Resume | None:
         """Take over a turn; return None if it goes on elsewhere by now."""
@@ -110,6 +168,11 @@ class RetryLookup:
             with suppress(StoreError):
                 await self._journal.end(past.turn_id, None)
             raise
+
+
+def _is_overtaken(past: PreviousAttempt, known_by: RequestFingerprint) -> bool:
+    """Return whether another turn came behind this one in the conversation that the provider keeps."""
+    return bool(known_by.latest_turn) and past.turn_id != known_by.latest_turn and not past.is_alive
 
 
 def _is_wanted(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:

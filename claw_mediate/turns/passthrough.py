@@ -3,7 +3,7 @@
 The host (``mitm``) sends the bytes; this module decides to whom, and records the outcome.
 A request that asks a model is a line of history like a mediated turn; others are events of the log.
 
-POSTs on paths of no dialect (OpenAI's Responses, embeddings, images, audio, …), until these dialects are built:
+POSTs on paths of no dialect (embeddings, images, audio, …):
 
     names its model in its body      the model policy clamps it, the budget counts it, history has a line of it
     should name one, and the model   the same without a policy; an agent with a policy is refused
@@ -14,18 +14,23 @@ The body of an agent with a policy is always read, but that of an upload of file
 read as far as ``body_size_limit`` goes, so that the model's prefix picks the provider; all else streams.
 """
 
+import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 from urllib.parse import urlsplit
+
+import msgspec
 
 from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.api_paths import ModelLocation, locate_model
+from claw_mediate.core import json_splice
+from claw_mediate.core.api_paths import ModelLocation, creates_object, find_stored, is_batch, locate_model
 from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
@@ -35,7 +40,11 @@ from claw_mediate.providers.registry import RATE_LIMITED, ProviderRegistry, is_o
 from claw_mediate.providers.routing import NO_KEY, Requester, Route, Router, new_turn_id, replace_model
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
+from claw_mediate.turns.ownership import Ownership
 from claw_mediate.turns.recorder import Recorder
+from claw_state.ownership import OwnedObject
+
+type Purpose = Literal["answer", "count", "side request"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +57,36 @@ class PassthroughHandle:
     started: float
     is_dialect: bool
     """True for a request of a dialect. A status of other paths says nothing about a key: some refuse every ordinary one."""
+    kept_as: OwnedObject | None = None  # What the provider keeps of it, but for its id; None where it keeps nothing
+    conversation: OwnedObject | None = None  # The conversation that the provider puts it into
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarding:
+    """The facts of a request that is forwarded, beside its view."""
+
+    redactor: Redactor | None = None
+    purpose: Purpose = "answer"  # A count of tokens is no line of history; a side request is not remembered
+    kept: OwnedObject | None = None  # What it goes on from: that provider is asked, with that key
+    kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
+
+
+_ORDINARY = Forwarding()
 
 
 class Passthrough:
-    def __init__(self, registry: ProviderRegistry, routing: Router, recorder: Recorder) -> None:
+    def __init__(self, registry: ProviderRegistry, routing: Router, recorder: Recorder, ownership: Ownership) -> None:
         self._registry = registry
         self._routing = routing
         self._recorder = recorder
+        self._ownership = ownership
 
     def forward(
-        self,
-        admitted: Identity,
-        request: Request,
-        view: RunnerRequest | None,
-        *,
-        redactor: Redactor | None = None,
-        only_counts: bool = False,
-        is_side_request: bool = False,
+        self, admitted: Identity, request: Request, view: RunnerRequest | None, about: Forwarding = _ORDINARY
     ) -> RunnerResponse | Forward:
-        """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal.
-
-        The answer of a request that ``only_counts`` is no line of history; that of a side request is not remembered.
-        """
+        """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal."""
         asker = Requester(admitted.agent, new_turn_id())
-        candidates = self._routing.candidates(asker, request, view)
+        candidates = self._routing.candidates(asker, request, view, about.kept)
         if isinstance(candidates, RunnerResponse):
             return candidates
         candidate = self._routing.first_ready(asker, candidates)
@@ -82,17 +97,19 @@ class Passthrough:
         if view is not None:
             view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
         is_dialect = view is not None and view.bypass != NO_DIALECT
-        recorded_request, recorded_view = _recorded(request, None if only_counts else view, model)
+        recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, model)
         context = RequestContext(
             turn_id=asker.turn_id,
             agent=admitted.agent,
             request=recorded_request,
             view=recorded_view,
-            redactor=redactor or self._redactor(admitted),
+            redactor=about.redactor or self._redactor(admitted),
             route=Route(asker, request.path, [], [candidate]),
-            is_side_request=is_side_request,
+            is_side_request=about.purpose == "side request",
         )
         self._recorder.log_request(context)
+        is_put = view is not None and view.conversation and about.purpose != "count"
+        conversation = about.kept if is_put else None
         base_url, target = provider.base_url, provider.strip_base_path(request.path)
         if not is_dialect:
             base_url, target = _other_target(provider, request)
@@ -101,10 +118,34 @@ class Passthrough:
             target=target,
             credential=provider_auth(provider, key.secret if key else None),
             write_refusal=partial(_unreached, request.path, provider.name),
-            body=None if view is None or view.body is request.body else view.body,
+            body=None if view is None or (view.body is request.body and not _may_be_misread(request, view)) else view.body,
             dropped_headers=names_containing(request.headers, admitted.secret),
-            handle=PassthroughHandle(context, provider, key, time.monotonic(), is_dialect),
+            handle=PassthroughHandle(context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation),
         )
+
+    def note_id(self, handle: PassthroughHandle, object_id: str) -> None:
+        """Save under its id, which has just come, what the provider keeps of a request: the runner may name it next."""
+        if handle.kept_as is not None:
+            key = handle.key.id if handle.key is not None else ""
+            names = {"id": object_id, "provider_id": object_id, "provider": handle.provider.name, "key_label": key}
+            self._ownership.save_soon(handle.context.agent, msgspec.structs.replace(handle.kept_as, **names))
+
+    async def record_fetch(
+        self, admitted: Identity, request: Request, provider: Provider, fetch: Awaitable[TurnResult]
+    ) -> RunnerResponse:
+        """Return the answer to a request that asks no model, and record it."""
+        asker, redactor = Requester(admitted.agent, new_turn_id()), self._redactor(admitted)
+        route = Route(asker, request.path, [], [Candidate(provider, "")])
+        context = RequestContext(
+            turn_id=asker.turn_id, agent=admitted.agent, request=request, view=None, redactor=redactor, route=route
+        )
+        self._recorder.log_request(context)
+        started = time.monotonic()
+        result = await fetch
+        body = await asyncio.to_thread(redactor.document, result.body)  # A list may be long: other requests go on meanwhile
+        result = replace(result, latency_ms=round((time.monotonic() - started) * 1000), body=body)
+        self._recorder.record_forwarded(context, result, {})
+        return respond(result.status, result.body, result.content_type, result.retry_after)
 
     def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
         """Note the provider's status: a key that was refused or throttled is not used for the next request."""
@@ -117,6 +158,10 @@ class Passthrough:
             self._registry.record_response(ticket.provider, ticket.key, status, "", body)
         latency_ms = round((time.monotonic() - ticket.started) * 1000)
         is_ok = whole and status < 400  # noqa: PLR2004 - HTTP's errors begin there
+        if is_ok and ticket.conversation is not None:
+            # What was owed to it went along, and no earlier turn of it can be resumed any more.
+            settled = msgspec.structs.replace(ticket.conversation, owed=b"", turn=ticket.context.turn_id)
+            self._ownership.save_soon(ticket.context.agent, settled)
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
         self._recorder.record_forwarded(ticket.context, result, usage)
 
@@ -141,6 +186,11 @@ def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple
     return replace(request, body=view.history_body), replace(view, body=body)
 
 
+def _may_be_misread(request: Request, view: RunnerRequest) -> bool:
+    """Return whether the provider could unpack another body, which names other ids than the one that was read."""
+    return view.go_on_from is not None and bool(request.header("content-encoding"))
+
+
 def _unreached(path: str, provider: str) -> bytes:
     return build_error_body(path, 502, "provider_unreachable", f"the provider {provider!r} gave no response")
 
@@ -159,11 +209,20 @@ def _other_target(provider: Provider, request: Request) -> tuple[str, str]:
 
 
 _HIDDEN = "on this path its body does not name it"
+_BATCH = "the requests of a batch stand in a file, and could name responses of another agent's"
+
+
+class _Batch(msgspec.Struct):
+    endpoint: str = ""
+
+
+_batch_decoder = msgspec.json.Decoder(_Batch)
 
 
 class OtherPaths:
-    def __init__(self, passthrough: Passthrough, budgets: Budgets) -> None:
+    def __init__(self, passthrough: Passthrough, budgets: Budgets, ownership: Ownership) -> None:
         self._passthrough = passthrough
+        self._ownership = ownership
         self._budgets = budgets
 
     def must_read(self, agent: Agent, request: Request) -> bool:
@@ -171,7 +230,7 @@ class OtherPaths:
         place = _place(request)
         if place == "nowhere":
             return False
-        return place != "hidden" if _has_policy(agent) else _is_structured(request)
+        return place != "hidden" if _has_policy(agent) else _is_structured(request) or is_batch(request.path)
 
     async def decide(self, admitted: Identity, request: Request, body: bytes) -> RunnerResponse | Forward:
         """Decide about a request by its body: unpacked, and without the agent's credential."""
@@ -198,11 +257,29 @@ class OtherPaths:
         return await self._forward(admitted, request, view)
 
     async def _forward(self, admitted: Identity, request: Request, view: RunnerRequest | None) -> RunnerResponse | Forward:
+        if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
+            return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
         if view is not None:
             refusal = await self._budgets.admit(admitted.agent, request, view.model)
             if refusal is not None:
                 return refusal
-        return self._passthrough.forward(admitted, request, view)
+        kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
+        return self._passthrough.forward(admitted, request, view, Forwarding(kept_as=kept_as))
+
+
+def _may_name_responses(request: Request) -> bool:
+    """Return whether a request begins a batch of the Responses protocol, or can be read as one."""
+    if request.method.upper() != "POST":
+        return False
+    if request.header("content-encoding"):
+        return True
+    try:
+        json_splice.check_utf8(request.body)
+        endpoint = _batch_decoder.decode(request.body).endpoint
+        json_splice.find_members(request.body, ["endpoint"])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, json_splice.JsonSpliceError):
+        return True
+    return find_stored("/" + endpoint) is not None
 
 
 def _place(request: Request) -> ModelLocation:

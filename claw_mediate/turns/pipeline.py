@@ -8,20 +8,23 @@ Admission is the budget's: a request that finds the answer of an earlier attempt
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from weakref import WeakValueDictionary
+
+from msgspec import structs
 
 from claw_contract.log import JoinKind
 from claw_contract.manifest import Tool
-from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, Dialect, RequestVariants, RunnerRequest
+from claw_mediate.dialects.base import Additions, MakerRequests, RequestVariants
+from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import provider_headers
 from claw_mediate.prompt.build import PromptContext
@@ -32,15 +35,21 @@ from claw_mediate.telemetry.timing import Stopwatch
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.continuity import Continuity
-from claw_mediate.turns.idempotency import CompletedTurn, Resume, RetryLookup, fingerprint, is_retry
-from claw_mediate.turns.passthrough import Passthrough
+from claw_mediate.turns.conversation import KeptConversation
+from claw_mediate.turns.idempotency import POLL_SECONDS, CompletedTurn, Resume, RetryLookup, cut_answers, fingerprint, is_retry
+from claw_mediate.turns.ownership import Ownership, owned_request
+from claw_mediate.turns.passthrough import Forwarding, Passthrough, Purpose
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.response import stored_response
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, RequestFingerprint
+from claw_state.ownership import OwnedObject
 from claw_state.url import StoreError
 
 _MAX_CATALOGS = 256
+type _Entered = RunningTurn | CompletedTurn | RunnerResponse
+type _CatalogKey = tuple[str, frozenset[str], int, bool, frozenset[str]]
+"""Agent, names of the runner's own tools, room, whether the runner may have others, names that were managed earlier."""
 
 
 class RequestPreparer:
@@ -49,29 +58,49 @@ class RequestPreparer:
     def __init__(self, continuity: Continuity, log: EventLog) -> None:
         self._continuity = continuity
         self._log = log
-        self._catalogs: dict[tuple[str, frozenset[str], int], tuple[tuple[Tool, ...], ToolCatalog]] = {}
-        """By agent, names of the runner's own tools, and room, each with the tools that it was made of."""
+        self._catalogs: dict[_CatalogKey, tuple[tuple[Tool, ...], ToolCatalog]] = {}
+        """Each with the tools that it was built of."""
 
     async def prepare(
         self, incoming: DialectRequest, text: str, session: str, turn_id: str | None = None
-    ) -> tuple[ToolCatalog, RequestVariants]:
-        """Return the tools of a request, and its bodies. Raise ``UnreadableRequestError``.
+    ) -> tuple[ToolCatalog, Callable[[str], RequestVariants], bytes]:
+        """Return the tools of a request, its bodies for each provider and model, and the hidden items in them.
+
+        Raise ``UnreadableRequestError``.
 
         ``text`` goes to the end of the system prompt; ``turn_id`` is the turn that the request begins, if any.
         """
         view, dialect = incoming.view, incoming.dialect
-        catalog = self._catalog(incoming.agent, view, dialect)
+        catalog = self._catalog(incoming)
         hidden = await self._continuity.find_hidden_rounds(incoming, session, turn_id)
-        return catalog, dialect.build_request(view, catalog, Additions(hidden, text))
 
-    def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> ToolCatalog:
-        room = dialect.MAX_TOOLS - len(view.declared_tools)
-        key = (agent.id, frozenset(view.declared_tools), room)
+        @cache
+        def build(maker: str) -> RequestVariants:
+            adapted = {index: dialect.REPLAY_RULES.adapt(messages, maker) for index, messages in hidden.items()}
+            return dialect.build_request(view, catalog, Additions(adapted, text))
+
+        return catalog, build, b",".join(hidden.values())
+
+    async def remind(self, incoming: DialectRequest) -> DialectRequest:
+        """Return a request that is not mediated with its hidden rounds: a summary of a conversation is to know of them."""
+        view, dialect = incoming.view, incoming.dialect
+        found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
+        hidden = {index: dialect.REPLAY_RULES.adapt(messages, "") for index, messages in found.items()}
+        body = insert_hidden_rounds(view.body, dialect.TRANSCRIPT, hidden)
+        return replace(incoming, view=replace(view, body=body), woven=b",".join(hidden.values()))
+
+    def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
+        agent, view = incoming.agent, incoming.view
+        room = incoming.dialect.MAX_TOOLS - len(view.declared_tools)
+        earlier = frozenset(incoming.kept.managed_names if incoming.kept is not None else ())
+        key = (agent.id, frozenset(view.declared_tools), room, view.declares_elsewhere, earlier)
         tools, catalog = self._catalogs.get(key, (None, None))
         if catalog is None or tools is not agent.tools:
             if len(self._catalogs) >= _MAX_CATALOGS:
                 self._catalogs.clear()
-            catalog = ToolCatalog.build(agent.tools, view.declared_tools, room)
+            catalog = ToolCatalog.build(
+                agent.tools, view.declared_tools, room, is_open=view.declares_elsewhere, earlier=earlier
+            )
             self._catalogs[key] = agent.tools, catalog
         if len(catalog.offered) < len(agent.tools):
             left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
@@ -87,6 +116,16 @@ class Stages:
     prompt: PromptContext
     routing: Router
     preparer: RequestPreparer
+    ownership: Ownership
+
+
+@dataclass(slots=True, weakref_slot=True)
+class _Entrance:
+    """Where equal requests, and those of one conversation, enter one by one."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    awaited: CompletedTurn | None = None
+    """The turn in another process that the first of them waited for: it is the others' too, who waited as long."""
 
 
 class TurnPipeline:
@@ -98,14 +137,18 @@ class TurnPipeline:
         self._settings = settings
         self._log = log
         self._budgets, self._prompt = stages.budgets, stages.prompt
-        self._routing, self._preparer = stages.routing, stages.preparer
+        self._routing, self._preparer, self._ownership = stages.routing, stages.preparer, stages.ownership
         self._turns = turns
         self._passthrough = passthrough
         self._retries = RetryLookup(turns.journal)
-        self._entering: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._entering: WeakValueDictionary[tuple[str, str], _Entrance] = WeakValueDictionary()
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Answer a request, or return how it is forwarded. Raise ``UnreadableRequestError`` and ``JsonSpliceError``."""
+        resolved = await self._ownership.resolve(incoming)
+        if isinstance(resolved, RunnerResponse):
+            return resolved
+        incoming = resolved
         rule = find_side_request(incoming.view)
         if rule is not None:
             return await self._forward_side_request(incoming, rule)
@@ -120,7 +163,9 @@ class TurnPipeline:
             return refusal
         name = f"housekeeping:{rule}"
         self._log.event("intervention", incoming.agent, model=incoming.view.model, intervention=name)
-        return self._pass(incoming, is_side_request=True)
+        if incoming.view.side_request is not None:
+            incoming = await self._preparer.remind(incoming)
+        return self._pass(incoming, "side request")
 
     async def _forward_without_tools(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Forward a request that is offered no tools: the agent has none, or the form of the request rules them out."""
@@ -137,43 +182,73 @@ class TurnPipeline:
     async def _forward_count(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Count tokens as they would be spent: with the managed tools, the hidden rounds and the context."""
         text = await self._prompt_text(incoming)
-        _, variants = await self._preparer.prepare(incoming, text, _session(incoming))
-        body = variants(ToolUse.AS_REQUESTED).body
+        _, build, _ = await self._preparer.prepare(incoming, text, _session(incoming))
+        body = build("")(ToolUse.AS_REQUESTED).body
         return self._pass(replace(incoming, view=replace(incoming.view, body=body)))
 
-    def _pass(self, incoming: DialectRequest, *, is_side_request: bool = False) -> RunnerResponse | Forward:
-        admitted, request, view, redactor = incoming.admitted, incoming.request, incoming.view, incoming.redactor
-        return self._passthrough.forward(
-            admitted, request, view, redactor=redactor, only_counts=incoming.only_counts, is_side_request=is_side_request
+    def _pass(self, incoming: DialectRequest, purpose: Purpose = "answer") -> RunnerResponse | Forward:
+        about = Forwarding(
+            redactor=incoming.redactor,
+            purpose="count" if incoming.only_counts else purpose,
+            kept=incoming.kept,
+            kept_as=owned_request(incoming, _session(incoming)),
         )
+        return self._passthrough.forward(incoming.admitted, incoming.request, incoming.view, about)
 
     async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:
         agent = incoming.agent
         known_by = fingerprint(incoming.request, incoming.view, incoming.redactor)
         # Two equal requests at one moment must not both find that there is no turn yet.
-        async with self._entering.setdefault((agent.id, known_by.request), asyncio.Lock()):
+        entrance = self._entering.setdefault((agent.id, known_by.request), _Entrance())
+        async with entrance.lock:
             turn = self._turns.find(agent.id, known_by.request)
             if turn is not None and turn.task.cancelling():
                 # Its runner has gone, and a write in flight may still finish: then this one goes on with it.
                 await asyncio.wait([turn.task])
                 turn = None
+            if turn is None and entrance.awaited is not None:
+                return self._answer_again(incoming, entrance.awaited)
             if turn is not None:
                 self._log_join(incoming, turn.context.turn_id, "running", waiting=turn.waiting + 1)
             else:
-                entered = await self._enter(incoming, known_by)
+                entered = await self._enter_conversation(incoming, known_by)
+                if isinstance(entered, CompletedTurn):
+                    entrance.awaited = entered if entered.awaited else None
+                    return self._answer_again(incoming, entered)
                 if isinstance(entered, RunnerResponse):
                     return entered
                 turn = entered
         return await self._turns.attend(turn, self._settings.pace(incoming.dialect.NAME))
 
-    async def _enter(self, incoming: DialectRequest, known_by: RequestFingerprint) -> RunningTurn | RunnerResponse:
+    async def _enter_conversation(self, incoming: DialectRequest, known_by: RequestFingerprint) -> _Entered:
+        """Enter a turn; in a conversation that the provider keeps only behind its other turns, here or in another process."""
+        named = incoming.view.conversation
+        if not named:
+            return await self._enter(incoming, known_by)
+        async with self._entering.setdefault((incoming.agent.id, f"conversation {named}"), _Entrance()).lock:
+            while True:
+                while (earlier := self._turns.find_in(incoming.agent.id, named)) is not None:
+                    await asyncio.wait([earlier.task])
+                resolved = await self._ownership.resolve(incoming)
+                if isinstance(resolved, RunnerResponse):
+                    return resolved
+                latest = resolved.kept.turn if resolved.kept is not None else ""
+                if not await self._is_elsewhere(resolved, known_by, latest):
+                    return await self._enter(resolved, replace(known_by, latest_turn=latest))
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _is_elsewhere(self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str) -> bool:
+        """Return whether another turn runs in another process; if that can't be read, it does not."""
+        try:
+            return bool(turn_id) and await self._retries.is_another_alive(incoming.agent.id, known_by, turn_id)
+        except StoreError:  # which is reported when the turn is looked for
+            return False
+
+    async def _enter(self, incoming: DialectRequest, known_by: RequestFingerprint) -> _Entered:
         turn_id, stopwatch = new_turn_id(), Stopwatch()
         earlier = await self._find_earlier(incoming, known_by, turn_id)
         if isinstance(earlier, CompletedTurn):
-            how: JoinKind = "awaited" if earlier.awaited else "answered"
-            self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
-            exchange = stored_response(incoming.view, incoming.dialect, earlier.response)
-            return replace(exchange, on_delivered=partial(self._mark_delivered, earlier.turn_id))
+            return earlier
         attempt: AttemptKind = "journal_unavailable" if isinstance(earlier, StoreError) else "first"
         if isinstance(earlier, Resume):
             turn_id, attempt = earlier.turn_id, "resumed" if earlier.has_steps else "first"
@@ -190,12 +265,20 @@ class TurnPipeline:
             if not has_started:
                 await self._turns.abandon(turn_id)
 
+    def _answer_again(self, incoming: DialectRequest, earlier: CompletedTurn) -> RunnerResponse:
+        how: JoinKind = "awaited" if earlier.awaited else "answered"
+        self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
+        exchange = stored_response(incoming.view, incoming.dialect, earlier.response)
+        return replace(exchange, on_delivered=partial(self._mark_delivered, earlier.turn_id))
+
     async def _find_earlier(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
     ) -> CompletedTurn | Resume | StoreError | None:
         """Find an earlier attempt. A journal that can't be read costs the memory of it; writes then don't run."""
         try:
-            return await self._retries.find(incoming.agent.id, turn_id, known_by, says_retry=is_retry(incoming.request))
+            request = incoming.request
+            cut = cut_answers(request, incoming.view)
+            return await self._retries.find(incoming.agent.id, turn_id, known_by, cut, says_retry=is_retry(request))
         except StateUnavailableError as error:
             return error
         except StoreError as error:
@@ -207,7 +290,7 @@ class TurnPipeline:
             text = await self._prompt_text(incoming)
         agent, request, view = incoming.agent, incoming.request, incoming.view
         asker = Requester(agent, turn_id)
-        candidates = self._routing.candidates(asker, request, view)
+        candidates = self._routing.candidates(asker, request, view, incoming.kept)
         if isinstance(candidates, RunnerResponse):
             return candidates
         if candidates[0].model != view.model:
@@ -216,7 +299,8 @@ class TurnPipeline:
         headers = [*provider_headers(request.headers, incoming.admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
         named = _session(incoming)
-        catalog, variants = await self._preparer.prepare(incoming, text, named, turn_id)
+        catalog, build, woven = await self._preparer.prepare(incoming, text, named, turn_id)
+        first = candidates[0].maker
         return TurnContext(
             turn_id=turn_id,
             agent=agent,
@@ -226,9 +310,21 @@ class TurnPipeline:
             route=route,
             dialect=incoming.dialect,
             catalog=catalog,
-            variants=variants,
+            variants=build(first),
+            requests=MakerRequests(first, build),
+            woven=woven,
             session=named,
+            conversation=self._conversation(incoming, route, catalog),
         )
+
+    def _conversation(self, incoming: DialectRequest, route: Route, catalog: ToolCatalog) -> KeptConversation | None:
+        """Return the conversation that the provider puts the request into; None where it keeps none."""
+        named, row = incoming.view.conversation, incoming.kept
+        if not named:
+            return None
+        own = row if row is not None and row.id == named else OwnedObject(named, named, provider="")
+        names = (*catalog.managed, *sorted(catalog.withdrawn))
+        return KeptConversation(self._ownership.save, route, structs.replace(own, managed_names=names), incoming.dialect)
 
     async def _admit(self, incoming: DialectRequest) -> RunnerResponse | None:
         """Count the request in the agent's budget; return the refusal when that is spent."""
@@ -255,4 +351,5 @@ class TurnPipeline:
 
 
 def _session(incoming: DialectRequest) -> str:
-    return read_session_id(incoming.request.headers, incoming.view.session_hints)
+    named = read_session_id(incoming.request.headers, incoming.view.session_hints)
+    return named or (incoming.kept.session if incoming.kept is not None else "")

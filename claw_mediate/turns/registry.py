@@ -3,17 +3,30 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from claw_contract.history import UsageRecord
+from claw_mediate.core import tool_result
 from claw_mediate.core.continuity import EMPTY_TEXT_KEY
 from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, RunnerResponse, build_error_body
 from claw_mediate.core.observer import TurnObserver
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Deliver, Outcome, Refuse, ToolCall, ToolResult, add_usage, runner_usage
+from claw_mediate.core.types import (
+    Deliver,
+    ModelResponse,
+    Outcome,
+    Refuse,
+    Round,
+    ToolCall,
+    ToolResult,
+    TurnGenerator,
+    add_usage,
+    runner_usage,
+)
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderFailover
 from claw_mediate.settings import Pace
 from claw_mediate.telemetry.event_log import now_rfc3339
@@ -23,8 +36,10 @@ from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
+from claw_mediate.turns.ownership import Ownership, marks_of, owned_response
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.response import json_response, sse_response
+from claw_mediate.turns.replayable import ReplayableReasoning
+from claw_mediate.turns.response import Attended, json_response, sse_response
 from claw_state.continuity import Anchor
 from claw_state.journal import Journal, StoredResponse
 from claw_state.lease import LEASE_SECONDS
@@ -34,12 +49,19 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
+class Memory(NamedTuple):
+    """The memory of turns, for later requests."""
+
+    continuity: Continuity
+    ownership: Ownership
+
+
 class TurnRun:
-    def __init__(self, context: TurnContext, driver: TurnDriver, recorder: Recorder, continuity: Continuity) -> None:
+    def __init__(self, context: TurnContext, driver: TurnDriver, recorder: Recorder, memory: Memory) -> None:
         self._context = context
         self._driver = driver
         self._recorder = recorder
-        self._continuity = continuity
+        self._continuity, self._ownership = memory
         self._started = time.monotonic()
         self._billed = 0  # Model responses that are paid for, by earlier attempts or by this one
 
@@ -59,7 +81,7 @@ class TurnRun:
     async def _run(self) -> TurnResult:
         outcome: Outcome | None = None
         try:
-            outcome = await drive(turn(self._context.agent.limits, self._driver.now()), self._driver)
+            outcome = await drive(self._play(), self._driver)
             result = await self._end(outcome)
         except asyncio.CancelledError:
             if self._driver.is_stopping:
@@ -69,6 +91,7 @@ class TurnRun:
                 return result
             left = Refuse(GONE, "runner_left", "the runner closed its connection", self._driver.partial_rounds())
             self._record(left, TurnResult(GONE, ok=False, code=left.code))
+            await self._settle(left)
             await self._remember_unanswered(left)
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: it is recorded with what ran, and the stream reports it
@@ -78,31 +101,65 @@ class TurnRun:
         self._record(outcome, result)
         return result
 
+    def _play(self) -> TurnGenerator[Outcome]:
+        context = self._context
+        return turn(context.agent.limits, self._driver.now(), keeps_rounds=context.view.keeps_rounds)
+
     async def _end(self, outcome: Outcome) -> TurnResult:
         context = self._context
         if isinstance(outcome, Deliver):
-            await self._remember(outcome)
+            anchor = await self._remember(outcome)
+            await self._settle(outcome, marks_of([anchor]))
             if context.view.uses_functions and len(outcome.response.calls) > 1 and not outcome.terminal:
                 self._recorder.log_intervention(context, "legacy_function_calls_serialized")
             usage = runner_usage(outcome.usage)
             body = context.dialect.write_response(outcome.response, context.view, usage, terminal=outcome.terminal)
-            return TurnResult(200, ok=True, body=context.redactor.document(body))
+            body = context.redactor.document(body)
+            owned = owned_response(context, outcome, anchor, body)
+            if owned is not None:
+                await self._ownership.save(context.agent, owned)
+            return TurnResult(200, ok=True, body=body, owned=owned, headers=self._shown(outcome.response.headers))
+        await self._settle(outcome)
         await self._remember_unanswered(outcome)
         failure = outcome.failure
         retry_after = _valid(_SECONDS, failure.retry_after) if failure is not None else ""
         if failure is not None and failure.body:
-            body = context.redactor.document(failure.body)
+            body = self._without_names(context.redactor.document(failure.body))
             media_type = _valid(_MEDIA_TYPE, failure.content_type.partition(";")[0]) or "application/octet-stream"
-            return TurnResult(failure.status, False, body, media_type, outcome.code, retry_after)
+            result = TurnResult(failure.status, False, body, media_type, outcome.code, retry_after)
+            return replace(result, headers=self._shown(failure.headers))
         body = build_error_body(context.request.path, outcome.status, outcome.code, outcome.message)
-        body = context.redactor.document(body)
+        body = self._without_names(context.redactor.document(body))
         return TurnResult(outcome.status, ok=False, body=body, code=outcome.code, retry_after=retry_after)
 
-    async def _remember(self, outcome: Deliver) -> None:
+    def _without_names(self, error: bytes) -> bytes:
+        """Return an error without the names of managed tools: a provider tells whose schema it refuses."""
+        catalog, shown = self._context.catalog, error
+        for name in sorted(catalog.managed.keys() - catalog.native, key=len, reverse=True):
+            shown = shown.replace(name.encode(), b"managed_tool")
+        if shown != error:
+            self._recorder.log_intervention(self._context, "managed_names_removed")
+        return shown
+
+    def _shown(self, headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, self._context.redactor.text(value)) for name, value in headers)
+
+    async def _settle(self, outcome: Outcome, marks: Collection[str] = ()) -> None:
+        """Record what the turn leaves unanswered in a conversation that the provider keeps; ``marks``: of its answer."""
+        context = self._context
+        if context.conversation is not None:
+            await context.conversation.note_end(outcome, self._driver.last_round(), marks)
+            if any(map(_could_leave, outcome.rounds)):
+                self._recorder.log_intervention(context, "conversation_keeps_rounds")
+
+    async def _remember(self, outcome: Deliver) -> Anchor:
         context = self._context
         hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
+        for loss in context.dialect.REPLAY_RULES.find_losses(outcome.rounds, replayed=True):
+            self._recorder.log_intervention(context, loss)
         anchor = context.dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
         await self._continuity.remember(context, anchor, hidden)
+        return anchor
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:
         """Store what a failed turn did where its answer would stand: the runner may go on behind it."""
@@ -120,6 +177,11 @@ class TurnRun:
             self._recorder.log_fault(self._context, error)
             usage = UsageRecord(total_rounds=calls)
         self._recorder.record_turn(self._context, replace(result, latency_ms=latency_ms), outcome.rounds, usage)
+
+
+def _could_leave(past: Round) -> bool:
+    """Return whether a round holds what is left out of later requests elsewhere: advice for one turn, or a runner's call."""
+    return any(result.code in tool_result.NOT_REINJECTED or result.call.owner == "native" for result in past.results)
 
 
 def _valid(pattern: re.Pattern[str], header: str) -> str:
@@ -158,11 +220,12 @@ class RunningTurn:
 class TurnRegistry:
     """All turns of one mediator that have not ended."""
 
-    def __init__(self, peers: Peers, recorder: Recorder, continuity: Continuity, journal: Journal) -> None:
+    def __init__(self, peers: Peers, recorder: Recorder, memory: Memory, journal: Journal) -> None:
         self._peers = peers
         self._recorder = recorder
-        self._continuity = continuity
+        self._memory = memory
         self.journal = journal
+        self._reasoning = ReplayableReasoning()
         self._turns: dict[tuple[str, str], RunningTurn] = {}
         self._heartbeat: asyncio.Task[None] | None = None
 
@@ -173,6 +236,11 @@ class TurnRegistry:
         """Return the running turn of an equal request, if there is one."""
         return self._turns.get((agent_id, fingerprint))
 
+    def find_in(self, agent_id: str, conversation: str) -> RunningTurn | None:
+        """Return a running turn of a conversation that the provider keeps, if there is one."""
+        running = (turn for (owner, _), turn in self._turns.items() if owner == agent_id)
+        return next((turn for turn in running if turn.context.view.conversation == conversation), None)
+
     def start(self, context: TurnContext) -> RunningTurn:
         self._recorder.log_request(context, len(context.catalog.offered))
         checkpoint = TurnCheckpoint(
@@ -182,8 +250,9 @@ class TurnRegistry:
             context.attempt,
             lambda stats: self._recorder.log_resume(context, stats),
         )
-        driver = TurnDriver(context.dialect, context.catalog, context.variants, self._ports(context), checkpoint)
-        run = TurnRun(context, driver, self._recorder, self._continuity)
+        requests = context.requests or context.variants
+        driver = TurnDriver(context.dialect, context.catalog, requests, self._ports(context), checkpoint)
+        run = TurnRun(context, driver, self._recorder, self._memory)
         key = (context.agent.id, context.fingerprint)
         turn = RunningTurn(context, driver, asyncio.ensure_future(run.run(checkpoint)), checkpoint)
         self._turns[key] = turn
@@ -202,9 +271,9 @@ class TurnRegistry:
         turn.waiting += 1
         try:
             if turn.context.view.stream:
-                exchange = await sse_response(
-                    turn.context, turn.driver.progress, turn.task, pace, on_disconnect=turn.disconnect
-                )
+                save = partial(self._memory.ownership.save, turn.context.agent)
+                attended = Attended(turn.context, turn.driver.progress, turn.task, save)
+                exchange = await sse_response(attended, pace, on_disconnect=turn.disconnect)
             else:
                 exchange = await json_response(turn.task)
         except asyncio.CancelledError:
@@ -250,4 +319,9 @@ class TurnRegistry:
                 result = await self._peers.services.call(caller, call, key, seconds)
             return replace(result, started=started)
 
-        return Ports(model, tools, self._peers.now, onlooker)
+        async def note_progress(response: ModelResponse, results: Sequence[ToolResult]) -> None:
+            if context.conversation is not None:
+                await context.conversation.note_progress(response, results)
+
+        report = partial(self._recorder.log_intervention, context)
+        return Ports(model, tools, self._peers.now, onlooker, note_progress, self._reasoning, report)

@@ -87,12 +87,13 @@ class ReplayOutcome:
 async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -> ReplayOutcome:
     """Play a recorded turn again. Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none."""
     view = dialect.read_request(recording.body)
-    catalog = ToolCatalog.build(agent.tools, view.declared_tools, dialect.MAX_TOOLS - len(view.declared_tools))
+    room = dialect.MAX_TOOLS - len(view.declared_tools)
+    catalog = ToolCatalog.build(agent.tools, view.declared_tools, room, is_open=view.declares_elsewhere)
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     turn_id = str(recording.entry.get("turn_id"))
     world = TurnDriver(dialect, catalog, dialect.build_request(view, catalog, Additions()), ports, _NullCheckpoint(turn_id))
-    outcome = await drive(turn(agent.limits, peers.clock), world)
+    outcome = await drive(turn(agent.limits, peers.clock, keeps_rounds=view.keeps_rounds), world)
     if isinstance(outcome, Deliver):
         body = dialect.write_response(outcome.response, view, runner_usage(outcome.usage), terminal=outcome.terminal)
         ended: tuple[int, bytes, str | None] = 200, body, None

@@ -6,7 +6,11 @@ Until then an error keeps its own status; afterwards it is an event of the strea
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
 
 from claw_mediate.core.http import RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
@@ -14,8 +18,12 @@ from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.driver import Progress
 from claw_state.journal import StoredResponse
+from claw_state.ownership import OwnedObject
 
 _STREAM = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), ("x-accel-buffering", "no")]
+
+_SILENT_SECONDS, _EVENT_SECONDS = 30.0, 15.0
+"""With ``auto``: until a stream of comments gets an event, and from one to the next. Some clients count events only."""
 
 type OnDisconnect = Callable[[], None]  # Called once, when a runner wants no more of a stream
 
@@ -53,10 +61,18 @@ async def json_response(task: asyncio.Task[TurnResult]) -> RunnerResponse:
     return _whole(task.result())
 
 
-async def sse_response(
-    context: TurnContext, progress: Progress, task: asyncio.Task[TurnResult], pace: Pace, on_disconnect: OnDisconnect
-) -> RunnerResponse:
+class Attended(NamedTuple):
+    """A running turn that a runner waits for. ``save``: of what the runner owns by the id that its stream began with."""
+
+    context: TurnContext
+    progress: Progress
+    task: asyncio.Task[TurnResult]
+    save: Callable[[OwnedObject], Awaitable[None]]
+
+
+async def sse_response(turn: Attended, pace: Pace, on_disconnect: OnDisconnect) -> RunnerResponse:
     """Return the answer of a turn that was asked to stream: its error while the status is open, else its stream."""
+    progress, task = turn.progress, turn.task
     committed = asyncio.ensure_future(progress.committed.wait())
     try:
         await asyncio.wait([task, committed], timeout=pace.first, return_when=asyncio.FIRST_COMPLETED)
@@ -65,7 +81,8 @@ async def sse_response(
     progress.committed.set()
     if task.done() and not (result := task.result()).ok:
         return _whole(result)
-    return RunnerResponse(200, _STREAM, ClientStream(_events(context, progress, task, pace), on_disconnect), streaming=True)
+    headers = [*_STREAM, *progress.headers]
+    return RunnerResponse(200, headers, ClientStream(_events(turn, pace), on_disconnect), streaming=True)
 
 
 def stored_response(view: RunnerRequest, dialect: Dialect, stored: StoredResponse) -> RunnerResponse:
@@ -81,26 +98,31 @@ def stored_response(view: RunnerRequest, dialect: Dialect, stored: StoredRespons
 
 
 def _whole(result: TurnResult) -> RunnerResponse:
-    return respond(result.status, result.body, result.content_type, result.retry_after)
+    return respond(result.status, result.body, result.content_type, result.retry_after, result.headers)
 
 
-async def _events(
-    context: TurnContext, progress: Progress, task: asyncio.Task[TurnResult], pace: Pace
-) -> AsyncGenerator[bytes]:
+async def _events(turn: Attended, pace: Pace) -> AsyncGenerator[bytes]:
+    context, progress, task, save = turn
     dialect = context.dialect
-    opening = StreamOpening("chatcmpl" + context.turn_id.removeprefix("turn_"), context.view.model, int(time.time()))
-    has_opened = False
+    own_id = dialect.ID_PREFIX + context.turn_id.removeprefix("turn_")
+    opening = StreamOpening(own_id, context.view.model, int(time.time()))
+    next_event = time.monotonic() + (_SILENT_SECONDS if pace.kind == "auto" else 0)
     while not task.done():
-        if pace.kind != "off":
-            has_opened = pace.kind == "native"
-            yield dialect.keepalive(progress.note, pace.kind, opening)
+        if pace.kind in {"native", "auto"} and (now := time.monotonic()) >= next_event:
+            yield dialect.keepalive(progress.note, "native", opening)
+            opening = replace(opening, beats=opening.beats + 1)
+            next_event = now + (_EVENT_SECONDS if pace.kind == "auto" else 0)
+        elif pace.kind in {"comment", "auto"}:
+            yield dialect.keepalive(progress.note, "comment", opening)
         await asyncio.wait([task], timeout=None if pace.kind == "off" else pace.every)
     result = task.result()
     if result.ok:
-        for event in dialect.stream(result.body, context.view, opening if has_opened else None):
+        if opening.beats and result.owned is not None:
+            await save(msgspec.structs.replace(result.owned, id=opening.id))
+        for event in dialect.stream(result.body, context.view, opening if opening.beats else None):
             yield event
     else:
-        yield dialect.stream_error(_error_event(context, result))
+        yield dialect.stream_error(_error_event(context, result), opening)
 
 
 def _error_event(context: TurnContext, result: TurnResult) -> bytes:

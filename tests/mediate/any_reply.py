@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.wires import Body, Made, Wire, anthropic, openai
+from tests.wires import Body, Made, Wire, anthropic, openai, responses
 
 TOOLS = ("desk__get", "desk.set", "desk__end", "shell", "invented")
 """A managed tool by alias, one by canonical name, one that ends a turn, a native tool, and an unknown one."""
@@ -64,4 +64,4 @@ def bodies(draw: st.DrawFn, wire: Wire) -> bytes:
     return data[: draw(st.integers(0, len(data)))] if draw(st.integers(0, 9)) == 0 else data
 
 
-WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic}
+WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic, "responses": responses}

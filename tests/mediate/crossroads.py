@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class Crossroads:
         self.registry = self.auth.registry()
         log = EventLog(lambda line: self.auth.events.append(known(line)))
         self.upstream = ProviderFailover(self.registry, log, self._sleep)
+        self.adapt: Callable[[str], bytes] | None = None
+        self.response: ModelResponse | None = None
         self.turn()
 
     def turn(self) -> None:
@@ -64,9 +66,10 @@ class Crossroads:
     async def ask(self, *, again: bool = False, seconds: float = 30.0) -> str:
         """Make one model call of the turn; return its outcome in a word or two."""
         until = asyncio.get_running_loop().time() + seconds
-        call = ModelCall(self.body.encode(), self._read, lambda: again, until)
+        call = ModelCall(self.body.encode(), self._read, lambda: again, until, adapt=self.adapt)
         match await self.upstream.post(self.route, call):
-            case ModelResponse(body):
+            case ModelResponse(body) as response:
+                self.response = response
                 return self.wire.said(body).text
             case ProviderResponse(status, _, body):
                 return f"{status} {json.loads(body)['error']['message']}"

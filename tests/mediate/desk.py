@@ -23,7 +23,7 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.registry import Peers
 from claw_state.url import File
 from tests.events import known
-from tests.mediate.scripted import SERVICE, Model, Part, Services
+from tests.mediate.scripted import SERVICE, Headers, Model, Part, Services
 from tests.wires import Body, Said, Wire
 
 KEYS = {"OPENAI_API_KEY": "sk-desk", "ANTHROPIC_API_KEY": "sk-ant-desk"}
@@ -46,11 +46,10 @@ def tool(name: str, *, write: bool = False, schema: Body | None = None, service:
     }
 
 
-with_tools = pytest.mark.parametrize(
-    "desk", ["openai-json", "openai-stream", "anthropic-json", "anthropic-stream"], indirect=True
-)
+with_tools = pytest.mark.wires("openai", "anthropic", "responses")
 """Without OpenAI's old functions, which can neither require a call nor make several at once."""
 
+TERMINAL_TOOL: Body = {"x-claw.terminalOnSuccess": True}
 DEFAULT_TOOLS = (tool("balance"), tool("quote"), tool("trade", write=True))
 
 
@@ -74,6 +73,10 @@ class Desk:
         self.status = 0
         self.body = b""
         """The last answer, as a whole response of the protocol."""
+        self.raw = b""
+        """The same in the bytes that were sent."""
+        self.answered_with: dict[str, str] = {}
+        """Its headers."""
         self.answer = Said()
         self.events: list[Body] = []
         self.mediators: list[Mediator] = []
@@ -130,9 +133,9 @@ class Desk:
         """
         self.model.says(parts, cut=cut, takes=takes, more=more)
 
-    def model_answers(self, body: bytes) -> None:
+    def model_answers(self, body: bytes, headers: Headers = ()) -> None:
         """Script a body, as it is."""
-        self.model.answers(200, body)
+        self.model.answers(200, body, headers)
 
     def model_refuses(self, status: int, code: str, message: str = "no") -> None:
         self.model.answers(status, json.dumps(self.wire.error(code, message)).encode())
@@ -175,13 +178,14 @@ class Desk:
         return "\n" + "\n".join(self.lines) + "\n"
 
     def _answered(self, exchange: RunnerResponse, body: bytes) -> None:
-        self.status = exchange.status
+        self.status, self.answered_with = exchange.status, dict(exchange.headers)
         error = self.wire.stream_error(body) if exchange.streaming else body if exchange.status != 200 else None
         if error is not None:
             # An error after the headers of a stream has no status of its own; history has it.
             self.status = self.history()[-1]["status_code"]
             self.draw("cllama → runner", f"{self.status} {self.wire.code(error) or self.logged_error()}")
             return
+        self.raw = body
         self.body = self.wire.assembled(body) if exchange.streaming else body
         self.answer = self.wire.said(self.body)
         self.messages.append(self.wire.kept(self.body))

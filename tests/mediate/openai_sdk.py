@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx2
 import openai
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import ParsedResponse
 
 
 def sdk(stream: bytes) -> openai.OpenAI:
@@ -26,3 +27,11 @@ def chunks(stream: bytes) -> list[ChatCompletionChunk]:
 def final(stream: bytes) -> ChatCompletion:
     with sdk(stream) as client, client.chat.completions.stream(model="m", messages=[]) as made:
         return made.get_final_completion()
+
+
+def final_response(stream: bytes) -> ParsedResponse[None]:
+    """Return the response that the SDK's strict helper assembles from a stream of the Responses API."""
+    with sdk(stream) as client, client.responses.stream(model="m", input="x") as made:
+        events = list(made)
+        assert events
+        return made.get_final_response()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.types import ToolCall, ToolResult
+from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
 from claw_mediate.providers.failover import (
     ModelCall,
     ModelResult,
@@ -19,6 +19,7 @@ from claw_mediate.providers.failover import (
     TransportFailure,
     parse_response,
 )
+from claw_mediate.providers.routing import Route
 from claw_mediate.tools.managed_call import CallContext
 from tests.wires import Body, Made
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 SERVICE = "desk"
 
+type Headers = tuple[tuple[str, str], ...]
 type Part = str | Thought | tuple[str, dict[str, Any] | str]
 
 
@@ -55,21 +57,30 @@ class Model:
         self.fault: Exception | None = None
         self.names: dict[str, str] = {}
         """The name with which each call is drawn, by the call's id."""
+        self.makers: list[str] = []
+        """Who answers the next calls, where it is not who is asked first: provider and model."""
         self.replies: dict[str, bytes] = {}
         """The reply that made each call, by the call's id."""
+
+    def messages(self, index: int = -1) -> list[Body]:
+        """Return the messages of a request: of the last one, or of that index."""
+        sent: list[Body] = self.bodies[index][self.desk.wire.TRANSCRIPT]
+        return sent
 
     def says(self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body) -> None:
         self.script.append(partial(self._said, parts, cut=cut, takes=takes, more=more))
 
-    def answers(self, status: int, body: bytes) -> None:
-        self.script.append(partial(ProviderResponse, status, "application/json", body))
+    def answers(self, status: int, body: bytes, headers: Headers = ()) -> None:
+        self.script.append(partial(ProviderResponse, status, "application/json", body, "", headers))
 
     def fails(self, code: str) -> None:
         self.script.append(partial(TransportFailure, code, "the provider can't be reached"))
 
-    async def post(self, _route: Any, call: ModelCall) -> ModelResult:
-        request = json.loads(call.body)
-        self.raw.append(call.body)
+    async def post(self, route: Route, call: ModelCall) -> ModelResult:
+        maker = self.makers.pop(0) if self.makers else route.candidate.maker
+        body = call.body_for(maker)
+        request = json.loads(body)
+        self.raw.append(body)
         self.bodies.append(request)
         try:
             self.desk.wire.check(request, self.replies)
@@ -79,7 +90,8 @@ class Model:
         except Exception as fault:
             self.fault = fault  # the turn takes it for an error of its own; the test must see it
             raise
-        return parse_response(answer, call.read)
+        parsed = parse_response(answer, call.read)
+        return replace(parsed, maker=maker) if isinstance(parsed, ModelResponse) else parsed
 
     async def close(self) -> None:
         return
@@ -123,14 +135,16 @@ class Model:
         return self.desk.words(said)
 
     def _news(self, request: Body) -> str:
-        wire, messages = self.desk.wire, request["messages"]
+        wire, messages = self.desk.wire, request.get(self.desk.wire.TRANSCRIPT, [])
         fresh, first = messages[self.known :], self.known == 0
         self.known = len(messages)
         forbidden = " [tools forbidden]" if wire.chosen(request)[0] == "none" else ""
         if first:
             hidden = len(wire.parts(messages)) - len(wire.parts(self.desk.messages))
             return "the runner's request" + (f" + {hidden} hidden messages" if hidden else "") + forbidden
-        results = [f"{self.names[call_id]} = {_short(json.loads(content))}" for call_id, content in wire.answers(fresh)]
+        results = [
+            f"{self.names.get(call_id, call_id)} = {_short(json.loads(content))}" for call_id, content in wire.answers(fresh)
+        ]
         return ", ".join(results) + forbidden
 
 

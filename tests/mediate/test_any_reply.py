@@ -12,14 +12,19 @@ from hypothesis import strategies as st
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
-from claw_mediate.dialects.base import Dialect, UnreadableResponseError
+from claw_mediate.dialects.base import Dialect, FailedResponseError, UnreadableResponseError
 from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.responses import response as openai_responses
 from tests.mediate import openai_sdk, test_anthropic_stream
 from tests.mediate.any_reply import WIRES, bodies
 from tests.mediate.made import catalog, granted
 
-DIALECTS: dict[str, Dialect] = {"openai": openai_chat, "anthropic": anthropic_messages}
-FINAL: dict[str, Any] = {"openai": openai_sdk.final, "anthropic": test_anthropic_stream.final}
+DIALECTS: dict[str, Dialect] = {"openai": openai_chat, "anthropic": anthropic_messages, "responses": openai_responses}
+FINAL: dict[str, Any] = {
+    "openai": openai_sdk.final,
+    "anthropic": test_anthropic_stream.final,
+    "responses": openai_sdk.final_response,
+}
 CATALOG = catalog(granted("desk.get"), granted("desk.set", method="POST"), granted("desk.end"), native=["shell"])
 
 
@@ -33,7 +38,7 @@ def test_any_response_is_refused_or_its_stream_is_one_that_the_sdk_reads(name: s
     body = data.draw(bodies(wire))
     try:
         reply = dialect.read_response(body, CATALOG)
-    except UnreadableResponseError:
+    except (UnreadableResponseError, FailedResponseError):
         return
     asked = wire.request([wire.user("Go")], (), stream=True, more={})
     request = dialect.read_request(json.dumps(asked).encode())

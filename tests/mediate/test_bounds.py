@@ -118,7 +118,7 @@ async def test_a_long_conversation_goes_on_within_the_bounds_and_stays_valid(des
     assert max(map(len, firsts)) < MAX_REINJECTED_BYTES + 20_000
     last = desk.model.bodies[-2]
     assert desk.wire.called(last) == ["desk__quote"] * 23, "every call is still told of"
-    told = [json.loads(content) for _, content in desk.wire.answers(last["messages"])]
+    told = [json.loads(content) for _, content in desk.wire.answers(last[desk.wire.TRANSCRIPT])]
     assert all(one["ok"] for one in told)
     assert "left_out" in told[0]
     assert told[-1]["data"] == {"text": "x" * 30_000}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
+from claw_contract.history import McpRecord
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Image, ToolCall, ToolResult
 from claw_mediate.turns.checkpoint import TurnCheckpoint
@@ -117,3 +119,28 @@ async def test_the_images_of_a_result_are_known_after_a_restart(desk: Desk) -> N
     await desk.checkpoint().call(1, 0, WRITE, run)
     again = await desk.call(desk.checkpoint("resumed"), 1, 0, WRITE)
     assert (again.images, again.replayed, desk.made) == (shown.images, True, [])
+
+
+@pytest.mark.requirement("mcp:records-resumed")
+@pytest.mark.parametrize("session", [None, "session-…"])
+async def test_the_session_of_a_call_over_mcp_is_known_after_a_restart(desk: Desk, session: str | None) -> None:
+    desk.journal.full = False
+    record = McpRecord(server="scripted 1.2", session=session, protocol="2025-11-25")
+
+    async def run() -> ToolResult:
+        return ToolResult(WRITE, b"{}", ok=True, ran=True, mcp=record)
+
+    await desk.checkpoint().call(1, 0, WRITE, run)
+    again = await desk.call(desk.checkpoint("resumed"), 1, 0, WRITE)
+    assert (again.mcp, again.replayed) == (record, True)
+
+
+@pytest.mark.requirement("mcp:records-resumed")
+@pytest.mark.parametrize("members", [6, 7])
+async def test_a_record_of_an_earlier_version_is_still_read(desk: Desk, members: int) -> None:
+    desk.journal.full = False
+    record = msgspec.msgpack.encode([b'{"ok":true}', True, None, 200, 5, True, [["image/png", "eHg="]]][:members])
+    await desk.journal.record_intent("turn_1", 1, 0, record)
+    again = await desk.call(desk.checkpoint("resumed"), 1, 0, WRITE)
+    assert (again.content, again.latency_ms, again.ran, again.mcp, desk.made) == (b'{"ok":true}', 5, True, None, [])
+    assert again.images == (Image("image/png", "eHg="),)[: members - 6]

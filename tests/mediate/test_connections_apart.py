@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.model_policy import Provider
+from claw_mediate.core.observer import RequestInfo
 from claw_mediate.prompt.fetch import ContextClient, FetchRequest
 from claw_mediate.providers.failover import ProviderClient, ProviderResponse
 from claw_mediate.tools.executor import ToolExecutor
@@ -69,8 +70,9 @@ async def test_services_share_none_though_they_are_at_one_address(host: Host, se
 @pytest.mark.requirement("connections:apart")
 async def test_agents_share_no_connection_to_a_provider(host: Host) -> None:
     provider, sender = Provider("p", host.url, "none", "openai", ()), ProviderClient()
+    request = RequestInfo("POST", "/v1/chat/completions", [], b"{}")
     for agent_id in WHO:
-        assert isinstance(await sender.send(agent_id, provider, "/v1/chat/completions", [], b"{}"), ProviderResponse)
+        assert isinstance(await sender.send(agent_id, provider, request), ProviderResponse)
     await sender.close()
     assert host.connections() == [0, 0, 1, 0, 1]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.json_schema import check_instance, find_schema_problem
-from claw_mediate.core.json_schema_keywords import MAX_MESSAGE, parse_exact
+from claw_contract.json_schema import check_instance, find_schema_problem
+from claw_contract.json_schema_keywords import MAX_MESSAGE, parse_exact
 
 
 def problems(schema: dict[str, Any], value: Any) -> list[str]:

@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.json_schema import check_instance, find_schema_problem
-from claw_mediate.core.json_schema_keywords import is_multiple, parse_exact
+from claw_contract import json_schema
+from claw_contract.json_schema import check_instance, find_schema_problem
+from claw_contract.json_schema_keywords import MAX_WORK, is_multiple, parse_exact
 from claw_mediate.core.tool_call import MAX_VIOLATIONS, read_arguments
 from claw_mediate.core.types import Arguments
+from tests.conftest import SEARCH_SIZE
 
 DRAFTS = {
     "3": "http://json-schema.org/draft-03/schema#",
@@ -52,14 +54,17 @@ def unevaluated_within(times: int) -> dict[str, Any]:
     return schema
 
 
-A = "a" * 900_000
+SCALE = min(1, 2 * SEARCH_SIZE)
+"""The part of the budget of steps, and of the sizes beside it: a fifth in ``make test``, the whole in ``make soak``."""
+BUDGET = round(MAX_WORK * SCALE)
+A = "a" * round(900_000 * SCALE)
 MANY = list(range(100_000))
 ITSELF = {"$defs": {"n": {"uniqueItems": True, "items": {"$ref": "#/$defs/n"}}}, **one({"$ref": "#/$defs/n"})}
 
 HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
     "pattern": (one({"pattern": "^(a+)+$"}), {"a": A + "!"}),
     "backreference": (one({"pattern": r"^(a|a)*\1$"}), {"a": "a" * 40 + "!"}),
-    "look-ahead at each place": (one({"pattern": "(?:(?=.*z)a)*!"}), {"a": "a" * 40_000 + "z"}),
+    "look-ahead at each place": (one({"pattern": "(?:(?=.*z)a)*!"}), {"a": "a" * round(40_000 * SCALE) + "z"}),
     "large pattern": (one({"pattern": "^(?:[ab]?){16000}x$"}), {"a": A}),
     "large pattern in each item": (one({"items": {"pattern": "^(?:[ab]?){16000}x$"}}), {"a": ["ab" * 200] * 2000}),
     "names": ({"propertyNames": {"pattern": r"^(a|a)*\1$"}}, {f"{'a' * 40}!{n}": 1 for n in range(2000)}),
@@ -95,6 +100,7 @@ CPU_SECONDS = 20
 
 
 def check_hostile_ones() -> None:
+    json_schema.MAX_WORK = BUDGET
     for name, (schema, value) in HOSTILE.items():
         spent = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         resource.setrlimit(resource.RLIMIT_CPU, (int(spent) + CPU_SECONDS, resource.RLIM_INFINITY))
@@ -123,7 +129,8 @@ def test_what_a_large_call_of_an_ordinary_tool_needs_is_there() -> None:
 
 @pytest.mark.long
 @pytest.mark.requirement("calls:schema-bounded")
-def test_a_check_that_runs_out_of_steps_tells_what_it_found() -> None:
+def test_a_check_that_runs_out_of_steps_tells_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_schema, "MAX_WORK", BUDGET)
     told = check_instance(one({"items": {"type": "string"}}), {"a": [*range(100), *([""] * 200_000)]}, 3)
     assert [found["path"] for found in told] == ["a[0]", "a[1]", "a[2]"]
     assert check_instance(one({"items": {"type": "string"}}), {"a": [""] * 200_000}, 3) == [
@@ -191,15 +198,15 @@ def test_a_pattern_that_can_not_be_used_is_the_reason_of_a_quarantine() -> None:
         )
 
 
-MIXED = [part for n in range(20_000) for part in (n, str(n))]
+MIXED = [part for n in range(round(20_000 * SCALE)) for part in (n, str(n))]
 
 
 @pytest.mark.long
 @pytest.mark.requirement("calls:schema-bounded")
 @pytest.mark.parametrize("draft", DRAFTS)
-def test_no_schema_is_read_for_long(draft: str) -> None:
+def test_no_schema_is_read_for_long(draft: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_schema, "_MAX_WORK_AT_LOAD", 2 * BUDGET)
     for schema in (
-        {"properties": {f"p{n}": {} for n in range(30_000)}},
         one({"enum": MIXED}),
         {"required": MIXED},
         {"dependencies": {"a": MIXED}},
@@ -207,9 +214,9 @@ def test_no_schema_is_read_for_long(draft: str) -> None:
     ):
         problem = find_schema_problem({"$schema": DRAFTS[draft], "type": "object", **schema})
         assert problem is None or len(problem) < 300
-    assert find_schema_problem({"$schema": DRAFTS[draft], "properties": {f"p{n}": {} for n in range(30_000)}}) == (
-        "inputSchema is too large"
-    )
+    assert find_schema_problem(
+        {"$schema": DRAFTS[draft], "properties": {f"p{n}": {} for n in range(round(30_000 * SCALE))}}
+    ) == ("inputSchema is too large")
 
 
 @pytest.mark.requirement("calls:schema-keywords")

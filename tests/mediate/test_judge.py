@@ -32,6 +32,7 @@ POLL = granted("desk.poll", method="POST", annotations={"x-claw.repeatable": Tru
 ELSEWHERE = granted("other.set", method="POST")
 NATIVE = called(None, owner="native")
 UNKNOWN = called(None)
+ONLY_RUNNERS = replace(NATIVE, is_answerable=False)
 
 
 def ledger(**more: Any) -> Ledger:
@@ -76,6 +77,42 @@ def test_managed_and_unknown_calls_are_run(calls: tuple[ToolCall, ...]) -> None:
 @pytest.mark.parametrize("first", [called(GET), UNKNOWN])
 def test_a_native_suffix_is_dropped_and_the_prefix_runs(first: ToolCall) -> None:
     assert judge(ledger(), reply(first, NATIVE, NATIVE)) == RunCalls((first,))
+
+
+def keeping(**more: Any) -> Ledger:
+    """Return the ledger of a turn of which the provider keeps every response."""
+    return Ledger.start(limits(**more), 0.0, keeps_rounds=True)
+
+
+@pytest.mark.requirement("responses:conversation-rejects")
+@pytest.mark.parametrize("first", [called(GET), UNKNOWN])
+def test_a_native_suffix_that_is_kept_is_answered(first: ToolCall) -> None:
+    calls = (first, NATIVE, NATIVE)
+    assert judge(keeping(), reply(*calls)) == RunCalls(calls)
+    assert settled(keeping(), NATIVE) == "managed_tools_first"
+    assert settled(replace(keeping(), now=90.0), NATIVE) == "tool_budget_exhausted"
+
+
+@pytest.mark.requirement("responses:conversation-rejects")
+def test_rounds_of_repeats_end_though_native_calls_stand_behind_them() -> None:
+    book = keeping()
+    repeat = tool_result.duplicate_tool_call(called(GET), 1, 1), tool_result.managed_tools_first(NATIVE, others_ran=True)
+    assert tool_use_after(after(after(book, *repeat), *repeat), repeat) is ToolUse.FORBIDDEN
+    only_native = (tool_result.managed_tools_first(NATIVE),)
+    assert tool_use_after(after(after(book, *only_native), *only_native), only_native) is ToolUse.RELEASED
+
+
+@pytest.mark.requirement("responses:conversation-unanswerable")
+@pytest.mark.parametrize("calls", [(called(GET), ONLY_RUNNERS), (ONLY_RUNNERS, called(GET)), (UNKNOWN, ONLY_RUNNERS)])
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_a_kept_call_that_can_not_be_answered_refuses_the_turn(calls: tuple[ToolCall, ...], rounds: int) -> None:
+    book = keeping(max_rounds=rounds)
+    verdict = judge(book, reply(*calls))
+    assert isinstance(verdict, Finish)
+    assert isinstance(verdict.outcome, Refuse)
+    assert (verdict.outcome.status, verdict.outcome.code) == (502, "native_call_unanswerable")
+    alone = reply(ONLY_RUNNERS)
+    assert judge(book, alone) == Finish(Deliver(alone, (), ()))
 
 
 @pytest.mark.requirement("loop:native-before-managed")

@@ -16,11 +16,9 @@ from tests.mediate.test_form_data import CONTENT_TYPE, form
 from tests.mediate.test_routing import CHAIN, TOKEN, Pod
 
 JSON = "application/json"
-RESPONSES = "/v1/responses"
+EMBEDDINGS = "/v1/embeddings"
 REQUIRED = (
-    RESPONSES,
-    "/v1/responses/compact",
-    "/v1/embeddings",
+    EMBEDDINGS,
     "/v1/completions",
     "/v1/images/generations",
     "/v1/audio/speech",
@@ -37,7 +35,7 @@ HIDDEN = (
     "/openai/deployments/gpt-huge/embeddings",
     "/v1/engines/gpt-huge/completions",
 )
-MODELLESS = ("/v1/conversations", "/v1/responses/resp_1/cancel", "/v1/vector_stores", "/api/event_logging/v2/batch")
+MODELLESS = ("/v1/conversations", "/v1/vector_stores", "/api/event_logging/v2/batch")
 
 
 class OtherPod(Pod):
@@ -105,13 +103,13 @@ async def test_a_model_that_the_policy_does_not_allow_is_replaced(pod: OtherPod,
 @pytest.mark.parametrize("content_type", [JSON, "", "text/plain", "application/x-unknown"])
 async def test_the_policy_reads_the_body_whatever_it_is_called(pod: OtherPod, content_type: str) -> None:
     pod.agent(CHAIN)
-    assert (await pod.passes(RESPONSES, b'{"model":"gpt-huge"}', content_type)).body == b'{"model":"big"}'
+    assert (await pod.passes(EMBEDDINGS, b'{"model":"gpt-huge"}', content_type)).body == b'{"model":"big"}'
 
 
 @pytest.mark.requirement("policy:other-paths")
 async def test_a_provider_of_which_the_policy_allows_nothing_is_refused(pod: OtherPod) -> None:
     pod.agent([("primary", "second/other")])
-    assert await pod.refuses(RESPONSES, b'{"model":"big"}', host=pod.host) == (403, "model_not_allowed")
+    assert await pod.refuses(EMBEDDINGS, b'{"model":"big"}', host=pod.host) == (403, "model_not_allowed")
 
 
 UNREADABLE = {
@@ -130,7 +128,7 @@ UNREADABLE = {
 
 
 @pytest.mark.requirement("policy:other-paths")
-@pytest.mark.parametrize("path", [RESPONSES, "/v1/conversations"])
+@pytest.mark.parametrize("path", [EMBEDDINGS, "/v1/conversations"])
 @pytest.mark.parametrize(("body", "content_type"), UNREADABLE.values(), ids=UNREADABLE)
 async def test_a_body_that_is_not_read_is_refused_under_a_policy_and_forwarded_without(
     pod: OtherPod, path: str, body: bytes, content_type: str
@@ -162,7 +160,7 @@ async def test_a_path_that_names_its_model_elsewhere_is_refused_under_a_policy(p
 
 @pytest.mark.requirement("policy:other-paths")
 @pytest.mark.parametrize(
-    "path", ["/v1/Responses/", "/v1//responses?x=/files", "/v1/files/%2e%2e/responses", "/v1/x;/responses"]
+    "path", ["/v1/Embeddings/", "/v1//embeddings?x=/files", "/v1/files/%2e%2e/embeddings", "/v1/x;/embeddings"]
 )
 async def test_no_spelling_of_a_path_is_a_way_round(pod: OtherPod, path: str) -> None:
     pod.agent(CHAIN)
@@ -192,7 +190,7 @@ async def test_an_upload_is_never_read(pod: OtherPod, path: str) -> None:
 async def test_only_posts_are_read(pod: OtherPod) -> None:
     pod.agent(CHAIN)
     assert (await pod.passes("/v1/models", b"", method="GET")).body is None
-    assert (await pod.passes(RESPONSES, b'{"model":"gpt-huge"}', method="post")).body == b'{"model":"big"}'
+    assert (await pod.passes(EMBEDDINGS, b'{"model":"gpt-huge"}', method="post")).body == b'{"model":"big"}'
 
 
 @pytest.mark.requirement("routing:other-paths")
@@ -245,9 +243,9 @@ async def test_a_request_for_a_response_is_a_line_of_history_with_its_usage(
 ) -> None:
     pod.agent(policy)
     usage = {"input_tokens": 30, "input_tokens_details": {"cached_tokens": 10}, "output_tokens": 5, "total_tokens": 35}
-    pod.ended(await pod.passes(RESPONSES, b'{"model":"openai/big","input":"Hi"}'), usage, b'{"output": []}')
+    pod.ended(await pod.passes(EMBEDDINGS, b'{"model":"openai/big","input":"Hi"}'), usage, b'{"output": []}')
     (entry,) = pod.history()
-    assert (entry["path"], entry["requested_model"], entry["effective_model"]) == (RESPONSES, "openai/big", "big")
+    assert (entry["path"], entry["requested_model"], entry["effective_model"]) == (EMBEDDINGS, "openai/big", "big")
     assert entry["request_effective"] == {"model": "big", "input": "Hi"}
     assert entry["response"] == {"format": "json", "json": {"output": []}}
     counts = [entry["usage"][name] for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "total_rounds")]
@@ -256,9 +254,7 @@ async def test_a_request_for_a_response_is_a_line_of_history_with_its_usage(
 
 
 @pytest.mark.requirement("forward:asks-a-model")
-@pytest.mark.parametrize(
-    ("path", "content_type"), [(RESPONSES, JSON), ("/v1/embeddings", JSON), ("/v1/audio/speech", ""), ("/v1/batches", JSON)]
-)
+@pytest.mark.parametrize(("path", "content_type"), [(EMBEDDINGS, JSON), ("/v1/audio/speech", ""), ("/v1/batches", JSON)])
 async def test_each_counts_in_the_budget_though_it_is_not_read(pod: OtherPod, path: str, content_type: str) -> None:
     pod.agent([])
     pod.budget(max_requests=2)
@@ -275,23 +271,23 @@ async def test_what_a_response_costs_counts_in_the_budget(pod: OtherPod) -> None
     pod.agent([])
     pod.budget(limit_usd=0.25)
     usage = {"input_tokens": 30, "input_tokens_details": {"cached_tokens": 10}, "output_tokens": 5}
-    pod.ended(await pod.passes(RESPONSES, b'{"model":"big"}'), usage)
+    pod.ended(await pod.passes(EMBEDDINGS, b'{"model":"big"}'), usage)
     assert pod.history()[0]["usage"]["reported_cost_usd"] == pytest.approx(0.3)
-    assert await pod.refuses(RESPONSES, b'{"model":"big"}') == (429, "budget_exceeded")
+    assert await pod.refuses(EMBEDDINGS, b'{"model":"big"}') == (429, "budget_exceeded")
 
 
 @pytest.mark.requirement("keys:other-paths")
 async def test_a_refusal_there_kills_no_key(pod: OtherPod) -> None:
     pod.agent(CHAIN)
-    decision = await pod.passes(RESPONSES, b'{"model":"big"}')
+    decision = await pod.passes(EMBEDDINGS, b'{"model":"big"}')
     pod.mediator.passthrough.note_status(decision.handle, 401, "")  # type: ignore[arg-type]
-    assert key(await pod.passes(RESPONSES, b'{"model":"big"}')) == "sk-own"
+    assert key(await pod.passes(EMBEDDINGS, b'{"model":"big"}')) == "sk-own"
 
 
 @pytest.mark.requirement("redactor:cost")
 async def test_the_agents_own_credential_goes_no_further(pod: OtherPod) -> None:
     pod.agent([])
     secret = TOKEN.partition(":")[2]
-    decision = await pod.passes(RESPONSES, json.dumps({"model": "big", "input": f"env: {secret}"}).encode())
+    decision = await pod.passes(EMBEDDINGS, json.dumps({"model": "big", "input": f"env: {secret}"}).encode())
     assert decision.body is not None
     assert secret.encode() not in decision.body

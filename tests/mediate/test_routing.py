@@ -1,4 +1,4 @@
-"""The model policy in the mediator: requests of both protocols, mediated and forwarded, at every kind of entrance."""
+"""The model policy in the mediator: requests of every protocol, mediated and forwarded, at every kind of entrance."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ class Pod:
         return [tuple(e.get(name) for name in names) for e in self.events if e["type"] == "intervention"]
 
 
-@pytest.fixture(params=["openai", "anthropic"])
+@pytest.fixture(params=["openai", "anthropic", "responses"])
 async def pod(tmp_path: Path, request: Any) -> AsyncIterator[Pod]:
-    made = Pod(tmp_path, WIRES[request.param], request.param)
+    made = Pod(tmp_path, WIRES[request.param], {"responses": "openai"}.get(request.param, request.param))
     made.open()
     yield made
     await made.mediator.close(0)

@@ -34,6 +34,9 @@ CLAUDE = json.dumps({"device_id": "d", "account_uuid": "", "session_id": ID})
         pytest.param({"X-KILOCODE-TASKID": "k"}, SessionHints(), "k", id="kilo"),
         pytest.param({"X-Coder-Chat-Id": "c"}, SessionHints(), "c", id="coder"),
         pytest.param({}, SessionHints(None, "key"), "key", id="a key for the prompt cache"),
+        pytest.param({"x-session-id": "o"}, SessionHints(None, "key"), "o", id="opencode"),
+        pytest.param({}, SessionHints(None, "key", {"thread_id": ID}), ID, id="codex, by its metadata"),
+        pytest.param({}, SessionHints(None, "key", None, "conv_1"), "conv_1", id="a conversation that the provider keeps"),
     ],
 )
 def test_what_a_runner_names_its_session(headers: dict[str, str], hints: SessionHints, named: str) -> None:
@@ -54,10 +57,11 @@ def test_what_a_runner_names_its_session(headers: dict[str, str], hints: Session
         SessionHints({"session_id": {}}),
         SessionHints(["session_id"], 7),
         SessionHints("session_id", {}),
+        SessionHints(None, f"agents-sdk:run:{ID}"),
     ],
 )
 def test_a_runner_that_names_none_has_none(hints: SessionHints) -> None:
-    """Roo, Zed, Cursor, nanobot and pi name none; the other values are hostile."""
+    """Roo, Zed, Cursor, nanobot and pi name none, and the Agents SDK a single run; the other values are hostile."""
     assert read_session_id([("user-agent", "pi"), ("x-claude-code-session-id", "  ")], hints) == ""
 
 

@@ -36,6 +36,7 @@ class Asked:
     user_texts: tuple[str, ...] = ("Say hello",)
     declared_tools: tuple[str, ...] = ()
     max_tokens: int | None = None
+    side_request: str | None = None
 
 
 @pytest.mark.requirement("housekeeping:told-apart")

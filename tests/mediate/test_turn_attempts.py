@@ -10,6 +10,8 @@ from tests.mediate.desk import Desk, with_tools
 from tests.mediate.test_turn_retries import answer, failed_after_a_trade
 from tests.waiting import happens
 
+pytestmark = pytest.mark.both_forms
+
 
 @pytest.mark.requirement("journal:altered")
 async def test_words_that_the_runner_appends_when_it_tries_again_make_no_new_turn(desk: Desk) -> None:

@@ -89,7 +89,7 @@ async def test_an_answer_that_ran_out_of_tokens_says_so(desk: Desk) -> None:
     desk.model_says(("desk.balance", {}))
     desk.model_says("You have fif", cut=True)
     await desk.asks("Go")
-    assert desk.wire.ended(desk.body) in {"length", "max_tokens"}
+    assert desk.wire.ended(desk.body) in {"length", "max_tokens", "max_output_tokens"}
 
 
 @pytest.mark.requirement("blocks:images")
@@ -105,7 +105,7 @@ cllama → model    the runner's request + 2 hidden messages
 model  → cllama   'Sure.'
 cllama → runner   'Sure.'
 """)
-    assert [body["messages"][0] for body in desk.model.bodies] == [image] * 3
+    assert [body[desk.wire.TRANSCRIPT][0] for body in desk.model.bodies] == [image] * 3
 
 
 @pytest.mark.requirement("anthropic:blocks-survive")

@@ -116,6 +116,7 @@ cllama → model    the runner's request, as it is
     assert desk.interventions() == []
 
 
+@pytest.mark.both_forms
 @pytest.mark.requirement("injection:whole-response")
 async def test_the_provider_is_asked_for_a_whole_response_whatever_the_runner_asked_for(desk: Desk) -> None:
     desk.model_says(("desk.balance", {}))

@@ -13,12 +13,14 @@ from tests.mediate.scripted import Thought
 
 
 class Sent(msgspec.Struct):
-    messages: list[msgspec.Raw]
+    messages: list[msgspec.Raw] = []
+    input: list[msgspec.Raw] = []
 
 
 def sent(raw: bytes) -> list[bytes]:
     """Return the bytes of each message: the messages of one request must begin those of the next, for prompt caches."""
-    return [bytes(message) for message in msgspec.json.decode(raw, type=Sent).messages]
+    request = msgspec.json.decode(raw, type=Sent)
+    return [bytes(message) for message in request.messages or request.input]
 
 
 @with_tools
@@ -54,7 +56,7 @@ cllama → runner   'Still done.'
 """)
     hidden_and_native = ["assistant", "tool", "assistant", "tool"]
     told = ["user", *hidden_and_native, *hidden_and_native, "tool", "assistant", "user"]
-    assert desk.wire.parts(desk.model.bodies[-1]["messages"]) == told
+    assert desk.wire.parts(desk.model.messages()) == told
 
 
 @pytest.mark.requirement("continuity:same-bytes")

@@ -7,6 +7,8 @@ from inline_snapshot import snapshot
 
 from tests.mediate.desk import Desk
 
+pytestmark = pytest.mark.both_forms
+
 
 @pytest.mark.requirement("failure:upstream-error-passed-on")
 async def test_a_providers_error_keeps_its_status_and_body(desk: Desk) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.desk import Desk, tool
-
-TERMINAL = {"x-claw.terminalOnSuccess": True}
+from tests.mediate.desk import TERMINAL_TOOL, Desk, tool
 
 
 @pytest.mark.requirement("calls:max-parallel")
@@ -83,7 +81,7 @@ async def test_a_long_result_is_cut_for_the_model_with_its_true_size(desk: Desk)
 
 @pytest.mark.requirement("calls:terminal-on-success")
 async def test_a_turn_that_a_tool_ended_has_words_and_is_remembered(desk: Desk) -> None:
-    desk.grant(tool("trade", write=True, **TERMINAL))
+    desk.grant(tool("trade", write=True, **TERMINAL_TOOL))
     desk.model_says(("desk.trade", {"n": 1}))
     assert await desk.asks("Buy") == snapshot("""\
 
@@ -92,7 +90,7 @@ model  → cllama   managed:desk.trade{"n": 1}
 cllama → service  desk.trade {'n': 1}
 cllama → runner   'Done.'   [1 hidden]
 """)
-    assert desk.wire.ended(desk.body) in {"stop", "end_turn"}
+    assert desk.wire.ended(desk.body) in {"stop", "end_turn", "completed"}
     desk.model_says("You own one.")
     assert await desk.asks("And now?") == snapshot("""\
 
@@ -104,7 +102,7 @@ cllama → runner   'You own one.'
 
 @pytest.mark.requirement("calls:terminal-on-success")
 async def test_a_turn_that_a_tool_ended_is_remembered_behind_the_models_own_words(desk: Desk) -> None:
-    desk.grant(tool("trade", write=True, **TERMINAL), tool("balance"))
+    desk.grant(tool("trade", write=True, **TERMINAL_TOOL), tool("balance"))
     desk.model_says(("desk.balance", {}))
     desk.model_says("Buying.", ("desk.trade", {}))
     await desk.asks("Buy")
@@ -119,7 +117,7 @@ cllama → runner   'You own one.'
 
 @pytest.mark.requirement("calls:terminal-on-success")
 async def test_a_terminal_call_behind_others_ends_the_turn(desk: Desk) -> None:
-    desk.grant(tool("trade", write=True, **TERMINAL), tool("balance"))
+    desk.grant(tool("trade", write=True, **TERMINAL_TOOL), tool("balance"))
     desk.model_says(("desk.balance", {}), ("desk.trade", {}))
     assert await desk.asks("Buy") == snapshot("""\
 
@@ -133,7 +131,7 @@ cllama → runner   'Done.'   [1 hidden]
 
 @pytest.mark.requirement("calls:terminal-on-success")
 async def test_a_terminal_call_that_fails_ends_nothing(desk: Desk) -> None:
-    desk.grant(tool("trade", write=True, **TERMINAL))
+    desk.grant(tool("trade", write=True, **TERMINAL_TOOL))
     desk.service_answers("trade", "closed", status=409)
     desk.model_says(("desk.trade", {}))
     desk.model_says("The desk is closed.")
@@ -150,7 +148,7 @@ cllama → runner   'The desk is closed.'   [1 hidden]
 
 @pytest.mark.requirement("calls:terminal-on-success")
 async def test_a_terminal_call_with_native_ones_behind_it_is_not_the_last(desk: Desk) -> None:
-    desk.grant(tool("trade", write=True, **TERMINAL))
+    desk.grant(tool("trade", write=True, **TERMINAL_TOOL))
     desk.model_says(("desk.trade", {}), ("shell", {}))
     desk.model_says(("desk.trade", {}))
     assert await desk.asks("Buy", native=["shell"]) == snapshot("""\

@@ -34,7 +34,7 @@ async def test_an_answer_without_words_that_the_runner_drops_leaves_its_rounds_i
     if note:
         desk.messages.append({"role": "system", "content": "The answer was empty."})
     assert await told(desk) == ["desk__quote", "desk__balance"]
-    assert desk.wire.parts([one for one in desk.model.bodies[-1]["messages"] if one["role"] != "system"]) == [
+    assert desk.wire.parts([one for one in desk.model.messages() if one.get("role") != "system"]) == [
         *("user", "assistant", "tool", "assistant"),
         *("user", "assistant", "tool", "user"),
     ]

@@ -13,7 +13,7 @@ from tests.mediate.desk import Desk, tool
 
 def told(desk: Desk) -> list[dict[str, Any]]:
     """Return the results that the model got in the last request."""
-    return [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    return [json.loads(content) for _, content in desk.wire.answers(desk.model.messages())]
 
 
 @pytest.mark.requirement("calls:duplicate-advice")

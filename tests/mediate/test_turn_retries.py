@@ -18,6 +18,8 @@ from claw_mediate.mitm.flow_state import ChunkSource
 from tests.mediate.desk import Desk, tool, with_tools
 from tests.waiting import happens
 
+pytestmark = pytest.mark.both_forms
+
 
 async def failed_after_a_trade(desk: Desk, words: str = "Buy") -> str:
     """Run a turn that trades and whose provider then fails; return its picture."""
@@ -243,7 +245,7 @@ async def test_a_runner_that_left_while_a_write_was_under_way_waits_for_it_when_
     body = await again
     assert desk.wire.said(desk.wire.assembled(body) if desk.stream else body).text == "Bought."
     assert desk.services.calls == ["desk.trade"]
-    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.messages())]
     assert told[-1]["data"] == {"order": 1}
     assert [line["status_code"] for line in desk.history()] == [499, 200]
 
@@ -273,7 +275,7 @@ async def test_after_a_crash_what_was_answered_is_known_and_a_write_without_answ
     desk.model_says("I do not know.")
     await desk.turn()
     assert desk.services.calls == ["desk.balance", "desk.trade"]
-    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.messages())]
     assert told[0]["data"] == {"usd": 1}
     assert told[1]["error"]["code"] == "outcome_unknown"
     (event,) = desk.told("resume")
@@ -326,7 +328,7 @@ async def test_of_a_tool_that_was_revoked_in_between_the_call_stays_and_no_new_o
     desk.model_says("Bought once.")
     await desk.turn()
     assert desk.services.calls == ["desk.trade"]
-    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.messages())]
     assert told[0]["data"] == {"order": 1}
     assert told[1]["error"]["code"] == "unknown_tool"
 
@@ -344,7 +346,7 @@ async def test_a_journal_that_can_not_be_written_stops_writes_and_nothing_else(d
         other.execute("ROLLBACK")
     assert desk.answer.text == "Not bought."
     assert desk.services.calls == ["desk.balance"]
-    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.messages())]
     assert told[1]["error"]["code"] == "request_failed"
     assert [event["error"] for event in desk.events if event["type"] == "error"] == ["state_unusable"]
 
@@ -383,7 +385,7 @@ async def test_a_write_for_which_there_was_no_time_is_not_made_by_the_attempt_th
     desk.model_says("Not bought.")
     await desk.turn()
     assert "desk.trade" not in desk.services.calls
-    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.messages())]
     assert told[1]["error"]["code"] == "tool_budget_exhausted"
 
 
@@ -406,5 +408,5 @@ async def test_an_altered_retry_waits_for_the_write_that_was_on_its_way_when_the
     body = await again
     assert desk.wire.said(desk.wire.assembled(body) if desk.stream else body).text == "Bought."
     assert desk.services.calls == ["desk.trade"]
-    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.messages())]
     assert told[-1]["data"] == {"order": 1}

@@ -10,6 +10,8 @@ from inline_snapshot import snapshot
 
 from tests.mediate.desk import Desk
 
+pytestmark = pytest.mark.both_forms
+
 
 @pytest.mark.requirement("loop:usage-summed", "loop:usage-for-runner")
 async def test_anthropic_runner_gets_last_input_and_all_output_and_history_the_sum(claude: Desk) -> None:

@@ -77,7 +77,7 @@ cllama → model    the runner's request + 2 hidden messages
 model  → cllama   'All is well.'
 cllama → runner   'All is well.'
 """)
-    assert desk.wire.parts(desk.model.bodies[-1]["messages"]) == ["user", "assistant", "tool", "assistant", "tool"]
+    assert desk.wire.parts(desk.model.messages()) == ["user", "assistant", "tool", "assistant", "tool"]
 
 
 @pytest.mark.requirement("loop:handoff-continuity")
@@ -89,7 +89,7 @@ async def test_a_handoff_is_reinjected_on_every_later_request_in_the_same_bytes(
     await desk.runs_native("a file")
     desk.model_says("Two.")
     await desk.asks("And now?")
-    first, second = desk.model.bodies[-2]["messages"], desk.model.bodies[-1]["messages"]
+    first, second = desk.model.messages(-2), desk.model.messages()
     assert second[: len(first)] == first
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -242,3 +243,33 @@ async def test_after_a_restart_a_dead_key_is_not_tried_again(pool: Crossroads) -
     pool.open()
     assert await pool.ask() == "and again"
     assert [key.split()[-1] for key in pool.asked()["one"]] == ["sk-one-0", "sk-one-1", "sk-one-1"]
+
+
+@pytest.mark.requirement("responses:headers")
+async def test_a_turn_state_goes_back_to_its_provider_with_later_calls_of_the_turn(roads: Crossroads) -> None:
+    stated = roads.reply("first")
+    stated.headers["X-Codex-Turn-State"] = "s1"
+    stated.headers["x-internal"] = "secret"
+    stated.headers["x-ratelimit-limit-requests"] = "9"
+    roads.peers["one"].says(stated, roads.reply("again"), error(500), roads.reply("later"))
+    roads.peers["two"].says(roads.reply("other"))
+    assert await roads.ask() == "first"
+    assert roads.response is not None
+    assert dict(roads.response.headers) == {"x-codex-turn-state": "s1", "x-ratelimit-limit-requests": "9"}
+    assert [await roads.ask() for _ in range(2)] == ["again", "other"]
+    roads.turn()
+    assert await roads.ask() == "later"
+    states = [sent.headers.get("x-codex-turn-state") for sent in roads.peers["one"].received]
+    assert states == [None, "s1", "s1", None]
+    assert "x-codex-turn-state" not in roads.peers["two"].received[0].headers
+
+
+@pytest.mark.requirement("responses:reasoning-maker")
+async def test_each_provider_gets_the_request_for_it_and_is_named_as_the_maker(roads: Crossroads) -> None:
+    roads.adapt = lambda maker: json.dumps({**json.loads(roads.body), "user": maker}).encode()
+    roads.peers["one"].says(error(500))
+    roads.peers["two"].says(roads.reply("from two"))
+    assert await roads.ask() == "from two"
+    assert [roads.peers[name].received[0].json["user"] for name in ("one", "two")] == ["one/m-one", "two/m-two"]
+    assert roads.response is not None
+    assert roads.response.maker == "two/m-two"

@@ -40,6 +40,9 @@ class Wire(Protocol):
     @property
     def MODEL(self) -> str: ...  # noqa: N802
 
+    @property
+    def TRANSCRIPT(self) -> str: ...  # noqa: N802 - the member of a request that holds its messages
+
     def request(self, messages: Sequence[Body], native: Sequence[str], *, stream: bool, more: Body) -> Body:
         """Return a runner's request, with its native tools."""
 

@@ -13,6 +13,7 @@ from tests.wires.anthropic_rules import of_type
 
 PATH = "/v1/messages"
 MODEL = "claude-test"
+TRANSCRIPT = "messages"
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 check = anthropic_rules.check

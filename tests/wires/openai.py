@@ -10,6 +10,7 @@ from tests.wires import Body, Made, Said, openai_rules
 
 PATH = "/v1/chat/completions"
 MODEL = "gpt-test"
+TRANSCRIPT = "messages"
 
 check = openai_rules.check
 

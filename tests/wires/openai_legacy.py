@@ -9,6 +9,7 @@ from tests.wires import Body, Made, Said, openai
 
 PATH = openai.PATH
 MODEL = openai.MODEL
+TRANSCRIPT = openai.TRANSCRIPT
 user = openai.user
 reply = openai.reply
 error = openai.error

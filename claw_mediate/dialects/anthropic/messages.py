@@ -29,6 +29,7 @@ from claw_mediate.dialects.base import (
     TERMINAL_TEXT,
     Keepalive,
     ProviderRequest,
+    ReplayRules,
     RunnerRequest,
     StreamOpening,
     UnreadableResponseError,
@@ -38,7 +39,10 @@ from claw_mediate.dialects.sse import Members, as_raw, split_array, split_object
 from claw_state.continuity import Anchor
 
 NAME: Final = "anthropic-messages"
+TRANSCRIPT: Final = "messages"
+REPLAY_RULES: Final = ReplayRules()
 MAX_TOOLS: Final = 10_000  # Anthropic names no limit; no manifest has more
+ID_PREFIX: Final = "msg_"
 _PING = sse.event(b'{"type":"ping"}', "ping")
 
 read_request = anthropic_request.read_request
@@ -69,7 +73,8 @@ def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
     return sse.comment(note) if kind == "comment" else _PING
 
 
-def stream_error(error: bytes) -> bytes:
+def stream_error(error: bytes, opening: StreamOpening | None = None) -> bytes:
+    del opening
     return sse.event(error, "error")
 
 
@@ -139,9 +144,17 @@ def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[byt
             blocks = _blocks_with_calls(past.response, [result.call for result in kept], resendable=True)
             messages += [
                 b'{"role":"assistant","content":%b}' % _write_array([block for block in blocks if not _is_blank(block)]),
-                encode({"role": "user", "content": [_result_block(result) for result in kept]}),
+                _write_results(kept),
             ]
     return tuple(messages)
+
+
+def write_answers(answered: Round) -> tuple[bytes, ...]:
+    return (_write_results(answered.results),)
+
+
+def _write_results(results: Sequence[ToolResult]) -> bytes:
+    return encode({"role": "user", "content": [_result_block(result) for result in results]})
 
 
 def merge_messages(prefill: bytes, message: bytes) -> bytes:

@@ -20,6 +20,7 @@ from claw_mediate.dialects.base import (
     TERMINAL_TEXT,
     Keepalive,
     ProviderRequest,
+    ReplayRules,
     RunnerRequest,
     StreamOpening,
     UnreadableResponseError,
@@ -32,7 +33,10 @@ from claw_mediate.dialects.openai.wire_types import Function, WireCall, argument
 from claw_state.continuity import Anchor
 
 NAME: Final = "openai-chat"
+TRANSCRIPT: Final = "messages"
+REPLAY_RULES: Final = ReplayRules()
 MAX_TOOLS: Final = 128  # OpenAI's limit of tools in one request
+ID_PREFIX: Final = "chatcmpl"
 
 read_request = openai_request.read_request
 build_request = openai_request.build_request
@@ -58,7 +62,8 @@ def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
     return sse.comment(note) if kind == "comment" else openai_stream.empty_chunk(opening)
 
 
-def stream_error(error: bytes) -> bytes:
+def stream_error(error: bytes, opening: StreamOpening | None = None) -> bytes:
+    del opening
     return sse.event(error) + sse.DONE
 
 
@@ -143,6 +148,10 @@ def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[byt
     return tuple(messages)
 
 
+def write_answers(answered: Round) -> tuple[bytes, ...]:
+    return tuple(map(_tool_message, answered.results))
+
+
 def _find_message(body: bytes) -> bytes:
     """Return the first choice's message. Raises ``RepeatedMemberError`` for a member that is read or changed here."""
     choices = json_splice.find_members(body, ("choices", "usage"))["choices"]
@@ -220,12 +229,13 @@ def _resendable_call(raw: bytes, call: ToolCall) -> bytes:
         return raw
     function = json_splice.Object(raw).value("function") if view.function is not None else b"{}"
     changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
-    if isinstance(call.arguments, UnreadableArguments) and not _is_object(call.arguments.text):
+    if isinstance(call.arguments, UnreadableArguments) and not is_object(call.arguments.text):
         changes["arguments"] = encode(json.dumps({"invalid_json": call.arguments.text}))
     return json_splice.edit(raw, {"function": json_splice.edit(function or b"{}", changes)}) if changes else raw
 
 
-def _is_object(text: str) -> bool:
+def is_object(text: str) -> bool:
+    """Return True if a text is the JSON of an object."""
     try:
         msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):

@@ -25,9 +25,7 @@ _CALLS = ("tool_calls", "function_call")
 
 
 def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
-    response = split_object(without_line_breaks(body)) | (
-        split_object(msgspec.json.encode(opening)) if opening is not None else {}
-    )
+    response = split_object(without_line_breaks(body)) | (_opening_members(opening) if opening is not None else {})
     usage = response.pop("usage", b"null")
     choices = [split_object(choice) for choice in split_array(response.pop("choices"))]
     response |= {"object": b'"chat.completion.chunk"', "id": _response_id(response, body)}
@@ -46,8 +44,13 @@ def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = 
 def empty_chunk(opening: StreamOpening) -> bytes:
     """Return a chunk that says nothing. It has a choice, since clients read the first one of every chunk."""
     # The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones.
-    frame = {**split_object(msgspec.json.encode(opening)), "object": b'"chat.completion.chunk"'}
+    frame = {**_opening_members(opening), "object": b'"chat.completion.chunk"'}
     return _chunk(_chunk_head(frame), {"index": 0, "delta": {}, "finish_reason": None})
+
+
+def _opening_members(opening: StreamOpening) -> Members:
+    members = {"id": opening.id, "model": opening.model, "created": opening.created}
+    return split_object(msgspec.json.encode(members))
 
 
 def _response_id(response: Members, body: bytes) -> bytes:

@@ -8,6 +8,7 @@
 Successful responses are never changed, and never held back.
 """
 
+from functools import partial
 from urllib.parse import urlsplit
 
 from mitmproxy import http
@@ -26,7 +27,7 @@ from claw_mediate.mitm.view.redacted_message import standard_phrase
 from claw_mediate.mitm.view.redaction import unredacted
 from claw_mediate.turns.passthrough import PassthroughHandle
 
-_FIRST_ERROR = 400
+_FIRST_REDIRECT, _FIRST_ERROR = 300, 400
 _RUNNER_LEFT = 499
 _UNREACHED = 502
 _SHUTTING_DOWN = 503
@@ -84,7 +85,10 @@ def begin_response(flow: http.HTTPFlow) -> None:
     assert state.forwarded is not None
     mediator, ticket, _ = state.forwarded
     mediator.passthrough.note_status(ticket, response.status_code, response.headers.get("retry-after", ""))
-    tap = UsageTap(response.headers.get("content-type", ""), coding_names(response.headers.get_all("content-encoding")))
+    is_kept = ticket.kept_as is not None and response.status_code < _FIRST_REDIRECT
+    on_id = partial(mediator.passthrough.note_id, ticket) if is_kept else None
+    codings = coding_names(response.headers.get_all("content-encoding"))
+    tap = UsageTap(response.headers.get("content-type", ""), codings, on_id)
     state.forwarded = state.forwarded._replace(tap=tap)
     if response.status_code >= _FIRST_ERROR and guard.declared_length(response) <= MAX_HELD:
         state.held_tap = tap

@@ -1,4 +1,4 @@
-"""The usage of a forwarded response, read from a copy for history while its own bytes go through.
+"""The usage of a forwarded response, and its id, read from a copy while its own bytes go through.
 
 The copy may be packed, cut anywhere, hostile or endless. Its cost is bounded: some megabytes, and work in proportion to the
 bytes that came in. If that is not enough, the usage stays unknown. Nothing of this touches the bytes that go through.
@@ -8,6 +8,7 @@ import json
 import logging
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -22,12 +23,16 @@ _MAX_UNPACKED = 256 << 20
 _log = logging.getLogger(__name__)
 
 
+type OnId = Callable[[str], None]
+
+
 class UsageTap:
     """A stream callable of mitmproxy: bytes in, the same bytes out. It never raises, which would hang the runner."""
 
-    def __init__(self, content_type: str, applied: tuple[str, ...]) -> None:
+    def __init__(self, content_type: str, applied: tuple[str, ...], on_id: OnId | None = None) -> None:
+        """``on_id`` is called with the id of what the provider keeps, before the bytes with it go on."""
         self.body = bytearray()  # The beginning of the response, unpacked if possible
-        self._reader = _reader(content_type.lower())
+        self._reader = _reader(content_type.lower(), on_id)
         try:
             self._unpacking = Decoder(applied, _MAX_UNPACKED) if self._reader else None
         except DecodingError:
@@ -62,6 +67,7 @@ class UsageTap:
 
 class _UsageHolder(msgspec.Struct):
     usage: dict[str, Any] | None = None
+    id: Any = None
 
 
 class _WireDocument(_UsageHolder):
@@ -77,9 +83,10 @@ _decoder = msgspec.json.Decoder(_WireDocument)
 class _UsageReader(ABC):
     """A reader that gathers the usage of a response while it passes."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_id: OnId | None) -> None:
         self.usage: dict[str, Any] = {}
         self._buffer = bytearray()
+        self._on_id = on_id  # None once the id is known, or where nobody asks for it
 
     @abstractmethod
     def feed(self, piece: bytes) -> None: ...
@@ -92,9 +99,16 @@ class _UsageReader(ABC):
             decoded = _decoder.decode(document)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
+        self._report_id(decoded.response.id if isinstance(decoded.response, _UsageHolder) else decoded.id)
         for holder in (decoded, decoded.message, decoded.response):
             if isinstance(holder, _UsageHolder) and holder.usage is not None:
                 self._add(holder.usage)
+
+    def _report_id(self, object_id: object) -> None:
+        on_id = self._on_id
+        if on_id is not None and isinstance(object_id, str) and object_id:
+            self._on_id = None
+            on_id(object_id)
 
     def _add(self, usage: dict[str, Any]) -> None:
         self.usage |= {name: value for name, value in usage.items() if value is not None}
@@ -118,20 +132,22 @@ class _EventReader(_UsageReader):
         self._line(bytes(self._buffer))
 
     def _line(self, line: bytes) -> None:
-        if line.startswith(b"data:") and b'"usage"' in line:
+        if line.startswith(b"data:") and (b'"usage"' in line or (self._on_id is not None and b'"response"' in line)):
             self._take(line[5:])
 
 
 class _DocumentReader(_UsageReader):
     """Reads one JSON document. Only the end of a long one is kept, which contains the usage."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, on_id: OnId | None) -> None:
+        super().__init__(on_id)
         self._is_whole = True
 
     def feed(self, piece: bytes) -> None:
         self._buffer += piece
         if len(self._buffer) > _MAX_DOCUMENT:
+            if self._is_whole and (first := _FIRST_ID.match(self._buffer)) is not None:
+                self._report_id(first[1].decode())
             self._is_whole = False
             del self._buffer[:-_TAIL]
 
@@ -149,10 +165,11 @@ class _DocumentReader(_UsageReader):
                 self._add(value)
 
 
+_FIRST_ID = re.compile(rb'\s{0,16}\{\s{0,16}"id"\s{0,16}:\s{0,16}"([\w.:-]{1,200})"')
 _MEMBER = re.compile(r'"usage"\s{0,16}:\s{0,16}')  # This can't match within a string, where quotes are escaped
 
 
-def _reader(content_type: str) -> _UsageReader | None:
+def _reader(content_type: str, on_id: OnId | None) -> _UsageReader | None:
     if content_type.startswith("text/event-stream"):
-        return _EventReader()
-    return _DocumentReader() if "json" in content_type else None
+        return _EventReader(on_id)
+    return _DocumentReader(on_id) if "json" in content_type else None

@@ -15,7 +15,7 @@ from mitmproxy import contentviews, flow, http
 
 from claw_contract.transcript import text as said
 from claw_contract.transcript.render import render_transcript
-from claw_contract.transcript.text import as_array, as_line, as_object
+from claw_contract.transcript.text import as_line
 from claw_mediate.mitm.view import hidden_flows
 
 DIFFERENCES = "claw.differences"  # Flow metadata of a replay: the differences from the recorded turn, as text
@@ -77,9 +77,7 @@ def _describe_hidden(of: flow.Flow) -> Iterator[str]:
     yield ""
     request, response = _body(of.request), _body(of.response)
     if kind == "model":
-        yield from (
-            line for one in as_array(as_object(_json(request)).get("messages"))[-1:] for line in said.message_lines(one)
-        )
+        yield from (line for one in said.request_messages(_json(request))[-1:] for line in said.message_lines(one))
         yield from said.response_lines(_json(response) or response)
     else:
         yield said.printable(request) or "(no body)"

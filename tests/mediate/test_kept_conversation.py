@@ -1,0 +1,472 @@
+"""Turns in a conversation that the provider keeps: nothing is sent twice, and nothing that it keeps can be left out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from claw_mediate.core.http import Forward, RunnerResponse
+from claw_state.ownership import OwnedObject
+from claw_state.sqlite.journal import SqliteJournal
+from tests.mediate.conftest import opened
+from tests.mediate.desk import DEFAULT_TOOLS, TERMINAL_TOOL, Desk, tool
+from tests.mediate.kept import KeepingModel, kinds
+from tests.mediate.test_turn_retries import dies
+from tests.waiting import happens
+from tests.wires import responses
+from tests.wires.responses import function_call, response
+
+COMPUTER = {"type": "computer_call", "id": "cu_1", "call_id": "call_c", "action": {"type": "click"}, "status": "completed"}
+LOCAL = {"type": "local_shell_call", "id": "ls_1", "call_id": "call_l", "action": {"command": ["ls"]}, "status": "completed"}
+
+
+class KeptDesk(Desk):
+    """A desk whose provider keeps conversations."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, responses, stream=False)
+        self.model: KeepingModel = KeepingModel(self)
+        self.named: object = "conv_1"
+        self.open()
+
+    async def owns(self, conversation: str = "conv_1") -> None:
+        """Let the present agent own a conversation."""
+        await self.mediator.state.ownership.save(self.agent, OwnedObject(conversation, conversation, "openai"))
+
+    async def says(self, words: str, **more: Any) -> str:
+        """Send a user's words to the conversation, and nothing of what was said before; return the picture of the turn."""
+        self.messages = []
+        return await self.asks(words, conversation=self.named, **more)
+
+    @property
+    def kept(self) -> list[str]:
+        return kinds(self.model.kept["conv_1"])
+
+    def sent(self, index: int = -1) -> list[str]:
+        """Return the input of a request as it came: of the last one, or of that index."""
+        return kinds(self.model.sent[index]["input"])
+
+
+@pytest.fixture
+async def kept(tmp_path: Path) -> AsyncIterator[KeptDesk]:
+    async with opened(KeptDesk(tmp_path)) as desk:
+        assert isinstance(desk, KeptDesk)
+        await desk.owns()
+        yield desk
+
+
+async def failed_behind_a_trade(desk: KeptDesk, words: str = "Buy") -> None:
+    """Run a turn that trades and whose provider then fails."""
+    desk.service_answers("trade", 7, 8)
+    desk.model_says(("desk.trade", {}))
+    desk.model_refuses(400, "invalid_request")
+    await desk.says(words)
+    assert desk.status == 400
+
+
+@pytest.mark.requirement("responses:conversation")
+@pytest.mark.parametrize(("named", "stream"), [("conv_1", False), ({"id": "conv_1"}, True)])
+async def test_the_conversation_holds_everything_once(kept: KeptDesk, named: object, *, stream: bool) -> None:
+    kept.named, kept.stream = named, stream
+    kept.service_answers("balance", 50)
+    kept.service_answers("quote", 7)
+    kept.model_says(("desk.balance", {}))
+    kept.model_says(("desk.quote", {}))
+    kept.model_says("Seven of fifty.")
+    await kept.says("How much?")
+    assert kept.answer.text == "Seven of fifty."
+    turn = ["user: How much?", "call desk__balance", "output 50", "call desk__quote", "output 7", "assistant: Seven of fifty."]
+    assert kept.kept == turn
+    assert [kept.sent(index) for index in range(3)] == [["user: How much?"], ["output 50"], ["output 7"]]
+    assert [sent["conversation"] for sent in kept.model.sent] == [named] * 3
+    kept.model_says("As I said.")
+    await kept.says("Again?")
+    assert kept.kept == [*turn, "user: Again?", "assistant: As I said."]
+    assert kept.sent() == ["user: Again?"]
+    assert "conversation_keeps_rounds" not in kept.interventions()
+
+
+@pytest.mark.requirement("responses:conversation")
+async def test_nothing_is_woven_in_that_the_conversation_has(kept: KeptDesk) -> None:
+    answer = "You have fifty in this account and nothing in any other, as far as the desk can tell."
+    kept.model_says(("desk.balance", {}))
+    kept.model_says(answer)
+    await kept.says("How much?")
+    kept.model_says("As I said.")
+    await kept.says("unused", input=[kept.wire.user("How much?"), *kept.messages[-1]["items"], kept.wire.user("Again?")])
+    assert kept.sent() == ["user: How much?", f"assistant: {answer}", "user: Again?"]
+    kept.model_says("As I said.")
+    kept.more = {}
+    kept.messages = [kept.wire.user("How much?"), {"role": "assistant", "content": answer}, kept.wire.user("Again?")]
+    await kept.turn()
+    assert kept.sent()[:3] == ["user: How much?", "call desk__balance", "output {}"]
+
+
+@pytest.mark.requirement("responses:conversation-resumes")
+async def test_a_turn_that_failed_goes_on_with_what_is_missing(kept: KeptDesk) -> None:
+    await failed_behind_a_trade(kept)
+    assert kept.kept == ["user: Buy", "call desk__trade"]
+    kept.model_says("Bought.")
+    await kept.says("Buy")
+    assert kept.kept == ["user: Buy", "call desk__trade", "output 7", "assistant: Bought."]
+    assert kept.services.calls == ["desk.trade"]
+    kept.model_says("Yes.")
+    await kept.says("Sure?")
+    assert kept.sent() == ["user: Sure?"]
+
+
+@pytest.mark.requirement("responses:conversation-resumes")
+async def test_equal_words_behind_another_turn_are_a_new_turn(kept: KeptDesk) -> None:
+    await failed_behind_a_trade(kept, "Yes")
+    kept.model_says("Bought.")
+    await kept.says("And?")
+    kept.model_says("Fine.")
+    await kept.says("Yes")
+    assert kept.sent() == ["user: Yes"]
+    assert kept.kept[-4:] == ["user: And?", "assistant: Bought.", "user: Yes", "assistant: Fine."]
+
+
+@pytest.mark.requirement("responses:conversation-resumes")
+async def test_equal_words_in_another_conversation_are_another_turn(kept: KeptDesk) -> None:
+    await failed_behind_a_trade(kept)
+    kept.named = "conv_2"
+    await kept.owns("conv_2")
+    kept.model_says("What?")
+    await kept.says("Buy\n[again]")
+    assert kinds(kept.model.kept["conv_2"]) == ["user: Buy\n[again]", "assistant: What?"]
+
+
+@pytest.mark.requirement("responses:conversation-resumes")
+async def test_a_done_turn_that_is_asked_for_again_is_not_appended_again(kept: KeptDesk) -> None:
+    kept.model_says("Hi.")
+    await kept.says("Hello")
+    kept.headers["x-stainless-retry-count"] = "1"
+    await kept.says("Hello")
+    assert kept.answer.text == "Hi."
+    assert kept.kept == ["user: Hello", "assistant: Hi."]
+
+
+@pytest.mark.requirement("responses:conversation-rejects")
+async def test_a_native_suffix_is_answered_and_stays(kept: KeptDesk) -> None:
+    kept.service_answers("balance", 50)
+    kept.model_says(("desk.balance", {}), ("shell", {}))
+    kept.model_says(("shell", {}))
+    await kept.says("Look", native=["shell"])
+    assert [call.name for call in kept.answer.calls] == ["shell"]
+    outputs = ["output 50", "output managed_tools_first"]
+    assert kept.kept == ["user: Look", "call desk__balance", "call shell", *outputs, "call shell"]
+    assert "the service tools before it were" in kept.model.sent[1]["input"][1]["output"]
+    assert kept.interventions().count("conversation_keeps_rounds") == 1
+    kept.messages = kept.wire.results([(call.id, json.dumps({"ok": True, "data": "x"})) for call in kept.answer.calls])
+    kept.model_says("Done.")
+    kept.more = {"conversation": "conv_1"}
+    await kept.turn()
+    assert kept.kept[-2:] == ["output x", "assistant: Done."]
+
+
+@pytest.mark.requirement("responses:conversation-rejects")
+async def test_rejections_are_answered_in_their_own_forms_and_stay(kept: KeptDesk) -> None:
+    balance = function_call("call_1", "desk__balance", "{}")
+    kept.model_answers(json.dumps(response(LOCAL, balance)).encode())
+    kept.model_says("Well.")
+    await kept.says("Look", tools=[{"type": "local_shell"}])
+    assert [item["type"] for item in kept.model.sent[1]["input"]] == ["local_shell_call_output", "function_call_output"]
+    assert kept.services.calls == []
+    assert sorted(kept.interventions()) == ["conversation_keeps_rounds", "mixed_tool_order_internal_retry"]
+
+
+@pytest.mark.requirement("responses:conversation-unanswerable")
+@pytest.mark.parametrize("order", [1, -1])
+async def test_a_call_without_an_answer_in_text_ends_the_turn(kept: KeptDesk, order: int) -> None:
+    balance = function_call("call_1", "desk__balance", "{}")
+    kept.model_answers(json.dumps(response(*[COMPUTER, balance][::order])).encode())
+    picture = await kept.says("Look")
+    assert picture.endswith("cllama → runner   502 native_call_unanswerable\n")
+    assert kept.services.calls == []
+
+
+@pytest.mark.requirement("responses:conversation-unanswerable")
+async def test_such_a_call_alone_is_the_runners(kept: KeptDesk) -> None:
+    kept.model_answers(json.dumps(response(COMPUTER)).encode())
+    await kept.says("Look")
+    assert json.loads(kept.body)["output"] == [COMPUTER]
+
+
+@pytest.mark.requirement("responses:owed")
+async def test_a_failed_turn_owes_its_results_to_the_next_one(kept: KeptDesk) -> None:
+    await failed_behind_a_trade(kept)
+    kept.model_says("Bought.")
+    await kept.says("And?")
+    assert kept.sent() == ["output 7", "user: And?"]
+    assert kept.kept == ["user: Buy", "call desk__trade", "output 7", "user: And?", "assistant: Bought."]
+    kept.model_says("Yes.")
+    await kept.says("Sure?")
+    assert kept.sent() == ["user: Sure?"]
+
+
+@pytest.mark.requirement("responses:owed")
+async def test_what_is_owed_stays_owed_until_the_provider_has_it(kept: KeptDesk) -> None:
+    await failed_behind_a_trade(kept)
+    for words in ("And?", "Well?"):
+        kept.model_refuses(400, "invalid_request")
+        await kept.says(words)
+        assert kept.sent() == ["output 7", f"user: {words}"]
+    kept.model_says("Bought.")
+    await kept.says("Well?", input="Well?")
+    assert kept.model.sent[-1]["input"][1:] == [{"role": "user", "content": "Well?"}]
+
+
+@pytest.mark.requirement("responses:owed")
+async def test_what_the_provider_has_already_is_not_owed_for_ever(kept: KeptDesk) -> None:
+    await failed_behind_a_trade(kept)
+    late = [*kept.wire.results([("call_1", '{"ok":true,"data":7}')]), {"role": "assistant", "content": "Bought."}]
+    kept.model.kept["conv_1"] += late  # nobody heard that the provider took the last request all the same
+    await kept.says("And?")
+    assert (kept.status, kept.sent()) == (400, ["output 7", "user: And?"])
+    kept.model_says("Well.")
+    await kept.says("And?")
+    assert kept.sent() == ["user: And?"]
+    assert kept.answer.text == "Well."
+
+
+@pytest.mark.requirement("responses:owed")
+async def test_a_refusal_of_the_missing_answer_brings_it_back(kept: KeptDesk) -> None:
+    await failed_behind_a_trade(kept)
+    row = await kept.mediator.state.ownership.find(kept.agent, "conv_1")
+    assert row is not None
+    await kept.mediator.state.ownership.save(kept.agent, structs.replace(row, is_disputed=True))
+    kept.model.checks = False
+    kept.model_refuses(400, "invalid_request", "No tool output found for function call call_1.")
+    await kept.says("And?")
+    assert kept.sent() == ["user: And?"]
+    kept.model.checks = True
+    kept.model_says("Bought.")
+    await kept.says("And?")
+    assert kept.sent() == ["output 7", "user: And?"]
+
+
+@pytest.mark.requirement("responses:owed")
+async def test_calls_behind_the_budget_are_owed_that_it_was_spent(kept: KeptDesk) -> None:
+    kept.grant(*DEFAULT_TOOLS, max_rounds=1)
+    kept.service_answers("balance", 50)
+    for name in ("balance", "quote", "quote"):
+        kept.model_says((f"desk.{name}", {}))
+    await kept.says("Look", native=["shell"])
+    assert kept.status == 502
+    kept.model_says("I could not.")
+    await kept.says("And?")
+    assert kept.sent() == ["output tool_budget_exhausted", "user: And?"]
+
+
+@pytest.mark.requirement("responses:owed")
+async def test_a_tool_that_ended_the_turn_is_answered_in_the_next_one(kept: KeptDesk) -> None:
+    kept.grant(tool("trade", write=True, **TERMINAL_TOOL))
+    kept.service_answers("trade", 7)
+    kept.model_says("On it.", ("desk.trade", {}))
+    await kept.says("Buy")
+    assert kept.answer.text == "On it."
+    kept.model_says("Yes.")
+    await kept.says("Sure?")
+    assert kept.sent() == ["output 7", "user: Sure?"]
+    kept.model_says("Yes.")
+    await kept.says("Really?")
+    assert kept.sent() == ["user: Really?"]
+
+
+@pytest.mark.requirement("responses:owed")
+async def test_a_request_that_is_not_mediated_settles_what_is_owed(kept: KeptDesk) -> None:
+    await failed_behind_a_trade(kept)
+    kept.messages, kept.more = [kept.wire.user("And?")], {"conversation": "conv_1", "tool_choice": "none"}
+    for status in (500, 200):
+        exchange = await kept.mediator.exchange(kept._admitted(), kept._request())
+        assert isinstance(exchange, Forward)
+        assert exchange.body is not None
+        assert kinds(json.loads(exchange.body)["input"]) == ["output 7", "user: And?"]
+        kept.mediator.passthrough.record_end(exchange.handle, status, {}, b"", whole=True)
+    kept.model.kept["conv_1"] += json.loads(exchange.body)["input"]
+    kept.model_says("Bought.")
+    await kept.says("Buy")
+    assert kept.sent() == ["user: Buy"]
+
+
+async def begun(desk: KeptDesk, words: str, called: str) -> asyncio.Task[str]:
+    """Begin a turn; return it when it waits for the tool."""
+    desk.services.gates[called] = asyncio.Event()
+    task = asyncio.ensure_future(desk.says(words))
+    await happens(lambda: called in desk.services.calls, f"a call of {called}")
+    return task
+
+
+@pytest.mark.requirement("responses:owed")
+async def test_a_turn_whose_runner_left_owes_what_came_of_its_write(kept: KeptDesk) -> None:
+    kept.service_answers("trade", 7)
+    kept.model_says(("desk.trade", {}), ("desk.quote", {}))
+    task = await begun(kept, "Buy", "desk.trade")
+    task.cancel()
+    kept.services.gates["desk.trade"].set()
+    await asyncio.wait([task])
+    await happens(lambda: kept.mediator.turns_under_way == 0, "the turn's end")
+    kept.model_says("Bought.")
+    await kept.says("And?")
+    assert kept.sent() == ["output 7", "output canceled", "user: And?"]
+
+
+@pytest.mark.requirement("responses:conversation")
+async def test_a_turn_waits_for_the_one_before_it(kept: KeptDesk) -> None:
+    kept.service_answers("trade", 7)
+    kept.model_says(("desk.trade", {}))
+    first = await begun(kept, "Buy", "desk.trade")
+    kept.model_says("Bought.")
+    kept.model_says("Yes.")
+    second = asyncio.ensure_future(kept.says("Sure?"))
+    await asyncio.sleep(0)
+    kept.services.gates["desk.trade"].set()
+    await asyncio.gather(first, second)
+    turn = ["user: Buy", "call desk__trade", "output 7", "assistant: Bought."]
+    assert kept.kept == [*turn, "user: Sure?", "assistant: Yes."]
+
+
+@pytest.mark.requirement("responses:conversation")
+async def test_a_turn_waits_for_the_one_before_it_in_another_process(kept: KeptDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.remembers()
+    await kept.owns()
+    kept.service_answers("trade", 7)
+    kept.model_says(("desk.trade", {}))
+    first = await begun(kept, "Buy", "desk.trade")
+    kept.open()  # another proxy on the same state
+    kept.model_says("Bought.")
+    kept.model_says("Yes.")
+    looked: list[str] = []
+    is_alive = SqliteJournal.is_alive
+
+    async def look(journal: SqliteJournal, turn_id: str) -> bool:
+        looked.append(turn_id)
+        return await is_alive(journal, turn_id)
+
+    monkeypatch.setattr(SqliteJournal, "is_alive", look)
+    second = asyncio.ensure_future(kept.says("Sure?"))
+    await happens(lambda: looked or len(kept.model.sent) > 1, "the second turn waits, or does not")
+    kept.services.gates["desk.trade"].set()
+    await asyncio.gather(first, second)
+    turn = ["user: Buy", "call desk__trade", "output 7", "assistant: Bought."]
+    assert kept.kept == [*turn, "user: Sure?", "assistant: Yes."]
+
+
+@pytest.mark.requirement("journal:join")
+@pytest.mark.parametrize("more", [{"conversation": "conv_1"}, {}])
+async def test_equal_requests_that_wait_for_a_turn_elsewhere_all_get_its_answer(kept: KeptDesk, more: dict[str, Any]) -> None:
+    kept.remembers()
+    await kept.owns()
+    kept.service_answers("trade", 7)
+    kept.model_says(("desk.trade", {}))
+    kept.model_says("Bought.")
+    kept.messages, kept.more = [kept.wire.user("Buy")], more
+    kept.services.gates["desk.trade"] = asyncio.Event()
+
+    async def asked() -> bytes:
+        exchange = await kept.mediator.exchange(kept._admitted(), kept._request())
+        assert isinstance(exchange, RunnerResponse)
+        body = b"".join([chunk async for chunk in exchange.chunks])
+        if exchange.on_delivered is not None:
+            await exchange.on_delivered()
+        return body
+
+    first = asyncio.ensure_future(asked())
+    await happens(lambda: "desk.trade" in kept.services.calls, "a call of the trade")
+    kept.open()  # another proxy on the same state
+    others = [asyncio.ensure_future(asked()) for _ in range(3)]
+    await asyncio.sleep(0)
+    kept.services.gates["desk.trade"].set()
+    assert len(set(await asyncio.gather(first, *others))) == 1
+    assert kept.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("responses:owed")
+async def test_behind_a_kill_the_outcome_of_a_call_is_unknown(kept: KeptDesk) -> None:
+    kept.remembers()
+    await kept.owns()
+    kept.model_says(("desk.quote", {}), ("desk.trade", {}))
+    task = await begun(kept, "Buy", "desk.trade")
+    dies(kept)
+    kept.model_says("Who knows.")
+    await kept.says("And?")
+    assert kept.sent() == ["output {}", "output outcome_unknown", "user: And?"]
+    assert kept.answer.text == "Who knows."
+    task.cancel()
+
+
+async def refused(desk: KeptDesk, conversation: object) -> tuple[int, str, str]:
+    """Send a request that names a conversation; return the status, code and ``param`` of its refusal."""
+    desk.messages, desk.more = [desk.wire.user("Hi")], {"conversation": conversation}
+    exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
+    assert isinstance(exchange, RunnerResponse)
+    error = json.loads(b"".join([chunk async for chunk in exchange.chunks]))["error"]
+    return exchange.status, error["code"], error["param"]
+
+
+@pytest.mark.requirement("responses:owed")
+async def test_a_resumed_turn_that_is_cut_again_owes_what_came_of_it(kept: KeptDesk) -> None:
+    kept.service_answers("trade", 7)
+    kept.model_says(("desk.trade", {}), ("desk.quote", {}))
+    for called in ("desk.trade", "desk.quote"):
+        task = await begun(kept, "Buy", called)
+        task.cancel()
+        kept.services.gates[called].set()
+        await asyncio.wait([task])
+        await happens(lambda: kept.mediator.turns_under_way == 0, "the turn's end")
+    kept.model_says("Bought.")
+    await kept.says("And?")
+    assert kept.sent() == ["output 7", "output {}", "user: And?"]
+    assert kept.services.calls == ["desk.trade", "desk.quote"]
+
+
+@pytest.mark.requirement("responses:conversation-owner")
+@pytest.mark.parametrize("named", ["conv_1", {"id": "conv_1"}, "conv_9"])
+async def test_the_conversation_of_another_agent_or_of_nobody_is_not_found(kept: KeptDesk, named: object) -> None:
+    kept.admits("stranger")
+    assert await refused(kept, named) == (404, "conversation_not_found", "conversation")
+    assert kept.model.sent == []
+
+
+@pytest.mark.requirement("responses:conversation-owner")
+async def test_with_any_id_allowed_a_conversation_belongs_to_who_names_it(kept: KeptDesk) -> None:
+    kept.settings = replace(kept.settings, stored_ids="any")
+    kept.open()
+    kept.named = "conv_9"
+    await failed_behind_a_trade(kept)
+    row = await kept.mediator.state.ownership.find(kept.agent, "conv_9")
+    assert row is not None
+    assert (row.provider, b'"call_1"' in row.owed, row.hidden_ids) == ("openai", True, ("call_1", "fc_call_1"))
+
+
+@pytest.mark.requirement("responses:conversation")
+async def test_a_tool_that_is_not_granted_any_more_is_not_taken_for_the_runners(kept: KeptDesk) -> None:
+    kept.model_says(("desk.balance", {}))
+    kept.model_says("Fifty.")
+    await kept.says("How much?")
+    kept.grant(tool("quote"))
+    for call_id in ("call_8", "call_9"):
+        kept.model_answers(json.dumps(response(function_call(call_id, "desk__balance", "{}"))).encode())
+        kept.model_says("I can't tell.")
+        await kept.says("And now?")
+        assert kept.sent() == ["output unknown_tool"]
+
+
+@pytest.mark.requirement("responses:conversation")
+async def test_context_goes_into_the_instructions_which_a_conversation_does_not_keep(kept: KeptDesk) -> None:
+    kept.settings = replace(kept.settings, time_line=True)
+    kept.open()
+    await kept.owns()
+    kept.model_says(("desk.balance", {}))
+    kept.model_says("Hi.")
+    system = {"role": "system", "content": "Be brief."}
+    await kept.says("unused", input=[system, kept.wire.user("Hi")])
+    assert kept.kept[:2] == ["system: Be brief.", "user: Hi"]
+    assert all("Current time" in sent["instructions"] for sent in kept.model.sent)
