@@ -83,6 +83,7 @@ VERBS = {
     "up": Verb("up:up", "Compile a pod, and run it through Docker Compose.", PassthroughCommand),
     "down": Verb("up:down", "Stop a pod, and remove its containers and networks.", PassthroughCommand),
     "mcp-stdio": Verb("mcp_stdio:mcp_stdio", "Run a stdio MCP server, and serve it over HTTP at /mcp.", PassthroughCommand),
+    "tools": Verb("tools:tools_verbs", "Serve files, shell, memory and web to agents, over MCP."),
     "doctor": Verb("doctor:doctor", "Show what is there, what is missing, and the remedy."),
     "schema": Verb("init:schema", "Print the JSON Schema of pod files, for editors."),
     "state": Verb("state:state_verbs", "Show what is kept of each agent, or forget it."),

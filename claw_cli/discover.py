@@ -39,8 +39,9 @@ from claw_contract.base import JsonObject
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
-from claw_mcp.channels import DiscoveryError, HttpServer, StdioServer
+from claw_mcp.channels import DiscoveryError, StdioServer
 from claw_mcp.discovery import SECONDS, Progress, ServerListing, discover
+from claw_mcp.http_channel import HttpServer
 
 _ENDED = 128  # Plus the number of the signal that ended the verb
 _MAX_SERVER_TEXT = 200

@@ -20,7 +20,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    OpenerDirector,
+    UnknownHandler,
+)
 
 import msgspec
 import typer
@@ -73,13 +80,21 @@ def listener(text: str) -> Listener | None:
 def _get(url: str) -> tuple[int, object]:
     """Return status and JSON; 0 and None where nobody answers in HTTP and JSON. No proxy of the environment is asked."""
     try:
-        with build_opener(ProxyHandler({})).open(url, timeout=_SECONDS) as response:
+        with _http_client().open(url, timeout=_SECONDS) as response:
             return response.status, json.loads(response.read(_MAX_BYTES))
     except HTTPError as error:
         with error:
             return error.code, None
     except (OSError, ValueError, HTTPException, RecursionError):
         return 0, None
+
+
+def _http_client() -> OpenerDirector:
+    """Return a client without proxies and TLS, for which ``build_opener`` would read the CAs of this machine each time."""
+    client = OpenerDirector()
+    for handler in (HTTPHandler, HTTPDefaultErrorHandler, HTTPErrorProcessor, HTTPRedirectHandler, UnknownHandler):
+        client.add_handler(handler())
+    return client
 
 
 def _process(port: int) -> str | None:

@@ -22,9 +22,19 @@ _FILES = {
     ".gitignore": "gitignore.in",
 }
 """File of the pod → its template in ``new_pod/``."""
+_FILES_WITH_TOOLS = {
+    **{name: f"tools/{name}.in" for name in ("claw-pod.yml", "toolhost.yml", "AGENTS.md", "README.md")},
+    "workspaces/assistant/notes.md": "tools/notes.md.in",
+    "runner.py": "runner.py.in",
+    ".gitignore": "tools/gitignore.in",
+}
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The pod's name, and its directory.")]
+WithTools = Annotated[
+    bool, typer.Option("--with-tools", help="Give its agent files, commands, memory and the web, by a tools host.")
+]
 
 
-def init(name: Annotated[str, typer.Argument(metavar="NAME", help="The pod's name, and its directory.")]) -> None:
+def init(name: Name, *, with_tools: WithTools = False) -> None:
     """Make a new pod that compiles, in a directory of its name.
 
     Exit 0; 1 when the directory exists or can't be made, 2 for wrong usage.
@@ -39,10 +49,11 @@ def init(name: Annotated[str, typer.Argument(metavar="NAME", help="The pod's nam
     except OSError as error:
         fail(f"{name} can't be made: {error.strerror}", 1)
     templates = resources.files("claw_cli").joinpath("new_pod")
-    texts = {file: templates.joinpath(template).read_text(encoding="utf-8") for file, template in _FILES.items()}
+    files = _FILES_WITH_TOOLS if with_tools else _FILES
+    texts = {file: templates.joinpath(template).read_text(encoding="utf-8") for file, template in files.items()}
     for file, text in {**texts, ".claw-schema.json": as_text(editor_schema())}.items():
         path = directory / file
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace("@NAME@", name), encoding="utf-8")
     sys.stdout.write(f"made {name}: cd {name} && claw compile; README.md has the next steps\n")
 

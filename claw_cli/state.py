@@ -19,8 +19,8 @@ _NO_STATE = (
     " (without CLAW_STATE the proxy keeps its state in memory, and only it can read that)"
 )
 _WARNING = (
-    "Conversations of {agent} will go on without their hidden rounds, and a runner that retries within ten minutes will begin"
-    " a new turn, which makes its writes again. Forget?"
+    "Conversations of {agent} will go on without their hidden rounds, it can no longer name what providers keep for it, and a"
+    " runner that retries within ten minutes will begin a new turn, which makes its writes again. Forget?"
 )
 state_verbs = typer.Typer(name="state", add_completion=False, rich_markup_mode=None)
 _PLACE = "A file, or redis://…, as the proxy's CLAW_STATE."
@@ -55,7 +55,7 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Forget an agent's hidden rounds and turns.
+    """Forget an agent's hidden rounds, owned ids and turns.
 
     Running turns and what it has spent are left.
 
@@ -95,7 +95,8 @@ def _open(named: str) -> StateInventory:
 
 def _summary(agent: str, forgotten: DeletionCounts) -> Iterator[str]:
     marks = f", {count(forgotten.marks, 'mark')}" if forgotten.marks else ""
-    yield f"forgot of {agent}: {count(forgotten.rounds, 'hidden round')}{marks}, {count(forgotten.turns, 'turn')}"
+    owned = f", {count(forgotten.owned, 'owned id')}" if forgotten.owned else ""
+    yield f"forgot of {agent}: {count(forgotten.rounds, 'hidden round')}{marks}{owned}, {count(forgotten.turns, 'turn')}"
     if forgotten.running:
         yield (
             f"left: {count(forgotten.running, 'turn')} that a proxy runs now, and whose writes would else be in doubt;"
@@ -115,7 +116,7 @@ def _show(inventory: Inventory) -> None:
         screen.print("nothing is kept")
         return
     states = (state.replace("_", " ") for state in TURN_STATES)
-    headings = ("hidden rounds", "size", "oldest use", "latest use", "marks", *states, "requests", "USD")
+    headings = ("hidden rounds", "size", "oldest use", "latest use", "marks", "owned ids", *states, "requests", "USD")
     rows = table("agent", *headings, numbers=len(headings))
     for agent in inventory.agents:
         rows.add_row(*_row(agent))
@@ -126,7 +127,7 @@ def _row(agent: AgentState) -> Iterator[str]:
     rounds, spent = agent.rounds, agent.spent
     yield plain(agent.agent)
     yield from (str(rounds.count), _bytes(rounds.size), _time(rounds.oldest) or "", _time(rounds.newest) or "")
-    yield str(rounds.marks)
+    yield from (str(rounds.marks), str(agent.owned))
     yield from (str(agent.turns.get(state, 0)) for state in TURN_STATES)
     yield from (str(spent.requests), f"{spent.cost:.4f}{' + ?' if spent.unknown else ''}") if spent else ("", "")
 
@@ -169,6 +170,7 @@ def _agent(state: AgentState) -> dict[str, Any]:
     return {
         "agent": state.agent,
         "hidden_rounds": {"count": rounds.count, "bytes": rounds.size, **times, "marks": rounds.marks},
+        "owned_ids": state.owned,
         "turns": {name: state.turns.get(name, 0) for name in TURN_STATES},
         "spent": None if spent is None else {"requests": spent.requests, "usd": spent.cost, "unknown": spent.unknown},
     }

@@ -129,6 +129,21 @@ NO_SNAPSHOT = error(
     "A service wraps a stdio server, and nothing says which tools that server has.",
     "Run `claw discover SERVICE` once and keep what it writes, or name a descriptor with `x-claw.describe-file`.",
 )
+TOOLS_HOST_CONFLICT = error(
+    "What the compiler writes for a tools host is set as well: `auth`, `mcp` or `mcp-stdio` of the service, an agent's"
+    " `service-auth` for it, or a secret of the name of an agent's token there.",
+    "Remove it, or rename the secret; each agent has a token of its own at a tools host.",
+)
+UNLISTED_SERVER = warning(
+    "An MCP server behind a tools host is open to grants (`internal_only: false`), and no snapshot has its tools, so that none"
+    " can be granted.",
+    "Run `claw tools describe --config toolhost.yml > .claw-discovered/SERVICE.claw-describe.json` where the server can be"
+    " started, and keep what it writes.",
+)
+UNUSED_TOOLS_HOST = warning(
+    "No agent may call a tool of the tools host, so that it has no principal.",
+    "Grant some of its tools: `tools: [{service: NAME, allow: [read_file]}]`; or remove the service.",
+)
 STALE_SNAPSHOT = warning(
     "A snapshot in `.claw-discovered/` was taken from another command or image. That of a stdio server is used all the"
     " same; that of an image is ignored.",

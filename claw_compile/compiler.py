@@ -23,6 +23,7 @@ from claw_compile.output.emit import Tree, emit
 from claw_compile.output.kubernetes.manifests import KUBERNETES_FILE, kubernetes
 from claw_compile.output.proxy_env import opened_hosts, proxy_env_file
 from claw_compile.output.stdio_wrapper import wrap_servers
+from claw_compile.output.tools_host import equip_hosts, host_files
 from claw_compile.output.write import write, write_master
 from claw_compile.policy.agent import ResolvedPod
 from claw_compile.policy.check import check
@@ -150,7 +151,9 @@ def compile_pod(
 def _deployment(plan: Plan, master: Secret) -> Deployment:
     lookup = plan.loaded.variables.lookup
     tree = {**emit(plan.pod, master), **proxy_env_file(plan.resolved), **secret_files(plan.loaded.pod, lookup)}
-    return Deployment(wrap_servers(plan.loaded.pod, lookup), plan.resolved, tree, master)
+    tree |= host_files(plan.pod, plan.resolved, lookup, master)
+    pod = equip_hosts(wrap_servers(plan.loaded.pod, lookup), plan.resolved, lookup)
+    return Deployment(pod, plan.resolved, tree, master)
 
 
 def _new_master() -> Secret:
@@ -193,6 +196,8 @@ def summary(plan: Plan | CompileResult) -> str:
 
 def _source(described: ServiceDescriptor) -> str:
     match described.source:
+        case "tools-host":
+            return "the tools host itself, as its settings have it"
         case "snapshot":
             return f"the snapshot {described.file}"
         case "tools-list":

@@ -154,7 +154,7 @@ class _LockUpdate:
         return value, entry.model_copy(update=held)
 
 
-_NAMED = ("describe-file", "snapshot")  # Sources of a higher rank than an image
+_NAMED = ("tools-host", "describe-file", "snapshot")  # Sources of a higher rank than an image
 
 
 def rotate_pod(pod_file: Path, environ: Mapping[str, str], agent: str) -> Result[Rotation]:

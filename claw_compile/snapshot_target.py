@@ -89,10 +89,14 @@ class _Finder:
 
     def target(self, url: str | None) -> SnapshotTarget:
         name = self.spec.name.text
+        file = f"{DISCOVERED}/{name}{DESCRIPTOR_FILE}"
+        if self.spec.tools_host is not None:
+            remedy = f"run: mkdir -p {DISCOVERED} && claw tools describe --config toolhost.yml > {file}"
+            raise TargetError(f"{self.pod_file}: '{name}' is a tools host; for tools of servers behind it, {remedy}")
         own = tuple(self._pod_variables())
         target = SnapshotTarget(
             name,
-            self.pod_file.parent / DISCOVERED / f"{name}{DESCRIPTOR_FILE}",
+            self.pod_file.parent / file,
             self._mcp_path(),
             self._origin(),
             self.pod_file.parent,

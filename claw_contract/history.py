@@ -29,7 +29,7 @@ class ToolCallRecord(Contract):
     duplicate_count: int | None = None
     effect: Effect | None = None  # The effect in the tool's manifest; None: no tool of that name was granted
     ran: bool = True  # True if the service was called. A repeated call, or one answered with advice, does not run.
-    mcp: McpRecord | None = None  # None: the call was not sent over MCP by this attempt at the turn
+    mcp: McpRecord | None = None  # None: the call was not sent over MCP
 
 
 class TokenUsage(Contract):

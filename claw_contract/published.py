@@ -13,6 +13,7 @@ from claw_contract.context_files import ContextBlocks, Feeds, Memory, ServiceAut
 from claw_contract.descriptor import Descriptor
 from claw_contract.history import HistoryEntry
 from claw_contract.log import LogEvent
+from claw_contract.log.tool_host import ToolHostLogEvent
 from claw_contract.manifest import Manifest
 from claw_contract.metadata import Metadata
 from claw_contract.prices import Prices
@@ -32,6 +33,7 @@ _FILES: Final[dict[str, tuple[str, Any]]] = {
     "prices": ("prices.json", Prices),
     "providers": ("providers.json, versions 1 and 2", Providers),
     "service-auth": ("service-auth/<service>.json", ServiceAuth),
+    "tool-host-log": ("One line of the log of claw tools serve", ToolHostLogEvent.__value__),
     "tools": ("tools.json", Manifest),
 }
 

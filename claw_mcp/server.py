@@ -7,7 +7,7 @@ long. A client that leaves cancels its request in the stateless era only: in the
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -106,7 +106,7 @@ class StreamableHttpServer:
     ) -> None:
         """Serve ``backend``. ``max_sessions`` is for each principal; ``idle_seconds`` ends a session in which nothing runs."""
         self._backend = backend
-        self._is_allowed_host, self._is_allowed_origin, self._max_body = is_allowed_host, is_allowed_origin, max_body
+        self._is_allowed_host, self._is_allowed_origin, self.max_body = is_allowed_host, is_allowed_origin, max_body
         self.sessions = SessionTable(max_sessions, idle_seconds, backend.end_session)
         self._stateless: dict[str, Session] = {}  # By principal
 
@@ -128,6 +128,19 @@ class StreamableHttpServer:
                 if method in request.subscriptions:
                     request.send(write_notification(method, stateless.with_subscription(request, params)))
 
+    def listening(self) -> set[str]:
+        """Return the principals of which a client waits for notifications."""
+        waiting = {session.principal for session in self.sessions if session.listener is not None}
+        return waiting | {request.session.principal for request in self._subscriptions()}
+
+    def end_streams(self) -> None:
+        """End the streams on which clients only listen."""
+        for session in self.sessions:
+            if session.listener is not None:
+                session.listener.close()
+        for request in self._subscriptions():
+            request.cancel()
+
     async def close(self) -> None:
         """End all sessions and streams; requests that run are answered with an error."""
         ending = [*self.sessions, *self._stateless.values()]
@@ -137,6 +150,10 @@ class StreamableHttpServer:
             self.sessions.end(session)
         if tasks:
             await asyncio.wait(tasks, timeout=1)
+
+    def _subscriptions(self) -> list[ClientRequest]:
+        requests = [request for session in self._stateless.values() for request in session.requests]
+        return [request for request in requests if request.method == stateless.SUBSCRIBE]
 
     async def _dispatch(self, request: HttpRequest, headers: Mapping[str, str], principal: str) -> HttpResponse:
         self._admit(headers, request.body)
@@ -148,7 +165,7 @@ class StreamableHttpServer:
             raise Refusal(405, RpcError(INVALID_REQUEST, f"the method is one of {allowed}"), allow=allowed)
         session = self._session(headers, principal)
         if request.method == "GET":
-            return self._listen(session, headers)
+            return await self._listen(session, headers)
         self.sessions.end(session)
         return _respond(200)
 
@@ -157,8 +174,8 @@ class StreamableHttpServer:
             raise Refusal(421, RpcError(INVALID_REQUEST, "this host is not allowed"))
         if "origin" in headers and not self._is_allowed_origin(headers["origin"]):
             raise Refusal(403, RpcError(INVALID_REQUEST, "this origin is not allowed"))
-        if len(body) > self._max_body:
-            raise Refusal(413, RpcError(INVALID_REQUEST, f"the body is longer than {self._max_body} bytes"))
+        if len(body) > self.max_body:
+            raise Refusal(413, RpcError(INVALID_REQUEST, f"the body is longer than {self.max_body} bytes"))
 
     def _session(self, headers: Mapping[str, str], principal: str) -> Session:
         if SESSION_ID not in headers:
@@ -222,7 +239,7 @@ class StreamableHttpServer:
         if task.done() and accepts_json and not request.outbox:
             answer = task.result()
             return _respond(answer.status, answer.message)
-        return HttpResponse(200, [*_EVENT_HEADERS], _events(request, task))
+        return HttpResponse(200, [*_EVENT_HEADERS], await _begin(_events(request, task)))
 
     async def _run(self, request: ClientRequest) -> Answer:
         """Return the answer to a request, whatever becomes of it."""
@@ -245,24 +262,31 @@ class StreamableHttpServer:
         if request.session.id:
             return b"{}" if request.method == "ping" else await self._backend.answer(request)
         stateless.check_method(request.method)
-        if request.method == "subscriptions/listen":
+        if request.method == stateless.SUBSCRIBE:
             return await stateless.subscribe(request)
         if request.method == "server/discover":
             return stateless.describe(await self._backend.describe(request))
         return stateless.complete(request.method, await self._backend.answer(request))
 
-    def _listen(self, session: Session, headers: Mapping[str, str]) -> HttpResponse:
+    async def _listen(self, session: Session, headers: Mapping[str, str]) -> HttpResponse:
         """Open the session's own stream; an older one ends."""
         if not _accepted(headers)[1]:
             raise Refusal(406, RpcError(INVALID_REQUEST, f"accept {SSE_TYPE}"))
         if session.listener is not None:
             session.listener.close()
         session.listener = Outbox()
-        return HttpResponse(200, [*_EVENT_HEADERS], _notifications(session, session.listener))
+        return HttpResponse(200, [*_EVENT_HEADERS], await _begin(_notifications(session, session.listener)))
 
 
-async def _notifications(session: Session, outbox: Outbox) -> AsyncIterator[bytes]:
+async def _begin(chunks: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+    """Return a stream after its first chunk, which is empty: only what has begun ends when it is closed."""
+    await anext(chunks)
+    return chunks
+
+
+async def _notifications(session: Session, outbox: Outbox) -> AsyncGenerator[bytes]:
     try:
+        yield b""
         yield b": open\n\n"
         while not outbox.is_closed or outbox:
             if not await outbox.wait(_SILENT_SECONDS):
@@ -275,8 +299,9 @@ async def _notifications(session: Session, outbox: Outbox) -> AsyncIterator[byte
             session.listener = None
 
 
-async def _events(request: ClientRequest, task: asyncio.Task[Answer]) -> AsyncIterator[bytes]:
+async def _events(request: ClientRequest, task: asyncio.Task[Answer]) -> AsyncGenerator[bytes]:
     try:
+        yield b""
         while True:
             while request.outbox:
                 yield write_event(request.outbox.take())

@@ -32,6 +32,7 @@ from claw_mcp.protocol import (
 )
 from claw_mcp.sessions import ClientRequest
 
+SUBSCRIBE: Final = "subscriptions/listen"
 _SUBSCRIPTION_META: Final = "io.modelcontextprotocol/subscriptionId"
 _BAD_REQUESTS: Final = {
     *(PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)

@@ -46,6 +46,14 @@ type Params = Mapping[str, Any]
 type OnProgress = Callable[[dict[str, msgspec.Raw]], None]
 
 
+class NoAnswerError(RpcError):
+    """A request that the server did not answer. ``was_sent``: it may have taken effect."""
+
+    def __init__(self, message: str, *, was_sent: bool) -> None:
+        super().__init__(SERVER_ERROR, message)
+        self.was_sent = was_sent
+
+
 class ChildObserver(Protocol):
     """The receiver of what a server sends unasked."""
 
@@ -99,7 +107,7 @@ class StdioChild:
                 start_new_session=True,
                 limit=MAX_LINE,
             )
-        except OSError:
+        except (OSError, ValueError):
             os.close(lifeline)
             raise
         finally:
@@ -111,11 +119,11 @@ class StdioChild:
         return self._process.pid
 
     async def call(self, method: str, params: Params, seconds: float, on_progress: OnProgress | None = None) -> bytes:
-        """Return the result of a request as JSON. Raise ``RpcError``: the server's, or SERVER_ERROR without an answer."""
+        """Return the result of a request as JSON. Raise ``RpcError``: the server's, or ``NoAnswerError``."""
         if self.ended.done():
-            raise _gone()
+            raise _gone(was_sent=False)
         if len(self._calls) >= _MAX_CALLS:
-            raise RpcError(SERVER_ERROR, "too many calls wait for the server")
+            raise NoAnswerError("too many calls wait for the server", was_sent=False)
         number = self._last_id = self._last_id + 1
         if on_progress is not None:
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
@@ -127,7 +135,7 @@ class StdioChild:
                 return await call.answer
         except TimeoutError:
             self._cancel(number, "timed out")
-            raise RpcError(SERVER_ERROR, f"the server did not answer within {seconds:g} s") from None
+            raise NoAnswerError(f"the server did not answer within {seconds:g} s", was_sent=True) from None
         except asyncio.CancelledError:
             self._cancel(number, "cancelled by the client")
             raise
@@ -145,17 +153,27 @@ class StdioChild:
         self._process.stdin.close()
         if not await self._exits(_STOP_SECONDS):
             self._close_lifeline()
-            if not await self._exits(_KILL_SECONDS):
-                with suppress(ProcessLookupError):  # The reaper itself was killed: what is left is in its group
-                    os.killpg(self.pid, signal.SIGKILL)
-                await self._exits(_KILL_SECONDS)
+            await self._exits(_KILL_SECONDS)
+        if self._process.returncode is None or self._process.returncode < 0:
+            with suppress(ProcessLookupError):  # The reaper itself was killed: what is left is in its group
+                os.killpg(self.pid, signal.SIGKILL)
+            await self._exits(_KILL_SECONDS)
         self._close_lifeline()
         await asyncio.wait((self.ended, self._stderr), timeout=_LAST_LINES_SECONDS)
         for task in (self.ended, self._stderr):
             task.cancel()
         await asyncio.gather(self.ended, self._stderr, return_exceptions=True)
+        await self._drain()
         code = self._process.returncode
         return -1 if code is None else code
+
+    async def _drain(self) -> None:
+        """Drop what was not read behind a line that is too long: the pipe is closed at its end only."""
+        assert self._process.stdout is not None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_LINES_SECONDS):
+                while await self._process.stdout.read(1 << 16):
+                    pass
 
     async def _exits(self, seconds: float) -> bool:
         with suppress(TimeoutError):
@@ -175,9 +193,9 @@ class StdioChild:
         stdin = self._process.stdin
         assert stdin is not None
         if stdin.is_closing():
-            raise _gone()
+            raise _gone(was_sent=False)
         if stdin.transport.get_write_buffer_size() > _MAX_UNREAD:
-            raise RpcError(SERVER_ERROR, "the server does not read its input")
+            raise NoAnswerError("the server does not read its input", was_sent=False)
         # Line breaks are white space between tokens: strings have none.
         stdin.write(message.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
 
@@ -200,7 +218,7 @@ class StdioChild:
         finally:
             for call in self._calls.values():
                 if not call.answer.done():
-                    call.answer.set_exception(_gone())
+                    call.answer.set_exception(_gone(was_sent=True))
 
     def _receive(self, line: bytes) -> None:
         try:
@@ -262,5 +280,5 @@ class StdioChild:
             self._observer.log_line(rest)
 
 
-def _gone() -> RpcError:
-    return RpcError(SERVER_ERROR, "the server ended before it answered")
+def _gone(*, was_sent: bool) -> NoAnswerError:
+    return NoAnswerError("the server ended before it answered", was_sent=was_sent)

@@ -7,16 +7,16 @@ the log level) is asked again of its successor, since their sessions survive it.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from claw_mcp.protocol import HANDSHAKE_VERSIONS, SERVER_ERROR, RpcError
+from claw_mcp.protocol import HANDSHAKE_VERSIONS, RpcError
 from claw_mcp.stateless import members
-from claw_mcp.stdio_child import ChildObserver, OnProgress, Params, StdioChild
+from claw_mcp.stdio_child import ChildObserver, NoAnswerError, OnProgress, Params, StdioChild
 
 _HANDSHAKE_SECONDS = 300.0  # ``npx`` and ``uvx`` may have to download the server first
 _HEALTHY_SECONDS = 10.0
@@ -31,6 +31,19 @@ class TimeLimits:
     start: float = 10.0  # Until a call that waits for the server is given up
     first_restart: float = 0.2
     max_restart: float = 30.0
+
+
+async def keep_running(run_once: Callable[[], Awaitable[None]], report: Callable[..., None], timing: TimeLimits) -> None:
+    """Run a server again whenever it ends, until cancelled. ``report("restarts", wait_ms=…)`` is called before each wait."""
+    delay = timing.first_restart
+    while True:
+        started = time.monotonic()
+        await run_once()
+        if time.monotonic() - started >= _HEALTHY_SECONDS:
+            delay = timing.first_restart
+        report("restarts", wait_ms=round(delay * 1000))
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, timing.max_restart)
 
 
 class Supervisor:
@@ -58,15 +71,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Run the server until cancelled; no process of it is left then."""
-        delay = self._timing.first_restart
-        while True:
-            started = time.monotonic()
-            await self._run_once()
-            if time.monotonic() - started >= _HEALTHY_SECONDS:
-                delay = self._timing.first_restart
-            self._report("restarts", wait_ms=round(delay * 1000))
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, self._timing.max_restart)
+        await keep_running(self._run_once, self._report, self._timing)
 
     async def describe(self) -> Mapping[str, Any]:
         """Return what the server said of itself: ``capabilities``, ``serverInfo``, and perhaps ``instructions``."""
@@ -76,6 +81,11 @@ class Supervisor:
     async def call(self, method: str, params: Params, on_progress: OnProgress | None = None) -> bytes:
         """Return the result of a request as JSON. Raise ``RpcError``."""
         return await (await self._running()).call(method, params, self._timing.call, on_progress)
+
+    def notify(self, method: str) -> None:
+        """Send a notification, if the server runs."""
+        if self._child is not None:
+            self._child.notify(method)
 
     def keep(self, key: str, method: str, params: Params) -> None:
         """Repeat this request at each new start of the server."""
@@ -90,14 +100,15 @@ class Supervisor:
             async with asyncio.timeout(self._timing.start):
                 await self._ready.wait()
         if self._child is None or not self._ready.is_set():
-            raise RpcError(SERVER_ERROR, "the server does not run: its log says why")
+            raise NoAnswerError("the server does not run: its log says why", was_sent=False)
         return self._child
 
     async def _run_once(self) -> None:
         try:
             child = await StdioChild.start(self._command, self._environment, self._observer)
-        except OSError as error:
-            self._report("failed", reason=f"no process can be started: {error.strerror}")
+        except (OSError, ValueError) as error:
+            why = (isinstance(error, OSError) and error.strerror) or "it is no command"
+            self._report("failed", reason=f"no process can be started: {why}")
             return
         try:
             self._report("started", pid=child.pid)

@@ -50,7 +50,7 @@ _KNOWN: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 
 
-type Source = Literal["describe-file", "snapshot", "image", "build", "tools-list"]
+type Source = Literal["tools-host", "describe-file", "snapshot", "image", "build", "tools-list"]
 """The source of a descriptor, in the order of rank."""
 
 

@@ -6,7 +6,7 @@ What Compose owns (``environment``, ``expose``, ``ports``) stays a tree: it is r
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from claw_compile.diagnostics.diagnostic import Span
 from claw_compile.parsing.node import MapNode, Node, ScalarNode
@@ -179,11 +179,24 @@ class Stdio:
 
 
 @dataclass(frozen=True)
+class ToolsHost:
+    """``tools-host`` of a service: parts of its ``toolhost.yml``, by its sections; ``file`` has what is not here."""
+
+    file: ScalarNode | None = None
+    volume: str | None = None
+    tools: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class PodSecret:
-    """One entry of the pod's ``secrets``: ``NAME: {env: VARIABLE}`` or ``NAME: {file: ./path}``. Tokens refer to it by name."""
+    """One entry of the pod's ``secrets``: ``NAME: {env: VARIABLE}`` or ``NAME: {file: ./path}``. Tokens refer to it by name.
+
+    A ``derived`` one is made by the compiler, and in no pod file.
+    """
 
     name: ScalarNode
-    source: Literal["env", "file"]
+    source: Literal["env", "file", "derived"]
     reference: ScalarNode
 
 
@@ -219,6 +232,7 @@ class ServiceSpec:
     auth: ProviderAuth | None = None
     stdio: Stdio | None = None
     wraps_stdio: bool = False
+    tools_host: ToolsHost | None = None
     mcp_path: ScalarNode | None = None
     count: int = 1
     count_key: Span | None = None

@@ -17,6 +17,7 @@ from claw_compile.grammar.pod import DELIVERIES, PodSpec, ServiceSpec
 from claw_compile.grammar.prompt import CONTEXT, DEFAULT_FEEDS, DEFAULT_SKILLS, FEEDS, MEMORY, SKILLS
 from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.grammar.tools import DEFAULT_GRANTS, DEFAULT_SURFACES, GRANTS, LIMITS, SURFACES
+from claw_compile.grammar.tools_host import TOOLS_HOST
 from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, entries_of
 from claw_contract.manifest import Delivery
@@ -69,6 +70,9 @@ _TYPE = shapes.Key("type", shapes.Text(), "The type of the runner.", "generic")
 _COUNT = shapes.Key("count", shapes.Limit(MAX_COUNT), "How many of this agent there are: name-0, name-1 ….", 1)
 _DESCRIBE_FILE = shapes.Key("describe-file", shapes.Text(), "What the service says of itself: its descriptor.")
 _MCP_STDIO = shapes.Key("mcp-stdio", STDIO, "The stdio server that this service wraps.")
+_TOOLS_HOST = shapes.Key(
+    "tools-host", TOOLS_HOST, "The service is a tools host: files, commands, memory and the web for agents."
+)
 _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
     "cllama": shapes.Key("cllama", CLLAMA, "The proxy before the agent; null for none."),
     "cllama_env": shapes.Key("cllama-env", ENV, "More of the proxy's environment."),
@@ -93,10 +97,13 @@ _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
 _PROVIDER_FIELDS: dict[str, shapes.Key[Any]] = {
     "describe_file": _DESCRIBE_FILE,
     "stdio": _MCP_STDIO,
+    "tools_host": _TOOLS_HOST,
     "mcp_path": shapes.Key("mcp", MCP, "The service speaks MCP over HTTP."),
     "base_url": shapes.Key("base-url", shapes.Text(), "Where the proxy reaches the service; default: its first TCP port."),
     "auth": shapes.Key("auth", AUTH, "The credential that the service wants; over its descriptor's."),
 }
+_DECIDED = (_MCP_STDIO, _PROVIDER_FIELDS["mcp_path"], _PROVIDER_FIELDS["auth"])
+"""Keys that say what ``tools-host`` says already."""
 AGENT_KEYS, PROVIDER_KEYS = tuple(_AGENT_FIELDS.values()), tuple(_PROVIDER_FIELDS.values())
 ORIGINAL_SERVICE_KEYS = _original_keys("handles", "invoke", "persona", "include", "channel-memory", "claw-api", "hermes")
 SERVICE: shapes.Record[shapes.Members] = shapes.Record(
@@ -106,7 +113,12 @@ SERVICE: shapes.Record[shapes.Members] = shapes.Record(
     is_nullable=True,
     rules={
         "dependencies": {key.name: [_AGENT.name] for key in AGENT_KEYS},
-        "not": {"required": [_AGENT.name, _MCP_STDIO.name]},
+        "not": {
+            "anyOf": [
+                *({"required": [_AGENT.name, key.name]} for key in (_MCP_STDIO, _TOOLS_HOST)),
+                *({"required": [_TOOLS_HOST.name, key.name]} for key in _DECIDED),
+            ]
+        },
     },
 )
 
@@ -178,13 +190,30 @@ def _check_role(members: shapes.Members, name: ScalarNode) -> None:
                 message = f"{quote(key.name)} on {quote(name.text)}, which is no agent"
                 help_text = "an agent has a contract: 'agent: ./AGENTS.md'"
                 report(codes.NOT_AN_AGENT, entries[key.name].key.span, message, help_text=help_text)
+        _check_tools_host(members, name)
         return
     if not is_agent_id(name.text):
         report(codes.BAD_AGENT_ID, name.span, f"{quote(name.text)} can't name an agent")
-    if _MCP_STDIO in members:
-        message = f"{quote(name.text)} wraps a stdio server, and so is no agent"
-        help_text = "give the server a service of its own, and grant its tools to the agent"
-        report(codes.NOT_AN_AGENT, entries[_AGENT.name].key.span, message, help_text=help_text)
+    for key, what in ((_MCP_STDIO, "wraps a stdio server"), (_TOOLS_HOST, "is a tools host")):
+        if key in members:
+            message = f"{quote(name.text)} {what}, and so is no agent"
+            help_text = "give the server a service of its own, and grant its tools to the agent"
+            report(codes.NOT_AN_AGENT, entries[_AGENT.name].key.span, message, help_text=help_text)
+
+
+def _check_tools_host(members: shapes.Members, name: ScalarNode) -> None:
+    """Report keys that say again what ``tools-host`` says, and the type of a runner where the key is meant."""
+    report, entries = members.reader.report, members.entries
+    kind = entries.get(_TYPE.name)
+    if _TOOLS_HOST not in members:
+        if kind is not None and isinstance(kind.value, ScalarNode) and kind.value.text == _TOOLS_HOST.name:
+            message = f"'type' is the type of an agent's runner, and {quote(name.text)} is no agent"
+            report(codes.BAD_VALUE, kind.value.span, message, help_text="write 'tools-host: {}' in its place")
+        return
+    for key in _DECIDED:
+        if key in members:
+            message = f"{quote(key.name)} beside 'tools-host', of which the compiler makes it"
+            report(codes.TOOLS_HOST_CONFLICT, entries[key.name].key.span, message)
 
 
 def _read_count(members: shapes.Members, name: ScalarNode, body: MapNode) -> int:

@@ -7,6 +7,7 @@
 5. `.claw-tools.json`, a baked tools/list, with an MCP endpoint from the pod or from `LABEL claw.mcp`.
 
 What is wrong with the one that counts is reported. The others are only compared: two sources that declare different tools warn.
+A tools host has the tools that are built in; of a source it takes those of the servers behind it.
 A snapshot says in ``x-claw-discovery`` what it was taken of (command, arguments, image); what it does not say is not compared.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor, Source, as_descriptor, read_descriptor
 from claw_compile.descriptors.lock import Lock, sha256
+from claw_compile.descriptors.tools_host import TOOLS_HOST_PATH, describe_tools_host
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, has_errors, quote
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, Stdio
 from claw_compile.loading.build_context import BuildContext, build_context, candidate_paths, fill_in
@@ -51,6 +53,9 @@ class DescriptorLookup:
             if service.names_descriptor and service.describe_file is None:
                 described[service.name.text] = None
                 continue
+            if service.tools_host is not None:
+                described[service.name.text] = self._tools_host(service)
+                continue
             sources = self._sources(service)
             first = self._first(sources)
             if first is not None:
@@ -63,6 +68,15 @@ class DescriptorLookup:
                 message = f"{quote(name)} wraps a stdio server, and has no snapshot of its tools"
                 self.files.diagnostics.append(codes.NO_SNAPSHOT.at(service.name.span, message, help_text=help_text))
         return described
+
+    def _tools_host(self, service: ServiceSpec) -> ServiceDescriptor:
+        """Return the tools of a tools host: its own, and those of servers behind it that a source lists."""
+        listed = self._first(self._sources(service))
+        self.files.diagnostics.extend(listed.diagnostics if listed is not None else ())
+        described = describe_tools_host(service, listed.value if listed is not None else None)
+        self.files.diagnostics.extend(described.diagnostics)
+        assert described.value is not None
+        return described.value
 
     def _with_pod_path(self, service: ServiceSpec, described: ServiceDescriptor | None) -> ServiceDescriptor | None:
         """Apply the pod's ``mcp.path``, which wins over the descriptor's: the pod knows where its services are."""
@@ -181,6 +195,8 @@ class DescriptorLookup:
         if file is None:
             return
         path = service.mcp_path or (context.labels.get(MCP_LABEL) if context else None)
+        if service.tools_host is not None:
+            path = ScalarNode(TOOLS_HOST_PATH, service.name.span)
         if path is not None:
             yield _read_file(file, "tools-list", path)
         elif file.value is not None:

@@ -8,7 +8,7 @@ them is reported.
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,9 @@ from claw_compile.descriptors.skill import SkillFile, read_skill
 from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote, start_of
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, own_entries
 from claw_compile.grammar.pod_file import read_pod
+from claw_compile.grammar.reader import Reader
+from claw_compile.grammar.shapes import Place
+from claw_compile.grammar.tools_host import TOOLHOST_FILE
 from claw_compile.identity import MIN_MASTER
 from claw_compile.loading.build_context import build_context, candidate_paths
 from claw_compile.loading.descriptor_lookup import DISCOVERED, DescriptorLookup
@@ -79,23 +82,44 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
     pod = read_pod(str(pod_file), document, variables.lookup)
     files.diagnostics.extend(pod.diagnostics)
     assert pod.value is not None
+    spec = read_host_files(pod.value, files, variables.lookup)
     lock = _lock(files)
-    described = DescriptorLookup(pod.value, files, lock, variables.lookup).all()
+    described = DescriptorLookup(spec, files, lock, variables.lookup).all()
     contracts = {
         agent.name.text: text
-        for agent in pod.value.agents
+        for agent in spec.agents
         if agent.agent is not None and (text := _contract(files, agent.agent)) is not None
     }
-    master = _master(files, pod.value, variables)
-    check_secret_files(pod.value, files)
-    skills = read_named_skills(pod.value, files)
-    service_skills = find_service_skills(pod.value, described, files, variables.lookup)
-    leak_inputs = LeakInputs(pod.value, files, variables, contracts, skills)
+    master = _master(files, spec, variables)
+    check_secret_files(spec, files)
+    skills = read_named_skills(spec, files)
+    service_skills = find_service_skills(spec, described, files, variables.lookup)
+    leak_inputs = LeakInputs(spec, files, variables, contracts, skills)
     loaded = LoadedPod(
-        *(pod.value, described, contracts, variables, master, skills, lock, service_skills, files.read),
+        *(spec, described, contracts, variables, master, skills, lock, service_skills, files.read),
         *(leak_inputs.collect(), leak_inputs.secrets()),
     )
     return Result(loaded, tuple(files.diagnostics))
+
+
+def read_host_files(pod: PodSpec, files: Files, lookup: Lookup) -> PodSpec:
+    """Return the pod with the settings of each ``toolhost.yml`` that it names; what stands in the pod file wins, key by key."""
+    return replace(pod, services=tuple(_with_host_file(service, files, lookup) for service in pod.services))
+
+
+def _with_host_file(service: ServiceSpec, files: Files, lookup: Lookup) -> ServiceSpec:
+    own = service.tools_host
+    if own is None or own.file is None or (data := files.read_named(own.file, "the settings of the tools host")) is None:
+        return service
+    document = decode(files.display_path(own.file.shown), data).then(read_yaml)
+    reader = Reader(lookup)
+    file = TOOLHOST_FILE.read(reader, document.value, Place("toolhost.yml", document.value.span)) if document.value else None
+    files.diagnostics.extend((*document.diagnostics, *reader.diagnostics))
+    if file is None:
+        return service
+    limits = {**file.host.get("limits", {}), **own.host.get("limits", {})}
+    host = {**file.host, **own.host, **({"limits": limits} if limits else {})}
+    return replace(service, tools_host=replace(own, tools={**file.tools, **own.tools}, host=host))
 
 
 def _variables(directory: Path, environ: Mapping[str, str]) -> Result[Variables]:

@@ -1,10 +1,12 @@
 """A service with ``mcp-stdio``: what its wrapper needs to know, as keys of its Compose service (docs/spec/mcp.md).
 
 Rules. What the user wrote wins, key by key; a service with an ``entrypoint`` or a ``command`` of its own keeps it. ``${…}`` in
-the server's command and arguments stays for Compose, so that no value of a variable is in the file.
+the server's command and arguments stays for Compose, so that no value of a variable is in the file. An argument with one is a
+variable of its own: within the JSON of the others, a quotation mark of its value would end it.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
@@ -38,13 +40,15 @@ def _wrap(spec: ServiceSpec, body: MapNode, lookup: Lookup) -> MapNode:
         body = set_key(body, "entrypoint", ENTRYPOINT)
     names = {name: None for host in (spec.name.text, url.hostname or "") for name in (host, f"{host}:{port}")}
     server = child(body, "x-claw", "mcp-stdio")
+    arguments = _texts(child(server, "args"))
     ours = {
         "CLAW_MCP_COMMAND": "".join(_texts(child(server, "command"))),
-        "CLAW_MCP_ARGS": json.dumps(_texts(child(server, "args")), ensure_ascii=False),
+        "CLAW_MCP_ARGS": json.dumps([None if "$" in text else text for text in arguments], ensure_ascii=False),
+        **{f"CLAW_MCP_ARG_{index}": text for index, text in enumerate(arguments) if "$" in text},
         "CLAW_MCP_ALLOWED_HOSTS": escape_dollars(",".join(names)),
         "LISTEN_ADDR": f":{port}",
     }
-    body = _add_environment(body, ours)
+    body = add_environment(body, ours)
     if is_absent(body.value("healthcheck")):
         probe: dict[str, Data] = {"test": ["CMD", "python", "-c", HEALTH.format(port=port)], **_TIMES}
         body = set_key(body, "healthcheck", probe)
@@ -57,7 +61,8 @@ def _texts(node: object) -> list[str]:
     return [each.text for each in scalars if isinstance(each, ScalarNode)]
 
 
-def _add_environment(body: MapNode, ours: dict[str, str]) -> MapNode:
+def add_environment(body: MapNode, ours: Mapping[str, str]) -> MapNode:
+    """Return the service with more variables; its own win."""
     node = body.value("environment")
     own = {variable.name for variable in variables(node, lambda _name: None)}
     added = {name: value for name, value in ours.items() if name not in own}

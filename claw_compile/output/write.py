@@ -27,7 +27,10 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, quote, start_of
 from claw_compile.output.emit import Tree, is_for_its_agent
 from claw_contract.secret import Secret
 
-OURS = {*("context", "agents", "auth", "secrets"), *("pod-manifest.json", "compose.generated.yml", "kubernetes.generated.yml")}
+OURS = {
+    *("context", "agents", "auth", "secrets", "tools-hosts"),
+    *("pod-manifest.json", "compose.generated.yml", "kubernetes.generated.yml"),
+}
 """The names at the top of a compiled tree."""
 TREE = ".tree"  # The directory that is exchanged in one rename, in the directory that stays
 _FRESH = f".{TREE}.new-"

@@ -73,10 +73,15 @@ class Agent:
         return self.spec.delivery
 
     @property
+    def tool_services(self) -> tuple[str, ...]:
+        """The services of its tools."""
+        return tuple(sorted({granted.service for granted in self.tools}))
+
+    @property
     def providers(self) -> tuple[str, ...]:
         """The services that the proxy asks for this agent: for its tools, feeds and memory."""
         remembers = {self.memory.service} if self.memory is not None else set()
-        tools = {granted.service for granted in self.tools}
+        tools = set(self.tool_services)
         return tuple(sorted(tools | {feed.service for feed in self.feeds} | remembers))
 
 

@@ -17,6 +17,7 @@ from claw_compile.grammar.pod import (
     PodSpec,
     own_entries,
 )
+from claw_compile.identity import host_secret
 from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.node import ScalarNode, child, items_of, span_at
 from claw_compile.policy.agent import Agent, GrantedTool, ResolvedPod
@@ -41,6 +42,7 @@ def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
         *check_images(loaded, resolved),
         *check_memories(loaded),
         *check_principals(loaded),
+        *check_tools_hosts(pod, resolved),
         *check_secrets(pod),
         *check_skills(pod),
         *check_proxy_types(resolved.agents),
@@ -137,8 +139,25 @@ def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Check that a credential of an agent is for a service of the pod."""
     for service in loaded.pod.services:
         for principal in service.principals:
-            if loaded.pod.service(principal.service.text) is None:
+            called = loaded.pod.service(principal.service.text)
+            if called is None:
                 yield unknown_service(principal.service, loaded)
+            elif called.tools_host is not None:
+                message = f"{service.name.text} has a token of its own at the tools host {quote(called.name.text)} already"
+                yield codes.TOOLS_HOST_CONFLICT.at(principal.span, message)
+
+
+def check_tools_hosts(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
+    """Check that somebody uses each tools host, and that no secret of the pod has the name of a token there."""
+    secrets = {secret.name.text: secret.name for secret in pod.secrets}
+    for service in (each for each in pod.services if each.tools_host is not None and each.agent is None):
+        name = service.name.text
+        principals = [agent.id for agent in resolved.agents if name in agent.tool_services]
+        if not any(grant.service.text == name for agent in resolved.agents for grant in agent.grants):
+            yield codes.UNUSED_TOOLS_HOST.at(service.name.span, f"no agent may call a tool of {quote(name)}")
+        for taken in filter(None, (secrets.get(host_secret(name, agent)) for agent in principals)):
+            message = f"the secret {quote(taken.shown)} has the name of an agent's token at {quote(name)}"
+            yield codes.TOOLS_HOST_CONFLICT.at(taken.span, message)
 
 
 def check_proxy_types(agents: Iterable[Agent]) -> Iterator[Diagnostic]:
@@ -200,7 +219,7 @@ def _check_tool(word: ScalarNode, service: str, described: ServiceDescriptor) ->
     if word.text not in known:
         message = f"{service} declares no tool {quote(word.shown)}"
         reason = ungrantable_reason(described.descriptor.discovery, word.text)
-        held_back = f"its server lists the tool, which can't be granted: {reason}"
+        held_back = f"the tool is there, and can't be granted: {reason}"
         help_text = f"{service} declares {', '.join(known)}" if reason is None else held_back
         yield codes.UNKNOWN_TOOL.at(word.span, message, hint=did_you_mean(word.text, known), help_text=help_text)
 

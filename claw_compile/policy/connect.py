@@ -34,6 +34,7 @@ from claw_contract.secret import Secret
 _PORT = re.compile(r"(?P<port>[0-9]{1,5})(?P<range>-[0-9]{1,5})?(/(?P<protocol>[a-z]+))?")
 _URL = TypeAdapter[str](BaseUrl)
 _HTTP_PORT = 80
+TOOLS_HOST_PORT = 8080
 MAX_PORT = 65535
 
 
@@ -194,6 +195,8 @@ def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]
     if port_reader.failed:
         return None
     name = service.name.text
+    if not ports and service.tools_host is not None:
+        return f"http://{name}:{TOOLS_HOST_PORT}"
     if not ports:
         help_text = "add 'expose: [\"PORT\"]', or set 'x-claw.base-url'"
         message = f"{name} has no TCP port; http://{name}:80 is taken"

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic
-from claw_compile.identity import agent_token
+from claw_compile.identity import agent_token, host_token
 from claw_compile.loading.leak_inputs import LeakInput
 from claw_compile.loading.load import LoadedPod
-from claw_compile.policy.agent import ResolvedPod
+from claw_compile.policy.agent import Agent, ResolvedPod
 from claw_compile.policy.connect import Connections
 from claw_compile.policy.credentials import project_auth, secret_of
 from claw_contract.known_providers import KEY_SHAPE, is_key_variable, provider_of
@@ -125,7 +125,17 @@ def _secrets(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections)
             # What a counted service is given, all of its agents have.
             owner = agent.spec.name.text if agent.spec.count == 1 else None
             secret.append(_HeldSecret(f"the token of the agent {agent.id}", token, owner))
+            for service in _hosts(loaded, agent):
+                token = host_token(loaded.master, service, agent.id, epochs.get(agent.id, 0)).reveal()
+                secret.append(_HeldSecret(f"the token of {agent.id} at {service}", token))
     return tuple({each.value: each for each in reversed(secret) if each.value}.values())[::-1]
+
+
+def _hosts(loaded: LoadedPod, agent: Agent) -> Iterator[str]:
+    for name in agent.tool_services:
+        service = loaded.pod.service(name)
+        if service is not None and service.tools_host is not None:
+            yield name
 
 
 def _services(loaded: LoadedPod, connections: Connections) -> Iterator[tuple[str, Auth]]:

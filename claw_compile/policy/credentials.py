@@ -14,6 +14,7 @@ from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quote
 from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
 from claw_compile.grammar.reader import problem_at
+from claw_compile.identity import host_secret
 from claw_compile.parsing.environment import Lookup, variables
 from claw_compile.parsing.node import ScalarNode, span_at
 from claw_compile.policy.agent import Agent
@@ -36,7 +37,10 @@ type Principals = Mapping[str, Mapping[str, PrincipalAuth]]  # Agent → service
 
 
 def resolve_principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]) -> Principals:
-    """Return every agent's ``service-auth``; a variable is read from the environment of the service, never from the agent's."""
+    """Return every agent's ``service-auth``, and its token at each tools host, which is a secret of the compiler's.
+
+    A variable is read from the environment of the service, never from the agent's.
+    """
     own: dict[str, dict[str, PrincipalAuth]] = {}
     for agent in agents:
         for entry in agent.spec.principals:
@@ -46,6 +50,8 @@ def resolve_principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, di
                 hint = did_you_mean(entry.service.text, [each.name.text for each in pod.services])
                 message = f"no service {quote(entry.service.shown)}"
                 diagnostics.append(codes.UNKNOWN_SERVICE.at(entry.service.span, message, hint=hint))
+            elif service.tools_host is not None:
+                continue  # reported elsewhere
             elif entry.source == "secret":
                 token = SecretRef(secret=entry.reference.text)
             else:
@@ -53,6 +59,11 @@ def resolve_principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, di
             if token is not None:
                 auth = PrincipalAuth(BearerAuth(type="bearer", token=token), entry.principal)
                 own.setdefault(agent.id, {})[entry.service.text] = auth
+        for name in agent.tool_services:
+            service = pod.service(name)
+            if service is not None and service.tools_host is not None:
+                token = SecretRef(secret=host_secret(name, agent.id))
+                own.setdefault(agent.id, {})[name] = PrincipalAuth(BearerAuth(type="bearer", token=token), agent.id)
     return own
 
 

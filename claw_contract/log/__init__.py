@@ -215,6 +215,8 @@ type Fault = Literal[
     "log_lines_dropped",
     "not_admitted",
     "not_ready",
+    "ownership_not_read",
+    "ownership_not_written",
     "prices_not_read",
     "providers_broken",
     "state_unusable",

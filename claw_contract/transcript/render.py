@@ -80,11 +80,15 @@ def _request(entry: dict[str, Any]) -> Iterator[str]:
     """Yield the runner's messages since the model's last one."""
     yield "runner → cllama"
     body = entry.get("request_original")
-    messages = as_array(as_object(body).get("messages"))
+    messages = text.request_messages(body)
     if not messages:
         yield from _barred([_cut_body(body)])
         return
-    others = [number for number, one in enumerate(messages) if as_object(one).get("role") in ("assistant", "system")]
+    others = [
+        number
+        for number, one in enumerate(messages)
+        if text.is_models(one) or as_object(one).get("role") in ("system", "developer")
+    ]
     first = others[-1] + 1 if others else 0
     first = max(first if first < len(messages) else len(messages) - 1, len(messages) - _MAX_MESSAGES)
     if first:
@@ -101,8 +105,8 @@ def _offer(entry: dict[str, Any]) -> Iterator[str]:
         tool = as_object(one)
         name, reason = as_line(tool.get("name")) or as_line(one), as_line(tool.get("reason"))
         yield f"  withholds {name}" + (f": {reason}" if reason else "")
-    before, after = (as_object(entry.get(name)) for name in ("request_original", "request_effective"))
-    more = len(as_array(after.get("messages"))) - len(as_array(before.get("messages")))
+    before, after = (text.request_messages(entry.get(name)) for name in ("request_original", "request_effective"))
+    more = len(after) - len(before)
     if more > 0:
         yield f"  and {_many(more, 'message')} that the runner did not send"
 

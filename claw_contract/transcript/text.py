@@ -1,4 +1,4 @@
-"""Messages and responses of either dialect as text for people, also from damaged and hostile documents.
+"""Messages and responses of every dialect as text for people, also from damaged and hostile documents.
 
 Nothing here raises. Unknown values are printed as JSON, and long ones are cut with a mark. No control character remains that
 could move a terminal's cursor, reverse a line or hide words.
@@ -39,13 +39,30 @@ def printable(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
     return "".join(char if char.isprintable() or char in _HARMLESS else _escaped(char) for char in text[:max_chars]) + more
 
 
-def message_lines(value: object) -> Iterator[str]:
-    """Yield the text of one message, for each of its parts."""
+def request_messages(body: object) -> list[Any]:
+    """Return the messages of a request; those of OpenAI Responses are items, or one text."""
+    document = as_object(body)
+    own = document.get("input")
+    return [{"role": "user", "content": own}] if isinstance(own, str) else as_array(document.get("messages", own))
+
+
+def is_models(value: object) -> bool:
+    """Return whether a message, or an item, is one of the model's."""
     message = as_object(value)
-    who = as_line(message.get("role")) or "somebody"
+    kind = message.get("type")
+    return message.get("role") == "assistant" or kind == "reasoning" or (isinstance(kind, str) and kind.endswith("_call"))
+
+
+def message_lines(value: object) -> Iterator[str]:
+    """Yield the text of one message, or item, for each of its parts."""
+    message = as_object(value)
+    who = as_line(message.get("role")) or ("assistant" if is_models(message) else "somebody")
+    kind = as_line(message.get("type"))
     if who in {"tool", "function"}:
         who = f"result of {as_line(message.get('tool_call_id')) or as_line(message.get('name')) or 'a call'}"
-    for text in _parts(message):
+    if kind.endswith("_output"):
+        who = f"result of {as_line(message.get('call_id')) or 'a call'}"
+    for text in _parts(message) if kind in {"", "message"} else _item(kind, message):
         yield f"{who}: {text}"
 
 
@@ -54,11 +71,14 @@ def response_lines(body: object) -> Iterator[str]:
     document = as_object(body)
     if isinstance(body, str):
         yield from _stream(body)
-    elif "error" in document:
+    elif document.get("error"):
         yield f"error: {printable(document['error'])}"
     elif isinstance(document.get("choices"), list):
         for choice in document["choices"]:
             yield from message_lines({"role": "assistant", **as_object(as_object(choice).get("message"))})
+    elif isinstance(document.get("output"), list):
+        for item in document["output"]:
+            yield from message_lines(item)
     elif isinstance(document.get("content"), list):
         yield from message_lines({"role": "assistant", **document})
     else:
@@ -77,10 +97,23 @@ def _parts(message: dict[str, Any]) -> Iterator[str]:
         yield _call(function.get("name"), function.get("arguments"))
 
 
+def _item(kind: str, item: dict[str, Any]) -> Iterator[str]:
+    """Yield the text of an item of OpenAI Responses that is no message."""
+    if kind in {"function_call", "custom_tool_call"}:
+        yield _call(item.get("name"), item.get("arguments", item.get("input")))
+    elif kind == "reasoning":
+        thoughts = [as_object(part).get("text") for part in (*as_array(item.get("summary")), *as_array(item.get("content")))]
+        yield from (f"(thinks) {printable(thought)}" for thought in thoughts)
+    elif kind.endswith("_output"):
+        yield printable(item.get("output"))
+    else:
+        yield f"({kind})"
+
+
 def _part(part: object) -> str:
     block = as_object(part)
     match block.get("type"):
-        case "text" | "refusal":
+        case "text" | "input_text" | "output_text" | "refusal":
             return printable(block.get("text", block.get("refusal")))
         case "thinking":
             return f"(thinks) {printable(block.get('thinking'))}"
@@ -112,8 +145,8 @@ def _stream(text: str) -> Iterator[str]:
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
-    if "error" in event:
-        yield "error", _json(event["error"])
+    if error := event.get("error") or as_object(event.get("response")).get("error"):
+        yield "error", _json(error)
     for choice in as_array(event.get("choices")):  # OpenAI
         delta = as_object(as_object(choice).get("delta"))
         yield from _texts("text", (delta.get("content"), delta.get("refusal")))
@@ -122,6 +155,11 @@ def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
             place = ("call", str(as_object(call).get("index")))
             yield from ((place, f"calls {name} ") for _, name in _texts(place, (function.get("name"),)))
             yield from _texts(place, (function.get("arguments"),))
+    item = as_object(event.get("item"))  # OpenAI Responses
+    place = ("item", str(event.get("item_id", item.get("id"))))
+    if event.get("type") == "response.output_item.added":
+        yield from ((place, f"calls {name} ") for _, name in _texts(place, (item.get("name"),)))
+    yield from _texts(place, (event.get("delta"),))
     place = ("block", str(event.get("index")))  # Anthropic
     block, delta = as_object(event.get("content_block")), as_object(event.get("delta"))
     if block.get("type") == "tool_use":

@@ -8,7 +8,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-CONTRACT = Path("/claw/AGENTS.md")
+CONTRACT = Path(os.environ.get("CONTRACT", "/claw/AGENTS.md"))
 
 
 def ask(question: str, contract: str) -> str:

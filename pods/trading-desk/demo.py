@@ -30,6 +30,7 @@ PROMPTS = {
     "analyst": ["What is my balance?", "Buy 10 NVDA.", "Add to the journal: NVDA looks cheap below $140."],
     "executor": ["Read the journal about NVDA, then buy 10 NVDA.", "Quote MSFT and write a note, at once.", "Show my orders."],
 }
+OVER_RESPONSES = ["Quote TSLA and write a note, at once.", "Show my orders."]
 
 
 class Screen:
@@ -82,11 +83,14 @@ class Demo:
         screen.heading("Start the services, the model and the proxy")
         self.start()
         screen.heading("The analyst may read and keep the journal, but not trade")
-        self.ask("analyst", "openai")
+        self.ask("analyst", "openai", PROMPTS["analyst"])
         screen.checks(evidence.analyst_checks(run))
         screen.heading("The executor may also trade")
-        self.ask("executor", "anthropic" if "ANTHROPIC_API_KEY" in self.provider else "openai")
+        self.ask("executor", "anthropic" if "ANTHROPIC_API_KEY" in self.provider else "openai", PROMPTS["executor"])
         screen.checks(evidence.executor_checks(run))
+        screen.heading("The executor, by a runner on OpenAI Responses")
+        self.ask("executor", "responses", OVER_RESPONSES)
+        screen.checks(evidence.responses_checks(run))
         screen.heading("Audit: the calls that the proxy made, and the tools that it withheld")
         self.audit()
         screen.checks(evidence.audit_checks(run))
@@ -132,18 +136,19 @@ class Demo:
         self.stage.serve(name, command, env, f"http://{address}/health")
         self.screen.line(f"{name}.py is ready on http://{address}")
 
-    def ask(self, agent: str, sdk: str) -> None:
-        """Run the agent's runner with its prompts; print each turn beside the calls that were hidden from it."""
+    def ask(self, agent: str, sdk: str, prompts: Sequence[str]) -> None:
+        """Run the agent's runner; print each turn beside the calls that were hidden from it."""
         run, models = self.run, {"OPENAI_MODEL": self.model_name}
+        earlier = len(run.history(agent))
         models |= {"ANTHROPIC_MODEL": self.model_name} if run.is_scripted else {}
         urls = {"OPENAI_BASE_URL": f"http://{self.proxy}/v1", "ANTHROPIC_BASE_URL": f"http://{self.proxy}"}
-        command: Command = [sys.executable, DESK / "runner.py", sdk, run.notes(agent), *PROMPTS[agent]]
-        self.stage.run(f"runner-{agent}", command, run.agent_environment(agent) | urls | models, seconds=300)
-        turns = run.turns(agent)
-        requests = sum(turn["requests"] for turn in turns)
+        command: Command = [sys.executable, DESK / "runner.py", sdk, run.notes(agent), *prompts]
+        self.stage.run(f"runner-{agent}-{sdk}", command, run.agent_environment(agent) | urls | models, seconds=300)
+        turns = run.turns(agent, sdk)
+        requests = earlier + sum(turn["requests"] for turn in turns)
         # The proxy writes history after it has answered.
         self.stage.wait_until(lambda: len(run.history(agent)) >= requests, f"history has {requests} lines")
-        entries = iter(run.history(agent))
+        entries = iter(run.history(agent)[earlier:])
         for turn in turns:
             hidden = run.hidden_lines([next(entries) for _ in range(turn["requests"])])
             row = ("\n".join(_turn_lines(turn)), "\n".join(hidden) or "nothing")

@@ -36,8 +36,10 @@ class Evidence:
         lines = (self.root / "runtime" / "agents" / agent / "env").read_text(encoding="utf-8").splitlines()
         return dict(line.split("=", 1) for line in lines)
 
-    def turns(self, agent: str) -> list[Json]:
-        return _json_lines(self.root / f"runner-{agent}.log")
+    def turns(self, agent: str, sdk: str = "*") -> list[Json]:
+        """Return the turns of the agent's runners, of all or of that on one SDK, in their order."""
+        logs = sorted(self.root.glob(f"runner-{agent}-{sdk}.log"))
+        return [turn for log in logs for turn in _json_lines(log)]
 
     def notes(self, agent: str) -> Path:
         return self.root / f"notes-{agent}.txt"
@@ -96,6 +98,17 @@ def executor_checks(run: Evidence) -> Iterator[Check]:
         yield "431.17" in notes.read_text(encoding="utf-8"), "The note holds the price that the hidden call returned."
         yield "below $140" in order["text"], "The executor's runner received the analyst's entry in its one answer."
         yield "10 NVDA" in orders["text"], "The executor's runner received its one order."
+
+
+def responses_checks(run: Evidence) -> Iterator[Check]:
+    note, orders = run.turns("executor", "responses")
+    calls = [call["name"] for call in note["native_calls"]]
+    yield calls == ["write_note"], "Its runner received write_note, and not the quote that the proxy ran first."
+    repeated = {*note["repeated_tools"], *orders["repeated_tools"]}
+    yield repeated == {"write_note"}, "Its responses repeat the runner's own tool, and none that the proxy added."
+    if run.is_scripted:
+        yield "348.15" in run.notes("executor").read_text(encoding="utf-8"), "The note holds the quote's price."
+        yield "10 NVDA" in orders["text"], "It received the order of the executor's other runner."
 
 
 def audit_checks(run: Evidence) -> Iterator[Check]:

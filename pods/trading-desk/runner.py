@@ -1,6 +1,7 @@
 """An agent's runner on a real SDK, streaming, with one tool of its own. It knows nothing of pods or proxies.
 
     OPENAI_BASE_URL=… OPENAI_API_KEY=… python runner.py openai notes.txt "a prompt" …
+    OPENAI_BASE_URL=… OPENAI_API_KEY=… python runner.py responses notes.txt "a prompt" …
     ANTHROPIC_BASE_URL=… ANTHROPIC_API_KEY=… python runner.py anthropic notes.txt "a prompt" …
 
 All prompts belong to one conversation. After each it prints one JSON line: everything that it received.
@@ -43,6 +44,8 @@ class Turn:
     native_calls: list[Call] = field(default_factory=list)
     requests: int = 0
     events: int = 0
+    repeated_tools: list[str] = field(default_factory=list)
+    """Names of the tools that responses repeated: those of OpenAI Responses repeat their request."""
 
 
 class OpenAI:
@@ -67,6 +70,36 @@ class OpenAI:
 
     def add_results(self, calls: list[Call]) -> None:
         self.messages += [{"role": "tool", "tool_call_id": call.id, "content": call.result} for call in calls]
+
+
+class Responses:
+    """A conversation in OpenAI Responses, which the provider is to keep nothing of (OPENAI_BASE_URL, OPENAI_API_KEY)."""
+
+    def __init__(self) -> None:
+        self._client = openai.OpenAI()
+        self._model = os.environ.get("OPENAI_MODEL", "gpt-4.1-mini")
+        self.messages: list[Any] = []
+
+    def stream(self, turn: Turn) -> list[Call]:
+        """Ask the model once, and return its tool calls."""
+        tool: Any = {"type": "function", "name": NAME, "description": DESCRIPTION, "parameters": SCHEMA, "strict": False}
+        with self._client.responses.stream(
+            model=self._model, instructions=SYSTEM, input=self.messages, tools=[tool], store=False
+        ) as stream:
+            turn.events += sum(1 for _ in stream)
+            response = stream.get_final_response()
+        turn.text += response.output_text
+        turn.repeated_tools += [tool.name for tool in response.tools if tool.type == "function"]
+        calls = [Call(item.call_id, item.name, item.arguments) for item in response.output if item.type == "function_call"]
+        if response.output_text:
+            self.messages.append({"role": "assistant", "content": response.output_text})
+        self.messages += [
+            {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments} for call in calls
+        ]
+        return calls
+
+    def add_results(self, calls: list[Call]) -> None:
+        self.messages += [{"type": "function_call_output", "call_id": call.id, "output": call.result} for call in calls]
 
 
 class Anthropic:
@@ -94,7 +127,7 @@ class Anthropic:
         self.messages.append({"role": "user", "content": results})
 
 
-def run_turn(sdk: OpenAI | Anthropic, prompt: str, notes: Path) -> Turn:
+def run_turn(sdk: OpenAI | Responses | Anthropic, prompt: str, notes: Path) -> Turn:
     """Ask, run the native calls, and ask again until the model makes none."""
     turn = Turn(prompt, requests=1)
     sdk.messages.append({"role": "user", "content": prompt})
@@ -117,7 +150,7 @@ def call_tool(call: Call, notes: Path) -> str:
 
 def main() -> None:
     sdk, notes, *prompts = sys.argv[1:]
-    conversation = Anthropic() if sdk == "anthropic" else OpenAI()
+    conversation = {"openai": OpenAI, "responses": Responses, "anthropic": Anthropic}[sdk]()
     for prompt in prompts:
         print(json.dumps(asdict(run_turn(conversation, prompt, Path(notes)))), flush=True)
 

@@ -1,4 +1,4 @@
-"""A SCRIPTED model on the protocols of OpenAI and Anthropic, so that the demo runs without a provider's key.
+"""A SCRIPTED model on the protocols of OpenAI (both) and Anthropic, so that the demo runs without a provider's key.
 
 It is not a language model: its only model is called `scripted-model`, and each response has the header `x-scripted-model: 1`.
 It decides from the request's tools and messages alone, by the table of intents.
@@ -58,8 +58,8 @@ INTENTS = (
 
 
 def decide(body: Json) -> tuple[str | None, Calls]:
-    """Return the model's text, or its calls, for a request of either protocol."""
-    prompt, results = read_messages(body["messages"])
+    """Return the model's text, or its calls, for a request of any protocol."""
+    prompt, results = read_messages(body.get("messages") or body["input"])
     matches = [(intent, match) for intent in INTENTS if (match := re.search(intent.words, prompt, re.IGNORECASE))]
     if not matches:
         return f"I am a scripted model. I know {', '.join(intent.name for intent in INTENTS)}.", []
@@ -79,7 +79,7 @@ def decide(body: Json) -> tuple[str | None, Calls]:
 
 
 def read_messages(messages: list[Json]) -> tuple[str, dict[str, str]]:
-    """Return the last prompt, and each tool that has answered since with its result; in either protocol."""
+    """Return the last prompt, and each tool that has answered since with its result; in any protocol."""
     prompt, results, names = "", dict[str, str](), dict[str, str]()
     for message in messages:
         blocks = message["content"] if isinstance(message.get("content"), list) else []
@@ -87,9 +87,17 @@ def read_messages(messages: list[Json]) -> tuple[str, dict[str, str]]:
             match part:
                 case {"role": "user", "content": str(text)}:
                     prompt, results = text, {}
-                case {"id": call_id, "function": {"name": name}} | {"type": "tool_use", "id": call_id, "name": name}:
+                case (
+                    {"id": call_id, "function": {"name": name}}
+                    | {"type": "tool_use", "id": call_id, "name": name}
+                    | {"type": "function_call", "call_id": call_id, "name": name}
+                ):
                     names[call_id] = name.rpartition("__")[2]
-                case {"tool_call_id": call_id, "content": result} | {"tool_use_id": call_id, "content": result}:
+                case (
+                    {"tool_call_id": call_id, "content": result}
+                    | {"tool_use_id": call_id, "content": result}
+                    | {"type": "function_call_output", "call_id": call_id, "output": result}
+                ):
                     results[names[call_id]] = result
     return prompt, results
 
@@ -130,6 +138,22 @@ def openai_completion(text: str | None, calls: Calls) -> Json:
     return head | {"choices": [choice], "usage": usage}
 
 
+def openai_response(text: str | None, calls: Calls) -> Json:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    output: list[Json] = [
+        {"id": _id("msg_"), "type": "message", "role": "assistant", "status": "completed", "content": content}
+    ]
+    if text is None:
+        output = [
+            {"id": _id("fc_"), "type": "function_call", "call_id": _id("call_"), "name": name, "arguments": json.dumps(values)}
+            for name, values in calls
+        ]
+    head = {"id": _id("resp_"), "object": "response", "created_at": 0, "status": "completed", "model": MODEL}
+    counts = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    return head | {"output": output, "parallel_tool_calls": True, "tool_choice": "auto", "usage": counts | details}
+
+
 def anthropic_message(text: str | None, calls: Calls) -> Json:
     content: list[Json] = [{"type": "text", "text": text}] if text else []
     content += [{"type": "tool_use", "id": _id("toolu_"), "name": name, "input": values} for name, values in calls]
@@ -150,8 +174,11 @@ async def answer(request: Request) -> Response:
     if not hmac.compare_digest(credential.encode(), key.encode()):
         error = {"message": "Incorrect API key provided.", "type": "invalid_request_error", "code": "invalid_api_key"}
         return JSONResponse({"error": error}, 401, {"x-scripted-model": "1"})
-    write = anthropic_message if request.url.path == "/v1/messages" else openai_completion
-    return JSONResponse(write(*decide(json.loads(body))), headers={"x-scripted-model": "1"})
+    asked = json.loads(body)
+    response = _WRITERS[request.url.path](*decide(asked))
+    if "output" in response:
+        response["tools"] = asked["tools"]  # As the real API does, which repeats its request
+    return JSONResponse(response, headers={"x-scripted-model": "1"})
 
 
 def record(request: Request, body: bytes) -> None:
@@ -160,6 +187,9 @@ def record(request: Request, body: bytes) -> None:
         file.write(json.dumps({"headers": dict(request.headers), "body": body.decode(errors="replace")}) + "\n")
 
 
+_WRITERS = {"/v1/chat/completions": openai_completion, "/v1/responses": openai_response, "/v1/messages": anthropic_message}
+
+
 def application() -> Starlette:
-    routes = [Route(f"/v1/{path}", answer, methods=["POST"]) for path in ("chat/completions", "messages")]
+    routes = [Route(path, answer, methods=["POST"]) for path in _WRITERS]
     return Starlette(routes=[*routes, Route("/health", lambda _: JSONResponse({"ok": True}))])

@@ -77,6 +77,28 @@ services:
       base-url: http://api:80
       auth: {type: header, env: KEY, header: X-Key, username: me}
   other: {image: "api:1", x-claw: {mcp-stdio: {command: npx, args: [-y]}, auth: {type: basic, secret: key, username: me}}}
+  files:
+    x-claw:
+      base-url: http://files:8080
+      tools-host:
+        file: toolhost.yml
+        volume: workspaces
+        exec:
+          {enabled: true, network: false, allow: [git], deny: [], default_timeout_s: 1, max_timeout_s: 30, environment: {A: b}}
+        spawn: {max_concurrent: 2}
+        url_policy: {ports: [443], allow_private: [wiki], allowed_domains: [], blocked_domains: [example.org]}
+        web_search: {endpoint: "https://search.example/", backend: brave, api_key: {env: KEY}}
+        message:
+          channels:
+            ops: {webhook: "https://hooks.example/", token: {file: /run/token}}
+            bus: {redis: {env: BUS}, stream: s}
+        mcp_servers:
+          time: {command: uvx, args: [mcp-server-time], env: {A: b, B: {env: C}}, internal_only: false, timeout_s: 5}
+          hub: {url: "https://hub.example/mcp", headers: {Authorization: {env: HUB}}}
+        limits:
+          {result_bytes: 1KiB, read_bytes: 4096, write_bytes: 1MiB, memory_bytes: 1MiB, calls_per_minute: 9, concurrent: 2}
+        protected: [.git/]
+        audit_arguments: full
 """
 NOWHERE = start_of("claw-pod.yml")
 VALUES = (None, "", "x y", "...", "all", 0, 5, 1.5, True, [], ["x y"], [None], {}, {"nonsense": 5}, "/a/../b", "$$", "7")
@@ -196,15 +218,16 @@ def put(data: Any, path: tuple[str | int, ...], value: Any) -> Any:
 @pytest.mark.requirement("cli:schema")
 def test_whatever_stands_at_a_place_the_schema_says_what_the_grammar_says() -> None:
     whole = data_of(EVERYTHING)
-    services = {("services", name, "x-claw") for name in whole["services"]}
-    under = [path for path in places(whole) if path[0] == "x-claw" or path[:3] in services]
     differ = []
-    for path in under:
-        for value in VALUES:
-            data = put(whole, path, value)
-            diagnostics = errors(data)
-            if VALIDATOR.is_valid(data) is bool(diagnostics):
-                differ.append((".".join(map(str, path)), value, diagnostics))
+    for part in ({**whole, "services": {}}, *({"services": {name: service}} for name, service in whole["services"].items())):
+        for path in places(part):
+            if path[0] != "x-claw" and path[2:3] != ("x-claw",):
+                continue
+            for value in VALUES:
+                data = put(part, path, value)
+                diagnostics = errors(data)
+                if VALIDATOR.is_valid(data) is bool(diagnostics):
+                    differ.append((".".join(map(str, path)), value, diagnostics))
     assert differ == []
 
 

@@ -56,6 +56,14 @@ def test_compose_runs_the_wrapper_with_all_that_it_needs(directory: Path) -> Non
 
 
 @pytest.mark.requirement("wrapper:compiled")
+@pytest.mark.parametrize("value", ['x","--evil', 'a "quoted" one', "back\\slash"])
+def test_no_value_of_a_variable_becomes_another_argument(directory: Path, value: str) -> None:
+    service = compiled(directory, pod(), SERVER_KEY=value)["services"]["wrapped"]
+    command = settings_of(service["environment"]).command
+    assert command == ("uvx", "some-server", f"--key={value}", 'a "b" $c')
+
+
+@pytest.mark.requirement("wrapper:compiled")
 @pytest.mark.parametrize(
     ("port", "claw", "address", "hosts"),
     [

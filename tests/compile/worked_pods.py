@@ -57,6 +57,7 @@ WORKED_PODS = (
     WorkedPod("minimal", ("OPENAI_API_KEY",)),
     WorkedPod("research", ("ANTHROPIC_API_KEY", "ARCHIVE_TOKEN", "NOTEBOOK_TOKEN")),
     WorkedPod("trading-desk", ("TRADING_API_TOKEN",), ("write-granted-by-all",)),
+    WorkedPod("workshop", ("ANTHROPIC_API_KEY", "SEARCH_KEY", "HOOK_TOKEN")),
 )
 
 

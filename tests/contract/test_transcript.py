@@ -196,6 +196,19 @@ ANTHROPIC_STREAM = [
     {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "name": "shell", "input": {}}},
     {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"cmd":"ls"}'}},
 ]
+RESPONSES_STREAM = [
+    {"type": "response.created", "response": {"error": None, "output": []}},
+    {"type": "response.output_item.added", "item": {"id": "m", "type": "message", "content": []}},
+    {"type": "response.output_text.delta", "item_id": "m", "delta": "It "},
+    {"type": "response.output_text.delta", "item_id": "m", "delta": "is 5."},
+    {"type": "response.output_item.added", "item": {"id": "f", "type": "function_call", "name": "shell", "arguments": ""}},
+    {"type": "response.function_call_arguments.delta", "item_id": "f", "delta": '{"cmd":'},
+    {"type": "response.function_call_arguments.delta", "item_id": "f", "delta": '"ls"}'},
+]
+RESPONSES_ITEMS = [
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is 5."}]},
+    {"type": "function_call", "call_id": "c", "name": "shell", "arguments": '{"cmd":"ls"}'},
+]
 OPENAI_CALL = {"id": "c", "type": "function", "function": {"name": "shell", "arguments": '{"cmd":"ls"}'}}
 ANTHROPIC_BLOCKS = [{"type": "text", "text": "It is 5."}, {"type": "tool_use", "name": "shell", "input": {"cmd": "ls"}}]
 
@@ -212,16 +225,25 @@ def sse(events: list[dict[str, Any]]) -> str:
         sse(ANTHROPIC_STREAM),
         {"choices": [{"message": {"content": "It is 5.", "tool_calls": [OPENAI_CALL]}}]},
         {"type": "message", "role": "assistant", "content": ANTHROPIC_BLOCKS},
+        sse(RESPONSES_STREAM),
+        {"object": "response", "error": None, "output": RESPONSES_ITEMS},
     ],
-    ids=["openai-stream", "anthropic-stream", "openai", "anthropic"],
+    ids=["openai-stream", "anthropic-stream", "openai", "anthropic", "responses-stream", "responses"],
 )
-def test_answers_of_both_dialects_read_alike_as_json_and_as_streams(body: object) -> None:
+def test_answers_of_every_dialect_read_alike_as_json_and_as_streams(body: object) -> None:
     spaceless = [line.replace('": "', '":"') for line in response_lines(body)]
     assert spaceless == ["assistant: It is 5.", 'assistant: calls shell {"cmd":"ls"}']
 
 
 @pytest.mark.requirement("transcript:dialects")
-@pytest.mark.parametrize("body", [{"error": {"message": "no"}}, sse([{"type": "error", "error": {"message": "no"}}])])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "no"}},
+        sse([{"type": "error", "error": {"message": "no"}}]),
+        sse([{"type": "response.failed", "response": {"error": {"message": "no"}}}]),
+    ],
+)
 def test_an_error_reads_as_one(body: object) -> None:
     assert list(response_lines(body)) == ['error: {"message": "no"}']
 
@@ -241,6 +263,23 @@ def test_an_error_reads_as_one(body: object) -> None:
 )
 def test_what_a_runner_sent_last_is_told(messages: list[dict[str, Any]], told: str) -> None:
     assert told in render_transcript({**LINE, "request_original": {"messages": messages}})
+
+
+@pytest.mark.requirement("transcript:dialects")
+def test_items_since_the_models_last_one_are_told() -> None:
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+    asked = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "How much?"}]}, thought]
+    output = {"type": "function_call_output", "call_id": "c", "output": "7"}
+    line = {**LINE, "request_original": {"input": [*asked, *RESPONSES_ITEMS, output, {"type": "hologram"}]}}
+    line |= {"request_effective": {"input": [{}] * 9}, "response": {"format": "json", "json": {"output": [thought]}}}
+    told = render_transcript(line)
+    for words in (
+        "  │ (4 earlier messages)\n  │ result of c: 7\n  │ somebody: (hologram)",
+        "  and 3 messages that the runner did not send",
+        "  │ assistant: (thinks) hm",
+    ):
+        assert words in told
+    assert "user: Hi" in render_transcript({**LINE, "request_original": {"input": "Hi"}})
 
 
 @pytest.mark.requirement("transcript:hostile")

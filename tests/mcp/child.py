@@ -41,6 +41,7 @@ def ask(call):
 
 def garbage(call):
     sys.stdout.write('not json\n{"jsonrpc":"2.0"}\n[]\n"\\ud800"\n{"jsonrpc":"2.0","id":987654,"result":{}}\n\n')
+    sys.stdout.flush()
     return {"arguments": call.arguments}
 
 
@@ -64,6 +65,13 @@ def flood(call):
     return {}
 
 
+def grow(call):
+    """Has one tool more from now on."""
+    GROWN.append(call.arguments["name"])
+    notify("notifications/tools/list_changed")
+    return {}
+
+
 def fork(_call):
     return {"pid": os.getpid(), "children": [sleeper(False), sleeper(True)]}
 
@@ -79,12 +87,16 @@ TOOLS = {
     "ask": ask,
     "progress": progress,
     "log": lambda call: notify("notifications/message", level="info", data=call.arguments.get("data")) or {},
-    "change": lambda _: notify("notifications/tools/list_changed") or {},
+    "change": lambda call: notify(f"notifications/{call.arguments['kind']}/list_changed") or {},
     "update": lambda call: notify("notifications/resources/updated", uri=call.arguments["uri"]) or {},
     "flood": flood,
+    "grow": grow,
+    "line": lambda call: {"content": [{"type": "text", "text": call.line}]},
+    "result": lambda call: call.arguments["result"],
     "slow": lambda call: time.sleep(call.arguments["seconds"]) or {},
 }
 """By name; one that returns None gives no answer."""
+GROWN = []
 
 
 def answer(message, seen):
@@ -95,11 +107,17 @@ def answer(message, seen):
     if method == "initialize":
         info = {"name": "child", "version": "1.0"}
         result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
+        result["instructions"] = "Be brief."
     elif method == "seen":
         result = {"seen": seen}
+    elif method == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in [*TOOLS, *GROWN]]}
     elif method == "tools/call":
-        call = SimpleNamespace(params=params, arguments=params.get("arguments", {}), id=message["id"])
+        line, arguments = message["line"], params.get("arguments", {})
+        call = SimpleNamespace(params=params, arguments=arguments, id=message["id"], line=line)
         result = TOOLS[params["name"]](call)
+        if result is None:
+            seen.append(message)
     elif method in {"resources/subscribe", "resources/unsubscribe", "logging/setLevel"}:
         seen.append(message)
         result = {}
@@ -116,7 +134,7 @@ def main():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     seen = []
     for line in sys.stdin:
-        message = json.loads(line)
+        message = json.loads(line) | {"line": line}
         if "method" in message:
             answer(message, seen)
         if MODE == "deaf" and message.get("method") == "notifications/initialized":

@@ -158,11 +158,23 @@ class ScriptedServer:
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
         await self._over.wait()
+        for listener in server.sockets:
+            self._loop.remove_reader(listener.fileno())  # Accept no more, while the server is open
+        await asyncio.sleep(0)  # An accepted connection joins the server: of a closed one it would fail, and leave its socket
         server.close()
-        serving = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        await self._close_connections()
+
+    async def _close_connections(self) -> None:
+        """Let connections that were just accepted get their tasks, which then close them."""
+        while accepting := {task for task in asyncio.all_tasks() if not _is_serving(task)} - {asyncio.current_task()}:
+            await asyncio.wait(accepting)  # type: ignore[type-var]
+        await asyncio.sleep(0)  # A task that is cancelled before it has begun closes nothing
+        serving = [task for task in asyncio.all_tasks() if _is_serving(task)]
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
+        for _ in range(3):
+            await asyncio.sleep(0)  # An aborted transport closes its socket in the next turn
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -230,3 +242,7 @@ class ScriptedServer:
             headers = [f"mcp-session-id: {session}"]
         result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": SERVER_INFO}
         await exchange.result(result, *headers)
+
+
+def _is_serving(task: asyncio.Task[Any]) -> bool:
+    return getattr(task.get_coro(), "__name__", "") == "_serve"

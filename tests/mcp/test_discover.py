@@ -230,7 +230,7 @@ def test_a_grant_of_such_a_tool_is_refused_with_the_reason(web: Desk) -> None:
     refused = web.claw("check")
     assert refused.exit_code == 1
     assert "error[unknown-tool]: web declares no tool 'odd'" in refused.stdout
-    assert "its server lists the tool, which can't be granted: bad-schema: " in refused.stdout
+    assert "the tool is there, and can't be granted: bad-schema: " in refused.stdout
 
 
 @pytest.mark.requirement("discovery:secrets")

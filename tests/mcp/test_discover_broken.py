@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from claw_mcp import client_session, discovery
 from tests.mcp.discovering import Desk, tool, web
 from tests.waiting import eventually
 
@@ -153,6 +154,20 @@ def test_a_server_of_the_stateless_era_is_asked_in_its_way(web: Desk) -> None:
     web.serves([tool("a")], [tool("b")], fault="stateless", log="log")
     assert web.discovers().startswith("web: 2 tools of listed 1.0\n")
     assert "notifications/initialized" not in Path("log").read_text(encoding="utf-8")
+
+
+@pytest.mark.requirement("discovery:eras")
+def test_a_server_that_chooses_the_stateless_era_in_the_handshake_is_asked_in_its_way(web: Desk) -> None:
+    web.serves([tool("a")], version="2026-07-28", log="log")
+    assert web.discovers().startswith("web: 1 tool of listed 1.0\n")
+    log = Path("log").read_text(encoding="utf-8")
+    assert "notifications/initialized" not in log
+    assert "io.modelcontextprotocol/protocolVersion" in log
+
+
+@pytest.mark.requirement("discovery:time", "discovery:pages")
+def test_the_limits_of_a_discovery() -> None:
+    assert (discovery.SECONDS, client_session.MAX_PAGES, client_session.MAX_TOOLS) == (30, 100, 1000)
 
 
 @pytest.mark.requirement("discovery:no-orphan")

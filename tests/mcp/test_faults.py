@@ -147,6 +147,7 @@ async def test_a_cancellation_that_a_server_does_not_take_keeps_nobody_waiting(s
     server.says("notifications/cancelled", *([silent] * 20))
     results = await asyncio.gather(*(caller.call(seconds=0.1) for _ in range(20)))
     assert {result.code for result in results} == {"timeout"}
+    server.scripts.clear()  # On a busy machine some calls were given up before they were sent
     assert (await caller.call()).ok
     assert len(server.of("notifications/cancelled")) <= mcp_wire.MAX_NOTES
 

@@ -323,6 +323,17 @@ async def test_a_newer_stream_of_a_session_takes_the_place_of_the_older_one(host
 
 
 @pytest.mark.requirement("wrapper:sessions")
+async def test_a_client_that_leaves_before_the_first_byte_of_a_stream_leaves_nothing_behind(host: Host) -> None:
+    stream = await host.send("GET", Mcp_Session_Id=await host.open())
+    subscription = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {"_meta": META}}
+    subscribed = await host.send("POST", subscription, **STATELESS, Mcp_Method="subscriptions/listen")
+    assert host.server.listening() == {""}
+    for response in (stream, subscribed):
+        await response.chunks.aclose()  # type: ignore[attr-defined]
+    await happens(lambda: host.server.listening() == set(), "nobody listens any more")
+
+
+@pytest.mark.requirement("wrapper:sessions")
 async def test_what_waits_for_a_client_that_does_not_read_is_bounded() -> None:
     outbox = Outbox()
     for number in range(100):

@@ -165,6 +165,7 @@ async def test_the_servers_version_is_spoken(server: ScriptedServer, caller: Cal
     [
         (400, -32000, None),
         (400, -32022, {"supported": [STATELESS], "requested": "2025-11-25"}),
+        (400, -32020, None),
         (400, -32602, None),
         (200, -32600, {"supported": [STATELESS]}),
         (404, -32601, None),

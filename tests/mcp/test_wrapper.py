@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
-from tests.mcp.wrapped import JSON_AND_EVENTS, RunningWrapper, messages, stateless, wrapper
+from claw_mcp.protocol import CAPABILITIES_META, STATELESS_VERSION, VERSION_META
+from tests.mcp.wrapped import JSON_AND_EVENTS, Client, RunningWrapper, messages, stateless, wrapper
 from tests.waiting import eventually
 
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -35,6 +39,7 @@ def test_each_handshake_version_is_spoken_and_another_one_becomes_the_newest(wra
     result = response.json()["result"]
     assert result["protocolVersion"] == (version if version in VERSIONS else "2025-11-25")
     assert (result["serverInfo"], result["capabilities"]) == ({"name": "child", "version": "1.0"}, {"tools": {}})
+    assert result["instructions"] == "Be brief."
 
 
 @pytest.mark.requirement("wrapper:both-eras")
@@ -104,8 +109,9 @@ def test_log_messages_and_changed_lists_go_to_every_session(wrapped: RunningWrap
     first, second = wrapped.open(), wrapped.open()
     with first.listening() as at_first, second.listening() as at_second:
         asking = wrapped.open()
-        for tool, method in (("log", "message"), ("change", "tools/list_changed")):
-            own = messages(asking.send("tools/call", {"name": tool, "arguments": {"data": "d"}}))
+        changes = [("change", kind, f"{kind}/list_changed") for kind in ("tools", "prompts", "resources")]
+        for tool, kind, method in (("log", "", "message"), *changes):
+            own = messages(asking.send("tools/call", {"name": tool, "arguments": {"data": "d", "kind": kind}}))
             assert [own[0]["method"], next(at_first)["method"], next(at_second)["method"]] == [f"notifications/{method}"] * 3
 
 
@@ -119,7 +125,7 @@ def test_a_client_of_the_stateless_era_subscribes_to_changed_lists(wrapped: Runn
         events = (json.loads(line[5:]) for line in response.iter_lines() if line.startswith("data:"))
         acknowledged = next(events)
         assert acknowledged["params"]["notifications"] == {"toolsListChanged": True}
-        wrapped.open().result("change")
+        wrapped.open().result("change", kind="tools")
         changed = next(events)
     assert changed["method"] == "notifications/tools/list_changed"
     assert changed["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "sub"}
@@ -146,37 +152,44 @@ def test_one_session_that_unsubscribes_does_not_unsubscribe_another(wrapped: Run
 @pytest.mark.requirement("wrapper:cancel")
 def test_a_cancelled_call_ends_and_the_server_is_told_under_the_id_that_it_knows(wrapped: RunningWrapper) -> None:
     client = wrapped.open()
+    before = len(client.seen("tools/call"))
     with ThreadPoolExecutor(1) as pool:
         hanging = pool.submit(client.call, "hang", request_id="mine")
-        eventually(lambda: wrapped.health() == 200 and not hanging.done(), "the call is on its way")
-        before = client.result("echo")["id"]
+        eventually(lambda: len(client.seen("tools/call")) > before, "the call is at the server")
         assert client.send("notifications/cancelled", {"requestId": "mine"}, request_id=False).status_code == 202
         assert hanging.result(30)["error"]["code"] == -32800
-    cancelled = [each for each in messages(client.send("seen"))[-1]["result"]["seen"] if each["method"].endswith("cancelled")]
-    assert cancelled[-1]["params"]["requestId"] == before - 1
+    cancelled, hung = client.seen("notifications/cancelled")[-1], client.seen("tools/call")[-1]
+    assert cancelled["params"]["requestId"] == hung["id"] != "mine"
     assert client.send("notifications/cancelled", {"requestId": "unknown"}, request_id=False).status_code == 202
 
 
 @pytest.mark.requirement("wrapper:cancel")
 def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(wrapped: RunningWrapper) -> None:
     client = wrapped.open()
+    before = len(client.seen("notifications/cancelled"))
+    leave_in_a_call(client, client.headers, {})
+    assert len(client.seen("notifications/cancelled")) == before
+    meta = {VERSION_META: STATELESS_VERSION, CAPABILITIES_META: {}}
+    named = {"mcp-protocol-version": STATELESS_VERSION, "mcp-method": "tools/call", "mcp-name": "hang"}
+    leave_in_a_call(client, JSON_AND_EVENTS | named, {"_meta": meta})
+    eventually(lambda: len(client.seen("notifications/cancelled")) == before + 1, "the server is told")
+    assert client.seen("notifications/cancelled")[-1]["params"] == {
+        "requestId": client.seen("tools/call")[-1]["id"],
+        "reason": "cancelled by the client",
+    }
 
-    def cancelled() -> list[str]:
-        seen = messages(client.send("seen"))[-1]["result"]["seen"]
-        return [each["params"]["reason"] for each in seen if each["method"].endswith("cancelled")]
 
-    before = cancelled()
-    with pytest.raises(httpx2.TimeoutException):
-        httpx2.post(
-            wrapped.url,
-            json={"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "hang"}},
-            headers=client.headers,
-            timeout=0.3,
-        )
-    assert cancelled() == before
-    with pytest.raises(httpx2.TimeoutException):
-        stateless(wrapped.url, "tools/call", {"name": "hang"}, timeout=0.3)
-    eventually(lambda: cancelled() == [*before, "cancelled by the client"], "the server is told")
+def leave_in_a_call(client: Client, headers: dict[str, str], params: dict[str, Any]) -> None:
+    """Make a call that hangs, and leave when it is at the server."""
+    before = len(client.seen("tools/call"))
+    message = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "hang", **params}}
+    body = json.dumps(message).encode()
+    place = urlsplit(client.url)
+    fields = {"host": place.netloc, "content-length": str(len(body)), **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    with socket.create_connection((place.hostname, place.port)) as connection:
+        connection.sendall(f"POST {place.path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+        eventually(lambda: len(client.seen("tools/call")) > before, "the call is at the server")
 
 
 @pytest.mark.requirement("wrapper:hosts")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
+from claw_mcp import asgi, stdio_child, supervisor
+from claw_mcp.protocol import Message, RpcError
+from claw_mcp.wrapper import Wrapper, read_settings
 from tests.mcp.wrapped import CHILD, RunningWrapper, is_alive, messages, wrapper
 from tests.waiting import eventually
 
@@ -60,15 +65,20 @@ def test_a_server_that_dies_fails_its_calls_at_once_and_its_successor_serves_the
     with wrapper(tmp_path) as wrapped:
         clients = [wrapped.open() for _ in range(3)]
         clients[0].send("resources/subscribe", {"uri": "test://kept"})
+        clients[0].send("logging/setLevel", {"level": "debug"})
         with ThreadPoolExecutor(3) as pool:
             hanging = [pool.submit(client.call, "hang") for client in clients[1:]]
-            eventually(lambda: clients[0].result("echo")["id"] > 3, "the calls are on their way")
+            eventually(lambda: len(clients[0].seen("tools/call")) == 2, "the calls are at the server")
             assert clients[0].call("die")["error"]["code"] == -32000
             assert {each.result(30)["error"]["code"] for each in hanging} == {-32000}
         started = clients[2].result("echo", again=True)
         assert started["arguments"] == {"again": True}, "a call that comes while there is no server waits for one"
         seen = messages(clients[1].send("seen"))[-1]["result"]["seen"]
-        assert {"resources/subscribe", "notifications/initialized"} <= {message["method"] for message in seen}
+        assert [message["method"] for message in seen] == [
+            "notifications/initialized",
+            "resources/subscribe",
+            "logging/setLevel",
+        ]
         assert wrapped.states()[:6] == ["started", "ready", "ended", "restarts", "started", "ready"]
         assert [line["exit_code"] for line in wrapped.lines("mcp_server") if line["state"] == "ended"] == [128 + signal.SIGKILL]
 
@@ -87,6 +97,69 @@ def test_a_server_that_never_comes_up_is_tried_ever_more_slowly_and_calls_say_so
         assert waits[:4] == [200, 400, 800, 1600]
         if command[0] == "no-such-program-anywhere":
             assert "can't be started" in wrapped.lines("mcp_stderr")[0]["line"]
+
+
+class Silent:
+    """An observer that hears nothing."""
+
+    def notice(self, message: Message) -> None: ...
+    def log_line(self, line: bytes) -> None: ...
+    def bad_output(self, problem: str, line: bytes) -> None: ...
+
+
+@pytest.mark.requirement("wrapper:restart")
+@pytest.mark.parametrize(("healthy_seconds", "waits"), [(3600, [20, 40, 50, 50]), (0, [20, 20, 20, 20])])
+async def test_a_restart_waits_longer_up_to_a_limit_and_after_a_good_run_as_little_as_at_first(
+    monkeypatch: pytest.MonkeyPatch, healthy_seconds: float, waits: list[int]
+) -> None:
+    monkeypatch.setattr(supervisor, "_HEALTHY_SECONDS", healthy_seconds)
+    found: list[int] = []
+    is_enough = asyncio.Event()
+
+    def report(state: str, **members: Any) -> None:
+        if state == "restarts":
+            found.append(members["wait_ms"])
+        if len(found) == len(waits):
+            is_enough.set()
+
+    timing = supervisor.TimeLimits(first_restart=0.02, max_restart=0.05)
+    running = asyncio.ensure_future(supervisor.Supervisor(["true"], dict(os.environ), Silent(), report, timing).run())
+    async with asyncio.timeout(60):
+        await is_enough.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert found == waits
+
+
+@pytest.mark.requirement("wrapper:unread-input")
+async def test_too_many_calls_that_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stdio_child._MAX_CALLS == 1024
+    monkeypatch.setattr(stdio_child, "_MAX_CALLS", 1)
+    child = await stdio_child.StdioChild.start(RUN, dict(os.environ), Silent())
+    waiting = asyncio.ensure_future(child.call("tools/call", {"name": "hang"}, 60))
+    await asyncio.sleep(0)
+    with pytest.raises(RpcError, match="too many calls wait"):
+        await child.call("seen", {}, 60)
+    await child.stop()
+    with pytest.raises(RpcError, match="ended before it answered"):
+        await waiting
+
+
+@pytest.mark.requirement("wrapper:http")
+async def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asgi._BODY_SECONDS == 30
+    monkeypatch.setattr(asgi, "_BODY_SECONDS", 0.01)
+    sent: list[dict[str, Any]] = []
+
+    async def never() -> dict[str, Any]:
+        return await asyncio.get_running_loop().create_future()
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    app = Wrapper(read_settings({}, ["true"])).app
+    await app({"type": "http", "method": "POST", "path": "/mcp", "headers": []}, never, send)
+    assert sent[0]["status"] == 408
 
 
 @pytest.mark.requirement("wrapper:long-line")
@@ -171,4 +244,4 @@ def test_the_originals_token_is_asked_for_and_is_not_in_the_servers_environment(
     with wrapper(tmp_path, CLAW_MCP_STDIO_AUTH_TOKEN="right") as wrapped:
         statuses = [answer_of(wrapped), answer_of(wrapped, authorization="Bearer wrong")]
         assert (statuses, answer_of(wrapped, authorization="Bearer right")) == ([401, 401], 200)
-        assert wrapped.health() == 200
+        assert wrapped.health() == httpx2.get(wrapped.url.replace("/mcp", "/healthz")).status_code == 200

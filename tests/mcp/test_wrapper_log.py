@@ -9,7 +9,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from claw_contract.log.wrapper import WrapperEvent
-from claw_mcp.wrapper import FaultHandler, WrapperLog
+from claw_mcp.json_log import FaultHandler
+from claw_mcp.wrapper import WrapperLog
 
 
 @pytest.mark.requirement("wrapper:log")

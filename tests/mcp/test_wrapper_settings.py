@@ -5,10 +5,14 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from claw_mcp.wrapper import listen, read_settings
+from claw_mcp import server
+from claw_mcp.listening import listen
+from claw_mcp.wrapper import read_settings
+from tests.fork_server import run_claw
 from tests.mcp.wrapped import CLAW
 
 
@@ -18,6 +22,7 @@ def test_the_defaults_and_our_names() -> None:
     assert (settings.command, settings.environment) == (("uvx", "a b", "c"), {"HOME": "/h"})
     assert (settings.host, settings.port, settings.path, settings.max_body) == ("", 8080, "/mcp", 4 << 20)
     assert (settings.timing.start, settings.timing.first_restart, settings.timing.max_restart) == (10, 0.2, 30)
+    assert (settings.timing.call, server.MAX_SESSIONS, server.IDLE_SECONDS) == (600, 1000, 1800)
     named = {"LISTEN_ADDR": "[::1]:81", "CLAW_MCP_ALLOWED_HOSTS": "Web, web:80,", "CLAW_MCP_MAX_BODY": "5"}
     settings = read_settings({"CLAW_MCP_COMMAND": "ignored", "CLAW_MCP_ARGS": "[]", **named}, ["python", "s.py"])
     assert settings.command == ("python", "s.py")
@@ -62,7 +67,7 @@ def test_the_names_of_the_original_work_too_and_ours_win() -> None:
     ],
 )
 def test_a_setting_that_can_not_be_used_is_one_line_that_names_it(environ: dict[str, str], name: str) -> None:
-    result = subprocess.run(CLAW, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    result = run_claw(["mcp-stdio"], Path.cwd(), environ)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("error: ")
     assert name in result.stderr
@@ -81,5 +86,5 @@ def test_an_address_that_is_taken_is_one_line_and_no_server_is_started() -> None
 
 @pytest.mark.requirement("wrapper:settings")
 def test_without_a_host_every_address_is_listened_at() -> None:
-    with listen(read_settings({"LISTEN_ADDR": ":0"}, ["x"])) as listener:
+    with listen("", 0) as listener:
         socket.create_connection(("127.0.0.1", listener.getsockname()[1])).close()

@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pydantic import TypeAdapter
 
 from claw_contract.log.wrapper import WrapperLogEvent
 from claw_mcp.protocol import CAPABILITIES_META, STATELESS_VERSION, VERSION_META
+from tests.fork_server import Process, start
 from tests.waiting import eventually, free_port
 
 CHILD = Path(__file__).with_name("child.py")
@@ -56,6 +56,11 @@ class Client:
         assert "result" in answer, answer
         return answer["result"]
 
+    def seen(self, method: str) -> list[dict[str, Any]]:
+        """The messages of that method that the server notes: a call only while it hangs."""
+        noted: list[dict[str, Any]] = messages(self.send("seen"))[-1]["result"]["seen"]
+        return [message for message in noted if message["method"] == method]
+
     @contextlib.contextmanager
     def listening(self) -> Iterator[Iterator[Any]]:
         """The messages of the session's own stream."""
@@ -87,7 +92,7 @@ def stateless(url: str, method: str, params: Any = None, timeout: float = 60) ->
 class RunningWrapper:
     """A wrapper that runs."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     port: int
     log: Path
 
@@ -131,8 +136,8 @@ def wrapper(home: Path, *command: str, is_ready: bool = True, **environ: str) ->
     port, log = free_port(), home / f"wrapper-{free_port()}.log"
     settings = {**os.environ, "LISTEN_ADDR": f"127.0.0.1:{port}", **environ}
     arguments = [*CLAW, "--", *(command or (sys.executable, str(CHILD)))]
-    with log.open("wb") as out:
-        process = subprocess.Popen(arguments, stdout=out, stderr=out, env=settings)
+    with log.open("wb") as out, Path(os.devnull).open("rb") as nothing:
+        process = start(arguments, Path.cwd(), settings, [nothing, out, out])
     wrapped = RunningWrapper(process, port, log)
     try:
         eventually(lambda: wrapped.health() in ({200} if is_ready else {200, 503}), "the wrapper is there")

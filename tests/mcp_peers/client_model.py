@@ -42,9 +42,10 @@ class ClientModel(Peer):
         dialect = next((each for each in _DIALECTS if path.endswith(each)), None)
         if dialect is None:
             return JSONResponse({})
-        events = _DIALECTS[dialect](
-            name, json.dumps(self.arguments), f"The tool says: {self.marker}." if self.has_result else "Hi."
-        )
+        words = f"The tool says: {self.marker}." if self.has_result else "Hi."
+        events = list(_DIALECTS[dialect](name, json.dumps(self.arguments), words))
+        if dialect == "/responses" and not asked.get("stream"):
+            return JSONResponse(events[-1][1]["response"])
         text = "".join(
             f"event: {kind}\ndata: {json.dumps(data)}\n\n" if kind else f"data: {json.dumps(data)}\n\n" for kind, data in events
         )

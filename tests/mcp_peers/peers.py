@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 
+from tests.fork_server import CLAW, Process, start
 from tests.not_tested import need, skip_for
 from tests.proxy.pod import ROOT
 from tests.sdks.hearing import install
 from tests.waiting import eventually, free_port
-
-CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 
 
 def npm_program(name: str) -> list[str]:
@@ -57,8 +55,8 @@ def wrapper(command: Sequence[str], home: Path, port: int = 0, **more: str) -> I
 @contextmanager
 def server_process(command: Sequence[str], home: Path, environ: dict[str, str], url: str) -> Iterator[None]:
     """Run a server until the block ends; it is up when the URL has an answer of a status below 500."""
-    with (home / "server.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=home, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    with (home / "server.log").open("ab") as log, Path(os.devnull).open("rb") as nothing:
+        process = start(command, home, environ, [nothing, log, log])
     try:
         eventually(lambda: is_up(process, url, home / "server.log"), f"{url} answers")
         yield
@@ -67,7 +65,7 @@ def server_process(command: Sequence[str], home: Path, environ: dict[str, str], 
         process.wait(timeout=30)
 
 
-def is_up(process: subprocess.Popen[bytes], url: str, log: Path) -> bool:
+def is_up(process: Process, url: str, log: Path) -> bool:
     """Return whether the URL has an answer; a process that has ended fails the test with what it wrote."""
     assert process.poll() is None, log.read_text(encoding="utf-8")
     try:

@@ -1,7 +1,8 @@
 """A client of the official MCP SDK, version 1 or 2, for tests. The SDK's own Python runs it; ``sdk.py`` beside it starts it.
 
-It reads a JSON list of jobs from stdin, each with ``url``, ``bearer``, ``mode`` ("auto" or "legacy"; SDK 2 only), and
-``calls``, a list of ``[name, arguments]``. It does them all at once, each with a connection of its own.
+It reads a JSON list of jobs from stdin, each with ``url`` and ``bearer``, or ``command`` and ``env`` for stdio,
+``mode`` ("auto" or "legacy"; SDK 2 only), and ``calls``, a list of ``[name, arguments]``. It does them all at once, each with a
+connection of its own.
 It writes a JSON list of outcomes, each with ``server``, ``version``, ``tools``, and ``results``. A result is as the SDK has it,
 or ``{"error": {"code", "message"}}``. An error of the connection is ``{"failure": text}`` instead of an outcome.
 """
@@ -33,6 +34,16 @@ def headers_of(job: dict[str, Any]) -> dict[str, str]:
 @asynccontextmanager
 async def connect(job: dict[str, Any]) -> AsyncIterator[tuple[Any, dict[str, Any]]]:
     """Yield a client, and what the server says of itself."""
+    if "command" in job:
+        from mcp import ClientSession, StdioServerParameters
+        from mcp.client.stdio import stdio_client
+
+        command, *args = job["command"]
+        server = StdioServerParameters(command=command, args=args, env=job["env"])
+        async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+            opening = await session.initialize()
+            yield session, {"server": opening.serverInfo.name, "version": opening.protocolVersion}
+        return
     if SDK == 1:
         from mcp import ClientSession
         from mcp.client.streamable_http import streamablehttp_client

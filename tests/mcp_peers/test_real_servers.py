@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from claw_compile.compiler import compile_pod
 from claw_compile.diagnostics.report import as_text
-from tests.mcp_peers.peers import CLAW, environment, git_repository, npm_program, server_process, wrapper
-from tests.mcp_peers.sdk import SECONDS, Sdk, ask, job, program
+from tests.fork_server import run_claw
+from tests.mcp_peers.peers import environment, git_repository, npm_program, server_process, wrapper
+from tests.mcp_peers.sdk import SDKS, Sdk, ask, job, program
 from tests.peers import Provider, Service
 from tests.proxy.pod import Pod
 from tests.proxy.test_compiled import composed
@@ -32,10 +32,12 @@ POD = """\
 x-claw:
   pod: servers
   cllama-defaults: {{proxy: passthrough, env: {{OPENAI_API_KEY: {key}, OPENAI_BASE_URL: "{model}/v1"}}}}
-  tools-defaults: [{{service: {name}, allow: all}}]
+  tools-defaults: {grants}
 services:
   mediated: {{image: "agent:1", x-claw: {{agent: AGENTS.md}}}}
   native: {{image: "agent:1", x-claw: {{agent: AGENTS.md, delivery: native}}}}
+"""
+SERVICE = """\
   {name}:
     image: server:1
     environment: {variables}
@@ -115,54 +117,44 @@ SERVERS = {
 
 @dataclass
 class Desk:
-    """A pod with one server, whose tools an agent ``mediated`` and an agent ``native`` are granted."""
+    """A pod with real servers, whose tools an agent ``mediated`` and an agent ``native`` are granted."""
 
     pod: Pod
-    name: str
-    server: RealServer
 
-    @property
-    def calls(self) -> list[Call]:
-        """The server's calls, as they are made on this machine."""
-        calls: list[Call] = json.loads(self._placed(json.dumps(self.server.calls)))
-        return calls
+    def calls(self, name: str) -> list[Call]:
+        """A server's calls, as they are made on this machine, with the names that agents see."""
+        calls: list[Call] = json.loads(self._placed(json.dumps(SERVERS[name].calls)))
+        return [(f"{name}__{tool}", arguments, expected) for tool, arguments, expected in calls]
 
-    def command(self) -> list[str]:
-        return [*self.server.command(), *map(self._placed, self.server.arguments)]
+    def command(self, name: str) -> list[str]:
+        return [*SERVERS[name].command(), *map(self._placed, SERVERS[name].arguments)]
 
-    def variables(self) -> dict[str, str]:
-        return {name: self._placed(value) for name, value in self.server.variables.items()}
+    def variables(self, name: str) -> dict[str, str]:
+        return {variable: self._placed(value) for variable, value in SERVERS[name].variables.items()}
 
     @contextmanager
-    def running(self, port: int) -> Iterator[str]:
-        """Run the server, by itself or behind the wrapper, until the block ends; yield its base URL."""
+    def running(self, name: str) -> Iterator[str]:
+        """Run a server, by itself or behind the wrapper, until the block ends; yield its base URL."""
+        port = free_port()
         url = f"http://127.0.0.1:{port}"
-        if self.server.is_http:
-            environ = environment(self.pod.home, PORT=str(port), **self.variables())
-            with server_process(self.command(), self.pod.home, environ, f"{url}/mcp"):
+        if SERVERS[name].is_http:
+            environ = environment(self.pod.home, PORT=str(port), **self.variables(name))
+            with server_process(self.command(name), self.pod.home, environ, f"{url}/mcp"):
                 yield url
         else:
-            with wrapper(self.command(), self.pod.home, port, **self.variables()):
+            with wrapper(self.command(name), self.pod.home, port, **self.variables(name)):
                 yield url
 
-    def compile(self, url: str) -> None:
-        """Write the pod file, discover the server's tools, and compile."""
-        program, *arguments = self.command()
-        stdio = f"mcp-stdio: {json.dumps({'command': program, 'args': arguments})}"
-        pod_text = POD.format(
-            key=KEY,
-            model=self.pod.provider.url,
-            name=self.name,
-            variables=json.dumps(self.variables()),
-            transport="mcp: {path: /mcp}" if self.server.is_http else stdio,
-            url=url,
-        )
-        for name, text in (("claw-pod.yml", pod_text), ("AGENTS.md", "Be good.\n")):
-            (self.pod.home / name).write_text(text, encoding="utf-8")
-        verb = [*CLAW, "discover", self.name]
-        environ = environment(self.pod.home, **self.variables())
-        run = subprocess.run(verb, cwd=self.pod.home, env=environ, capture_output=True, check=False, timeout=SECONDS)
-        assert run.returncode == 0, (run.stdout + run.stderr).decode()
+    def compile(self, urls: dict[str, str]) -> None:
+        """Write the pod file, discover the tools of each server, and compile."""
+        grants = json.dumps([{"service": name, "allow": "all"} for name in urls])
+        pod_text = POD.format(key=KEY, model=self.pod.provider.url, grants=grants)
+        pod_text += "".join(self._service(name, url) for name, url in urls.items())
+        for file, text in (("claw-pod.yml", pod_text), ("AGENTS.md", "Be good.\n")):
+            (self.pod.home / file).write_text(text, encoding="utf-8")
+        for name in urls:
+            run = run_claw(["discover", name], self.pod.home, environment(self.pod.home, **self.variables(name)))
+            assert run.returncode == 0, run.stdout + run.stderr
         result = compile_pod(self.pod.home / "claw-pod.yml", {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"})
         assert result.value is not None, as_text(result.diagnostics)
 
@@ -171,24 +163,27 @@ class Desk:
         lines = (self.pod.home / ".claw-runtime" / "agents" / agent_id / "env").read_text(encoding="utf-8").splitlines()
         return dict(line.partition("=")[::2] for line in lines)["CLLAMA_TOKEN"]
 
-    def alias(self, tool: str) -> str:
-        return f"{self.name}__{tool}"
+    def _service(self, name: str, url: str) -> str:
+        program, *arguments = self.command(name)
+        stdio = f"mcp-stdio: {json.dumps({'command': program, 'args': arguments})}"
+        transport = "mcp: {path: /mcp}" if SERVERS[name].is_http else stdio
+        return SERVICE.format(name=name, variables=json.dumps(self.variables(name)), transport=transport, url=url)
 
     def _placed(self, text: str) -> str:
         return text.replace("{home}", str(self.pod.home)).replace("{url}", self.pod.service.url)
 
 
-@pytest.fixture(params=SERVERS)
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
-    """A real server behind ``claw mcp-stdio``, and the proxy with what was compiled for it."""
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """The real servers, most of them behind ``claw mcp-stdio``, and the proxy with what was compiled for them."""
     provider, service = Provider(), Service()
     provider.start()
     service.start()
     service.routes["GET", "/page"] = PlainTextResponse(PAGE)
     git_repository(tmp_path / "repository")
-    desk = Desk(Pod(tmp_path, provider, service), request.param, SERVERS[request.param])
-    with desk.running(free_port()) as url:
-        desk.compile(url)
+    desk = Desk(Pod(tmp_path, provider, service))
+    with ExitStack() as servers:
+        desk.compile({name: servers.enter_context(desk.running(name)) for name in SERVERS})
         desk.pod.environment = composed(tmp_path)
         desk.pod.start()
         yield desk
@@ -198,27 +193,34 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.requirement("mcp:real-servers")
-def test_a_real_server_is_called_by_a_model_and_by_the_official_sdk(desk: Desk) -> None:
-    offered = {tool["function"]["name"] for tool in call_by_model(desk)}
-    name, arguments, expected = desk.calls[-1]
-    url = f"{desk.pod.url}/mcp/native"
-    (answer,) = ask(desk.server.sdk, job(url, (desk.alias(name), arguments), bearer=desk.token("native")))
-    assert {tool["name"] for tool in answer["tools"]} == offered
-    assert not answer["results"][0].get("isError"), answer["results"]
-    assert expected in answer["results"][0]["content"][0]["text"]
+def test_real_servers_are_called_by_a_model_and_by_the_official_sdk(desk: Desk) -> None:
+    """One pod has all servers: most of a server's cost would be its proxy and its SDK."""
+    offered = {tool["function"]["name"] for name in SERVERS for tool in call_by_model(desk, name)}
+    assert {name.partition("__")[0] for name in offered} == set(SERVERS)
+    url, token = f"{desk.pod.url}/mcp/native", desk.token("native")
+    for sdk in SDKS:
+        reads = [desk.calls(name)[-1] for name in SERVERS if SERVERS[name].sdk == sdk]
+        (answer,) = ask(sdk, job(url, *((tool, arguments) for tool, arguments, _ in reads), bearer=token))
+        assert {tool["name"] for tool in answer["tools"]} == offered
+        for result, (tool, _, expected) in zip(answer["results"], reads, strict=True):
+            assert not result.get("isError"), (tool, result)
+            assert expected in result["content"][0]["text"], tool
 
 
-def call_by_model(desk: Desk) -> list[dict[str, Any]]:
+def call_by_model(desk: Desk, name: str) -> list[dict[str, Any]]:
     """Let the model make each call in a round of its own, check what it reads, and return the tools that it was offered."""
-    for number, (name, arguments, _) in enumerate(desk.calls):
-        desk.pod.provider.says(chat(calls=[(f"call{number}", desk.alias(name), arguments)]))
+    calls = desk.calls(name)
+    for number, (tool, arguments, _) in enumerate(calls):
+        desk.pod.provider.says(chat(calls=[(f"call{number}", tool, arguments)]))
     desk.pod.provider.says(chat("Done."))
+    before = len(desk.pod.provider.received)
     runner = desk.pod.client("mediated", api_key=desk.token("mediated"))
-    reply = runner.chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "Do it"}])
+    reply = runner.chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": f"Use {name}"}])
     assert reply.choices[0].message.content == "Done."
-    requests = desk.pod.provider.received
-    for request, (_, _, expected) in zip(requests[1:], desk.calls, strict=True):
+    requests = desk.pod.provider.received[before:]
+    for request, (_, _, expected) in zip(requests[1:], calls, strict=True):
         result = json.loads(request.json["messages"][-1]["content"])
         assert result["ok"], result
         assert expected in json.dumps(result["data"], ensure_ascii=False), result

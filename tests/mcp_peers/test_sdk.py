@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
-from claw_mcp.channels import HttpServer
 from claw_mcp.discovery import discover
+from claw_mcp.http_channel import HttpServer
 from tests.mcp_peers.peers import wrapper
 from tests.mcp_peers.sdk import SDKS, Mode, Sdk, SdkServer, ask, job, sdk_server, stdio_command
 from tests.proxy.pod import Pod

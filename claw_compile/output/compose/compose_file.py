@@ -12,6 +12,7 @@ from claw_compile.output.compose.agent_service import agent_service
 from claw_compile.output.compose.edits import drop_key, join_networks, name_ordinals, set_key
 from claw_compile.output.compose.proxy_service import HISTORY_VOLUME, STATE_VOLUME, compose_secrets, proxy_services
 from claw_compile.output.deployment import CLAW_KEY, Deployment
+from claw_compile.output.tools_host import compose_host, tools_hosts, volume_of
 from claw_compile.output.yaml_text import Data, as_yaml, entry, mapping
 from claw_compile.parsing.node import Entry, MapNode
 
@@ -54,6 +55,8 @@ def _services(spec: ServiceSpec, deployment: Deployment) -> Iterator[Entry]:
         yield from (each for each in services.entries if each.key.text == name)
         return
     body = name_ordinals(drop_key(body, CLAW_KEY), deployment.containers)
+    if spec.tools_host is not None:
+        body = compose_host(spec, body, deployment)
     if not body.get("network_mode"):
         joined: dict[str, Data] = dict.fromkeys(deployment.topology.of(name))
         body = join_networks(body, joined, keeps_default=True)
@@ -62,6 +65,7 @@ def _services(spec: ServiceSpec, deployment: Deployment) -> Iterator[Entry]:
 
 def _volumes(deployment: Deployment) -> dict[str, Data]:
     named = {surface.target for agent in deployment.agents for surface in agent.surfaces if surface.scheme == "volume"}
+    named |= {volume_of(service) for service in tools_hosts(deployment.pod)}
     ours = {HISTORY_VOLUME, STATE_VOLUME} if deployment.has_proxy else set()
     return dict.fromkeys(sorted(named | ours))
 

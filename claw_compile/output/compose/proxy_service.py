@@ -131,6 +131,6 @@ def compose_secrets(deployment: Deployment) -> dict[str, Data]:
 
 def _secret_path(secret: PodSecret) -> str:
     path = secret.reference.text
-    if secret.source == "env":
+    if secret.source != "file":
         return f"./{RUNTIME}/{SECRETS}/{secret.name.text}"
     return escape_dollars(path if path.startswith("/") else f"./{path}")

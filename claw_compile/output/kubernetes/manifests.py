@@ -41,6 +41,7 @@ from claw_compile.output.kubernetes.objects import (
     service,
 )
 from claw_compile.output.proxy_env import CA_MOUNT, ENV_FILE, HISTORY, RUNTIME_MOUNT, STATE, grace_seconds, proxy_environment
+from claw_compile.output.tools_host import CONFIG, host_mounts
 from claw_compile.output.yaml_text import Data, as_yaml, mapping
 from claw_compile.parsing.environment import Lookup
 from claw_compile.policy.agent import Agent
@@ -165,13 +166,29 @@ def _service_objects(whole: Deployment, converter: Converter) -> Iterator[Object
     if environment:
         yield secret(f"{name}.env", pod, environment)
         container["envFrom"] = [{"secretRef": {"name": f"{name}.env"}}]
+    files = _host_files(whole, converter)
+    template: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False, "containers": [container]}
+    if files:
+        yield secret(f"{name}.toolhost", pod, _by_key(files))
+        container["securityContext"] = restricted(PROXY_UID) | cast("Object", container["securityContext"])
+        template["securityContext"] = {"fsGroup": PROXY_UID}
+        source: Object = {"secretName": f"{name}.toolhost", "defaultMode": 0o440, "items": _items(files)}
+        converter.volumes.append({"name": "toolhost", "secret": source})
+        converter.mounts.append({"name": "toolhost", "mountPath": str(PurePosixPath(CONFIG).parent), "readOnly": True})
     if converter.mounts:
         container["volumeMounts"] = converter.mounts
-    template: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False, "containers": [container]}
     if converter.volumes:
         template["volumes"] = converter.volumes
-    template["annotations"] = {"claw.digest": whole.digest(environment)}
+    template["annotations"] = {"claw.digest": whole.digest(environment | files)}
     yield deployment(name, pod, member, template, converter.replicas())
+
+
+def _host_files(whole: Deployment, converter: Converter) -> dict[str, bytes]:
+    """Return the files of a tools host, by their path in its directory; none of another service."""
+    if converter.spec.tools_host is None:
+        return {}
+    mounts = host_mounts(converter.spec, whole)
+    return {str(PurePosixPath(at).relative_to(PurePosixPath(CONFIG).parent)): whole.tree[path] for at, path in mounts.items()}
 
 
 def agent_objects(agent: Agent, whole: Deployment, converter: Converter) -> Iterator[Object]:

@@ -1,0 +1,119 @@
+"""An MCP server as an ASGI application: at its path, behind bearer tokens, with ``/health`` beside it.
+
+Rules. Who calls is decided before the body is read, and a body that is too long is not read to its end. A client that leaves
+ends what is done for it.
+"""
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final
+
+from claw_contract.base import JsonObject
+from claw_mcp.server import HttpRequest, HttpResponse, StreamableHttpServer
+
+_BODY_SECONDS = 30.0
+_PORT = re.compile(r":[0-9]{1,5}\Z")
+_LOOPBACK: Final = {"localhost", "127.0.0.1", "[::1]"}
+
+type Scope = dict[str, Any]
+type Receive = Callable[[], Awaitable[dict[str, Any]]]
+type Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+def is_allowed_host(host: str, allowed: Collection[str]) -> bool:
+    """Return whether a ``Host`` header names one of ``allowed``, which are in lower case, or loopback at any port."""
+    return host.lower() in allowed or _PORT.sub("", host.lower()) in _LOOPBACK
+
+
+class McpApp:
+    """The ASGI application."""
+
+    def __init__(
+        self,
+        server: StreamableHttpServer,
+        path: str,
+        find_principal: Callable[[str], str | None],
+        health: Callable[[], JsonObject],
+    ) -> None:
+        """Serve ``server`` at ``path``.
+
+        ``find_principal`` returns who has an ``Authorization`` header, None if nobody; ``health`` has the member ``ok``.
+        """
+        self.server, self._path, self._find_principal, self._health = server, path, find_principal, health
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, and stop when the client leaves."""
+        if scope["type"] != "http":
+            return
+        if scope["path"] in {"/health", "/healthz"}:
+            health = self._health()
+            await _write(send, 200 if health["ok"] else 503, json.dumps(health).encode())
+            return
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        if scope["path"] != self._path:
+            await _write(send, 404, b'{"error":"not found"}')
+            return
+        principal = self._find_principal(dict(headers).get("authorization", ""))
+        if principal is None:
+            await _write(send, 401, b'{"error":"the bearer token is missing or wrong"}', [(b"www-authenticate", b"Bearer")])
+            return
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                body = await _read_body(receive, self.server.max_body)
+        except TimeoutError:
+            await _write(send, 408, b'{"error":"the body did not arrive in time"}')
+            return
+        if body is not None:
+            await self._exchange(HttpRequest(scope["method"], scope["path"], headers, body), principal, receive, send)
+
+    async def _exchange(self, request: HttpRequest, principal: str, receive: Receive, send: Send) -> None:
+        answering = asyncio.create_task(self._answer(request, principal, send))
+        leaving = asyncio.create_task(_wait_for_end(receive))
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (answering, leaving):
+                task.cancel()
+            await asyncio.wait({answering, leaving})
+        if not answering.cancelled():
+            answering.result()
+
+    async def _answer(self, request: HttpRequest, principal: str, send: Send) -> None:
+        await _send(await self.server.handle(request, principal), send)
+
+
+async def _read_body(receive: Receive, max_bytes: int) -> bytes | None:
+    """Return the body, cut after the first byte too many; None where the client left."""
+    body = bytearray()
+    while len(body) <= max_bytes:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    return bytes(body[: max_bytes + 1])
+
+
+async def _wait_for_end(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _write(send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    length = str(len(body)).encode()
+    fields = [(b"content-type", b"application/json"), (b"content-length", length), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _send(response: HttpResponse, send: Send) -> None:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
+    async with contextlib.aclosing(response.chunks) as chunks:  # type: ignore[type-var]
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        async for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

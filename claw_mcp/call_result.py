@@ -1,0 +1,85 @@
+"""The result of ``tools/call`` as a server sends it, and its parts in words. No I/O."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+COMPLETE = "complete"
+_MAX_LABEL = 200  # Characters of a name, address or type that stands for a part
+
+
+class CallResult(msgspec.Struct, rename="camel"):
+    """A result. Members that are absent are empty."""
+
+    content: list[msgspec.Raw] = []
+    structured_content: msgspec.Raw = msgspec.Raw(b"")
+    is_error: bool = False
+    result_type: str = COMPLETE
+
+
+class _Resource(msgspec.Struct, rename="camel"):
+    uri: str = ""
+    mime_type: str = ""
+    text: str | None = None
+    blob: str = ""
+
+
+class Part(msgspec.Struct, rename="camel"):
+    """One part of ``content``, with the members of all types."""
+
+    type: str = ""
+    text: str = ""
+    data: str = ""
+    mime_type: str = ""
+    name: str = ""
+    uri: str = ""
+    size: int | None = None
+    resource: _Resource | None = None
+
+
+_result = msgspec.json.Decoder(CallResult)
+_part = msgspec.json.Decoder(Part)
+
+
+def read_result(result: msgspec.Raw | bytes) -> CallResult | None:
+    """Return a result; None for what is no result of a tool."""
+    try:
+        return _result.decode(result)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def read_part(raw: msgspec.Raw) -> Part | None:
+    """Return one part of ``content``; None for what can't be read."""
+    try:
+        return _part.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def describe(result: CallResult) -> str:
+    """Return the text of all parts; those that are no text are named, with their type and size."""
+    return "\n".join(_describe_part(read_part(raw)) for raw in result.content)
+
+
+def _describe_part(part: Part | None) -> str:
+    if part is None:
+        return "[a part that can't be read]"
+    if part.type == "text":
+        return part.text
+    if part.resource is not None and part.resource.text is not None:
+        return f"[{', '.join(_labels(part))}]\n{part.resource.text}"
+    return f"[{', '.join(_labels(part))}]"
+
+
+def _labels(part: Part) -> Iterator[str]:
+    """Yield the type of a part, its name or address, its media type, and its size."""
+    resource = part.resource or _Resource()
+    labels = (part.type or "part", part.name, part.uri or resource.uri, part.mime_type or resource.mime_type)
+    yield from (label[:_MAX_LABEL] for label in labels if label)
+    if resource.text is not None:
+        yield f"{len(resource.text.encode(errors='replace'))} bytes"
+    elif encoded := part.data or resource.blob:
+        yield f"{len(encoded) * 3 // 4 - encoded.count('=', -2)} bytes"
+    elif part.size is not None:
+        yield f"{part.size} bytes"

@@ -1,0 +1,200 @@
+"""A streamable HTTP server spoken to over standard input and output instead, by one client (docs/spec/mcp.md).
+
+Rules. The wire is taken away from everything else in the process: what reads standard input finds its end, and what writes to
+standard output writes to standard error. A line is one message. When the input ends, the client has left: what still runs then
+has two seconds.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Final
+
+from claw_mcp.protocol import (
+    INVALID_REQUEST,
+    JSON_TYPE,
+    METHOD,
+    NAME,
+    NAMED_METHODS,
+    PROTOCOL_VERSION,
+    SESSION_ID,
+    SSE_TYPE,
+    VERSION_META,
+    Message,
+    MessageError,
+    RpcError,
+    read_messages,
+    read_object,
+    write_error,
+    write_header_value,
+)
+from claw_mcp.server import HttpRequest, StreamableHttpServer
+from claw_mcp.sse import SseReader
+from claw_mcp.stateless import members
+
+_CHUNK: Final = 1 << 16
+_MAX_EVENT = 1 << 30  # Our own answers
+_DRAIN_SECONDS = 2.0
+_HEADERS: Final = [("host", "localhost"), ("accept", f"{JSON_TYPE}, {SSE_TYPE}"), ("content-type", JSON_TYPE)]
+_log = logging.getLogger(__name__)
+
+
+class Wire:
+    """Standard input and output, as they were when the process started."""
+
+    def __init__(self) -> None:
+        """Take both; what else uses them has ``/dev/null`` and standard error."""
+        self._input, self._output = os.dup(0), os.dup(1)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(2, 1)
+        os.close(null)
+        self._outgoing: queue.SimpleQueue[tuple[bytes, Callable[[OSError | None], Any]]] = queue.SimpleQueue()
+        # Threads that end with the process: either file may be one that has no events, and may block for ever.
+        threading.Thread(target=self._write_all, name="stdout", daemon=True).start()
+
+    async def lines(self, max_bytes: int) -> AsyncIterator[bytes | None]:
+        """Yield each line without its end; None for one that is longer than ``max_bytes``, which is skipped."""
+        line, is_skipped = bytearray(), False
+        async for chunk in self._chunks():
+            first, *more = chunk.split(b"\n")
+            line += first
+            for part in more:
+                yield None if is_skipped or len(line) > max_bytes else bytes(line)
+                line, is_skipped = bytearray(part), False
+            if len(line) > max_bytes:
+                line, is_skipped = bytearray(), True
+
+    async def write(self, message: bytes) -> None:
+        """Write a message, and wait until it is written. Raise ``OSError`` where nobody reads any more."""
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[None] = loop.create_future()
+
+        def resolve(error: OSError | None) -> None:
+            if not written.done():
+                written.set_result(None) if error is None else written.set_exception(error)
+
+        self._outgoing.put((message + b"\n", lambda error: loop.call_soon_threadsafe(resolve, error)))
+        await written
+
+    def _write_all(self) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop has ended
+            while True:
+                message, resolve = self._outgoing.get()
+                rest = memoryview(message)
+                try:
+                    while rest:
+                        rest = rest[os.write(self._output, rest) :]
+                except OSError as error:
+                    resolve(error)
+                else:
+                    resolve(None)
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        loop, chunks = asyncio.get_running_loop(), asyncio.Queue[bytes](4)
+
+        def read() -> None:
+            chunk = b"-"
+            with contextlib.suppress(RuntimeError):
+                while chunk:
+                    try:
+                        chunk = os.read(self._input, _CHUNK)
+                    except OSError:
+                        chunk = b""
+                    asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
+
+        threading.Thread(target=read, name="stdin", daemon=True).start()
+        while chunk := await chunks.get():
+            yield chunk
+
+
+class StdioServer:
+    """The client's side of the HTTP server: it turns each line into a request, and each answer into lines."""
+
+    def __init__(self, server: StreamableHttpServer, principal: str, wire: Wire) -> None:
+        """Speak to ``server`` as ``principal``."""
+        self._server, self._principal, self._wire = server, principal, wire
+        self._session = ""
+        self._running: dict[asyncio.Task[None], bytes] = {}  # With the ids of requests
+
+    async def run(self) -> None:
+        """Serve until the input ends, or nobody reads the output any more."""
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                await self._take_all()
+            if self._running:
+                await asyncio.wait(self._running, timeout=_DRAIN_SECONDS)
+        finally:
+            for task in self._running:
+                task.cancel()
+
+    async def _take_all(self) -> None:
+        async for line in self._wire.lines(self._server.max_body):
+            if line is None or line.strip():
+                await self._take(line)
+
+    async def _take(self, line: bytes | None) -> None:
+        try:
+            (message,) = read_messages(line or b"")
+        except (MessageError, ValueError):
+            why = f"a message is one line of JSON-RPC, of at most {self._server.max_body} bytes"
+            await self._wire.write(write_error(b"", RpcError(INVALID_REQUEST, why)))
+            return
+        assert line is not None
+        request = HttpRequest("POST", "/", [*_HEADERS, *self._headers(message)], line)
+        if message.is_request and message.method != "initialize":
+            self._start(self._exchange(request), bytes(message.id))
+            return
+        await self._exchange(request, is_answered=not (message.is_notification or message.is_response))
+        if message.method == "notifications/initialized":
+            self._start(self._exchange(HttpRequest("GET", "/", [*_HEADERS, (SESSION_ID, self._session)])))
+        elif message.method == "notifications/cancelled":
+            self._cancel(bytes(members(message.params).get("requestId", b"")))
+
+    def _headers(self, message: Message) -> list[tuple[str, str]]:
+        """Return the headers that this message would have over HTTP."""
+        params: Any = read_object(message.params)
+        meta = params.get("_meta")
+        version = meta.get(VERSION_META) if isinstance(meta, dict) else None
+        if not isinstance(version, str):
+            return [(SESSION_ID, self._session)] if self._session and message.method != "initialize" else []
+        named = params.get(NAMED_METHODS.get(message.method or "", ""))
+        name = [(NAME, write_header_value(named))] if isinstance(named, str) else []
+        return [(PROTOCOL_VERSION, version), (METHOD, message.method or ""), *name]
+
+    def _start(self, exchange: Coroutine[Any, Any, None], request_id: bytes = b"") -> None:
+        # Started at once, so that the server knows of it before it reads the next line.
+        task = asyncio.Task(exchange, loop=asyncio.get_running_loop(), eager_start=True)
+        if not task.done():
+            self._running[task] = request_id
+            task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
+            _log.error("a message can't be answered", exc_info=error)
+
+    def _cancel(self, request_id: bytes) -> None:
+        """Cancel a request of the stateless era; one of a session is the server's to cancel, and to answer."""
+        for task, running in list(self._running.items()):
+            if running and running == request_id and not self._session:
+                task.cancel()
+
+    async def _exchange(self, request: HttpRequest, *, is_answered: bool = True) -> None:
+        """Send a request, and write all that answers it."""
+        response = await self._server.handle(request, self._principal)
+        headers, reader, body = dict(response.headers), SseReader(_MAX_EVENT), b""
+        async with contextlib.aclosing(response.chunks) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                if headers.get("content-type") != SSE_TYPE:
+                    body += chunk
+                    continue
+                for event in reader.feed(chunk):
+                    await self._wire.write(event.data)
+        self._session = headers.get(SESSION_ID, self._session)
+        if body and is_answered:
+            await self._wire.write(body)
