@@ -43,6 +43,33 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health', timeout=4).close()"]
 ENTRYPOINT ["claw", "mcp-stdio"]
 
+# The tools host (docs/tools-host.md): files, commands, memory and the web for agents:
+#
+#   docker build --target tools-host -t clawdapus/claw-tools:0.1.0 .
+#
+# Commands see /usr and the workspace, and no network unless the pod allows it: git, Python and the system's own programs. What
+# else they shall have an image of yours that is FROM this one installs.
+
+FROM python:3.13-slim AS tools-host
+LABEL org.opencontainers.image.title="claw-tools" \
+      org.opencontainers.image.description="Contained tools for agents: files, commands, memory, the web" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="MIT AND Apache-2.0"
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends git \
+ && rm -rf /var/lib/apt/lists/* \
+ && install --directory --mode=1777 /claw/workspaces
+COPY --from=build /opt/claw /opt/claw
+ENV PATH=/opt/claw/bin:$PATH PYTHONDONTWRITEBYTECODE=1 HOME=/tmp
+WORKDIR /claw
+USER 52110:52110
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health', timeout=4).close()"]
+ENTRYPOINT ["claw", "tools", "serve", "--config", "/claw/tools/toolhost.yml"]
+
 FROM python:3.13-slim
 LABEL org.opencontainers.image.title="cllama" \
       org.opencontainers.image.description="The proxy of a clawdapus pod: mitmdump, the mediator, and the claw command" \

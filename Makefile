@@ -1,7 +1,7 @@
 # Everything runs in .venv, which is made on first use by a Python >= 3.12 that scripts/find-python finds.
 
 PYTHON ?=
-WORKERS ?= 2
+WORKERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 JS := tests/js/node_modules
@@ -19,7 +19,7 @@ help:  ## this list
 
 setup: $(VENV)/.dev sdks peers  ## all that is needed to run, test and develop: .venv, the SDKs and servers of tests, and (as root) programs
 
-sdks: $(JS)/.installed $(CLIENTS)/.installed $(VENV)/mcp-1/.installed $(VENV)/mcp-2/.installed
+sdks: $(JS)/.installed $(CLIENTS)/.installed $(VENV)/mcp-1/.installed $(VENV)/mcp-2/.installed $(VENV)/runners/.installed
 
 peers:
 	@scripts/get-peers
@@ -28,7 +28,7 @@ demo: $(VENV)/.demo  ## the trading desk: an agent through the proxy, what it sa
 	@$(BIN)/python pods/trading-desk/demo.py
 
 # What can't be installed does not end the run: the tests that need it are listed at its end.
-test: peers lint  ## everything: the set-up, lint, then every test, in two processes (WORKERS=…)
+test: peers lint  ## everything: the set-up, lint, then every test, in three processes (WORKERS=…)
 	@$(MAKE) --no-print-directory --keep-going --jobs 4 sdks || true
 	$(PYTEST)
 
@@ -63,9 +63,9 @@ docs: $(VENV)/.dev  ## write the generated pages, JSON Schemas and pods' output 
 	$(BIN)/python -m tests.compile.worked_pods
 	$(BIN)/python -m tests.stages
 
-soak: $(VENV)/.dev  ## kill the proxy a thousand times, then every search five times as long, all with a new seed (SEED=… again)
+soak: $(VENV)/.dev  ## kill the proxy a thousand times, then every search five times as long, every long test at full size and every transcript in both forms, with a new seed (SEED=… again)
 	CLAW_CRASHES=1000 CLAW_CRASH_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest -rP tests/crash
-	CLAW_SEARCH=1 CLAW_SEARCH_SIZE=5 $(PYTEST) --timeout 1800 -m hypothesis
+	CLAW_SEARCH=1 CLAW_SEARCH_SIZE=5 $(PYTEST) --timeout 1800 -m "hypothesis or long or desk"
 
 screenshot: $(VENV)/.dev  ## docs/mitmweb.png again, of a turn in the real page (needs chromium, and an emoji font)
 	CLAW_SCREENSHOT=docs/mitmweb.png $(BIN)/python -m pytest tests/web/test_live.py -k operator
@@ -102,7 +102,15 @@ tests/%/node_modules/.installed: tests/%/package.json | $(VENV)/.dev
 
 # The versions 1 and 2 of the MCP SDK, with servers that need them. Version 2 can't be installed beside mitmproxy on Python 3.12.
 $(VENV)/mcp-%/.installed: tests/mcp_peers/sdk-%.txt | $(VENV)/.dev
-	@echo "installing into $(@D) (once)"
-	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
-	@$(BIN)/uv pip install --quiet --no-deps --python $(@D)/bin/python -r $<
-	@touch $@
+	$(INSTALL_APART)
+
+# Runners in Python that speak Responses.
+$(VENV)/runners/.installed: tests/sdks/responses/runners.txt | $(VENV)/.dev
+	$(INSTALL_APART)
+
+define INSTALL_APART
+@echo "installing into $(@D) (once)"
+@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
+@$(BIN)/uv pip install --quiet --no-deps --python $(@D)/bin/python -r $<
+@touch $@
+endef

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable
 
+import items
 import wire
 
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -34,7 +35,9 @@ _RESULTS = [_response(wire.result(number)) for number in range(16)]
 _MCP_RESULTS = [wire.mcp_result(number) for number in range(16)]
 _ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 _OPENED = _HEAD.replace(b"\r\n\r\n", b"\r\nmcp-session-id: session-0001\r\n\r\n")
-_EVENTS = [b"%x\r\n%s\r\n" % (len(event), event) for event in wire.events()]
+_EVENTS, _ITEM_EVENTS = ([b"%x\r\n%s\r\n" % (len(each), each) for each in told] for told in (wire.events(), items.events()))
+_ITEM_ANSWER = _response(items.answer())
+_ITEM_CALLS = [_response(items.call(number)) for number in range(16)]
 
 
 class Peer(asyncio.Protocol):
@@ -45,7 +48,7 @@ class Peer(asyncio.Protocol):
     sessions = 0
     """The number of sessions that were opened over MCP."""
 
-    def __init__(self, answer: Callable[[bytes, bytes], bytes | None]) -> None:
+    def __init__(self, answer: Callable[[bytes, bytes], bytes | list[bytes]]) -> None:
         self._answer = answer
         self._received = b""
         self._transport: asyncio.Transport | None = None
@@ -66,31 +69,31 @@ class Peer(asyncio.Protocol):
         head, body = self._received[:end], self._received[end + 4 : end_of_body]
         self._received = self._received[end_of_body:]
         if head.startswith(b"GET /requests"):
-            answer: bytes | None = _response(b"%d" % Peer.requests)
+            answer: bytes | list[bytes] = _response(b"%d" % Peer.requests)
         elif head.startswith(b"GET /sessions"):
             answer = _response(b"%d" % Peer.sessions)
         else:
             Peer.requests += not (head.startswith(b"POST /mcp") and b'"tools/call"' not in body)
             answer = self._answer(head, body)
         assert self._transport is not None
-        if answer is not None:
+        if isinstance(answer, bytes):
             self._transport.write(answer)
         else:
-            self._transport.write(_STREAM + _EVENTS[0])
-            self._stream(1)
+            self._transport.write(_STREAM + answer[0])
+            self._stream(answer, 1)
 
-    def _stream(self, place: int) -> None:
+    def _stream(self, events: list[bytes], place: int) -> None:
         """Send an event at each turn of the loop, without pauses."""
         assert self._transport is not None
-        if place == len(_EVENTS) - 1:
-            self._transport.write(_EVENTS[place] + b"0\r\n\r\n")
+        if place == len(events) - 1:
+            self._transport.write(events[place] + b"0\r\n\r\n")
         elif not self._transport.is_closing():
-            self._transport.write(_EVENTS[place])
-            asyncio.get_running_loop().call_soon(self._stream, place + 1)
+            self._transport.write(events[place])
+            asyncio.get_running_loop().call_soon(self._stream, events, place + 1)
 
 
-def provider(_head: bytes, body: bytes) -> bytes | None:
-    """Return a call until there are as many results as the model's name says, then the answer; None stands for a stream.
+def provider(head: bytes, body: bytes) -> bytes | list[bytes]:
+    """Return a call until there are as many results as the model's name says, then the answer, as events for a stream.
 
     In a conversation (``reads-7``, ``writes-7``) each turn has one call, and an answer of its own.
     """
@@ -98,9 +101,13 @@ def provider(_head: bytes, body: bytes) -> bytes | None:
         return _response(wire.completion(wire.answer(int(conversation[2])))) if _is_answered(body) else _ONE[conversation[1]]
     asked = _ROUNDS.search(body)
     rounds = int(asked[1]) if asked else 0
-    if rounds and (done := body.count(b'"role":"tool"')) < rounds:
-        return _CALLS[done]
-    return None if b'"stream": true' in body else _ANSWER
+    if head.startswith(b"POST " + items.PATH.encode()):
+        calls, answer, events, result = _ITEM_CALLS, _ITEM_ANSWER, _ITEM_EVENTS, b'"type":"function_call_output"'
+    else:
+        calls, answer, events, result = _CALLS, _ANSWER, _EVENTS, b'"role":"tool"'
+    if rounds and (done := body.count(result)) < rounds:
+        return calls[done]
+    return events if b'"stream": true' in body else answer
 
 
 def _is_answered(body: bytes) -> bool:
@@ -130,7 +137,7 @@ def mcp(body: bytes) -> bytes:
     return _response(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (number, result))
 
 
-async def main(answer: Callable[[bytes, bytes], bytes | None]) -> None:
+async def main(answer: Callable[[bytes, bytes], bytes | list[bytes]]) -> None:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sets TCP_NODELAY
     listener.bind(("127.0.0.1", 0))
     server = await asyncio.get_running_loop().create_server(lambda: Peer(answer), sock=listener, backlog=512)

@@ -11,11 +11,12 @@ import asyncio
 import json
 import os
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 from statistics import median
 
+import items
 import state
 import table
 import wire
@@ -23,6 +24,7 @@ from load import Load, LoadResult
 from stage import Process, Stage, count_requests, run_load, stage
 
 CHAT = "/v1/chat/completions"
+RESPONSES = "ours, Responses"
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,18 @@ def rows(on: Stage) -> list[Row]:
         proxies = {"ours": on.ours, "ours, plain": on.plain, "before": on.before}
         return [Subject(name, [(proxy.port, request)], proxy) for name, proxy in proxies.items() if proxy]
 
+    def over_responses(agent: str, rounds: int, *, stream: bool) -> Subject:
+        request = wire.http("POST", items.PATH, agent, items.question(rounds, stream=stream))
+        return Subject(RESPONSES, [(on.ours.port, request)], on.ours)
+
     def passing(what: str, operations: dict[int, int], body: bytes, bare: Process) -> Row:
         request = wire.http("POST", CHAT, "plain", body)
         beside = [Subject("direct", [(on.provider, request)]), Subject("bare", [(bare.port, request)], bare)]
         return Row(what, operations, beside + ours("plain", body))
+
+    def with_responses(row: Row, agent: str, *, stream: bool = False) -> Row:
+        """Return a row with one more subject: the same work over the other protocol, in the same rounds."""
+        return replace(row, subjects=[*row.subjects, over_responses(agent, row.rounds, stream=stream)])
 
     def turn(what: str, rounds: int, operations: dict[int, int], *, stream: bool = False, padding: int = 0) -> Row:
         steps: list[tuple[int, str]] = []
@@ -114,13 +124,15 @@ def rows(on: Stage) -> list[Row]:
 
     return [
         passing("pass-through, JSON", {1: 500, 16: 1000, 64: 1200}, chat(), on.bare),
-        passing("pass-through, SSE", {1: 300, 16: 500, 64: 640}, chat(stream=True), on.streaming),
+        with_responses(
+            passing("pass-through, SSE", {1: 300, 16: 500, 64: 640}, chat(stream=True), on.streaming), "plain", stream=True
+        ),
         passing("pass-through, 1 MB asked", {1: 60}, chat(padding=1_000_000), on.bare),
-        turn("turn of 1 round", 1, {1: 250, 16: 400, 64: 512}),
+        with_responses(turn("turn of 1 round", 1, {1: 250, 16: 400, 64: 512}), "analyst"),
         turn_over_mcp("turn of 1 round, MCP", 1, {1: 250, 16: 400}),
-        turn("turn of 8 rounds", 8, {1: 60, 16: 96, 64: 128}),
+        with_responses(turn("turn of 8 rounds", 8, {1: 60, 16: 96, 64: 128}), "analyst"),
         turn_over_mcp("turn of 8 rounds, MCP", 8, {1: 60, 16: 96}),
-        turn("turn of 1 round, SSE", 1, {1: 250}, stream=True),
+        with_responses(turn("turn of 1 round, SSE", 1, {1: 250}, stream=True), "analyst", stream=True),
         turn("turn of 1 round, 1 MB asked", 1, {1: 40}, padding=1_000_000),
     ]
 

@@ -62,6 +62,10 @@ def targets(results: Results) -> Iterator[tuple[str, float, float]]:
     http, mcp = (_cpu_of_a_round(results, kind) for kind in ("", ", MCP"))
     if http is not None and mcp is not None:
         yield "CPU of a round with a call over MCP, to one over HTTP", 1.5, mcp / http
+    for what in ("turn of 1 round", "turn of 1 round, SSE", "pass-through, SSE"):
+        chat, responses = (results.value(what, 1, by, "cpu") for by in ("ours", "ours, Responses"))
+        if chat and responses:
+            yield f"CPU of {what}, over Responses to chat", 1.15, responses / chat
     for what in ("pass-through, JSON", "pass-through, SSE"):
         for connections in (1, 16, 64):
             bare, ours, plain = (results.value(what, connections, who, "cpu") for who in ("bare", "ours", "ours, plain"))

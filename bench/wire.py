@@ -76,13 +76,16 @@ def result(number: int) -> bytes:
 
 def events() -> list[bytes]:
     """Return the answer as a provider streams it: a word or two an event."""
-    words = TEXT.split(" ")
-    pieces = [" ".join(words[place : place + 2]) + " " for place in range(0, len(words), 2)]
-    pieces[0] = DONE.decode()
     head = {"id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
-    deltas = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces]
+    deltas = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces()]
     deltas.append({"index": 0, "delta": {}, "finish_reason": "stop"})
     return [*(b"data: " + json.dumps({**head, "choices": [delta]}).encode() + b"\n\n" for delta in deltas), b"data: [DONE]\n\n"]
+
+
+def pieces() -> list[str]:
+    """Return the text of a streamed answer, event by event."""
+    words = TEXT.split(" ")
+    return [DONE.decode(), *(" ".join(words[place : place + 2]) + " " for place in range(2, len(words), 2))]
 
 
 def manifest(service_url: str, *, mcp: bool = False) -> dict[str, Any]:

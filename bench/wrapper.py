@@ -72,10 +72,13 @@ class Connection:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
         self._reader, self._writer, self._port, self.session = reader, writer, port, ""
+        self.credential, self.body = "", b""
 
     @classmethod
-    async def open(cls, port: int) -> Connection:
-        return cls(*await asyncio.open_connection("127.0.0.1", port), port)
+    async def open(cls, port: int, token: str = "") -> Connection:
+        opened = cls(*await asyncio.open_connection("127.0.0.1", port), port)
+        opened.credential = f"Authorization: Bearer {token}\r\n" if token else ""
+        return opened
 
     async def initialize(self) -> None:
         client = {"name": "bench", "version": "1"}
@@ -85,7 +88,7 @@ class Connection:
         self.session = next((value.strip() for name, _, value in lines if name.lower() == "mcp-session-id"), "")
 
     async def ask(self, method: str, parameters: object) -> str:
-        """Return the head of the answer, whose body has arrived."""
+        """Return the head of the answer, whose body has arrived, and is kept if it is no stream."""
         async with asyncio.timeout(ANSWER_SECONDS):
             return await self._ask(method, parameters)
 
@@ -94,7 +97,7 @@ class Connection:
         session = f"Mcp-Session-Id: {self.session}\r\nMCP-Protocol-Version: 2025-06-18\r\n" if self.session else ""
         head = (
             f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nContent-Type: application/json\r\n{session}"
-            f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"{self.credential}Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         self._writer.write((head + body).encode())
         answered = (await self._reader.readuntil(b"\r\n\r\n")).decode()
@@ -102,7 +105,7 @@ class Connection:
             raise RuntimeError(answered)
         length = [line for line in answered.lower().split("\r\n") if line.startswith("content-length:")]
         if length:
-            await self._reader.readexactly(int(length[0].partition(":")[2]))
+            self.body = await self._reader.readexactly(int(length[0].partition(":")[2]))
         else:
             await self._read_chunks()
         return answered

@@ -40,6 +40,8 @@ class Module(NamedTuple):
     path: Path
     text: str
     tree: ast.Module
+    nodes: list[ast.AST]
+    """Every node of the tree."""
 
     @property
     def name(self) -> str:
@@ -70,7 +72,8 @@ def main() -> int:
 
 def read(path: Path) -> Module:
     text = path.read_text(encoding="utf-8")
-    return Module(path, text, ast.parse(text))
+    tree = ast.parse(text)
+    return Module(path, text, tree, list(ast.walk(tree)))
 
 
 def count(modules: list[Module]) -> Iterator[Count]:
@@ -94,7 +97,7 @@ def count(modules: list[Module]) -> Iterator[Count]:
     stores = sorted({module.path.relative_to(ROOT).parts[0] for module in modules if SQL.search(without_docstrings(module))})
     yield Count("packages that hold SQL or Lua", len(stores), 1, stores)
     lines = sum(module.text.count("\n") for module in modules)
-    yield Count("lines of source", lines, 39_000, [])
+    yield Count("lines of source", lines, 51_000, [])
     sizes = sorted(((node.end_lineno or 0) - node.lineno + 1, at(module, node)) for module, node in functions(modules))
     yield Count("lines of a function, 90th percentile", sizes[len(sizes) * 9 // 10][0], 16, [])
     longest = [name for size, name in sizes if size > MAX_FUNCTION_LINES]
@@ -127,14 +130,12 @@ def is_participle(name: str) -> bool:
 
 def classes(modules: list[Module]) -> Iterator[tuple[Module, ast.ClassDef]]:
     for module in modules:
-        yield from ((module, node) for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef))
+        yield from ((module, node) for node in module.nodes if isinstance(node, ast.ClassDef))
 
 
 def functions(modules: list[Module]) -> Iterator[tuple[Module, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for module in modules:
-        yield from (
-            (module, node) for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        )
+        yield from ((module, node) for node in module.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def documented(
@@ -142,7 +143,7 @@ def documented(
 ) -> Iterator[tuple[Module, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module]]:
     """Yield every public class, function and module."""
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             is_named = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
             if is_named or isinstance(node, ast.Module):
                 yield module, node
@@ -157,14 +158,12 @@ def without_docstrings(module: Module) -> str:
     """Return the strings of a module that are no docstrings: SQL is written in these."""
     bodies = [
         node.body
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     docs = {id(line.value) for body in bodies for line in body if isinstance(line, ast.Expr)}
     strings = (
-        node
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
+        node for node in module.nodes if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
     )
     return "\n".join(str(node.value) for node in strings)
 
@@ -177,7 +176,7 @@ def import_cycles(modules: list[Module]) -> list[str]:
 
 
 def imports(module: Module, names: set[str]) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -15,8 +15,8 @@ import pytest
 from _pytest.unittest import TestCaseFunction
 from hypothesis import HealthCheck, settings
 
+from tests.fork_server import close_fork_servers
 from tests.not_tested import pytest_runtest_makereport, pytest_terminal_summary
-from tests.proxy.fork_server import close_fork_server
 from tests.stages import stage_of
 from tests.waiting import DEADLINE
 
@@ -38,8 +38,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("clawdapus")
-SEARCH_SIZE = float(os.environ.get("CLAW_SEARCH_SIZE", "0.5"))
-"""The part of its ``max_examples`` that a search tries: half of them in ``make test``, five times as many in ``make soak``."""
+SEARCH_SIZE = float(os.environ.get("CLAW_SEARCH_SIZE", "0.1"))
+"""The part of its ``max_examples`` that a search tries: a tenth in ``make test``, five times as many in ``make soak``."""
 
 
 CASES = int(os.environ.get("CLAW_CASES", "0"))
@@ -93,9 +93,9 @@ def _clients_are_patient() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _fork_server_ends() -> Iterator[None]:
+def _fork_servers_end() -> Iterator[None]:
     yield
-    close_fork_server()
+    close_fork_servers()
 
 
 def _once(create: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:

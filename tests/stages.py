@@ -11,8 +11,8 @@ from pathlib import Path, PurePath
 
 STAGES: dict[str, tuple[str, ...]] = {
     "pure": ("audit", "compile", "contract", "test_development.py", "test_examples.py", "test_requirements.py"),
-    "desk": ("mediate",),
-    "loopback": ("attacks", "cli", "failures", "mcp", "state"),
+    "desk": ("broker", "mediate"),
+    "loopback": ("attacks", "cli", "failures", "mcp", "state", "tools"),
     "proxy": ("certs", "crash", "docs", "mcp_peers", "pods", "proxy", "sdks", "test_bench.py", "web"),
     "namespaces": ("gateway", "image"),
 }

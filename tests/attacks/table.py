@@ -5,21 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tests.attacks.attack import Attack
+from tests.attacks.tools_host import TOOLS_HOST
 from tests.requirements import REQUIREMENTS
-
-
-@dataclass(frozen=True)
-class Attack:
-    name: str
-    how: str
-    """The attacker's input."""
-    held_off_by: tuple[str, ...] = ()
-    """Ids of requirements."""
-    instead: str = ""
-    """The reason why there is nothing to attack, if that is so."""
-
 
 ATTACKS = (
     Attack(
@@ -39,6 +27,19 @@ ATTACKS = (
             "broker:same-id",
             "broker:disconnect",
             "broker:hostile",
+        ),
+    ),
+    Attack(
+        "Another agent's conversation at the provider",
+        "its stored response or conversation by id: with tools or without, twice, in escapes, through another proxy, "
+        "by a path in every spelling",
+        (
+            "responses:owner-only",
+            "responses:named-once",
+            "responses:owned-ids",
+            "responses:state-down",
+            "responses:paths-owner",
+            "responses:paths-rows",
         ),
     ),
     Attack(
@@ -148,6 +149,7 @@ ATTACKS = (
         ("compile:no-traceback",),
         "the proxy starts no process",
     ),
+    *TOOLS_HOST,
 )
 
 _HEAD = """# Attacks

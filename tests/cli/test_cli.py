@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-DESK = Path(__file__).parents[2] / "pods" / "trading-desk"
+from tests.fork_server import ROOT, run_claw
+
+DESK = ROOT / "pods" / "trading-desk"
 SECRETS = {"TRADING_API_TOKEN": "planted-trading-token", "CLAW_MASTER_SECRET": "planted-master-secret"}
 
 
@@ -29,14 +31,14 @@ def desk(tmp_path: Path) -> Path:
 
 def run(directory: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run the command in ``directory``, with no more environment than it needs."""
-    path = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
+    path = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, *arguments], cwd=directory, env=path | environ, capture_output=True, text=True, check=False
     )
 
 
 def claw(directory: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return run(directory, "-c", "from claw_cli.app import main; main()", *arguments, **environ)
+    return run_claw(arguments, directory, {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environ})
 
 
 @pytest.mark.requirement("cli:compile")

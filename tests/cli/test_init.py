@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.test_cli import claw
 from tests.compile.oracle import compose_config
@@ -56,6 +57,49 @@ def test_nothing_is_overwritten_and_no_bad_name_is_taken(tmp_path: Path, name: s
     refused = claw(tmp_path, "init", name)
     assert (refused.returncode, refused.stdout, refused.stderr) == (code, "", says)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["claw-pod.yml", "there"]
+
+
+@pytest.mark.requirement("toolspod:init")
+def test_a_new_pod_with_tools_compiles_without_a_warning_and_has_a_tools_host(tmp_path: Path) -> None:
+    made = claw(tmp_path, "init", "desk-1", "--with-tools")
+    assert (made.returncode, made.stderr) == (0, "")
+    pod = tmp_path / "desk-1"
+    checked = claw(pod, "check", "--format", "json")
+    assert (checked.returncode, json.loads(checked.stdout)) == (0, {"diagnostics": [], "errors": 0, "warnings": 0})
+    assert claw(pod, "compile").stdout.startswith("assistant: 8 tools\n")
+    tools = {tool["name"] for tool in json.loads((pod / ".claw-runtime/context/assistant/tools.json").read_bytes())["tools"]}
+    wanted = (
+        "read_file",
+        "write_file",
+        "edit_file",
+        "list_directory",
+        "exec_shell",
+        "memory_read",
+        "memory_write",
+        "web_fetch",
+    )
+    assert tools == {f"tools.{name}" for name in wanted}
+    config = compose_config(pod / "compose.generated.yml")
+    assert (config["name"], sorted(config["services"])) == ("desk-1", ["assistant", "cllama", "tools"])
+    ignored = (pod / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {".claw-runtime/", ".claw-master", ".env", ".claw-ca/", ".claw-schema.json", "workspaces/"} <= set(ignored)
+
+
+@pytest.mark.requirement("toolspod:init")
+def test_what_its_readme_sets_makes_the_proxy_and_the_host_meet_on_this_machine(tmp_path: Path) -> None:
+    assert claw(tmp_path, "init", "one", "--with-tools").returncode == 0
+    pod = tmp_path / "one"
+    (url,) = set(re.findall(r"TOOLS_URL=(\S+)", (pod / "README.md").read_text(encoding="utf-8")))
+    assert claw(pod, "compile", TOOLS_URL=url).returncode == 0
+    host = yaml.safe_load((pod / "toolhost.yml").read_text(encoding="utf-8"))["toolhost"]
+    assert url == f"http://{host['listen']['host']}:{host['listen']['port']}"
+    (principal,) = host["principals"].values()
+    tools = json.loads((pod / ".claw-runtime/context/assistant/tools.json").read_bytes())["tools"]
+    assert {tool["execution"]["base_url"] for tool in tools} == {url}
+    (secret,) = {tool["execution"]["auth"]["token"]["secret"] for tool in tools}
+    assert principal["token"]["file"] == f".claw-runtime/secrets/{secret}"
+    assert (pod / principal["token"]["file"]).is_file()
+    assert (pod / principal["workspace"]).is_dir()
 
 
 @pytest.mark.requirement("cli:init")

@@ -64,6 +64,7 @@ def file(tmp_path: Path) -> Iterator[str]:
     asyncio.run(write())
     with closing(sqlite3.connect(name)) as database:
         database.execute("INSERT INTO spending VALUES ('analyst', 0, 3, 0.25, 1)")
+        database.executemany("INSERT INTO owned VALUES ('analyst', ?, x'', 0)", [("resp_1",), ("conv_1",)])
         database.commit()
     with closing(LifeLock(name, "b")):
         yield name
@@ -75,8 +76,8 @@ def test_a_table_tells_of_each_agent_and_json_of_the_same(file: str) -> None:
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines() if line.strip()]
     assert " ".join(lines[0]).startswith(f"{file} (SQLite, schema {SCHEMA}): ")
-    assert " ".join(lines[3]) == "analyst 1 1.8 KiB 2001-09-09T01:46:40Z 2001-09-09T01:46:40Z 0 0 0 0 1 0 0 3 0.2500 + ?"
-    assert " ".join(lines[4]) == "executor 0 0 bytes 0 1 0 0 0 0 0"
+    assert " ".join(lines[3]) == "analyst 1 1.8 KiB 2001-09-09T01:46:40Z 2001-09-09T01:46:40Z 0 2 0 0 0 1 0 0 3 0.2500 + ?"
+    assert " ".join(lines[4]) == "executor 0 0 bytes 0 0 1 0 0 0 0 0"
     told = json.loads(state("--json", CLAW_STATE=file).stdout)
     assert told.keys() == {"place", "store", "schema", "bytes", "log_bytes", "keys", "agents"}
     assert told["agents"][0] == {
@@ -88,6 +89,7 @@ def test_a_table_tells_of_each_agent_and_json_of_the_same(file: str) -> None:
             "latest": "2001-09-09T01:46:40Z",
             "marks": 0,
         },
+        "owned_ids": 2,
         "turns": {"running": 0, "abandoned": 0, "cut_off": 0, "failed": 1, "answered": 0, "done": 0},
         "spent": {"requests": 3, "usd": 0.25, "unknown": 1},
     }
@@ -115,11 +117,11 @@ def test_a_name_that_a_terminal_would_obey_is_printed_without_its_signs(file: st
 @pytest.mark.requirement("cli:state-forget")
 def test_forgetting_says_what_went_and_what_was_left_and_why(file: str) -> None:
     result = state("forget", "analyst", "--yes", "--state", file)
-    assert (result.exit_code, result.stdout) == (0, "forgot of analyst: 1 hidden round, 1 turn\n")
+    assert (result.exit_code, result.stdout) == (0, "forgot of analyst: 1 hidden round, 2 owned ids, 1 turn\n")
     result = state("--state", file, "forget", "executor", "--yes", CLAW_STATE="/elsewhere")
     assert result.stdout.startswith("forgot of executor: 0 hidden rounds, 0 turns\nleft: 1 turn that a proxy runs now")
     told = json.loads(state("forget", "executor", "--yes", "--json", CLAW_STATE=file).stdout)
-    assert told == {"agent": "executor", "rounds": 0, "marks": 0, "turns": 0, "running": 1, "lingers": False}
+    assert told == {"agent": "executor", "rounds": 0, "marks": 0, "turns": 0, "running": 1, "owned": 0, "lingers": False}
     (analyst, _) = json.loads(state("--json", CLAW_STATE=file).stdout)["agents"]
     assert analyst["spent"]["requests"] == 3, "forgetting is no way round a budget"
 

@@ -56,7 +56,7 @@ def test_help_imports_no_verb_and_nothing_heavy(arguments: list[str]) -> None:
     result = subprocess.run([CLAW[0], "-c", program, *arguments], capture_output=True, text=True, check=False)
     loaded = {name.partition(".")[0] for name in result.stderr.rpartition("\n")[2].split("|")}
     assert "claw_cli" in loaded
-    ours = {"claw_audit", "claw_certs", "claw_compile", "claw_contract", "claw_mcp", "claw_state"}
+    ours = {"claw_audit", "claw_certs", "claw_compile", "claw_contract", "claw_mcp", "claw_state", "claw_tools"}
     assert loaded & (ours | {"cryptography", "mitmproxy", "msgspec", "rich", "yaml", "jsonschema"}) == set()
     if arguments[0].startswith("-"):  # typer itself imports these two to read a verb's arguments
         assert loaded & {"pydantic", "asyncio"} == set()
@@ -65,7 +65,9 @@ def test_help_imports_no_verb_and_nothing_heavy(arguments: list[str]) -> None:
 @pytest.mark.requirement("cli:pod-argument")
 def test_every_verb_about_a_pod_takes_its_file_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert {*OF_A_POD, *OF_A_PART, "audit", "certs", "doctor", "init", "mcp-stdio", "proxy", "schema", "state"} == set(VERBS)
+    assert {*OF_A_POD, *OF_A_PART, "audit", "certs", "doctor", "init", "mcp-stdio", "proxy", "schema", "state", "tools"} == set(
+        VERBS
+    )
     for verb in OF_A_POD:
         results = [run(verb), run(verb, "claw-pod.yml"), run(verb, "-f", "claw-pod.yml")]
         assert {(each.exit_code, each.output) for each in results} == {(1, results[0].output)}, verb

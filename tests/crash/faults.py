@@ -19,6 +19,7 @@ from claw_mediate.telemetry.history import History
 from claw_mediate.tools.executor import ToolExecutor
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
+from claw_state.sqlite.ownership import SqliteOwnershipStore
 from claw_state.sqlite.wal import WriteAheadLog
 
 _STEPS: dict[type, tuple[str, ...]] = {
@@ -35,6 +36,8 @@ WITHIN = (
     "behind a chunk",
 )
 """The points at which a process kills itself."""
+WITH_IDS = ("before save owned", "behind save owned")
+"""Those of a process whose runner goes on by the ids of what the provider keeps."""
 _MOST_STEPS = 150
 """A process that did not reach its point dies after so many steps."""
 
@@ -67,6 +70,8 @@ class Fate:
         for owner, names in _STEPS.items():
             for name in names:
                 setattr(owner, name, self.around(name, getattr(owner, name)))
+        save = self.around("save owned", SqliteOwnershipStore.save)
+        SqliteOwnershipStore.save = save  # type: ignore[method-assign]
 
     def around(self, name: str, step: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(step)

@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from tests.crash.kept import Kept, reply
 from tests.peers import Provider, Service
-from tests.wires import Body, Made, Wire, anthropic, openai
+from tests.wires import Body, Made, Wire, anthropic, openai, responses
 
+_WIRES: tuple[Wire, ...] = (anthropic, responses, openai)
 TOOLS = {"write": "desk__trade", "read": "desk__balance"}
 NUMBER = {"type": "object", "properties": {"order": {"type": "string"}, "number": {"type": "integer"}}}
 
@@ -70,37 +72,61 @@ class Model(Provider):
     made: dict[str, str] = field(default_factory=dict)
     """The order of each call, by its id."""
     replies: dict[str, bytes] = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept)
     _numbers: count[int] = field(default_factory=count)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     async def answer(self, request: Request) -> Response:
-        wire: Wire = anthropic if request.url.path.endswith("/messages") else openai
+        wire = next(each for each in _WIRES if request.url.path.endswith(each.PATH))
         body = await request.json()
-        said = [one["content"] for one in body["messages"] if one["role"] == "user" and isinstance(one["content"], str)]
+        said = self._said(wire, body)
+        scene = said[-1].partition(".")[0]
         self.books.passes(said[-1], "the model hears")
         try:
-            return Response(self._reply(wire, body, said), media_type="application/json")
+            port = request.client.port if request.client else 0
+            return Response(self._answer(wire, body, port), media_type="application/json")
         except Exception:  # noqa: BLE001 - recorded for the test, which itself gets only an error response
-            self.books.faults[said[-1].partition(".")[0]].append(traceback.format_exc())
+            self.books.faults[scene].append(traceback.format_exc())
             return JSONResponse(wire.error("fault", "see the books"), status_code=400)
+
+    def _said(self, wire: Wire, body: Body) -> list[str]:
+        """Return the users' words; those of a conversation may be at the provider alone."""
+        transcript = self.kept.read(body) if wire is responses else body[wire.TRANSCRIPT]
+        return [one["content"] for one in transcript if one.get("role") == "user" and isinstance(one["content"], str)]
+
+    def _answer(self, wire: Wire, body: Body, port: int) -> bytes:
+        if wire is not responses:
+            return self._reply(wire, body, self._said(wire, body))
+        with self._lock:
+            transcript = self.kept.transcript(body, port)
+        whole = {name: value for name, value in body.items() if name not in {"previous_response_id", "conversation"}}
+        whole["input"] = transcript
+        made = self._reply(wire, whole, self._said(wire, whole))
+        self.kept.keep(body, transcript, made, port)
+        return made
 
     def _reply(self, wire: Wire, body: Body, said: Sequence[str]) -> bytes:
         wire.check(body, self.replies)
-        parts = wire.parts(body["messages"])
+        transcript = body[wire.TRANSCRIPT]
+        parts = wire.parts(transcript)
         rounds = parts[len(parts) - parts[::-1].index("user") :].count("assistant")
-        self._check_told(wire, body, [*(one for words in said[:-1] for one in orders(words)), *orders(said[-1], rounds)])
+        self._check_told(wire, transcript, [*(one for words in said[:-1] for one in orders(words)), *orders(said[-1], rounds)])
         name, plan = said[-1].split(" ", 1)
         wanted = json.loads(plan)
-        if rounds == len(wanted):
-            return wire.reply(f"{name} is over", [], {})
-        calls = [self._call(kind, f"{name}.{rounds + 1}.{place}") for place, kind in enumerate(wanted[rounds])]
-        reply = wire.reply("", calls, {})
-        self.replies |= {call.id: reply for call in calls}
-        return reply
+        is_over = rounds == len(wanted)
+        calls = [] if is_over else [self._call(kind, f"{name}.{rounds + 1}.{at}") for at, kind in enumerate(wanted[rounds])]
+        made = self._write(wire, f"{name} is over" if is_over else "", calls, body)
+        self.replies |= {call.id: made for call in calls}
+        return made
 
-    def _check_told(self, wire: Wire, body: Body, expected: list[str]) -> None:
+    def _write(self, wire: Wire, text: str, calls: list[Made], body: Body) -> bytes:
+        if wire is not responses:
+            return wire.reply(text, calls, {})
+        return reply(text, calls, next(self._numbers), store=body.get("store") is not False)
+
+    def _check_told(self, wire: Wire, transcript: Sequence[Body], expected: list[str]) -> None:
         """Check that the request has every hidden call of the conversation in order, with the same bytes as before."""
-        told = [(self.made[call_id], Told(call_id, content)) for call_id, content in wire.answers(body["messages"])]
+        told = [(self.made[call_id], Told(call_id, content)) for call_id, content in wire.answers(transcript)]
         assert [order for order, _ in told] == expected
         for order, how in told:
             assert self.books.told.setdefault(order, how) == how

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import random
@@ -21,8 +22,11 @@ from claw_audit.audit import AuditQuery, audit
 from claw_audit.turns import Call
 from claw_audit.verify import verify
 from claw_contract.history import HistoryEntry
+from claw_state.ownership import OwnedObject
+from claw_state.sqlite.connection import Database
+from claw_state.sqlite.ownership import SqliteOwnershipStore
 from tests.crash import life
-from tests.crash.faults import WITHIN, Doom
+from tests.crash.faults import WITH_IDS, WITHIN, Doom
 from tests.crash.peers import NUMBER, Books, Counting, Effect, Model, orders
 from tests.proxy.pod import Pod
 
@@ -30,6 +34,8 @@ WITHOUT = ("the model hears", "the service hears", "the service has done it", "t
 """The points at which the test kills the process from outside."""
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["pytest", "tests.crash.life"])
+WAYS = ("chat", "messages", "input", "chain", "conversation")
+"""How a runner goes on: the last three over Responses."""
 _MOST_TRIES = 60
 """The tries of one turn, by a runner that starts again after a broken stream, which no SDK does by itself."""
 
@@ -141,7 +147,7 @@ class Proxy:
 
 @dataclass
 class Scene:
-    """A conversation, identified by its name; where that has an odd number, the tools are called over MCP.
+    """A conversation, identified by its name; its number says the way (``WAYS``), an odd one that tools are called over MCP.
 
     ``seed`` decides all of it, except for the order of concurrent events.
     """
@@ -157,16 +163,28 @@ class Scene:
         self.random = random.Random(self.seed)
         self.books: Books = self.model.books
         self.pod = Pod(self.home, self.model, self.service)
-        self.claude = self.random.random() < 0.5
+        self.way = WAYS[int(self.name[1:]) % len(WAYS)]
+        self.previous = ""
+        if self.way in {"chain", "conversation"}:
+            self.dooms = [*(Doom(point, 1) for point in WITH_IDS), *self.dooms]
         self.turns: list[str] = []
         self.messages: list[dict[str, Any]] = []
+        self.is_mcp = int(self.name[1:]) % 2 == 1
         schema = {"type": "object", "properties": NUMBER["properties"]}
         tools = [self.pod.tool("balance", schema=schema), self.pod.tool("trade", "POST", schema=schema)]
-        if int(self.name[1:]) % 2:
+        if self.is_mcp:
             for each in tools:
                 name = each["name"].partition(".")[2]
                 each["execution"] = {"transport": "mcp", "service": "desk", "base_url": self.service.url, "tool_name": name}
         self.pod.agent("analyst", *tools)
+        if self.way == "conversation":
+            asyncio.run(self._own_conversation())
+
+    async def _own_conversation(self) -> None:
+        """Enter the conversation as if it had been made through the proxy."""
+        store = SqliteOwnershipStore(Database(str(self.home / "state.db")))
+        await store.save("analyst", OwnedObject(f"conv_{self.name}", f"conv_{self.name}", "openai"))
+        await store.close()
 
     def play(self, *, real: bool = False) -> None:
         """Run turns until the proxy has died often enough, run one more, and check the books."""
@@ -203,7 +221,7 @@ class Scene:
         self.messages.append({"role": "assistant", "content": answer})
 
     def _asked(self, *, stream: bool) -> str:
-        ask = self._asks_claude if self.claude else self._asks_gpt
+        ask = {"chat": self._asks_gpt, "messages": self._asks_claude}.get(self.way, self._asks_responses)
         for _ in range(_MOST_TRIES):
             try:
                 return ask(stream=stream)
@@ -235,6 +253,28 @@ class Scene:
             ended = ended or event.type == "message_stop"
         return text if ended else broke_off()
 
+    def _asks_responses(self, *, stream: bool) -> str:
+        new: dict[str, Any] = {"input": self.messages[-1:]}
+        if self.way == "input":
+            new = {"input": self.messages, "store": False}
+        elif self.way == "conversation":
+            new["conversation"] = f"conv_{self.name}"
+        elif self.previous:
+            new["previous_response_id"] = self.previous
+        made = self.gpt.responses.create(model="gpt-test", stream=stream, **new)
+        if not stream:
+            self.previous = made.id
+            return made.output_text
+        text = ""
+        for event in made:
+            self.proxy.passes("the runner hears")
+            if event.type == "response.output_text.delta":
+                text += event.delta
+            elif event.type == "response.completed":
+                self.previous = event.response.id
+                return text
+        return broke_off()
+
     def _check(self) -> None:
         """Check that nothing was done twice, claimed but not done, or forgotten."""
         assert not self.books.faults[self.name], self.books.faults[self.name]
@@ -244,6 +284,8 @@ class Scene:
         entries = self.pod.history("analyst")
         for entry in entries:
             HistoryEntry.model_validate_json(json.dumps(entry))
+            made = [call for each in entry["tool_trace"] for call in each["tool_calls"] if call["status"] == "ok"]
+            assert all(("mcp" in call) == self.is_mcp for call in made), "also of the calls of earlier attempts"
         assert set(ids) <= {entry["turn_id"] for entry in entries if entry["status"] == "ok"}
         self._check_audit(len({entry["turn_id"] for entry in entries}))
 

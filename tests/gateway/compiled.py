@@ -53,7 +53,14 @@ DESK = {
             "inputSchema": {"type": "object", "properties": {}},
             "annotations": {"readOnly": True},
             "http": {"method": "GET", "path": "/balance"},
-        }
+        },
+        {
+            "name": "trade",
+            "description": "A trade.",
+            "inputSchema": {"type": "object", "properties": {"play": {"type": "string"}}},
+            "annotations": {"readOnly": False},
+            "http": {"method": "POST", "path": "/trade"},
+        },
     ],
 }
 

@@ -71,6 +71,9 @@ def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) 
         "ok    The executor's runner received write_note and ran it once.",
         "ok    The proxy ran the quote first, then handed write_note to the runner.",
         "ok    The proxy ran get_order_history for the executor.",
+        "executor (responses SDK): Quote TSLA and write a note, at once.",
+        "ok    Its runner received write_note, and not the quote that the proxy ran first.",
+        "ok    Its responses repeat the runner's own tool, and none that the proxy added.",
         "analyst may not call: trading-api.execute_trade",
         "executor may not call: journal.add_entry",
         "ok    The journal was called over MCP 2025-11-25 to desk-journal 0.1.0: analyst in session ",
@@ -84,15 +87,23 @@ def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) 
 
 
 @pytest.mark.requirement("pods:demo-stops-clean")
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_every_child_and_removes_every_file(tmp_path: Path, sign: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("sign", "moment", "started"),
+    [
+        (signal.SIGINT, "mitmdump -s addons/cllama.py is ready", 4),
+        (signal.SIGTERM, "trading_api.py is ready", 1),  # early: all that a demo starts takes seconds
+    ],
+)
+def test_a_signal_stops_every_child_and_removes_every_file(
+    tmp_path: Path, sign: signal.Signals, moment: str, started: int
+) -> None:
     with demo(tmp_path) as process:
-        read_until(process, "mitmdump -s addons/cllama.py is ready")
+        read_until(process, moment)
         pids = children(process.pid)
         process.send_signal(sign)
         output = rest(process)
         assert process.wait() == 128 + sign, output
-    assert len(pids) >= 3
+    assert len(pids) >= started
     assert f"Stopped by {sign.name}." in output
     assert_nothing_is_left(tmp_path, pids)
 

@@ -13,6 +13,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from claw_compile.compiler import compile_pod
+from tests.compile.oracle import compose_config
+from tests.compile.worked_pods import WORKED_PODS
 from tests.pods.processes import DESK, eventually, healthy
 from tests.waiting import free_port
 
@@ -98,3 +101,31 @@ def test_what_is_no_call_of_a_tool_is_an_error(journal: httpx2.Client) -> None:
     assert refused["isError"] is True
     assert "claw_id" in refused["content"][0]["text"]
     assert call(journal, "find_entries", word="nobody")["structuredContent"] == {"entries": []}
+
+
+@pytest.mark.requirement("pods:journal-composed")
+def test_what_compose_would_start_is_healthy_and_serves_its_name_in_the_pod(tmp_path: Path) -> None:
+    """There is no engine here: the process gets what Compose reads in the file of the compiled pod."""
+    port = free_port()
+    (desk,) = (pod for pod in WORKED_PODS if pod.directory == DESK)
+    environ = {**desk.environ, "JOURNAL_URL": f"http://journal:{port}"}
+    file = desk.copy(tmp_path)
+    assert compile_pod(file, environ).value is not None
+    service = compose_config(file.with_name("compose.generated.yml"), **environ)["services"]["journal"]
+    name, *verb = service["entrypoint"]
+    (tmp_path / "python3").symlink_to(sys.executable)
+    command = [*CLAW, *verb]
+    with subprocess.Popen(command, cwd=DESK, env={"PATH": str(tmp_path), **service["environment"]}) as process:
+        try:
+            eventually(lambda: process.poll() is not None or healthy(f"http://127.0.0.1:{port}"), "the wrapper answers")
+            how, _, *probe = service["healthcheck"]["test"]
+            assert subprocess.run([sys.executable, *probe], check=False).returncode == 0
+            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+                statuses = {}
+                for host in ("journal", f"journal:{port}", "elsewhere"):
+                    client.headers["host"] = host
+                    statuses[host] = ask(client, "initialize", **OPENING).status_code
+        finally:
+            process.terminate()
+    assert (name, how) == ("claw", "CMD")
+    assert statuses == {"journal": 200, f"journal:{port}": 200, "elsewhere": 421}

@@ -156,3 +156,18 @@ def test_it_records_each_request_whole(client: openai.OpenAI, record: Path) -> N
     last = json.loads(record.read_text(encoding="utf-8").splitlines()[-1])
     assert last["headers"]["authorization"] == f"Bearer {KEY}"
     assert json.loads(last["body"])["messages"] == [user("What is my balance?")]
+
+
+@pytest.mark.requirement("pods:scripted-model-wire")
+def test_it_decides_the_same_on_the_responses_protocol_and_repeats_the_tools(client: openai.OpenAI) -> None:
+    tools: Any = [{"type": "function", "strict": False, **each["function"]} for each in (QUOTE, NOTE)]
+    history: list[Any] = [user("Quote NVDA")]
+    first = client.responses.create(model="x", input=history, tools=tools, store=False)
+    [call] = first.output
+    assert call.type == "function_call"
+    assert (call.name, json.loads(call.arguments)) == ("trading-api__get_quote", {"symbol": "NVDA"})
+    assert [tool.name for tool in first.tools if tool.type == "function"] == ["trading-api__get_quote", "write_note"]
+    data = json.dumps({"ok": True, "data": {"symbol": "NVDA", "price": 135.25}})
+    history += [call, {"type": "function_call_output", "call_id": call.call_id, "output": data}]
+    last = client.responses.create(model="x", input=history, tools=tools, store=False)
+    assert last.output_text == "NVDA is quoted at $135.25."

@@ -20,8 +20,8 @@ import httpx2
 import openai
 
 from tests.events import known
+from tests.fork_server import PROXIES, ForkedProcess, fork_server, may_be_forked
 from tests.peers import Provider, Service
-from tests.proxy.fork_server import PROGRAMS, ForkedProcess, fork_server
 from tests.waiting import eventually, free_port
 
 ROOT = Path(__file__).parent.parent.parent
@@ -155,13 +155,11 @@ class Pod:
         """Start ``mitmdump -s addons/cllama.py``, with no other flag unless the test is about flags."""
         (self.home / "home").mkdir(exist_ok=True)
         command = [*self.launcher, str(self.program), "-s", str(self.script), *arguments]
-        if self._may_be_forked():
-            self.process = fork_server().start(command, self.home, self.env(), self.stdout, self.stderr)
-        else:
-            with self.stdout.open("ab") as out, self.stderr.open("ab") as err:
-                self.process = subprocess.Popen(
-                    command, cwd=self.home, env=self.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=err
-                )
+        with self.stdout.open("ab") as out, self.stderr.open("ab") as err, Path(os.devnull).open("rb") as nothing:
+            if self._may_be_forked():
+                self.process = fork_server("proxy").start(command, self.home, self.env(), [nothing, out, err])
+            else:
+                self.process = subprocess.Popen(command, cwd=self.home, env=self.env(), stdin=nothing, stdout=out, stderr=err)
         if wait:
             eventually(self._ready, f"the proxy is ready; it said: {self.said()}")
 
@@ -237,10 +235,8 @@ class Pod:
 
     def _may_be_forked(self) -> bool:
         """Return True if this pod's settings change nothing that Python reads before our code runs."""
-        before = ("COVERAGE_", "LANG", "LC_", "PYTHON", "TZ")
-        named = [*self.environment, *(name for name in os.environ if name.startswith("COVERAGE_"))]
-        ours = not self.launcher and self.program in {MITMDUMP.with_name(name) for name in PROGRAMS}
-        return ours and not any(name.startswith(before) for name in named)
+        is_plain = not self.launcher and self.program in {MITMDUMP.with_name(name) for name in PROXIES}
+        return is_plain and may_be_forked(self.environment)
 
     def _ready(self) -> bool:
         assert self.process is not None

@@ -142,8 +142,8 @@ def test_a_native_tool_is_not_offered_to_the_model(native: Pod) -> None:
     assert "tools" not in native.provider.received[0].json
 
 
-@pytest.mark.requirement("broker:endpoint")
-def test_the_stream_of_get_stays_open_and_says_when_the_tools_have_changed(native: Pod) -> None:
+@pytest.mark.requirement("broker:endpoint", "broker:list-changed")
+def test_the_stream_of_get_says_that_the_tools_have_changed_though_nobody_asks(native: Pod) -> None:
     client = RawClient(native).open()
     listening = native.clients.enter_context(httpx2.Client(timeout=60))
     with listening.stream("GET", client.url, headers=client.headers) as response:
@@ -151,9 +151,9 @@ def test_the_stream_of_get_stays_open_and_says_when_the_tools_have_changed(nativ
         lines = response.iter_lines()
         assert next(lines) == ": open"
         native.agent("analyst", {**native.tool("balance"), "delivery": "native"})
-        assert len(client.ask("tools/list").json()["result"]["tools"]) == 1
         event = next(line for line in lines if line.startswith("data: "))
         assert json.loads(event.removeprefix("data: "))["method"] == "notifications/tools/list_changed"
+    assert len(client.ask("tools/list").json()["result"]["tools"]) == 1
 
 
 @pytest.mark.requirement("broker:disconnect")

@@ -43,8 +43,7 @@ def image(megabytes: int) -> Iterator[bytes]:
 
 
 @pytest.mark.requirement("large:streams")
-@pytest.mark.parametrize("chunked", [False, True])
-@pytest.mark.parametrize("path", ["/v1/files", "/v1/audio/transcriptions"])
+@pytest.mark.parametrize(("path", "chunked"), [("/v1/files", False), ("/v1/audio/transcriptions", True)])
 def test_an_upload_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(wired: Wired, path: str, chunked: bool) -> None:
     framing = "transfer-encoding: chunked" if chunked else f"content-length: {MANY * len(BLOCK)}"
     before = wired.pod.memory(anew=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -93,7 +94,10 @@ def test_without_an_address_nothing_is_listened_on(pod: Pod) -> None:
     pod.start()
     assert pod.process is not None
     process = Path(f"/proc/{pod.process.pid}")
-    own = {str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()}
+    own = set()
+    for descriptor in (process / "fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            own.add(str(descriptor.readlink()))
     tables = [(process / "net" / name).read_text(encoding="ascii") for name in ("tcp", "tcp6")]
     rows = [row.split() for table in tables for row in table.splitlines()[1:]]
     listening = {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own}

@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import openai
 import pytest
+from starlette.requests import Request
 from starlette.responses import Response
 
 from claw_contract.secret import DOTS
@@ -67,6 +69,29 @@ def test_a_turn_of_openais_dialect_calls_a_tool_over_mcp(pod: Pod, server: Scrip
     assert server.sessions == set()
     assert len(server.of("DELETE")) == (not server.is_stateless)
     assert TOOL_TOKEN not in pod.said()
+
+
+@pytest.mark.requirement("mcp:records-resumed", "mcp:at-most-once")
+def test_a_turn_that_goes_on_after_kill_9_records_the_session_of_the_call_before_it(pod: Pod, server: ScriptedServer) -> None:
+    pod.agent("analyst", echo(server))
+    pod.start()
+
+    async def dies(_request: Request) -> Response:
+        pod.kill()
+        return Response(status_code=500)
+
+    pod.provider.says(calls(("c1", "desk__echo", {"text": "hi"})), dies)
+    with pytest.raises(openai.APIConnectionError):
+        pod.client().chat.completions.create(model="gpt-test", messages=HI)
+    pod.start()
+    pod.provider.says(text("Done."))
+    pod.client().chat.completions.create(model="gpt-test", messages=HI)
+    assert len(server.of("tools/call")) == 1
+    (entry,) = pod.history("analyst")
+    (call,) = entry["tool_trace"][0]["tool_calls"]
+    session = {} if server.is_stateless else {"session": "session-…"}
+    assert call["mcp"] == {"server": "scripted 1.2", "protocol": server.versions[0], **session}
+    assert entry["resumed"]
 
 
 @pytest.mark.requirement("mcp:runs")

@@ -84,9 +84,9 @@ def test_a_response_is_clamped_and_recorded_with_its_usage(wired: Wired, stream:
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/responses"])
 def test_a_prefix_leads_to_its_provider_with_its_key(wired: Wired, path: str, agent_id: str) -> None:
     wired.wire.answers.put(answer(b"{}"))
-    assert post(wired, path, b'{ "model":"openrouter/vendor/m", "input":1.0}', agent_id).status_code == 200
+    assert post(wired, path, b'{ "model":"openrouter/vendor/m", "temperature":1.0}', agent_id).status_code == 200
     (seen,) = wired.wire.seen
-    assert (seen.line, seen.body) == (f"POST /router{path} HTTP/1.1", b'{ "model":"vendor/m", "input":1.0}')
+    assert (seen.line, seen.body) == (f"POST /router{path} HTTP/1.1", b'{ "model":"vendor/m", "temperature":1.0}')
     assert seen.all("authorization") == [f"Bearer {ROUTER_KEY}"]
 
 
@@ -96,7 +96,7 @@ def test_a_prefix_leads_to_its_provider_with_its_key(wired: Wired, path: str, ag
 def test_a_packed_body_is_no_way_round(wired: Wired, coding: str, chunked: bool) -> None:
     wired.wire.answers.put(answer(b"{}"))
     body = PACKERS[coding](b'{"model":"gpt-huge"}')
-    assert post(wired, "/v1/responses", iter([body]) if chunked else body, content_encoding=coding).status_code == 200
+    assert post(wired, "/v1/embeddings", iter([body]) if chunked else body, content_encoding=coding).status_code == 200
     (seen,) = wired.wire.seen
     assert (seen.body, seen.all("content-encoding")) == (b'{"model":"small"}', [])
 
@@ -110,16 +110,16 @@ def test_what_can_t_be_unpacked_or_read_is_refused_under_a_policy_and_passes_wit
     wired: Wired, coding: str, body: bytes
 ) -> None:
     more = {"content_encoding": coding} if coding else {}
-    assert refused(post(wired, "/v1/responses", body, **more)) == (403, "model_not_allowed")
+    assert refused(post(wired, "/v1/embeddings", body, **more)) == (403, "model_not_allowed")
     assert wired.wire.seen == []
     wired.wire.answers.put(answer(b"{}"))
-    assert post(wired, "/v1/responses", body, "plain", content_type="application/json", **more).status_code == 200
+    assert post(wired, "/v1/embeddings", body, "plain", content_type="application/json", **more).status_code == 200
     (seen,) = wired.wire.seen
     assert (seen.body, seen.all("content-encoding")) == (body, [coding] * bool(coding))
 
 
 @pytest.mark.requirement("policy:other-paths")
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/conversations"])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/conversations"])
 def test_a_body_that_is_too_large_to_read_is_refused_under_a_policy_before_it_comes(wired: Wired, path: str) -> None:
     with wired.runner() as runner:
         seen = runner.ask(wired.head(f"POST {path}", f"content-length: {400 << 20}", agent_id="bound"))
@@ -131,7 +131,7 @@ def test_a_body_that_is_too_large_to_read_is_refused_under_a_policy_before_it_co
 @pytest.mark.parametrize(
     ("agent_id", "path", "content_type"),
     [
-        ("plain", "/v1/responses", "application/json"),
+        ("plain", "/v1/embeddings", "application/json"),
         ("plain", "/v1/audio/transcriptions", "multipart/form-data; boundary=edge"),
         ("bound", "/v1/files", "multipart/form-data; boundary=edge"),
     ],

@@ -14,6 +14,7 @@ from tests.peers import completion
 from tests.proxy.conftest import Wired
 from tests.proxy.pod import headers
 from tests.proxy.test_tap import OPENAI, anthropic_stream, openai_stream
+from tests.wires.responses import message, response
 
 BODY: dict[str, Any] = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 ODD = b' {"model" : "gpt-test", "messages":[{"role":"user","content":"Go"}], "seed":1.0 } '
@@ -37,6 +38,22 @@ def test_a_compressed_request_is_read_and_mediated(wired: Wired, chain: list[str
     assert seen.all("content-encoding") == []
     assert [tool["function"]["name"] for tool in json.loads(seen.body)["tools"]] == ["desk__balance"]
     assert seen.body.startswith(ODD.rstrip()[:-1].rstrip())
+
+
+@pytest.mark.requirement("responses:packed")
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+def test_a_compressed_request_of_responses_is_mediated(wired: Wired, coding: str) -> None:
+    said = json.dumps(response(message("Hi."))).encode()
+    wired.wire.answers.put(
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(said) + said
+    )
+    answer = post(
+        wired, PACKERS[coding](b'{"model":"gpt-test","input":"Go","store":false}'), coding, "analyst", "/v1/responses"
+    )
+    assert answer.json()["output"] == [message("Hi.")]
+    (seen,) = wired.wire.seen
+    assert seen.all("content-encoding") == []
+    assert [tool["name"] for tool in json.loads(seen.body)["tools"]] == ["desk__balance"]
 
 
 @pytest.mark.requirement("packed:requests")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -21,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tests.failures.planted import FORMS
+from tests.fork_server import run_claw
 from tests.peers import calls, text
 from tests.proxy.pod import PROVIDER_KEY, ROOT, SECRET, TOOL_TOKEN, Pod, headers
 from tests.proxy.test_context import FEED_TOKEN, MEMORY_TOKEN, informed
@@ -137,9 +136,9 @@ def test_no_secret_is_in_any_byte_of_the_state_whatever_was_said_failed_or_crash
 
 def claw(pod: Pod, *arguments: str) -> dict[str, Any]:
     """Run ``claw state`` beside the proxy, with the same state; return its JSON."""
-    command = [sys.executable, "-c", "from claw_cli.app import main; main()", "state", *arguments, "--json"]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "CLAW_STATE": pod.env()["CLAW_STATE"]}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    done = run_claw(["state", *arguments, "--json"], pod.home, environment)
+    assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 

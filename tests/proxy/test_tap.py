@@ -99,6 +99,37 @@ def test_usage_at_the_end_of_a_document_of_many_megabytes_is_found() -> None:
     assert tap.usage == {"prompt_tokens": 8}
 
 
+CREATED = {"type": "response.created", "response": {"id": "resp_1", "object": "response"}}
+KEPT: dict[str, tuple[str, bytes]] = {
+    "document": (JSON, json.dumps({"id": "resp_1", "output": [{"id": "msg_1"}], "usage": {"input_tokens": 1}}).encode()),
+    "long document": (JSON, json.dumps({"id": "resp_1", "object": "response", "image": "x" * (5 << 20)}).encode()),
+    "stream": (EVENTS, sse({"type": "keepalive"}, CREATED, {"type": "response.completed", "response": {"id": "resp_2"}})),
+    "cut stream": (EVENTS, sse(CREATED)),
+    "conversation": (JSON, json.dumps({"id": "resp_1", "object": "conversation"}).encode()),
+}
+
+
+@pytest.mark.requirement("responses:paths-rows")
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("coding", ["", "gzip"])
+def test_the_id_of_what_is_kept_is_told_once_and_before_its_bytes_are_through(name: str, coding: str) -> None:
+    content_type, body = KEPT[name]
+    found: list[str] = []
+    applied = (coding,) if coding else ()
+    tap = UsageTap(content_type, applied, found.append)
+    sent = packed(body, applied)
+    assert run(tap, sent, [7, 99, 5000]) == sent
+    assert found == ["resp_1"]
+
+
+@pytest.mark.requirement("responses:paths-rows")
+@pytest.mark.parametrize("body", [b'{"id": 7}', b'{"output": [{"id": "msg_1"}]}', b'{"id": ""}', b"[1]", b'{"id": "resp_1"'])
+def test_what_has_no_id_is_not_kept(body: bytes) -> None:
+    found: list[str] = []
+    run(UsageTap(JSON, (), found.append), body, [3])
+    assert found == []
+
+
 @pytest.mark.requirement("forward:hostile-copy")
 @given(
     content_type=st.sampled_from([EVENTS, JSON, "", "audio/mpeg"]),

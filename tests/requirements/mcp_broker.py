@@ -30,6 +30,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         _BROKER, "A write is journaled before it is sent and after it was answered, and not sent if it can't be."
     ),
     "broker:answer": Requirement(_BROKER, "Success is the data as text and, where it is an object, as structuredContent."),
+    "broker:over-mcp": Requirement(
+        _BROKER, "A call of a tool over MCP has the images of its result, and its server, session and protocol in history."
+    ),
     "broker:failure": Requirement(_BROKER, "Failure is isError, with {code, message}."),
     "broker:cut": Requirement(_BROKER, "A cut result says so, with the true size."),
     "broker:redacted": Requirement(_BROKER, "No credential of the pod is in an answer, in history or in the log."),
@@ -58,6 +61,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "broker:reload": Requirement(
         _BROKER, "After a reload of the agent its list of tools is the new one, and clients hear of it."
+    ),
+    "broker:list-changed": Requirement(
+        _BROKER, "A client that only listens hears of a change of its own tools, and of no other, without sending a request."
     ),
     "broker:hostile": Requirement(
         _BROKER, "Garbage, 10,000 sessions and large bodies cost bounded memory and a clear refusal."

@@ -57,6 +57,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "mcp:statuses": Requirement(_SPEC, "401, 403, 5xx and redirects are results with their status."),
     "mcp:credentials": Requirement(_SPEC, "The credential is sent with every message, and never comes back to the model."),
     "mcp:records": Requirement(_SPEC, "History, log and flows show a call with server, session and protocol version."),
+    "mcp:records-resumed": Requirement(
+        _SPEC, "A turn that is resumed records the session of a call that an earlier attempt made; older journals can be read."
+    ),
     "mcp:at-most-once": Requirement(_SPEC, "However the proxy dies, no call of an MCP tool that writes is made twice."),
     "mcp:sse-reader": Requirement(_SPEC, "Events are read in pieces of any size, with any line end, and up to a limit."),
     "mcp:messages": Requirement(_SPEC, "A message is read with its exact id and members, or it is refused in one sentence."),

@@ -34,6 +34,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mcp.md, The stdio wrapper",
         "Behind `claw mcp-stdio` an entry is kept with its author and found again; what is no tool is an error.",
     ),
+    "pods:journal-composed": Requirement(
+        "docs/spec/mcp.md, The stdio wrapper",
+        "With the entry point and environment that Compose reads, the wrapper runs, is healthy and serves its service's name.",
+    ),
     "pods:scripted-model-wire": Requirement(
         "CONTRIBUTING.md, Tests", "The real wire, behind a key, labelled as scripted in every response."
     ),

@@ -234,6 +234,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/contract.md, The log",
         "A request that gets another one's answer tells whose turn that is, and how it came to it.",
     ),
+    "store:names": Requirement(
+        "docs/spec/responses.md section 8", "Hidden rounds are found by the key of their answer and by names of its parts."
+    ),
     "store:marks": Requirement(
         "docs/spec/mediation.md section 7",
         "An answer before which nothing was hidden is kept as a mark, which takes no room from hidden rounds.",
@@ -246,7 +249,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "state:forget": Requirement(
         "docs/state.md",
-        "An agent's hidden rounds and turns are forgotten, but for a turn that a process is at; a proxy that runs goes on.",
+        "Hidden rounds, owned ids and turns are forgotten, but for a turn that a process is at; a proxy that runs goes on.",
     ),
     "state:errors": Requirement(
         "docs/state.md", "A state that can't be read or forgotten from is one line: the thing, the place, the remedy."

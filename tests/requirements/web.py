@@ -9,7 +9,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/inspect.md, Turn", "A line of history reads as who said what to whom, with results, timings and tokens."
     ),
     "transcript:dialects": Requirement(
-        "docs/spec/inspect.md, Turn", "Requests and answers of both dialects are read, as JSON and as streams."
+        "docs/spec/inspect.md, Turn", "Requests and answers of every dialect are read, as JSON and as streams."
     ),
     "transcript:hostile": Requirement(
         "docs/spec/inspect.md, Turn",

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from tests.peers import Provider, Service, calls, text
 from tests.proxy.pod import Pod
 from tests.web.mitmweb import MITMWEB, Mitmweb, offline
-from tests.wires import anthropic
+from tests.wires import anthropic, responses
 
 SYMBOL = {"type": "object", "properties": {"symbol": {"type": "string"}}}
 HELLO: list[Any] = [{"role": "user", "content": "Buy one, and say what is left."}]
@@ -66,6 +66,13 @@ def failed_and_resumed_turns(pod: Pod) -> None:
     pod.client().chat.completions.create(model="gpt", messages=asked)
 
 
+def responses_turn(pod: Pod) -> None:
+    asks = responses.response(responses.function_call("c1", "desk__balance", "{}"))
+    pod.provider.says(JSONResponse(asks), JSONResponse(responses.response(responses.message("50,000 are there."))))
+    answer = pod.client().responses.create(model="gpt", input="What is there?", store=False)
+    assert answer.output_text == "50,000 are there."
+
+
 @dataclass
 class Recorded:
     """Turns in a file that mitmdump wrote, and a mitmweb that has read it."""
@@ -83,6 +90,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     openai_turn(pod)
     anthropic_turn(pod)
     failed_and_resumed_turns(pod)
+    responses_turn(pod)
     closed(pod)
     web, process = offline(pod.home, file, pod.home / "context")
     yield Recorded(pod, file, web)

@@ -24,7 +24,7 @@ from tests.waiting import eventually, free_port
 from tests.web.conftest import Recorded
 
 ANSWERS = ["assistant: Bought. \\x1b[2J 49,000 are left.", "assistant: 50,000 are left."]
-LATER = ['error: {"message": "no"}', "assistant: It is bought."]
+LATER = ['error: {"message": "no"}', "assistant: It is bought.", "assistant: 50,000 are there."]
 BOTH = pytest.mark.parametrize("number", [0, 1], ids=["openai", "anthropic"])
 
 
@@ -35,6 +35,18 @@ def test_the_turn_view_is_the_default_of_a_turns_response(recorded: Recorded, nu
     assert shown["view_name"] == "Turn"
     assert shown["text"].splitlines()[-1] == f"  │ {ANSWERS[number]}"
     assert recorded.web.view(recorded.web.turns()[number], message="request")["view_name"] == "JSON"
+
+
+@pytest.mark.requirement("responses:governed")
+def test_a_turn_over_responses_is_shown_with_its_hidden_requests(recorded: Recorded) -> None:
+    turn = recorded.web.turns()[4]
+    lines = recorded.web.view(turn)["text"].splitlines()
+    assert "  │ user: What is there?" in lines
+    assert lines[-1] == "  │ assistant: 50,000 are there."
+    second = [flow for flow in recorded.web.flows() if " round 2 of " in flow["comment"]][-1]
+    shown = recorded.web.view(second, "turn")["text"].splitlines()
+    assert shown[-2].startswith("result of c1: ")
+    assert shown[-1] == "assistant: 50,000 are there."
 
 
 @pytest.mark.requirement("web:turn-view")
@@ -113,7 +125,7 @@ def test_what_is_not_there_is_said_in_a_line(recorded: Recorded) -> None:
     }
 
 
-@pytest.mark.parametrize("number", range(4), ids=["openai", "anthropic", "failed", "resumed"])
+@pytest.mark.parametrize("number", range(5), ids=["openai", "anthropic", "failed", "resumed", "responses"])
 @pytest.mark.requirement("web:replay")
 def test_a_turn_is_played_again_from_its_file_and_nothing_differs(recorded: Recorded, number: int) -> None:
     parent, asked = recorded.web.turns()[number], len(recorded.pod.provider.received)

@@ -1,0 +1,468 @@
+"""The broker in the process: which tools an agent's client gets, what becomes of its calls, and what is written of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from claw_contract.history import HistoryEntry
+from claw_mediate.broker import broker, calls
+from claw_mediate.broker.once import AnswerMemory, RequestKey
+from claw_mediate.telemetry.metrics import Metrics
+from tests.broker.pod import PROVIDER_KEY, TOOL_TOKEN, BrokerPod, Gate, McpClient, failure, token
+from tests.mcp.scripted_server import ECHO, Exchange, ScriptedServer
+from tests.waiting import happens
+
+# Which tools.
+
+
+@pytest.mark.requirement("broker:list")
+async def test_the_list_is_the_agents_native_tools_with_the_schema_that_a_model_would_see(pod: BrokerPod) -> None:
+    asks_for_id = {"type": "object", "properties": {"claw_id": {"type": "string"}, "n": {}}, "required": ["claw_id", "n"]}
+    pod.agent(
+        "analyst", pod.tool("balance", annotations={"title": "Balance"}), pod.tool("trade", write=True, schema=asks_for_id)
+    )
+    pod.agent("clerk", pod.tool("stamp"))
+    assert await (await pod.client().open()).list_tools() == [
+        {
+            "name": "desk__balance",
+            "description": "The balance of the desk.",
+            "inputSchema": {"type": "object"},
+            "annotations": {"title": "Balance", "readOnlyHint": True},
+        },
+        {
+            "name": "desk__trade",
+            "description": "The trade of the desk.",
+            "inputSchema": {"type": "object", "properties": {"n": {}}, "required": ["n"]},
+            "annotations": {"readOnlyHint": False},
+        },
+    ]
+    assert [tool["name"] for tool in await (await pod.client("clerk").open()).list_tools()] == ["desk__stamp"]
+
+
+@pytest.mark.requirement("broker:delivery")
+async def test_a_mediated_tool_is_neither_listed_nor_called(pod: BrokerPod) -> None:
+    pod.agent("analyst", pod.tool("balance", delivery="mediated"), pod.tool("trade", write=True))
+    client = await pod.client().open()
+    assert [tool["name"] for tool in await client.list_tools()] == ["desk__trade"]
+    assert failure(await client.call("desk__balance"))["code"] == "unknown_tool"
+    assert pod.service.received == []
+
+
+@pytest.mark.requirement("broker:delivery")
+async def test_an_agent_without_native_tools_has_an_empty_list(pod: BrokerPod) -> None:
+    pod.agent("analyst")
+    assert await (await pod.client().open()).list_tools() == []
+
+
+@pytest.mark.requirement("broker:reload")
+async def test_after_a_reload_the_list_is_the_new_one_and_clients_that_listen_hear_of_it(
+    pod: BrokerPod, client: McpClient
+) -> None:
+    assert len(await client.list_tools()) == 2
+    listening = (await client.send(method="GET")).chunks
+    assert await anext(listening) == b": open\n\n"
+    pod.agent("analyst", pod.tool("balance"))
+    assert [tool["name"] for tool in await client.list_tools()] == ["desk__balance"]
+    assert failure(await client.call("desk__trade", {"symbol": "X"}))["code"] == "unknown_tool"
+    assert b"notifications/tools/list_changed" in await anext(listening)
+    await listening.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.mark.requirement("broker:list-changed")
+@pytest.mark.parametrize("is_stateless", [False, True])
+@pytest.mark.parametrize("is_reread", [False, True])
+async def test_a_client_that_only_listens_hears_once_of_each_change_of_its_own_tools(
+    pod: BrokerPod, monkeypatch: pytest.MonkeyPatch, is_stateless: bool, is_reread: bool
+) -> None:
+    monkeypatch.setattr(broker, "_WATCH_SECONDS", 3600 if is_reread else 0.01)
+    pod.agent("clerk", pod.tool("stamp"))
+    others = (await (await pod.client("clerk").open()).send(method="GET")).chunks
+    opening = await anext(others)
+    if is_stateless:
+        listening = (await pod.client().listen()).chunks
+        assert b"subscriptions/acknowledged" in await anext(listening)
+    else:
+        listening = (await (await pod.client().open()).send(method="GET")).chunks
+        assert await anext(listening) == opening == b": open\n\n"
+    waiting = asyncio.ensure_future(anext(others))
+    for names in (("balance",), ("balance", "trade")):
+        pod.agent("analyst", *map(pod.tool, names), max_rounds=3)
+        if is_reread:
+            pod.mediator.reread()
+        async with asyncio.timeout(20):
+            assert b"notifications/tools/list_changed" in await anext(listening)
+    pod.agent("analyst", *map(pod.tool, names), max_rounds=4)
+    pod.mediator.reread()
+    pod.mediator.retire()
+    assert not any([b"list_changed" in chunk async for chunk in listening]), "other settings are none of its business"
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+
+
+# A call.
+
+
+@pytest.mark.requirement("broker:call", "broker:answer")
+async def test_a_call_runs_through_the_executor_and_answers_with_text_and_structured_content(
+    pod: BrokerPod, client: McpClient
+) -> None:
+    assert await client.call("desk__trade", {"symbol": "X"}) == {
+        "content": [{"type": "text", "text": '{"order":7}'}],
+        "structuredContent": {"order": 7},
+    }
+    (asked,) = pod.service.received
+    assert (asked.method, asked.path, asked.json) == ("POST", "/trade", {"symbol": "X"})
+    assert asked.headers["authorization"] == f"Bearer {TOOL_TOKEN}"
+    assert asked.headers["x-claw-id"] == "analyst"
+    turn_id = asked.headers["x-claw-turn"]
+    assert asked.headers["idempotency-key"] == f"{turn_id}.1.0"
+    assert turn_id == pod.history()[0]["turn_id"]
+
+
+@pytest.mark.requirement("broker:call")
+async def test_claw_id_is_the_authenticated_agent_whatever_the_client_sends(pod: BrokerPod) -> None:
+    schema = {"type": "object", "properties": {"claw_id": {"type": "string"}}}
+    pod.agent("analyst", pod.tool("trade", write=True, schema=schema))
+    await (await pod.client().open()).call("desk__trade", {"claw_id": "clerk"})
+    assert pod.service.received[0].json == {"claw_id": "analyst"}
+
+
+@pytest.mark.requirement("broker:answer")
+@pytest.mark.parametrize(
+    ("said", "text", "structured"),
+    [
+        (Response(b"plain words", media_type="text/plain"), "plain words", None),
+        (JSONResponse([1, 2]), "[1,2]", None),
+        (JSONResponse("a \u20ac"), "a \u20ac", None),
+        (
+            Response(b'{"n": 9007199254740993, "x": 1.10}'),
+            '{"n": 9007199254740993, "x": 1.10}',
+            b'{"n": 9007199254740993, "x": 1.10}',
+        ),
+    ],
+)
+async def test_the_data_keeps_its_own_words(
+    pod: BrokerPod, client: McpClient, said: Response, text: str, structured: bytes | None
+) -> None:
+    pod.service.routes["GET", "/balance"] = said
+    params = {"name": "desk__balance"}
+    reply = await client.ask("tools/call", params)
+    assert reply.result["content"] == [{"type": "text", "text": text}]
+    assert ("structuredContent" in reply.result) == (structured is not None)
+    if structured is not None:
+        assert b'"structuredContent":' + structured in reply.body
+
+
+@pytest.mark.requirement("broker:answer")
+async def test_a_call_without_data_has_an_empty_content(pod: BrokerPod, client: McpClient) -> None:
+    pod.service.routes["GET", "/balance"] = Response(status_code=204)
+    assert await client.call("desk__balance") == {"content": []}
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    scripted = ScriptedServer().start()
+    yield scripted
+    scripted.stop()
+
+
+@pytest.mark.requirement("broker:over-mcp")
+async def test_a_tool_over_mcp_has_its_images_in_the_answer_and_its_session_in_history(
+    pod: BrokerPod, server: ScriptedServer
+) -> None:
+    image = {"type": "image", "data": "eHg=", "mimeType": "image/png"}
+
+    async def paint(exchange: Exchange) -> None:
+        await exchange.result({"content": [{"type": "text", "text": "Look."}, image]})
+
+    server.says("tools/call", paint)
+    execution = {"transport": "mcp", "service": "desk", "base_url": server.url, "tool_name": "echo"}
+    pod.agent("analyst", pod.tool("echo", schema=ECHO["inputSchema"], execution=execution))
+    result = await (await pod.client().open()).call("desk__echo", {"text": "hi"})
+    assert result == {"content": [{"type": "text", "text": "Look.\n[image, image/png, 2 bytes]"}, image]}
+    (call,) = pod.history()[0]["tool_trace"][0]["tool_calls"]
+    assert call["mcp"] == {"server": "scripted 1.2", "session": "session-…", "protocol": "2025-11-25"}
+
+
+@pytest.mark.requirement("mcp:drift", "broker:over-mcp")
+async def test_a_tool_that_its_server_has_changed_is_not_called_and_an_event_names_the_difference(
+    pod: BrokerPod, server: ScriptedServer
+) -> None:
+    execution = {"transport": "mcp", "service": "desk", "base_url": server.url, "tool_name": "echo"}
+    pod.agent("analyst", pod.tool("echo", execution=execution))
+    client = await pod.client().open()
+    for _ in range(2):
+        assert failure(await client.call("desk__echo"))["code"] == "request_failed"
+    assert server.of("tools/call") == []
+    (event,) = pod.logged("intervention")
+    assert event["intervention"] == "managed_tool_quarantined:desk.echo"
+    assert "it differs at 'properties'" in event["reason"]
+
+
+@pytest.mark.requirement("broker:schema", "broker:failure")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [({}, "schema_validation"), ({"symbol": 1}, "schema_validation"), ([], "invalid_arguments"), ("X", "invalid_arguments")],
+)
+async def test_arguments_that_do_not_fit_are_not_run(pod: BrokerPod, client: McpClient, arguments: Any, code: str) -> None:
+    error = failure(await client.call("desk__trade", arguments))
+    assert error["code"] == code
+    assert error["message"].startswith("The call was not run")
+    assert pod.service.received == []
+    (line,) = pod.history()
+    assert line["tool_trace"][0]["tool_calls"][0]["ran"] is False
+
+
+@pytest.mark.requirement("broker:schema")
+async def test_arguments_that_are_null_are_none(client: McpClient) -> None:
+    reply = await client.ask("tools/call", {"name": "desk__balance", "arguments": None})
+    assert reply.result["structuredContent"] == {"usd": 12}
+
+
+@pytest.mark.requirement("broker:schema")
+async def test_a_key_that_stands_twice_is_refused_and_numbers_keep_their_spelling(pod: BrokerPod, client: McpClient) -> None:
+    def body(arguments: bytes) -> bytes:
+        return b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"desk__trade","arguments":%s}}' % (
+            len(arguments),
+            arguments,
+        )
+
+    twice = await client.post(body(b'{"symbol":"A","symbol":"B"}'))
+    assert failure(twice.result)["code"] == "invalid_arguments"
+    pod.agent("analyst", pod.tool("trade", write=True))
+    await client.post(body(b'{"n":9007199254740993,"x":1.10}'))
+    assert [asked.body for asked in pod.service.received] == [b'{"n":9007199254740993,"x":1.10}']
+
+
+@pytest.mark.requirement("broker:failure")
+async def test_a_failure_of_the_service_is_an_error_with_code_and_message(pod: BrokerPod, client: McpClient) -> None:
+    pod.service.routes["GET", "/balance"] = JSONResponse({"why": "closed"}, 503)
+    assert failure(await client.call("desk__balance")) == {
+        "code": "http_503",
+        "message": "The service answered with status 503.",
+        "details": {"why": "closed"},
+    }
+    assert failure(await client.call("desk__nope"))["code"] == "unknown_tool"
+    (call,) = pod.history()[1]["tool_trace"][0]["tool_calls"]
+    assert (call["name"], call["service"], call["ran"]) == ("desk__nope", "", False)
+
+
+@pytest.mark.requirement("broker:cut", "broker:limits")
+async def test_a_long_result_is_cut_and_says_so(pod: BrokerPod) -> None:
+    pod.agent("analyst", pod.tool("balance"), max_tool_result_bytes=100)
+    pod.service.routes["GET", "/balance"] = Response("x" * 5000)
+    result = await (await pod.client().open()).call("desk__balance")
+    assert [part["text"] for part in result["content"]] == ["x" * 100, "[cut: this is the beginning of a result of 5000 bytes]"]
+    assert "structuredContent" not in result
+
+
+@pytest.mark.requirement("broker:limits")
+async def test_a_call_has_the_time_of_a_mediated_one(pod: BrokerPod) -> None:
+    pod.agent("analyst", pod.tool("balance"), pod.tool("trade", write=True), timeout_per_tool_ms=50)
+    pod.service.routes["GET", "/balance"] = pod.service.routes["POST", "/trade"] = Gate({})
+    client = await pod.client().open()
+    assert failure(await client.call("desk__balance"))["code"] == "timeout"
+    assert "outcome is unknown" in failure(await client.call("desk__trade"))["message"]
+
+
+@pytest.mark.requirement("broker:concurrency")
+async def test_no_more_calls_run_at_once_than_in_a_turn(pod: BrokerPod) -> None:
+    pod.agent("analyst", pod.tool("balance"), max_parallel=2)
+    gate = pod.service.routes["GET", "/balance"] = Gate({"usd": 1})
+    client = await pod.client().open()
+    running = [client.begin("desk__balance") for _ in range(6)]
+    await happens(lambda: gate.asked == 2, "two calls run")
+    gate.is_open = True
+    assert [(await call)["structuredContent"] for call in running] == [{"usd": 1}] * 6
+    assert (gate.asked, gate.most) == (6, 2)
+
+
+@pytest.mark.requirement("broker:concurrency")
+async def test_a_call_that_finds_no_room_in_its_time_is_refused_and_not_run(pod: BrokerPod) -> None:
+    pod.agent("analyst", pod.tool("balance"), max_parallel=1, timeout_per_tool_ms=500, total_timeout_ms=500)
+    gate = pod.service.routes["GET", "/balance"] = Gate({})
+    client = await pod.client().open()
+    first, second = client.begin("desk__balance"), client.begin("desk__balance")
+    codes = [failure(await call)["code"] for call in (first, second)]
+    assert codes == ["timeout", "too_many_calls"]
+    assert gate.asked == 1
+
+
+@pytest.mark.requirement("broker:concurrency")
+async def test_a_call_is_refused_where_too_many_wait(pod: BrokerPod, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert calls.MAX_CALLS == 128
+    monkeypatch.setattr(calls, "MAX_CALLS", 2)
+    pod.agent("analyst", pod.tool("balance"), max_parallel=1)
+    gate = pod.service.routes["GET", "/balance"] = Gate({"usd": 1})
+    client = await pod.client().open()
+    running = [client.begin("desk__balance") for _ in range(3)]
+    await happens(lambda: gate.asked == 1, "one runs, and two wait")
+    assert failure(await client.call("desk__balance"))["code"] == "too_many_calls"
+    gate.is_open = True
+    assert [(await call)["structuredContent"] for call in running] == [{"usd": 1}] * 3
+
+
+@pytest.mark.requirement("broker:budget")
+async def test_a_spent_budget_neither_refuses_nor_counts_a_native_call(pod: BrokerPod) -> None:
+    budget = {"max_requests": 1, "window": "1h", "behavior": "hard_stop"}
+    pod.agent("analyst", pod.tool("balance"), metadata={"budget": budget})
+    client = await pod.client().open()
+    for _ in range(3):
+        assert "structuredContent" in await client.call("desk__balance")
+    assert pod.logged("intervention") == []
+
+
+# Twice.
+
+
+@pytest.mark.requirement("broker:equal-calls")
+async def test_equal_calls_run_each_time(pod: BrokerPod, client: McpClient) -> None:
+    for _ in range(3):
+        await client.call("desk__trade", {"symbol": "X"})
+    assert pod.calls_of("/trade") == 3
+    assert len({line["turn_id"] for line in pod.history()}) == 3
+
+
+@pytest.mark.requirement("broker:same-id")
+async def test_the_same_id_in_the_same_session_gets_the_recorded_answer(pod: BrokerPod, client: McpClient) -> None:
+    first = await client.ask("tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}}, 77)
+    pod.service.routes["POST", "/trade"] = JSONResponse({"order": 8})
+    again = await client.ask("tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}}, 77)
+    assert again.body == first.body
+    assert pod.calls_of("/trade") == len(pod.history()) == 1
+    text_id = await client.call("desk__trade", {"symbol": "X"}, "77")
+    other_arguments = await client.call("desk__trade", {"symbol": "Y"}, 77)
+    other_session = await (await pod.client().open()).call("desk__trade", {"symbol": "X"}, 77)
+    assert [each["structuredContent"] for each in (text_id, other_arguments, other_session)] == [{"order": 8}] * 3
+    assert pod.calls_of("/trade") == 4
+
+
+@pytest.mark.requirement("broker:same-id")
+async def test_a_request_that_comes_again_while_its_call_runs_waits_for_that_call(pod: BrokerPod, client: McpClient) -> None:
+    gate = pod.service.routes["POST", "/trade"] = Gate({"order": 9})
+    both = [client.begin("desk__trade", {"symbol": "X"}, 5) for _ in range(2)]
+    await happens(lambda: gate.asked == 1, "the call runs")
+    gate.is_open = True
+    assert [(await each)["structuredContent"] for each in both] == [{"order": 9}] * 2
+    assert gate.asked == 1
+
+
+@pytest.mark.requirement("broker:same-id")
+async def test_a_stateless_request_is_always_a_call(pod: BrokerPod) -> None:
+    client = pod.client()
+    for _ in range(2):
+        reply = await client.stateless("tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}})
+        assert reply.result["structuredContent"] == {"order": 7}
+    assert pod.calls_of("/trade") == 2
+
+
+@pytest.mark.requirement("broker:same-id")
+async def test_answers_are_kept_in_bounded_memory_the_oldest_goes_first_and_the_latest_stays() -> None:
+    async def say(size: int) -> bytes:
+        return b"x" * size
+
+    memory, made = AnswerMemory(max_answers=3, max_bytes=100), list[int]()
+
+    def ask(number: int, size: int = 10) -> asyncio.Task[bytes]:
+        def start() -> asyncio.Task[bytes]:
+            made.append(number)
+            return asyncio.ensure_future(say(size))
+
+        return memory.find_or_start(RequestKey("s", b"%d" % number, b""), start)
+
+    for number in (1, 2, 3, 4, 4, 3, 2):
+        await ask(number)
+        await asyncio.sleep(0)
+    assert made == [1, 2, 3, 4]
+    for number in (1, 5, 5):
+        await ask(number, 500)
+        await asyncio.sleep(0)
+    assert made == [1, 2, 3, 4, 1, 5]
+    memory.forget_session("s")
+    await ask(5)
+    assert made[-1] == 5
+    assert len(made) == 7
+
+
+# What is written.
+
+
+@pytest.mark.requirement("broker:history")
+async def test_each_call_is_one_line_of_history(pod: BrokerPod, client: McpClient) -> None:
+    await client.list_tools()
+    await client.call("desk__trade", {"symbol": "X"}, 3)
+    (line,) = pod.history()
+    entry = HistoryEntry.model_validate_json(json.dumps(line))
+    assert (entry.delivery, entry.path, entry.claw_id, entry.status, entry.status_code) == (
+        "native",
+        "/mcp/analyst",
+        "analyst",
+        "ok",
+        200,
+    )
+    assert (entry.effective_provider, entry.effective_model, entry.requested_model) == ("", "", "")
+    assert entry.usage.model_dump() == {
+        "prompt_tokens": 0,
+        "completion_tokens": 0,
+        "cached_tokens": 0,
+        "reported_cost_usd": None,
+        "total_rounds": 0,
+    }
+    assert entry.tools_offered == ("desk__balance", "desk__trade")
+    ((call,),) = [each.tool_calls for each in entry.tool_trace]
+    assert (call.name, call.service, call.status, call.effect, call.ran) == ("desk.trade", "desk", "ok", "write", True)
+    assert (call.arguments, call.result) == ({"symbol": "X"}, {"ok": True, "status_code": 200, "data": {"order": 7}})
+    assert line["request_original"]["params"] == {"name": "desk__trade", "arguments": {"symbol": "X"}}
+    assert line["response"]["json"]["structuredContent"] == {"order": 7}
+
+
+@pytest.mark.requirement("broker:log")
+async def test_each_call_is_logged_and_counted(pod: BrokerPod, client: McpClient) -> None:
+    await client.call("desk__balance")
+    await client.call("desk__trade", {})
+    events = [event for event in pod.events if event["turn_id"] is not None]
+    assert [event["type"] for event in events] == [
+        "request",
+        "tool_call",
+        "response",
+        "request",
+        "tool_call",
+        "intervention",
+        "response",
+    ]
+    first = events[:3]
+    assert {event["turn_id"] for event in first} == {pod.history()[0]["turn_id"]}
+    assert (first[0]["path"], first[0]["tools_count"], first[0]["mediated"]) == ("/mcp/analyst", 2, False)
+    assert (first[1]["name"], first[1]["status"], first[1]["ran"]) == ("desk.balance", "ok", True)
+    assert first[2]["history_hash"] == pod.history()[0]["hash"]
+    assert events[5]["intervention"] == "managed_tool_schema_rejected:desk.trade"
+    metrics = Metrics()
+    for event in pod.events:
+        metrics.count(event)
+    text = metrics.text("")[0].decode()
+    assert 'claw_tool_calls_total{agent="analyst",code="",status="ok",tool="desk.balance"} 1.0' in text
+    assert 'claw_requests_ended_total{agent="analyst",mediated="no",outcome="ok"} 2.0' in text
+    assert 'provider=""' not in text
+
+
+@pytest.mark.requirement("broker:redacted")
+async def test_no_credential_of_the_pod_is_in_an_answer_in_history_or_in_the_log(pod: BrokerPod, client: McpClient) -> None:
+    async def echo(request: Request) -> Response:
+        return JSONResponse({"headers": dict(request.headers), "query": request.url.query, "key": PROVIDER_KEY})
+
+    pod.service.routes["GET", "/balance"] = echo
+    reply = await client.ask(
+        "tools/call", {"name": "desk__balance", "arguments": {"mine": token("analyst"), "k": PROVIDER_KEY}}
+    )
+    assert reply.result["structuredContent"]["key"] != PROVIDER_KEY
+    written = reply.body.decode() + json.dumps(pod.history()) + json.dumps(pod.events)
+    for secret in (TOOL_TOKEN, PROVIDER_KEY, token("analyst"), "secret-of-analyst"):
+        assert secret not in written
+    assert token("analyst") not in pod.service.received[0].path

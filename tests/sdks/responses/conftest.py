@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.responses import JSONResponse
+
+from tests.peers import Service
+from tests.proxy.pod import Pod
+from tests.sdks.responses.plays import PLANTED, Metronome, Stage
+from tests.sdks.responses.provider import KeepingProvider
+
+_PLAY = {"type": "object", "properties": {"play": {"type": "string"}}, "required": ["play"]}
+
+
+@pytest.fixture(scope="package")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Yield a running pod, at which all clients have played. Streams get events from the first keepalive on."""
+    provider, service, metronome = KeepingProvider(), Service(), Metronome()
+    service.routes = {
+        ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
+        ("GET", "/wait"): metronome,
+        ("POST", "/trade"): JSONResponse({"traded": PLANTED}),
+    }
+    provider.start()
+    service.start()
+    made: Any = Pod(tmp_path_factory.mktemp("responses"), provider, service)  # type: ignore[arg-type]  # it needs no script
+    made.environment = {"CLLAMA_KEEPALIVE_RESPONSES": "native", "CLLAMA_KEEPALIVE_MS": "100", "CLLAMA_EGRESS": "deny"}
+    (made.home / "runner").mkdir()
+    made.agent("analyst", made.tool("balance"), made.tool("wait", schema=_PLAY), made.tool("trade", "POST", schema=_PLAY))
+    made.start()
+    metronome.start(made)
+    stage = Stage(made, provider, service, metronome)
+    stage.perform()
+    yield stage
+    metronome.stop()
+    made.stop()
+    provider.stop()
+    service.stop()
