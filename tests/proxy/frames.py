@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import ssl
 import subprocess
@@ -41,7 +42,7 @@ class Frames:
     """One HTTP/2 connection, on either side."""
 
     deaf = False
-    """True if it never enlarges the first flow-control window."""
+    """True as long as it does not enlarge its flow-control windows. Only this may be set from another thread."""
 
     def __init__(self, peer: ssl.SSLSocket, *, client: bool) -> None:
         config = h2.config.H2Configuration(
@@ -57,16 +58,25 @@ class Frames:
     def flush(self) -> None:
         self.peer.sendall(self.h2.data_to_send())
 
-    def hear(self) -> None:
-        """Enlarge the window by everything that has come."""
+    def _hear(self) -> None:
+        """Enlarge the windows by everything that has come."""
         for own, size in self._unheard.items():
             self.h2.acknowledge_received_data(size, own)
         self._unheard.clear()
 
+    def _receive(self) -> bytes:
+        """Return what comes next. Once it is no longer deaf, enlarge the windows first, since nothing would come."""
+        while self.deaf and not self.peer.pending() and not select.select([self.peer], [], [], 0.05)[0]:
+            pass
+        if self._unheard and not self.deaf:
+            self._hear()
+            self.flush()
+        return self.peer.recv(65536)
+
     def until(self, found: Callable[[], Any]) -> None:
         """Read until the condition holds. Raises ``ConnectionError`` when the other side closes, or tells us to."""
         while not found():
-            data = self.peer.recv(65536)
+            data = self._receive()
             if not data:
                 raise ConnectionError
             for event in self.h2.receive_data(data):
@@ -82,7 +92,7 @@ class Frames:
                 stream.body += event.data
                 self._unheard[event.stream_id] += event.flow_controlled_length
                 if not self.deaf:
-                    self.hear()
+                    self._hear()
             case h2.events.TrailersReceived():
                 stream.trailers = list(event.headers)
             case h2.events.StreamEnded():

@@ -168,8 +168,6 @@ def test_a_runner_of_http_2_that_gives_no_window_slows_its_provider_down(wired: 
         assert not over.wait(1.5)
         assert wired.pod.memory() - before < SLACK
         runner.deaf = False
-        runner.hear()
-        runner.flush()
         runner.until(lambda: stream.ended)
     assert hashlib.sha256(stream.body).hexdigest() == digest(64)
 
@@ -202,8 +200,6 @@ def test_a_provider_of_http_2_that_gives_no_window_slows_its_runner_down(
         assert pod.memory() - before < SLACK
         (frames,) = provider.connections
         frames.deaf = False
-        frames.hear()
-        frames.flush()
         assert over.wait(DEADLINE)
         eventually(lambda: provider.seen, "it is there")
     assert len(provider.seen.pop().body) == 64 * len(BLOCK)
