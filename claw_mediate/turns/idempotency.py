@@ -13,7 +13,9 @@ cut off on its way
 its turn failed, or its process died              Resume: what it did is replayed, not done again
 anything else                                     None: a new turn
 
-In a conversation that the provider keeps, equal words are sent again and again: only its last turn is found.
+In a conversation that the provider keeps, equal words are sent again and again. So a turn behind which another one came is
+found only by a runner that says it retries: it gets that turn's answer. One that failed behind a step is "overtaken": it can't
+go on, since the conversation did, and must not begin anew, since it may have written.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -106,16 +108,15 @@ class RetryLookup:
 
     async def find(
         self, agent_id: str, turn_id: str, known_by: RequestFingerprint, cut: Sequence[CutAnswer] = (), *, says_retry: bool
-    ) -> CompletedTurn | Resume | None:
+    ) -> CompletedTurn | Resume | Literal["overtaken"] | None:
         """Find the attempt to go on with; if there is none, enter a new turn, ``turn_id``, and return None."""
         if (rest := await self._find_rest(agent_id, cut)) is not None:
             return rest
         awaited = ""
         while True:
-            past = await self._journal.find(agent_id, known_by)
-            if past is not None and past.turn_id != awaited and _is_overtaken(past, known_by):
-                await self._close(past, known_by)
-                past = None
+            past = await self._find_previous(agent_id, known_by, awaited, says_retry=says_retry)
+            if past == "overtaken":
+                return past
             if past is not None and past.is_alive:
                 awaited = past.turn_id
                 await asyncio.sleep(POLL_SECONDS)
@@ -138,6 +139,18 @@ class RetryLookup:
             return False
         past = await self._journal.find(agent_id, known_by)
         return past is None or past.turn_id != turn_id
+
+    async def _find_previous(
+        self, agent_id: str, known_by: RequestFingerprint, awaited: str, *, says_retry: bool
+    ) -> PreviousAttempt | Literal["overtaken"] | None:
+        """Find an earlier attempt. An overtaken one is not found, unless it was waited for or the runner retries it."""
+        past = await self._journal.find(agent_id, known_by)
+        if past is None or past.turn_id == awaited or not _is_overtaken(past, known_by):
+            return past
+        if not _is_retried(past, known_by, says_retry=says_retry):
+            await self._close(past, known_by)
+            return None
+        return "overtaken" if past.response is None and await self._has_steps(past) else past
 
     async def _close(self, past: PreviousAttempt, known_by: RequestFingerprint) -> None:
         """End a turn whose process died: nothing goes on with it, and no other can begin as long as it seems to run."""
@@ -162,12 +175,15 @@ class RetryLookup:
         try:
             if not await self._journal.resume(past, known_by):
                 return None
-            return Resume(past.turn_id, has_steps=await self._journal.response(past.turn_id, 1) is not None)
+            return Resume(past.turn_id, await self._has_steps(past))
         except BaseException:
             # The runner has gone, or the journal: a turn that seems to run here would be found by no other request.
             with suppress(StoreError):
                 await self._journal.end(past.turn_id, None)
             raise
+
+    async def _has_steps(self, past: PreviousAttempt) -> bool:
+        return await self._journal.response(past.turn_id, 1) is not None
 
 
 def _is_overtaken(past: PreviousAttempt, known_by: RequestFingerprint) -> bool:
@@ -176,8 +192,13 @@ def _is_overtaken(past: PreviousAttempt, known_by: RequestFingerprint) -> bool:
 
 
 def _is_wanted(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:
+    return past.state == "answered" or _is_retried(past, known_by, says_retry=says_retry)
+
+
+def _is_retried(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:
+    """Return whether the runner says that it sends this attempt again, rather than the same words once more."""
     has_same_key = bool(known_by.idempotency_key) and known_by.idempotency_key == past.idempotency_key
-    return past.state == "answered" or says_retry or has_same_key
+    return says_retry or has_same_key
 
 
 def _digest(*parts: str, body: bytes = b"") -> str:

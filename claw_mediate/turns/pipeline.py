@@ -12,13 +12,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from typing import Literal
 from weakref import WeakValueDictionary
 
 from msgspec import structs
 
 from claw_contract.log import JoinKind
 from claw_contract.manifest import Tool
-from claw_mediate.core.http import Forward, RunnerResponse
+from claw_mediate.core.http import Forward, RunnerResponse, refuse
 from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
@@ -249,6 +250,8 @@ class TurnPipeline:
         earlier = await self._find_earlier(incoming, known_by, turn_id)
         if isinstance(earlier, CompletedTurn):
             return earlier
+        if earlier == "overtaken":
+            return self._refuse_overtaken(incoming)
         attempt: AttemptKind = "journal_unavailable" if isinstance(earlier, StoreError) else "first"
         if isinstance(earlier, Resume):
             turn_id, attempt = earlier.turn_id, "resumed" if earlier.has_steps else "first"
@@ -265,6 +268,12 @@ class TurnPipeline:
             if not has_started:
                 await self._turns.abandon(turn_id)
 
+    def _refuse_overtaken(self, incoming: DialectRequest) -> RunnerResponse:
+        """Refuse the retry of a failed turn behind which its conversation went on (docs/spec/responses.md section 11)."""
+        self._log.event("intervention", incoming.agent, model=incoming.view.model, intervention="retry_overtaken")
+        reason = "this request's turn failed, and the conversation has gone on since; what it did is part of the conversation"
+        return refuse(incoming.request.path, 400, "conversation_moved_on", f"{reason}: ask anew", param="conversation")
+
     def _answer_again(self, incoming: DialectRequest, earlier: CompletedTurn) -> RunnerResponse:
         how: JoinKind = "awaited" if earlier.awaited else "answered"
         self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
@@ -273,7 +282,7 @@ class TurnPipeline:
 
     async def _find_earlier(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
-    ) -> CompletedTurn | Resume | StoreError | None:
+    ) -> CompletedTurn | Resume | Literal["overtaken"] | StoreError | None:
         """Find an earlier attempt. A journal that can't be read costs the memory of it; writes then don't run."""
         try:
             request = incoming.request

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,6 +153,55 @@ async def test_a_done_turn_that_is_asked_for_again_is_not_appended_again(kept: K
     await kept.says("Hello")
     assert kept.answer.text == "Hi."
     assert kept.kept == ["user: Hello", "assistant: Hi."]
+
+
+@pytest.mark.requirement("responses:conversation-moved-on")
+@pytest.mark.parametrize("header", ["x-stainless-retry-count", "idempotency-key"])
+async def test_a_retry_behind_another_turn_gets_its_answer_and_writes_nothing(kept: KeptDesk, header: str) -> None:
+    kept.headers["idempotency-key"] = "1"
+    kept.service_answers("trade", 7)
+    kept.model_says(("desk.trade", {}))
+    kept.model_says("Bought.")
+    await kept.says("Buy")
+    del kept.headers["idempotency-key"]
+    kept.model_says("Fine.")
+    await kept.says("And?")
+    kept.headers[header] = "1"
+    await kept.says("Buy")
+    assert kept.answer.text == "Bought."
+    assert kept.services.calls == ["desk.trade"]
+    assert kept.kept[-1] == "assistant: Fine."
+
+
+@pytest.mark.requirement("responses:conversation-moved-on")
+@pytest.mark.parametrize("state", ["failed", "running"])
+async def test_a_retry_of_a_failed_or_dead_turn_behind_another_one_is_refused(kept: KeptDesk, state: str) -> None:
+    kept.remembers()
+    await kept.owns()
+    await failed_behind_a_trade(kept)
+    kept.model_says("Bought.")
+    await kept.says("And?")
+    before = list(kept.kept)
+    with closing(sqlite3.connect(kept.settings.state.shown, autocommit=True)) as database:
+        database.execute("UPDATE turns SET state = ? WHERE state = 'failed'", (state,))
+    dies(kept)
+    kept.headers["x-stainless-retry-count"] = "1"
+    assert await refused(kept, "conv_1", "Buy") == (400, "conversation_moved_on", "conversation")
+    assert kept.interventions()[-1] == "retry_overtaken"
+    assert kept.services.calls == ["desk.trade"]
+    assert kept.kept == before
+
+
+@pytest.mark.requirement("responses:conversation-moved-on")
+async def test_a_retry_of_a_turn_that_never_got_a_response_is_a_new_turn_behind_another_one(kept: KeptDesk) -> None:
+    kept.model_refuses(400, "invalid_request")
+    await kept.says("Buy")
+    kept.model_says("Fine.")
+    await kept.says("And?")
+    kept.model_says("What?")
+    kept.headers["x-stainless-retry-count"] = "1"
+    await kept.says("Buy")
+    assert kept.kept[-2:] == ["user: Buy", "assistant: What?"]
 
 
 @pytest.mark.requirement("responses:conversation-rejects")
@@ -402,9 +453,9 @@ async def test_behind_a_kill_the_outcome_of_a_call_is_unknown(kept: KeptDesk) ->
     task.cancel()
 
 
-async def refused(desk: KeptDesk, conversation: object) -> tuple[int, str, str]:
+async def refused(desk: KeptDesk, conversation: object, words: str = "Hi") -> tuple[int, str, str]:
     """Send a request that names a conversation; return the status, code and ``param`` of its refusal."""
-    desk.messages, desk.more = [desk.wire.user("Hi")], {"conversation": conversation}
+    desk.messages, desk.more = [desk.wire.user(words)], {"conversation": conversation}
     exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
     assert isinstance(exchange, RunnerResponse)
     error = json.loads(b"".join([chunk async for chunk in exchange.chunks]))["error"]

@@ -63,6 +63,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "responses:clients-fail": _of(8, "A real client that repeats a failed turn gets its answer, and no write runs twice."),
     "responses:conversation": _of(10, "A conversation holds input, calls, outputs and answer once each (#35)."),
     "responses:conversation-resumes": _of(10, "A failed turn in a conversation goes on with what is missing (#36)."),
+    "responses:conversation-moved-on": _of(11, "A retry behind another turn of its conversation repeats no write."),
     "responses:conversation-rejects": _of(10, "What a conversation keeps is answered: native suffixes and rejected calls too."),
     "responses:conversation-unanswerable": _of(
         10, "In a conversation, a call of ours beside one that only the runner can answer ends the turn."
