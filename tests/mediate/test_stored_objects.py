@@ -1,4 +1,4 @@
-"""What a provider keeps, by its id: each agent reads its own only, and nothing hidden in it."""
+"""Requests for stored objects by id: each agent reads only its own objects, and nothing that was hidden from it."""
 
 from __future__ import annotations
 
