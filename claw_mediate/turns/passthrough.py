@@ -63,7 +63,7 @@ class PassthroughHandle:
 
 @dataclass(frozen=True, slots=True)
 class ForwardDetails:
-    """What is known of a request that is forwarded, beside its view."""
+    """The facts about a request that is forwarded, beside its view."""
 
     redactor: Redactor | None = None
     purpose: Purpose = "answer"  # A count of tokens is no line of history; a side request is not remembered
