@@ -260,7 +260,8 @@ def _run_proxy() -> Any:
 def _run_claw() -> Any:
     sys.argv = sys.argv[len(CLAW) - 1 :]
     sys.argv[0] = "-c"
-    sys.path[0] = ""
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = ["", *(path for path in given if path and path not in sys.path)]
     return importlib.import_module("claw_cli.app").main()
 
 

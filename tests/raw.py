@@ -100,8 +100,9 @@ class Peer:
         return f"http://127.0.0.1:{self.port}{self.prefix}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        listener = socket.create_server(("127.0.0.1", self.port))  # asyncio would look up the address in a new thread
+        self.port = listener.getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, sock=listener)
 
     def refuse(self) -> None:
         """Close the listener, so that connections are refused."""

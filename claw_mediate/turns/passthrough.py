@@ -62,8 +62,8 @@ class PassthroughHandle:
 
 
 @dataclass(frozen=True, slots=True)
-class Forwarding:
-    """The facts of a request that is forwarded, beside its view."""
+class ForwardDetails:
+    """The facts about a request that is forwarded, beside its view."""
 
     redactor: Redactor | None = None
     purpose: Purpose = "answer"  # A count of tokens is no line of history; a side request is not remembered
@@ -71,7 +71,7 @@ class Forwarding:
     kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
 
 
-_ORDINARY = Forwarding()
+_ORDINARY = ForwardDetails()
 
 
 class Passthrough:
@@ -82,7 +82,7 @@ class Passthrough:
         self._ownership = ownership
 
     def forward(
-        self, admitted: Identity, request: Request, view: RunnerRequest | None, about: Forwarding = _ORDINARY
+        self, admitted: Identity, request: Request, view: RunnerRequest | None, about: ForwardDetails = _ORDINARY
     ) -> RunnerResponse | Forward:
         """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal."""
         asker = Requester(admitted.agent, new_turn_id())
@@ -264,7 +264,7 @@ class OtherPaths:
             if refusal is not None:
                 return refusal
         kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
-        return self._passthrough.forward(admitted, request, view, Forwarding(kept_as=kept_as))
+        return self._passthrough.forward(admitted, request, view, ForwardDetails(kept_as=kept_as))
 
 
 def _may_name_responses(request: Request) -> bool:

@@ -39,7 +39,7 @@ from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.conversation import KeptConversation
 from claw_mediate.turns.idempotency import POLL_SECONDS, CompletedTurn, Resume, RetryLookup, cut_answers, fingerprint, is_retry
 from claw_mediate.turns.ownership import Ownership, owned_request
-from claw_mediate.turns.passthrough import Forwarding, Passthrough, Purpose
+from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.response import stored_response
 from claw_state.health import StateUnavailableError
@@ -121,8 +121,8 @@ class Stages:
 
 
 @dataclass(slots=True, weakref_slot=True)
-class _Entrance:
-    """Where equal requests, and those of one conversation, enter one by one."""
+class _EntryLock:
+    """A lock that lets equal requests, or the requests of one conversation, enter their turns one at a time."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     awaited: CompletedTurn | None = None
@@ -142,7 +142,7 @@ class TurnPipeline:
         self._turns = turns
         self._passthrough = passthrough
         self._retries = RetryLookup(turns.journal)
-        self._entering: WeakValueDictionary[tuple[str, str], _Entrance] = WeakValueDictionary()
+        self._entering: WeakValueDictionary[tuple[str, str], _EntryLock] = WeakValueDictionary()
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Answer a request, or return how it is forwarded. Raise ``UnreadableRequestError`` and ``JsonSpliceError``."""
@@ -188,7 +188,7 @@ class TurnPipeline:
         return self._pass(replace(incoming, view=replace(incoming.view, body=body)))
 
     def _pass(self, incoming: DialectRequest, purpose: Purpose = "answer") -> RunnerResponse | Forward:
-        about = Forwarding(
+        about = ForwardDetails(
             redactor=incoming.redactor,
             purpose="count" if incoming.only_counts else purpose,
             kept=incoming.kept,
@@ -200,7 +200,7 @@ class TurnPipeline:
         agent = incoming.agent
         known_by = fingerprint(incoming.request, incoming.view, incoming.redactor)
         # Two equal requests at one moment must not both find that there is no turn yet.
-        entrance = self._entering.setdefault((agent.id, known_by.request), _Entrance())
+        entrance = self._entering.setdefault((agent.id, known_by.request), _EntryLock())
         async with entrance.lock:
             turn = self._turns.find(agent.id, known_by.request)
             if turn is not None and turn.task.cancelling():
@@ -226,7 +226,7 @@ class TurnPipeline:
         named = incoming.view.conversation
         if not named:
             return await self._enter(incoming, known_by)
-        async with self._entering.setdefault((incoming.agent.id, f"conversation {named}"), _Entrance()).lock:
+        async with self._entering.setdefault((incoming.agent.id, f"conversation {named}"), _EntryLock()).lock:
             while True:
                 while (earlier := self._turns.find_in(incoming.agent.id, named)) is not None:
                     await asyncio.wait([earlier.task])

@@ -39,7 +39,7 @@ from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_mediate.turns.ownership import Ownership, marks_of, owned_response
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.replayable import ReplayableReasoning
-from claw_mediate.turns.response import Attended, json_response, sse_response
+from claw_mediate.turns.response import StreamedTurn, json_response, sse_response
 from claw_state.continuity import Anchor
 from claw_state.journal import Journal, StoredResponse
 from claw_state.lease import LEASE_SECONDS
@@ -272,8 +272,8 @@ class TurnRegistry:
         try:
             if turn.context.view.stream:
                 save = partial(self._memory.ownership.save, turn.context.agent)
-                attended = Attended(turn.context, turn.driver.progress, turn.task, save)
-                exchange = await sse_response(attended, pace, on_disconnect=turn.disconnect)
+                streamed = StreamedTurn(turn.context, turn.driver.progress, turn.task, save)
+                exchange = await sse_response(streamed, pace, on_disconnect=turn.disconnect)
             else:
                 exchange = await json_response(turn.task)
         except asyncio.CancelledError:

@@ -61,8 +61,8 @@ async def json_response(task: asyncio.Task[TurnResult]) -> RunnerResponse:
     return _whole(task.result())
 
 
-class Attended(NamedTuple):
-    """A running turn that a runner waits for. ``save``: of what the runner owns by the id that its stream began with."""
+class StreamedTurn(NamedTuple):
+    """A running turn whose answer is streamed. ``save`` stores that the runner owns the response whose id it was sent."""
 
     context: TurnContext
     progress: Progress
@@ -70,7 +70,7 @@ class Attended(NamedTuple):
     save: Callable[[OwnedObject], Awaitable[None]]
 
 
-async def sse_response(turn: Attended, pace: Pace, on_disconnect: OnDisconnect) -> RunnerResponse:
+async def sse_response(turn: StreamedTurn, pace: Pace, on_disconnect: OnDisconnect) -> RunnerResponse:
     """Return the answer of a turn that was asked to stream: its error while the status is open, else its stream."""
     progress, task = turn.progress, turn.task
     committed = asyncio.ensure_future(progress.committed.wait())
@@ -101,7 +101,7 @@ def _whole(result: TurnResult) -> RunnerResponse:
     return respond(result.status, result.body, result.content_type, result.retry_after, result.headers)
 
 
-async def _events(turn: Attended, pace: Pace) -> AsyncGenerator[bytes]:
+async def _events(turn: StreamedTurn, pace: Pace) -> AsyncGenerator[bytes]:
     context, progress, task, save = turn
     dialect = context.dialect
     own_id = dialect.ID_PREFIX + context.turn_id.removeprefix("turn_")

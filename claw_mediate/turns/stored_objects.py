@@ -34,7 +34,7 @@ from claw_mediate.providers.failover import BAD_REPLY, ProviderFailover, Provide
 from claw_mediate.providers.routing import Requester, Router, new_turn_id
 from claw_mediate.turns.context import TurnResult
 from claw_mediate.turns.ownership import STATE_UNAVAILABLE, Ownership
-from claw_mediate.turns.passthrough import Forwarding, Passthrough
+from claw_mediate.turns.passthrough import ForwardDetails, Passthrough
 from claw_state.ownership import OwnedObject
 from claw_state.url import StoreError
 
@@ -158,7 +158,7 @@ class StoredObjects:
             message = "a response of a turn with managed tools can't be streamed again; ask for it without 'stream'"
             return refuse(asked.request.path, 400, "invalid_request", message, param="stream")
         target = asked.path.target(asked.owned.provider_id)
-        about = Forwarding(kept=asked.owned if asked.is_known else None)
+        about = ForwardDetails(kept=asked.owned if asked.is_known else None)
         return self._passthrough.forward(asked.admitted, replace(asked.request, path=target), None, about)
 
     async def _delete(self, asked: ObjectRequest) -> bytes:

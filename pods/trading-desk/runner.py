@@ -17,9 +17,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
-
 SYSTEM = "You are an agent of a trading desk. Use your tools."
 NAME, DESCRIPTION = "write_note", "Write a note to the agent's own notebook."
 SCHEMA: Any = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -52,6 +49,8 @@ class OpenAI:
     """A conversation in OpenAI chat completions (OPENAI_BASE_URL, OPENAI_API_KEY)."""
 
     def __init__(self) -> None:
+        import openai  # the one SDK that is asked for: each takes a second
+
         self._client = openai.OpenAI()
         self._model = os.environ.get("OPENAI_MODEL", "gpt-4.1-mini")
         self.messages: list[Any] = [{"role": "system", "content": SYSTEM}]
@@ -76,6 +75,8 @@ class Responses:
     """A conversation in OpenAI Responses, which the provider is to keep nothing of (OPENAI_BASE_URL, OPENAI_API_KEY)."""
 
     def __init__(self) -> None:
+        import openai
+
         self._client = openai.OpenAI()
         self._model = os.environ.get("OPENAI_MODEL", "gpt-4.1-mini")
         self.messages: list[Any] = []
@@ -106,6 +107,8 @@ class Anthropic:
     """A conversation in Anthropic messages (ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY)."""
 
     def __init__(self) -> None:
+        import anthropic
+
         self._client = anthropic.Anthropic()
         self._model = os.environ.get("ANTHROPIC_MODEL", "claude-sonnet-4-5")
         self.messages: list[Any] = []

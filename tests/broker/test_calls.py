@@ -1,8 +1,7 @@
-"""The broker in the process: which tools an agent's client gets, what becomes of its calls, and what is written of them."""
+"""Calls through the broker, in the process: what becomes of each, and what is written of it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -12,99 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from claw_contract.history import HistoryEntry
-from claw_mediate.broker import broker, calls
-from claw_mediate.broker.once import AnswerMemory, RequestKey
+from claw_mediate.broker import calls
 from claw_mediate.telemetry.metrics import Metrics
 from tests.broker.pod import PROVIDER_KEY, TOOL_TOKEN, BrokerPod, Gate, McpClient, failure, token
 from tests.mcp.scripted_server import ECHO, Exchange, ScriptedServer
 from tests.waiting import happens
-
-# Which tools.
-
-
-@pytest.mark.requirement("broker:list")
-async def test_the_list_is_the_agents_native_tools_with_the_schema_that_a_model_would_see(pod: BrokerPod) -> None:
-    asks_for_id = {"type": "object", "properties": {"claw_id": {"type": "string"}, "n": {}}, "required": ["claw_id", "n"]}
-    pod.agent(
-        "analyst", pod.tool("balance", annotations={"title": "Balance"}), pod.tool("trade", write=True, schema=asks_for_id)
-    )
-    pod.agent("clerk", pod.tool("stamp"))
-    assert await (await pod.client().open()).list_tools() == [
-        {
-            "name": "desk__balance",
-            "description": "The balance of the desk.",
-            "inputSchema": {"type": "object"},
-            "annotations": {"title": "Balance", "readOnlyHint": True},
-        },
-        {
-            "name": "desk__trade",
-            "description": "The trade of the desk.",
-            "inputSchema": {"type": "object", "properties": {"n": {}}, "required": ["n"]},
-            "annotations": {"readOnlyHint": False},
-        },
-    ]
-    assert [tool["name"] for tool in await (await pod.client("clerk").open()).list_tools()] == ["desk__stamp"]
-
-
-@pytest.mark.requirement("broker:delivery")
-async def test_a_mediated_tool_is_neither_listed_nor_called(pod: BrokerPod) -> None:
-    pod.agent("analyst", pod.tool("balance", delivery="mediated"), pod.tool("trade", write=True))
-    client = await pod.client().open()
-    assert [tool["name"] for tool in await client.list_tools()] == ["desk__trade"]
-    assert failure(await client.call("desk__balance"))["code"] == "unknown_tool"
-    assert pod.service.received == []
-
-
-@pytest.mark.requirement("broker:delivery")
-async def test_an_agent_without_native_tools_has_an_empty_list(pod: BrokerPod) -> None:
-    pod.agent("analyst")
-    assert await (await pod.client().open()).list_tools() == []
-
-
-@pytest.mark.requirement("broker:reload")
-async def test_after_a_reload_the_list_is_the_new_one_and_clients_that_listen_hear_of_it(
-    pod: BrokerPod, client: McpClient
-) -> None:
-    assert len(await client.list_tools()) == 2
-    listening = (await client.send(method="GET")).chunks
-    assert await anext(listening) == b": open\n\n"
-    pod.agent("analyst", pod.tool("balance"))
-    assert [tool["name"] for tool in await client.list_tools()] == ["desk__balance"]
-    assert failure(await client.call("desk__trade", {"symbol": "X"}))["code"] == "unknown_tool"
-    assert b"notifications/tools/list_changed" in await anext(listening)
-    await listening.aclose()  # type: ignore[attr-defined]
-
-
-@pytest.mark.requirement("broker:list-changed")
-@pytest.mark.parametrize("is_stateless", [False, True])
-@pytest.mark.parametrize("is_reread", [False, True])
-async def test_a_client_that_only_listens_hears_once_of_each_change_of_its_own_tools(
-    pod: BrokerPod, monkeypatch: pytest.MonkeyPatch, is_stateless: bool, is_reread: bool
-) -> None:
-    monkeypatch.setattr(broker, "_WATCH_SECONDS", 3600 if is_reread else 0.01)
-    pod.agent("clerk", pod.tool("stamp"))
-    others = (await (await pod.client("clerk").open()).send(method="GET")).chunks
-    opening = await anext(others)
-    if is_stateless:
-        listening = (await pod.client().listen()).chunks
-        assert b"subscriptions/acknowledged" in await anext(listening)
-    else:
-        listening = (await (await pod.client().open()).send(method="GET")).chunks
-        assert await anext(listening) == opening == b": open\n\n"
-    waiting = asyncio.ensure_future(anext(others))
-    for names in (("balance",), ("balance", "trade")):
-        pod.agent("analyst", *map(pod.tool, names), max_rounds=3)
-        if is_reread:
-            pod.mediator.reread()
-        async with asyncio.timeout(20):
-            assert b"notifications/tools/list_changed" in await anext(listening)
-    pod.agent("analyst", *map(pod.tool, names), max_rounds=4)
-    pod.mediator.reread()
-    pod.mediator.retire()
-    assert not any([b"list_changed" in chunk async for chunk in listening]), "other settings are none of its business"
-    with pytest.raises(StopAsyncIteration):
-        await waiting
-
 
 # A call.
 
@@ -317,78 +228,6 @@ async def test_a_spent_budget_neither_refuses_nor_counts_a_native_call(pod: Brok
     for _ in range(3):
         assert "structuredContent" in await client.call("desk__balance")
     assert pod.logged("intervention") == []
-
-
-# Twice.
-
-
-@pytest.mark.requirement("broker:equal-calls")
-async def test_equal_calls_run_each_time(pod: BrokerPod, client: McpClient) -> None:
-    for _ in range(3):
-        await client.call("desk__trade", {"symbol": "X"})
-    assert pod.calls_of("/trade") == 3
-    assert len({line["turn_id"] for line in pod.history()}) == 3
-
-
-@pytest.mark.requirement("broker:same-id")
-async def test_the_same_id_in_the_same_session_gets_the_recorded_answer(pod: BrokerPod, client: McpClient) -> None:
-    first = await client.ask("tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}}, 77)
-    pod.service.routes["POST", "/trade"] = JSONResponse({"order": 8})
-    again = await client.ask("tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}}, 77)
-    assert again.body == first.body
-    assert pod.calls_of("/trade") == len(pod.history()) == 1
-    text_id = await client.call("desk__trade", {"symbol": "X"}, "77")
-    other_arguments = await client.call("desk__trade", {"symbol": "Y"}, 77)
-    other_session = await (await pod.client().open()).call("desk__trade", {"symbol": "X"}, 77)
-    assert [each["structuredContent"] for each in (text_id, other_arguments, other_session)] == [{"order": 8}] * 3
-    assert pod.calls_of("/trade") == 4
-
-
-@pytest.mark.requirement("broker:same-id")
-async def test_a_request_that_comes_again_while_its_call_runs_waits_for_that_call(pod: BrokerPod, client: McpClient) -> None:
-    gate = pod.service.routes["POST", "/trade"] = Gate({"order": 9})
-    both = [client.begin("desk__trade", {"symbol": "X"}, 5) for _ in range(2)]
-    await happens(lambda: gate.asked == 1, "the call runs")
-    gate.is_open = True
-    assert [(await each)["structuredContent"] for each in both] == [{"order": 9}] * 2
-    assert gate.asked == 1
-
-
-@pytest.mark.requirement("broker:same-id")
-async def test_a_stateless_request_is_always_a_call(pod: BrokerPod) -> None:
-    client = pod.client()
-    for _ in range(2):
-        reply = await client.stateless("tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}})
-        assert reply.result["structuredContent"] == {"order": 7}
-    assert pod.calls_of("/trade") == 2
-
-
-@pytest.mark.requirement("broker:same-id")
-async def test_answers_are_kept_in_bounded_memory_the_oldest_goes_first_and_the_latest_stays() -> None:
-    async def say(size: int) -> bytes:
-        return b"x" * size
-
-    memory, made = AnswerMemory(max_answers=3, max_bytes=100), list[int]()
-
-    def ask(number: int, size: int = 10) -> asyncio.Task[bytes]:
-        def start() -> asyncio.Task[bytes]:
-            made.append(number)
-            return asyncio.ensure_future(say(size))
-
-        return memory.find_or_start(RequestKey("s", b"%d" % number, b""), start)
-
-    for number in (1, 2, 3, 4, 4, 3, 2):
-        await ask(number)
-        await asyncio.sleep(0)
-    assert made == [1, 2, 3, 4]
-    for number in (1, 5, 5):
-        await ask(number, 500)
-        await asyncio.sleep(0)
-    assert made == [1, 2, 3, 4, 1, 5]
-    memory.forget_session("s")
-    await ask(5)
-    assert made[-1] == 5
-    assert len(made) == 7
 
 
 # What is written.

@@ -1,7 +1,7 @@
 """The runtimes of certs/README.md: how each is told which CA to trust, and a program that requests a URL through the proxy.
 
-A program ends with status 0 if the TLS was sound, whatever the proxy then answered; else it prints the complaint of its TLS
-stack about the certificate.
+A program ends with status 0, or says so, if the TLS was sound, whatever the proxy then answered; else it prints the complaint
+of its TLS stack about the certificate.
 """
 
 from __future__ import annotations
@@ -18,36 +18,41 @@ from uv import find_uv_bin
 from tests.compile.oracle import compose_binary
 from tests.not_tested import need
 
-REQUESTS = "import sys, requests; requests.get(sys.argv[1], timeout=30)"
-HTTPX = "import sys, httpx2; httpx2.get(sys.argv[1], timeout=30)"
+REQUESTS = "import requests\ndef ask(url): requests.get(url, timeout=30)"
+HTTPX = "import httpx2\ndef ask(url): httpx2.get(url, timeout=30)"
 AIOHTTP = """
-import asyncio, sys, aiohttp
-async def main():
+import asyncio, aiohttp
+async def get(url):
     async with aiohttp.ClientSession(trust_env=True) as session:
-        async with session.get(sys.argv[1]) as answer:
+        async with session.get(url) as answer:
             await answer.read()
-asyncio.run(main())
+def ask(url): asyncio.run(get(url))
 """
 OPENAI = """
-import sys, openai
-try:
-    openai.OpenAI(base_url=sys.argv[1], api_key="nobody", max_retries=0, timeout=30).models.list()
-except openai.APIStatusError:
-    pass
+import openai
+def ask(url):
+    try: openai.OpenAI(base_url=url, api_key="nobody", max_retries=0, timeout=30).models.list()
+    except openai.APIStatusError: pass
 """
 ANTHROPIC = """
-import sys, anthropic
-try:
-    anthropic.Anthropic(base_url=sys.argv[1], api_key="nobody", max_retries=0, timeout=30).models.list()
-except anthropic.APIStatusError:
-    pass
+import anthropic
+def ask(url):
+    try: anthropic.Anthropic(base_url=url, api_key="nobody", max_retries=0, timeout=30).models.list()
+    except anthropic.APIStatusError: pass
 """
 URLLIB = """
-import sys, urllib.error, urllib.request
-try:
-    urllib.request.urlopen(sys.argv[1], timeout=30)
-except urllib.error.HTTPError:
-    pass
+import urllib.error, urllib.request
+def ask(url):
+    try: urllib.request.urlopen(url, timeout=30)
+    except urllib.error.HTTPError: pass
+"""
+EACH = """
+import sys, traceback
+for number, url in enumerate(sys.argv[1:]):
+    if number: print("\\f")
+    try: ask(url)
+    except Exception: traceback.print_exc(file=sys.stdout)
+    else: print("answered")
 """
 # Node reads HTTPS_PROXY since version 24 only (NODE_USE_ENV_PROXY): here the program makes the tunnel itself.
 NODE = """
@@ -60,22 +65,28 @@ require("http").request({ host: proxy.hostname, port: proxy.port, method: "CONNE
 """
 JAVA = """
 import java.net.*; import javax.net.ssl.*;
-class Ask { public static void main(String[] given) throws Exception {
+class Ask { public static void main(String[] given) {
   URI proxy = URI.create(System.getenv("HTTPS_PROXY"));
   var through = new Proxy(Proxy.Type.HTTP, new InetSocketAddress(proxy.getHost(), proxy.getPort()));
-  ((HttpsURLConnection) new URL(given[0]).openConnection(through)).getResponseCode();
+  for (int number = 0; number < given.length; number++) {
+    if (number > 0) System.out.println("\\f");
+    try { ((HttpsURLConnection) new URL(given[number]).openConnection(through)).getResponseCode(); }
+    catch (Exception problem) { System.out.println(problem); continue; }
+    System.out.println("answered");
+  }
 } }
 """
 
 type Command = Callable[[str, Path, Path], list[str]]
-"""Return a command. Arguments: a URL, an empty directory, and the directory of the CA's public files."""
+"""Return a command. Arguments: a URL, an empty directory, and the directory of the CA's public files. Some take more URLs."""
 
 
 @dataclass(frozen=True)
 class Runtime:
     """``variable`` names the one variable that the runtime needs. ``answered``: its output after our answer; None: it succeeds.
 
-    ``refused``: its output has one of these texts when it does not trust the certificate.
+    ``refused``: its output has one of these texts when it does not trust the certificate. ``takes_more``: its command can be
+    followed by more URLs, and a form feed stands between its outputs: one process is then enough for several.
     """
 
     name: str
@@ -84,10 +95,12 @@ class Runtime:
     adds: bool = False
     answered: str | None = None
     refused: tuple[str, ...] = ("CERTIFICATE_VERIFY_FAILED",)
+    takes_more: bool = False
 
 
 def python(name: str, program: str, variable: str) -> Runtime:
-    return Runtime(name, lambda url, *_: [sys.executable, "-c", program, url], variable)
+    command = [sys.executable, "-c", program + EACH]
+    return Runtime(name, lambda url, *_: [*command, url], variable, answered="answered", takes_more=True)
 
 
 def pip(url: str, *_: Path) -> list[str]:
@@ -151,6 +164,6 @@ RUNTIMES = (
     ),
     Runtime("Rust: rustls", uv, "SSL_CERT_FILE", answered="401 Unauthorized", refused=("invalid peer certificate",)),
     Runtime("Go", compose, "SSL_CERT_FILE", answered="401 Unauthorized", refused=("x509: ",)),
-    Runtime("Java", java, None, refused=("PKIX path",)),
+    Runtime("Java", java, None, answered="answered", refused=("PKIX path",), takes_more=True),
 )
 """The runtimes; ``certs/README.md`` has a line for each."""

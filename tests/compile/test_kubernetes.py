@@ -7,18 +7,16 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
 from claw_compile.compiler import CompileResult, compile_pod
 from claw_compile.diagnostics.diagnostic import Result
 from claw_compile.output.kubernetes.objects import PROXY_UID
+from tests.compile.kubernetes_schemas import validate
 from tests.compile.test_compose import DESCRIPTOR, MASTER, agent
 from tests.compile.worked_pods import WORKED_PODS, WorkedPod
 
-OLDEST, NEWEST = "1.29.0", "1.37.0"
-"""The first version with native sidecars on by default, and the last one whose schemas we have."""
 SECRET = "planted: p$word"
 
 
@@ -39,8 +37,7 @@ def manifests(directory: Path, pod: str, **environ: str) -> dict[tuple[str, str]
 def read(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
     manifests = {}
     for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-        for version in (OLDEST, NEWEST):
-            kubernetes_validate.validate(document, version, strict=True)
+        validate(document)
         manifests[document["kind"], document["metadata"]["name"]] = document
     return manifests
 

@@ -1,4 +1,4 @@
-"""What the model's provider keeps of Responses: a chain of responses, and conversations that every request is appended to."""
+"""A provider's store for the Responses API: chains of responses, and conversations to which each exchange is appended."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.mcp_peers.sdk import ask, job
-from tests.tools.hosting import CLAW, CONFIG, PACKAGE, TOKENS, environ_of, install, serving
+from tests.tools.hosting import CONFIG, PACKAGE, TOKENS, TOOLS, environ_of, install, serving
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -58,6 +58,6 @@ def test_clients_of_the_sdk_list_and_call_the_tools_of_a_host(packages: Path, tm
 def test_a_client_of_the_sdk_starts_a_host_over_stdio(packages: Path, tmp_path: Path) -> None:
     config = tmp_path / "toolhost.yml"
     config.write_text(CONFIG)
-    command = [*CLAW, "serve", "--stdio", "--principal", "a", "--config", str(config)]
+    command = [*TOOLS, "serve", "--stdio", "--principal", "a", "--config", str(config)]
     (outcome,) = ask(1, {"command": command, "env": environ_of(packages), "calls": CALLS})
     check(outcome, HANDSHAKE)

@@ -11,6 +11,7 @@ import pytest
 
 from claw_mediate.tools.executor import ToolExecutor
 from tests.mediate.desk import Desk
+from tests.mediate.kept import KeptDesk
 from tests.peers import Service
 from tests.wires import Wire, anthropic, openai, openai_legacy, responses
 
@@ -64,8 +65,16 @@ async def codex(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield made
 
 
+@pytest.fixture
+async def kept(tmp_path: Path) -> AsyncIterator[KeptDesk]:
+    """Yield a desk whose agent owns a conversation that the provider keeps."""
+    async with opened(KeptDesk(tmp_path)) as desk:
+        await desk.owns()
+        yield desk
+
+
 @asynccontextmanager
-async def opened(desk: Desk) -> AsyncIterator[Desk]:
+async def opened[D: Desk](desk: D) -> AsyncIterator[D]:
     yield desk
     await desk.close()
 

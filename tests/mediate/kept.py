@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
+from claw_state.ownership import OwnedObject
 from tests.mediate.desk import Desk
 from tests.mediate.scripted import Model
-from tests.wires import Body, responses_rules
+from tests.waiting import happens
+from tests.wires import Body, responses, responses_rules
 
 
 class KeepingModel(Model):
@@ -70,3 +74,47 @@ def _kind(item: Body) -> str:
             return f"output {envelope['data'] if envelope['ok'] else envelope['error']['code']}"
         case kind:
             return str(kind)
+
+
+class KeptDesk(Desk):
+    """A desk whose provider keeps conversations."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, responses, stream=False)
+        self.model: KeepingModel = KeepingModel(self)
+        self.named: object = "conv_1"
+        self.open()
+
+    async def owns(self, conversation: str = "conv_1") -> None:
+        """Let the present agent own a conversation."""
+        await self.mediator.state.ownership.save(self.agent, OwnedObject(conversation, conversation, "openai"))
+
+    async def says(self, words: str, **more: Any) -> str:
+        """Send a user's words to the conversation, and nothing of what was said before; return the picture of the turn."""
+        self.messages = []
+        return await self.asks(words, conversation=self.named, **more)
+
+    @property
+    def kept(self) -> list[str]:
+        return kinds(self.model.kept["conv_1"])
+
+    def sent(self, index: int = -1) -> list[str]:
+        """Return the input of a request as it came: of the last one, or of that index."""
+        return kinds(self.model.sent[index]["input"])
+
+
+async def failed_behind_a_trade(desk: KeptDesk, words: str = "Buy") -> None:
+    """Run a turn that trades and whose provider then fails."""
+    desk.service_answers("trade", 7, 8)
+    desk.model_says(("desk.trade", {}))
+    desk.model_refuses(400, "invalid_request")
+    await desk.says(words)
+    assert desk.status == 400
+
+
+async def begun(desk: KeptDesk, words: str, called: str) -> asyncio.Task[str]:
+    """Begin a turn; return it when it waits for the tool."""
+    desk.services.gates[called] = asyncio.Event()
+    task = asyncio.ensure_future(desk.says(words))
+    await happens(lambda: called in desk.services.calls, f"a call of {called}")
+    return task

@@ -56,11 +56,11 @@ class Model:
         self.known = 0
         self.fault: Exception | None = None
         self.names: dict[str, str] = {}
-        """The name with which each call is drawn, by the call's id."""
+        """The name of each call in the picture, by the call's id."""
         self.makers: list[str] = []
-        """Who answers the next calls, where it is not who is asked first: provider and model."""
+        """Provider and model that answer the next calls in place of the first candidate, as ``provider/model``."""
         self.replies: dict[str, bytes] = {}
-        """The reply that made each call, by the call's id."""
+        """The reply that contained each call, by the call's id."""
 
     def messages(self, index: int = -1) -> list[Body]:
         """Return the messages of a request: of the last one, or of that index."""

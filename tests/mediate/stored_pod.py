@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -179,3 +181,30 @@ def kept_response(response_id: str, **more: Any) -> Body:
         "previous_response_id": None,
     }
     return response(message("Fifty."), **(echo | {"id": response_id} | more))
+
+
+OWN = OwnedObject("resp_A", "resp_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",))
+PLAIN = OwnedObject("resp_P", "resp_P", "openai", "first", is_plain=True)
+TALK = OwnedObject("conv_A", "conv_A", "openai", "first", hidden_ids=("call_2",))
+
+
+@asynccontextmanager
+async def filled_pod(home: Path) -> AsyncIterator[StoredPod]:
+    """Yield a pod whose provider has four responses and a conversation, of which the analyst owns two responses and this."""
+    made = StoredPod(home)
+    made.open()
+    made.api.responses = {
+        "resp_A": (kept_response("resp_A"), FIRST),
+        "resp_B": (kept_response("resp_B", previous_response_id="resp_A"), [*FIRST, *SHOWN, *SECOND]),
+        "resp_P": (kept_response("resp_P", tools=[NATIVE]), [user("Hi")]),
+        "resp_hidden": (kept_response("resp_hidden"), FIRST[:1]),
+    }
+    made.api.conversations = {"conv_A": [*FIRST, *SHOWN, *SECOND]}
+    for owned in (OWN, PLAIN, TALK):
+        await made.keeps(owned)
+    yield made
+    await made.close()
+
+
+def ids(items: list[Body]) -> list[str]:
+    return [item["id"] for item in items]

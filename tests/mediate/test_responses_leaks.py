@@ -18,7 +18,7 @@ from tests.wires.responses import function_call, message, reasoning, response
 
 CATALOG = catalog(granted("desk.get"), granted("desk.end"), native=["shell"])
 SECRET = (b"desk__", b"desk.", b"planted")
-"""Of names, and of all that is a managed tool's own."""
+"""What the runner must never see: the names of managed tools, and text planted in their calls and definitions."""
 PLANTED = '{"of":"planted"}'
 ITEMS: tuple[Body, ...] = (
     message("Fifty."),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.mediate.desk import Desk
-from tests.mediate.test_responses import BALANCE, answers, types
+from tests.mediate.items import BALANCE, answers, types
 from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning
 

@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.mediate.desk import Desk
-from tests.mediate.test_responses import BALANCE, answers, types
+from tests.mediate.items import BALANCE, answers, types
 from tests.mediate.test_responses_memory import hidden, resends, thought, user, without
 from tests.wires.responses import function_call, message, response
 

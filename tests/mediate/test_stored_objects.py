@@ -1,4 +1,4 @@
-"""What a provider keeps, by its id: each agent reads its own only, and nothing hidden in it."""
+"""Requests for stored objects by id: each agent reads only its own objects, and nothing that was hidden from it."""
 
 from __future__ import annotations
 
@@ -9,40 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.http import Forward, Request, RunnerResponse
-from claw_mediate.dialects.responses import stored
-from claw_mediate.dialects.responses.stored import Concealment
-from claw_mediate.turns import stored_objects
 from claw_state.ownership import OwnedObject
 from claw_state.url import StoreError
-from tests.mediate.stored_pod import FIRST, MANAGED, NATIVE, SECOND, SHOWN, StoredPod, kept_response, output, user
-from tests.wires import Body
-from tests.wires.responses import function_call, message, reasoning
-
-OWN = OwnedObject("resp_A", "resp_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",))
-PLAIN = OwnedObject("resp_P", "resp_P", "openai", "first", is_plain=True)
-TALK = OwnedObject("conv_A", "conv_A", "openai", "first", hidden_ids=("call_2",))
+from tests.mediate.stored_pod import FIRST, MANAGED, NATIVE, SECOND, SHOWN, StoredPod, filled_pod, ids, kept_response
+from tests.wires.responses import function_call, message
 
 
 @pytest.fixture
 async def pod(tmp_path: Path) -> AsyncIterator[StoredPod]:
-    made = StoredPod(tmp_path)
-    made.open()
-    made.api.responses = {
-        "resp_A": (kept_response("resp_A"), FIRST),
-        "resp_B": (kept_response("resp_B", previous_response_id="resp_A"), [*FIRST, *SHOWN, *SECOND]),
-        "resp_P": (kept_response("resp_P", tools=[NATIVE]), [user("Hi")]),
-        "resp_hidden": (kept_response("resp_hidden"), FIRST[:1]),
-    }
-    made.api.conversations = {"conv_A": [*FIRST, *SHOWN, *SECOND]}
-    for owned in (OWN, PLAIN, TALK):
-        await made.keeps(owned)
-    yield made
-    await made.close()
+    async with filled_pod(tmp_path) as made:
+        yield made
 
 
 SPELLINGS = (
@@ -210,68 +189,6 @@ async def test_an_error_of_the_provider_is_passed_and_one_of_the_connection_is_t
     assert {event["status_code"] for event in pod.events if event["type"] == "error"} == {429, 502}
 
 
-def names(items: list[Body]) -> list[str]:
-    return [item["id"] for item in items]
-
-
-@pytest.mark.requirement("responses:paths-items")
-@pytest.mark.parametrize("page_size", [1, 3, 100])
-async def test_items_are_listed_without_hidden_calls_of_the_whole_chain_in_pages_of_what_is_left(
-    pod: StoredPod, page_size: int
-) -> None:
-    pod.api.page_size = page_size
-    await pod.keeps(OwnedObject("resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",)))
-    left = names([FIRST[0], *SHOWN, SECOND[-1]])
-    status, whole = await pod.asks("GET", "/v1/responses/resp_B/input_items?order=asc")
-    assert (status, names(whole["data"]), whole["has_more"]) == (200, left, False)
-    assert (whole["first_id"], whole["last_id"]) == (left[0], left[-1])
-    assert not any(word in json.dumps(whole) for word in ("desk__", "planted", "call_1", "call_2", '"of"'))
-    for order, wanted in (("asc", left), ("desc", left[::-1])):
-        got: list[str] = []
-        more = True
-        while more:
-            after = f"&after={got[-1]}" if got else ""
-            _, page = await pod.asks("GET", f"/v1/responses/resp_B/input_items?limit=2&order={order}{after}")
-            got, more = got + names(page["data"]), page["has_more"]
-        assert got == wanted
-    assert (await pod.asks("GET", "/v1/responses/resp_B/input_items?x=\udcff%ff"))[0] == 200
-    _, page = await pod.asks("GET", f"/v1/responses/resp_B/input_items?before={left[2]}&order=asc&include%5B%5D=x")
-    assert names(page["data"]) == left[:2]
-    assert "include%5B%5D=x" in pod.asked[-1]
-
-
-@pytest.mark.requirement("responses:paths-items")
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "order=up", "after=fc_call_1", "before=nothing"])
-async def test_a_page_that_there_is_not_is_refused(pod: StoredPod, query: str) -> None:
-    assert (await pod.asks("GET", f"/v1/responses/resp_A/input_items?{query}"))[0] == 400
-
-
-@pytest.mark.requirement("responses:paths-items")
-async def test_where_a_part_of_the_chain_is_forgotten_managed_names_hide_its_calls(pod: StoredPod) -> None:
-    await pod.keeps(OwnedObject("resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",)))
-    await pod.mediator.state.ownership.delete("analyst", "resp_A")
-    _, page = await pod.asks("GET", "/v1/responses/resp_B/input_items?order=asc")
-    assert names(page["data"]) == names([FIRST[0], *SHOWN, SECOND[-1]])
-
-
-@pytest.mark.requirement("responses:paths-items")
-async def test_a_list_without_end_is_cut_off(pod: StoredPod) -> None:
-    pod.api.instead = JSONResponse({"data": [user("Hi")] * 30_000, "has_more": True, "last_id": "msg_Hi"})
-    assert (await pod.asks("GET", "/v1/responses/resp_A/input_items"))[0] == 200
-    assert len(pod.asked) == 2, "the same page again is the end"
-
-
-@pytest.mark.requirement("responses:paths-items")
-async def test_a_list_that_is_longer_than_is_read_is_not_shown(pod: StoredPod, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_objects, "_MAX_BYTES", 1000)
-    pod.api.page_size = 1
-    status, answer = await pod.asks("GET", "/v1/responses/resp_B/input_items")
-    assert (status, answer["error"]["code"]) == (404, "response_not_found")
-    await pod.keeps(OwnedObject("resp_B", "resp_B", "openai"))
-    status, answer = await pod.asks("GET", "/v1/responses/resp_B/input_items")
-    assert (status, answer["error"]["code"]) == (502, "provider_response_too_large")
-
-
 @pytest.mark.requirement("responses:paths-delete")
 async def test_a_deleted_response_takes_the_hidden_ones_of_its_turn_and_its_row_along(pod: StoredPod) -> None:
     await pod.keeps(OwnedObject("resp_early", "resp_A", "openai", "first", hidden_responses=("resp_gone", "resp_hidden")))
@@ -302,9 +219,9 @@ async def test_a_cancel_is_passed_and_its_answer_is_shown_like_the_response(pod:
 @pytest.mark.requirement("responses:paths-conversation")
 async def test_a_conversation_is_its_agents_and_is_listed_without_hidden_items(pod: StoredPod) -> None:
     assert await pod.asks("GET", "/v1/conversations/conv_A") == (200, {"id": "conv_A", "object": "conversation"})
-    left = names([FIRST[0], *SHOWN, SECOND[-1]])
+    left = ids([FIRST[0], *SHOWN, SECOND[-1]])
     _, page = await pod.asks("GET", "/v1/conversations/conv_A/items?order=asc")
-    assert names(page["data"]) == left
+    assert ids(page["data"]) == left
     assert await pod.asks("GET", "/v1/conversations/conv_A/items/msg_fifty") == (200, SHOWN[-1])
     for hidden in ("fc_call_1", "fco_call_1", "rs_hidden", "fc_call_2", "nothing"):
         status, answer = await pod.asks("GET", f"/v1/conversations/conv_A/items/{hidden}")
@@ -336,7 +253,7 @@ async def test_where_any_id_is_allowed_an_unknown_one_is_asked_for_and_hides_the
     _, shown = await pod.asks("GET", "/v1/responses/resp_A")
     assert shown["tools"] == [NATIVE]
     _, page = await pod.asks("GET", "/v1/responses/resp_A/input_items")
-    assert names(page["data"]) == names(FIRST[:1])
+    assert ids(page["data"]) == ids(FIRST[:1])
     pod.agent("analyst")
     assert (await pod.asks("GET", "/v1/responses/resp_A"))[1]["tools"] == [NATIVE, MANAGED]
     await pod.close()
@@ -363,100 +280,6 @@ async def test_a_row_is_found_while_it_is_saved_and_gone_if_it_can_not_be(
     assert [event["error"] for event in pod.events if event["type"] == "error"] == ["ownership_not_written"]
 
 
-CALL = function_call("call_9", "desk__balance", '{"planted": 1}')
-AGAIN = function_call("call_10", "desk__balance", '{"planted": 2}')
-
-
-async def turns(pod: StoredPod, *asked: Body) -> list[Body]:
-    """Run turns of the analyst's, each behind the one before; return the answers."""
-    answers: list[Body] = []
-    for more in asked:
-        before = {"previous_response_id": answers[-1]["id"]} if answers else {}
-        body = {"model": "m", "input": "Hi", "tools": [NATIVE], **before, **more}
-        status, answer = await pod.asks("POST", "/v1/responses", body=json.dumps(body).encode())
-        assert status == 200, answer
-        answers.append(answer)
-    return answers
-
-
-@pytest.mark.requirement("responses:paths-read")
-@pytest.mark.requirement("responses:paths-items")
-async def test_a_chain_of_turns_with_hidden_rounds_reads_as_the_runner_knows_it(pod: StoredPod) -> None:
-    pod.api.responses.clear()
-    aside = message("I look it up.", "msg_aside")
-    pod.api.script = [[reasoning("Which?"), aside, CALL], [message("Fifty.", "msg_1")], [AGAIN], [message("Still.", "msg_3")]]
-    choice = {"type": "function", "name": "desk.balance"}
-    first, second = await turns(pod, {"instructions": "Be brief.", "tool_choice": choice}, {})
-    assert [first["id"], second["id"]] == ["resp_1", "resp_3"]
-    for answer in (first, second):
-        _, shown = await pod.asks("GET", f"/v1/responses/{answer['id']}")
-        assert shown == {**answer, "usage": shown["usage"]}
-    assert (shown["previous_response_id"], shown["tools"]) == ("resp_1", [NATIVE])
-    _, page = await pod.asks("GET", "/v1/responses/resp_3/input_items?order=asc")
-    assert [item["content"] for item in page["data"]] == ["Hi", message("Fifty.")["content"], "Hi"]
-    stored_there = json.dumps(pod.api.responses)
-    assert all(word in stored_there for word in ("desk__balance", "planted", "I look it up."))
-    assert (await pod.asks("DELETE", "/v1/responses/resp_3"))[0] == 200
-    assert sorted(pod.api.responses) == ["resp_0", "resp_1"]
-
-
-@pytest.mark.requirement("responses:paths-items")
-async def test_hidden_rounds_that_were_woven_into_a_kept_request_are_not_listed(pod: StoredPod) -> None:
-    pod.api.responses.clear()
-    pod.api.script = [[CALL], [message("You have fifty, which I have just looked up for you at the desk.")], [message("Bye.")]]
-    (first,) = await turns(pod, {})
-    history = [{"role": "user", "content": "Hi"}, *first["output"], {"role": "user", "content": "Thanks"}]
-    await turns(pod, {"input": history})
-    sent = pod.api.received[-1].json["input"]
-    assert [item.get("type") for item in sent] == [None, "function_call", "function_call_output", "message", None]
-    _, page = await pod.asks("GET", "/v1/responses/resp_2/input_items?order=asc")
-    assert [item["type"] for item in page["data"]] == ["message"] * 3
-
-
-@pytest.mark.requirement("responses:paths-read")
-async def test_a_chain_behind_a_tool_that_ended_its_turn_shows_what_the_model_said_beside_it(pod: StoredPod) -> None:
-    pod.api.responses.clear()
-    pod.agent("analyst", pod.tool(**{"x-claw.terminalOnSuccess": True}))
-    pod.api.script = [[message("On it.", "msg_said"), CALL], [message("Welcome.")]]
-    first, _ = await turns(pod, {}, {})
-    assert await pod.asks("GET", f"/v1/responses/{first['id']}") == (200, first)
-    _, page = await pod.asks("GET", "/v1/responses/resp_1/input_items?order=asc")
-    assert [item["id"] for item in page["data"]] == ["in_resp_0_0", "msg_said", "in_resp_1_1"]
-
-
-KINDS: tuple[Body, ...] = (
-    user("Hi"),
-    message("Fifty."),
-    reasoning("Why"),
-    {"type": "web_search_call", "id": "ws_1"},
-    {"type": "hologram", "id": ["odd"], "call_id": {"odd": 1}},
-    {"type": "function_call", "call_id": 7, "name": ["odd"]},
-)
-
-
-@pytest.mark.requirement("responses:paths-items")
-@given(
-    shown=st.lists(st.sampled_from(KINDS), max_size=6), hidden=st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=4)
-)
-def test_nothing_hidden_is_listed_and_nothing_else_is_left_out(shown: list[Body], hidden: list[tuple[int, bool]]) -> None:
-    """Put hidden rounds anywhere, each with its own reasoning or none."""
-    items: list[tuple[Body, bool]] = [(item, True) for item in shown]
-    for number, (place, thinks) in enumerate(hidden):
-        round_ = [function_call(f"call_{number}", "desk__balance", "{}"), output(f"call_{number}", "planted")]
-        own = [{"type": "reasoning", "id": f"rs_hidden_{number}", "summary": []}] if thinks else []
-        at = min(place, len(items))
-        while 0 < at < len(items) and not items[at][1]:
-            at += 1
-        items[at:at] = [(item, False) for item in [*own, *round_]]
-    raw = [json.dumps(item).encode() for item, _ in items]
-    ids = stored.ids_in(b",".join(json.dumps(item).encode() for item, is_shown in items if not is_shown))
-    wanted = [text for text, (item, is_shown) in zip(raw, items, strict=True) if is_shown and item["type"] != "reasoning"]
-    for concealment in (Concealment(ids=ids), Concealment(names=frozenset({"desk__balance"}))):
-        got = stored.show_items(raw, concealment)
-        assert [text for text in got if b'"reasoning"' not in text] == wanted
-        assert not any(b"hidden" in text or b"planted" in text for text in got)
-
-
 @pytest.mark.requirement("responses:paths-rows")
 async def test_what_is_forwarded_is_owned_by_the_id_that_comes_back(pod: StoredPod) -> None:
     pod.agent("analyst")
@@ -468,6 +291,6 @@ async def test_what_is_forwarded_is_owned_by_the_id_that_comes_back(pod: StoredP
     assert (await pod.asks("GET", "/v1/responses/resp_N", "clerk"))[0] == 404
     assert (await pod.asks("GET", "/v1/responses/resp_N"))[1]["tools"] == [NATIVE, MANAGED]
     _, page = await pod.asks("GET", "/v1/responses/resp_N/input_items?order=asc")
-    assert names(page["data"]) == names([FIRST[0], *SHOWN])
+    assert ids(page["data"]) == ids([FIRST[0], *SHOWN])
     owned = await pod.mediator.state.ownership.find("analyst", "resp_N")
     assert owned == OwnedObject("resp_N", "resp_N", "openai", "first", previous="resp_A", is_plain=True)

@@ -1,4 +1,4 @@
-"""Where a request goes that names what a provider keeps: to that provider, with that key, and to no other."""
+"""A request that names a stored object is sent to the provider that stores it, with the key that it was stored with."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -18,6 +17,7 @@ from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.responses import response as dialect
 from claw_state.ownership import OwnedObject
 from tests.mediate.desk import TERMINAL_TOOL, Desk, tool
+from tests.mediate.items import streamed
 from tests.mediate.openai_sdk import final_response
 from tests.state.server import shared_state
 from tests.wires import Body
@@ -217,14 +217,7 @@ async def test_an_id_that_went_out_before_the_response_was_there_is_mapped_to_th
     says(codex, "resp_1", function_call("call_1", "desk__balance", "{}"))
     says(codex, "resp_real", message("Fifty."))
     codex.messages, codex.more = [codex.wire.user("How much?")], {"store": True}
-    gate = codex.services.gates["desk.balance"] = asyncio.Event()
-    exchange = await codex.mediator.exchange(codex._admitted(), codex._request())
-    assert isinstance(exchange, RunnerResponse)
-    chunks = b""
-    async for chunk in exchange.chunks:
-        chunks += chunk
-        if b"response.created" in chunk:
-            gate.set()
+    exchange, chunks = await streamed(codex, "desk.balance", lambda came: b"response.created" in came)
     codex._answered(exchange, chunks)
     early = final_response(chunks).id  # The strict helper refuses a stream whose response changes its id
     assert early.startswith("resp_")

@@ -16,10 +16,10 @@ from tests.pods.processes import DESK, alive, children, eventually
 
 
 @contextmanager
-def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Yield the demo as a process whose temporary files are in a directory of the test."""
+def demo(tmp_path: Path, **provider: str) -> Iterator[subprocess.Popen[str]]:
+    """Yield the demo as a process whose temporary files are in a directory of the test; the model is scripted without a key."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "ANTHROPIC_"))}
-    env |= {"TMPDIR": str(tmp_path), "HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    env |= {"TMPDIR": str(tmp_path), "HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"} | provider
     command = [sys.executable, str(DESK / "demo.py")]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
@@ -86,6 +86,10 @@ def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) 
     assert_nothing_is_left(tmp_path, pids)
 
 
+NOBODY = {"OPENAI_API_KEY": "unused", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
+"""A provider that is never asked, where a demo ends before its first turn: no model has to start."""
+
+
 @pytest.mark.requirement("pods:demo-stops-clean")
 @pytest.mark.parametrize(
     ("sign", "moment", "started"),
@@ -97,7 +101,7 @@ def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) 
 def test_a_signal_stops_every_child_and_removes_every_file(
     tmp_path: Path, sign: signal.Signals, moment: str, started: int
 ) -> None:
-    with demo(tmp_path) as process:
+    with demo(tmp_path, **NOBODY) as process:
         read_until(process, moment)
         pids = children(process.pid)
         process.send_signal(sign)
@@ -110,7 +114,7 @@ def test_a_signal_stops_every_child_and_removes_every_file(
 
 @pytest.mark.requirement("pods:demo-fails-clearly")
 def test_a_demo_without_its_proxy_fails_and_names_the_error(tmp_path: Path) -> None:
-    with demo(tmp_path) as process:
+    with demo(tmp_path, **NOBODY) as process:
         read_until(process, "mitmdump -s addons/cllama.py is ready")
         pids = children(process.pid)
         [proxy] = [pid for pid, command in pids.items() if "mitmdump" in command]

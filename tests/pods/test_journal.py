@@ -16,10 +16,9 @@ import pytest
 from claw_compile.compiler import compile_pod
 from tests.compile.oracle import compose_config
 from tests.compile.worked_pods import WORKED_PODS
+from tests.fork_server import CLAW, run_claw
 from tests.pods.processes import DESK, eventually, healthy
 from tests.waiting import free_port
-
-CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 
 
 @pytest.fixture
@@ -64,8 +63,7 @@ def call(client: httpx2.Client, name: str, **arguments: Any) -> Any:
 def test_the_committed_snapshot_is_what_the_server_says(tmp_path: Path) -> None:
     """The command stands in the snapshot, so it runs by the name in the pod file: python3 is this interpreter here."""
     (tmp_path / "python3").symlink_to(sys.executable)
-    command = [*CLAW, "discover", "journal", "--check", "--pod", str(DESK / "claw-pod.yml")]
-    shown = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    shown = run_claw(["discover", "journal", "--check", "--pod", str(DESK / "claw-pod.yml")], tmp_path, {"PATH": str(tmp_path)})
     assert shown.returncode == 0, shown.stderr
     assert "nothing has changed" in shown.stdout
 
@@ -76,8 +74,9 @@ def test_another_server_than_that_of_the_snapshot_is_noticed(tmp_path: Path) -> 
     server = tmp_path / "desk" / "journal.py"
     server.write_text(server.read_text(encoding="utf-8").replace("latest entries", "first entries"))
     (tmp_path / "python3").symlink_to(sys.executable)
-    command = [*CLAW, "discover", "journal", "--check", "--pod", str(tmp_path / "desk" / "claw-pod.yml")]
-    shown = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    shown = run_claw(
+        ["discover", "journal", "--check", "--pod", str(tmp_path / "desk" / "claw-pod.yml")], tmp_path, {"PATH": str(tmp_path)}
+    )
     assert shown.returncode == 1, shown.stdout
     assert "find_entries" in shown.stdout + shown.stderr
 

@@ -1,4 +1,4 @@
-"""What a provider keeps of forwarded requests is its agent's alone, from the first byte on: real proxy, real SDK."""
+"""Objects that a provider stores for forwarded requests belong to the agent that asked: real proxy, real SDK."""
 
 from __future__ import annotations
 

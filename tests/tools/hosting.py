@@ -19,9 +19,10 @@ from pydantic import TypeAdapter
 
 from claw_contract.log.tool_host import ToolHostLogEvent
 from claw_mcp.protocol import CAPABILITIES_META, STATELESS_VERSION, VERSION_META
+from tests.fork_server import CLAW, Process, run_claw, start
 from tests.waiting import eventually
 
-CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()", "tools"]
+TOOLS = [*CLAW, "tools"]
 PACKAGE = Path(__file__).with_name("package")
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 TOKENS = {"TOKEN_A": "token-of-a-0123456789", "TOKEN_B": "token-of-b-0123456789"}
@@ -49,9 +50,7 @@ def environ_of(packages: Path | None, **more: str) -> dict[str, str]:
 
 def run(*arguments: str, home: Path, packages: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a verb of ``claw tools`` in a folder to its end."""
-    command = [*CLAW, *arguments]
-    settings = environ_of(packages, **environ)
-    return subprocess.run(command, cwd=home, env=settings, capture_output=True, text=True, check=False, timeout=120)
+    return run_claw(["tools", *arguments], home, environ_of(packages, **environ))
 
 
 @dataclass
@@ -110,7 +109,7 @@ def last_message(response: httpx2.Response) -> Any:
 class RunningHost:
     """A host that serves HTTP."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
 
     @property
@@ -141,8 +140,8 @@ def serving(home: Path, packages: Path | None, config: str = CONFIG, **environ: 
     """Run ``claw tools serve`` in a folder, until the block ends."""
     (home / "toolhost.yml").write_text(config)
     log = home / "host.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen([*CLAW, "serve"], cwd=home, env=environ_of(packages, **environ), stdout=out, stderr=out)
+    with log.open("wb") as out, Path(os.devnull).open("rb") as nothing:
+        process = start([*TOOLS, "serve"], home, environ_of(packages, **environ), [nothing, out, out])
     host = RunningHost(process, log)
     try:
         eventually(lambda: process.poll() is not None or b"listening" in log.read_bytes(), "the host listens")

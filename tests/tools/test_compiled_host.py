@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import yaml
 from claw_compile.compiler import compile_pod
 from tests.compile.test_compose import MASTER
 from tests.compile.test_tools_host import pod
+from tests.fork_server import run_claw
 
 pytest.importorskip("claw_cli.tools", reason="the tools host is not merged yet")
 REGISTRY = Path(__file__).parents[2] / "claw_contract" / "tool_host_descriptor.json"
@@ -42,11 +41,8 @@ SETTINGS = (
 
 def described(directory: Path, config: str) -> dict[str, dict[str, Any]]:
     """Return what ``claw tools describe --offline`` prints, by tool."""
-    command = [sys.executable, "-c", "from claw_cli.app import main; main()", "tools", "describe", "--offline"]
     environ = {"PATH": os.environ["PATH"], "BUS": "redis://bus.example/", "KEY": "k"}
-    done = subprocess.run(
-        [*command, "--config", config], cwd=directory, env=environ, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run_claw(["tools", "describe", "--offline", "--config", config], directory, environ)
     assert done.returncode == 0, done.stderr
     return {tool["name"]: tool for tool in json.loads(done.stdout)["tools"]}
 

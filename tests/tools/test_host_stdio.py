@@ -13,7 +13,7 @@ from typing import IO, Any
 import pytest
 
 from claw_mcp.protocol import CAPABILITIES_META, STATELESS_VERSION, VERSION_META
-from tests.tools.hosting import CLAW, CONFIG, TOKENS, environ_of, read_lines, request
+from tests.tools.hosting import CONFIG, TOKENS, TOOLS, environ_of, read_lines, request
 from tests.waiting import eventually
 
 ABOUT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -63,7 +63,7 @@ class Pipes:
 def speaking(home: Path, packages: Path, *arguments: str) -> Iterator[Pipes]:
     (home / "toolhost.yml").write_text(CONFIG)
     log = home / "stderr.log"
-    command = [*CLAW, "serve", "--stdio", *(arguments or ("--principal", "a"))]
+    command = [*TOOLS, "serve", "--stdio", *(arguments or ("--principal", "a"))]
     with log.open("wb") as errors:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
         process = subprocess.Popen(command, cwd=home, env=environ_of(packages), **pipes)  # type: ignore[call-overload]
@@ -141,7 +141,7 @@ def test_the_input_may_be_a_file(packages: Path, tmp_path: Path) -> None:
     initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     (tmp_path / "in").write_text("".join(f"{json.dumps(each)}\n" for each in (INITIALIZE, initialized, call)))
     with (tmp_path / "in").open("rb") as read, (tmp_path / "out").open("wb") as written:
-        command = [*CLAW, "serve", "--stdio", "--principal", "a"]
+        command = [*TOOLS, "serve", "--stdio", "--principal", "a"]
         done = subprocess.run(
             command, cwd=tmp_path, env=environ_of(packages), stdin=read, stdout=written, stderr=subprocess.PIPE, check=False
         )

@@ -1,4 +1,4 @@
-"""What real clients of the Responses protocol play: each, in every way and mode, a conversation of all scenarios."""
+"""Conversations of real Responses clients through the proxy: every client, way of asking and mode, each with all scenarios."""
 
 from __future__ import annotations
 
