@@ -96,7 +96,7 @@ class Redactor:
         Other bytes are treated as by ``data``.
         """
         spans = self._spans(document)
-        if not spans and not (self._forms and _HIDING.search(document)):
+        if not spans and not (self._forms and _ESCAPE in document and _HIDING.search(document)):
             return document
         try:
             json.loads(document.decode("utf-8-sig", errors="surrogatepass"))
@@ -164,6 +164,7 @@ _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _SEPARATORS = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
 
 
+_ESCAPE = rb"\u00"
 _HIDING = re.compile(rb"\\u00[2-7]")
 """An ASCII character that is escaped without need: a secret there can be found only by decoding."""
 

@@ -117,7 +117,8 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
             return read_response(_edit_first_choice(body, partial(json_splice.edit, changes=changes)), catalog)
         seed = hashlib.sha256(body).hexdigest()[:16]
         calls = _read_calls(first.message.tool_calls or [], catalog, seed, cut=first.finish_reason == "length")
-        named = _write_call_ids(message, calls)
+        is_named = all(view.id == call.id for view, call in zip(first.message.tool_calls or (), calls, strict=True))
+        named = message if is_named else _write_call_ids(message, calls)
         if named != message:
             body = _edit_first_choice(body, partial(json_splice.edit, changes={"message": named}))
     except json_splice.JsonSpliceError as error:
@@ -199,8 +200,6 @@ def _read_call(view: WireCall, call_id: str, catalog: ToolCatalog, *, cut: bool)
 
 
 def _write_call_ids(message: bytes, calls: Sequence[ToolCall]) -> bytes:
-    if not calls:
-        return message
     own = json_splice.find_members(message, ["tool_calls"])["tool_calls"]
     cuts = [
         (start, end, json_splice.edit(message[start:end], {"id": encode(call.id)}))
@@ -227,11 +226,14 @@ def _resendable_call(raw: bytes, call: ToolCall) -> bytes:
     view = msgspec.json.decode(raw, type=WireCall)
     if view.function is None and view.custom is not None:
         return raw
-    function = json_splice.Object(raw).value("function") if view.function is not None else b"{}"
     changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
     if isinstance(call.arguments, UnreadableArguments) and not is_object(call.arguments.text):
         changes["arguments"] = encode(json.dumps({"invalid_json": call.arguments.text}))
-    return json_splice.edit(raw, {"function": json_splice.edit(function or b"{}", changes)}) if changes else raw
+    if not changes:
+        return raw
+    parsed = json_splice.Object(raw)
+    function = parsed.value("function") if view.function is not None else None
+    return parsed.edit({"function": json_splice.edit(function or b"{}", changes)})
 
 
 def is_object(text: str) -> bool:
