@@ -151,7 +151,8 @@ class ProviderFailover:
         """Return the reply, or what the runner gets instead. The caller bounds the time."""
         active, fallbacks = route.active, route.fallbacks
         last = (fallbacks or active)[-1]
-        await self._pause(route, self._initial_pause(route))
+        if (wait := self._initial_pause(route)) > 0:
+            await self._pause(route, wait)
         best: ModelResult | None = None
         for attempt in range(_MAX_RETRIES + 1):
             result, is_repeatable = await self._try_candidates(route, call, active, last)
@@ -219,7 +220,7 @@ class ProviderFailover:
 
     async def _try_keys(self, route: Route, call: ModelCall) -> ModelResult:
         provider = route.candidate.provider
-        result: ProviderResult = self._no_key(provider)
+        result: ProviderResult | None = None
         for key in self._registry.ready(provider):
             route.key_label = key.id if key else ""
             result = await self._send(route, call, provider_auth(provider, key.secret if key else None))
@@ -227,7 +228,7 @@ class ProviderFailover:
                 break
             if not self._registry.record_response(provider, key, result.status, result.retry_after, result.body):
                 break
-        parsed = parse_response(result, call.read)
+        parsed = self._no_key(provider) if result is None else parse_response(result, call.read)
         return replace(parsed, maker=route.candidate.maker) if isinstance(parsed, ModelResponse) else parsed
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:

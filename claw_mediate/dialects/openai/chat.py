@@ -210,30 +210,38 @@ def _write_call_ids(message: bytes, calls: Sequence[ToolCall]) -> bytes:
 
 
 def _assistant_message(response: ModelResponse, kept: Sequence[ToolResult]) -> bytes:
-    own = json_splice.find_members(response.message, ["tool_calls"])["tool_calls"]
     ids = {result.call.id for result in kept}
+    if all(call.id in ids and not _resend_changes(call) for call in response.calls):
+        return _with_role(response.message)
+    own = json_splice.find_members(response.message, ["tool_calls"])["tool_calls"]
     places = zip(response.calls, json_splice.element_spans(response.message, own.start), strict=True)
     calls = [_resendable_call(response.message[start:end], call) for call, (start, end) in places if call.id in ids]
-    message = json_splice.splice(response.message, [(own.start, own.end, b"[" + b",".join(calls) + b"]")])
-    # Providers may leave the role out; none of them takes a message without.
+    return _with_role(json_splice.splice(response.message, [(own.start, own.end, b"[" + b",".join(calls) + b"]")]))
+
+
+def _with_role(message: bytes) -> bytes:
+    """Return a message with its role: providers may leave it out, and none of them takes a message without."""
     has_role = read_message.decode(message).role == "assistant"
     return message if has_role else json_splice.edit(message, {"role": b'"assistant"'})
 
 
 def _resendable_call(raw: bytes, call: ToolCall) -> bytes:
     """Return a call as providers take it back: with a name of plain characters, and arguments that are an object's JSON."""
-    # OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for good.
+    changes = _resend_changes(call)
     view = msgspec.json.decode(raw, type=WireCall)
-    if view.function is None and view.custom is not None:
-        return raw
-    changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
-    if isinstance(call.arguments, UnreadableArguments) and not is_object(call.arguments.text):
-        changes["arguments"] = encode(json.dumps({"invalid_json": call.arguments.text}))
-    if not changes:
+    if not changes or (view.function is None and view.custom is not None):
         return raw
     parsed = json_splice.Object(raw)
     function = parsed.value("function") if view.function is not None else None
     return parsed.edit({"function": json_splice.edit(function or b"{}", changes)})
+
+
+def _resend_changes(call: ToolCall) -> Changes:
+    # OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for good.
+    changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
+    if isinstance(call.arguments, UnreadableArguments) and not is_object(call.arguments.text):
+        changes["arguments"] = encode(json.dumps({"invalid_json": call.arguments.text}))
+    return changes
 
 
 def is_object(text: str) -> bool:
