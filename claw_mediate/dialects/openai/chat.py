@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -93,7 +94,24 @@ class _Response(msgspec.Struct):
     usage: dict[str, Any] | None = None
 
 
+class _RawMessage(msgspec.Struct):
+    tool_calls: list[msgspec.Raw] | None = None
+
+
+class _RawChoice(msgspec.Struct):
+    message: msgspec.Raw
+
+
+class _RawResponse(msgspec.Struct):
+    choices: list[_RawChoice]
+
+
 _FREE_TEXT = "free text"
+_READ_MEMBERS = re.compile(rb'"(choices|usage|message|finish_reason|role|content|tool_calls|function_call)"[ \t\r\n]*+:')
+"""The members that are read, but for those of calls. Text matches nowhere: its quotes are escaped."""
+_ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
+_CALL_MEMBERS = ("id", "function", "custom")
+_raw_response, _raw_message = msgspec.json.Decoder(_RawResponse), msgspec.json.Decoder(_RawMessage)
 _response_decoder = msgspec.json.Decoder(_Response)
 
 
@@ -155,6 +173,14 @@ def write_answers(answered: Round) -> tuple[bytes, ...]:
 
 def _find_message(body: bytes) -> bytes:
     """Return the first choice's message. Raises ``RepeatedMemberError`` for a member that is read or changed here."""
+    names = _READ_MEMBERS.findall(body)
+    if len(names) == len({*names}) and not (
+        b"\\u00" in body and _ESCAPED_ASCII.search(body)
+    ):  # no member stands twice, at whatever depth
+        only = bytes(_raw_response.decode(body).choices[0].message)
+        for raw in _raw_message.decode(only).tool_calls or ():
+            json_splice.find_members(bytes(raw), _CALL_MEMBERS)
+        return only
     choices = json_splice.find_members(body, ("choices", "usage"))["choices"]
     first, _ = json_splice.element_spans(body, choices.start)[0]
     message = json_splice.find_members(body, ("message", "finish_reason"), first)["message"]
@@ -162,7 +188,7 @@ def _find_message(body: bytes) -> bytes:
     calls = members.get("tool_calls")
     if calls is not None and body[calls.start : calls.start + 1] == b"[":
         for call, _ in json_splice.element_spans(body, calls.start):
-            json_splice.find_members(body, ("id", "function", "custom"), call)
+            json_splice.find_members(body, _CALL_MEMBERS, call)
     return body[message.start : message.end]
 
 
