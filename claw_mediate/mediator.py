@@ -8,10 +8,12 @@ It does not import mitmproxy. The host calls ``admit`` when the headers have arr
 """
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from claw_contract.known_providers import KEY_VARIABLES
 from claw_contract.redaction.redactor import Redactor
@@ -217,9 +219,11 @@ class Mediator:
         try:
             body = await _without_own_token(admitted, request.body)
             if is_for_broker(request):
-                return await self._broker.answer(Caller(admitted, replace(request, body=body), self.redactor(admitted)))
+                return await self._broker.answer(
+                    Caller(admitted, dataclasses.replace(request, body=body), self.redactor(admitted))
+                )
             if spoken is None and (path := _find_object(request)) is not None:
-                return await self._stored.answer(admitted, replace(request, body=body), path)
+                return await self._stored.answer(admitted, dataclasses.replace(request, body=body), path)
             if spoken is None:
                 return await self.other_paths.decide(admitted, request, body)
             view = _read(admitted.agent, spoken, body)

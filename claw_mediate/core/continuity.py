@@ -30,10 +30,11 @@ distinguishes one such place from another, the message right before must be the 
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Self
+
+import msgspec
 
 from claw_state.continuity import ID_KIND, Anchor, StoredRounds
 
@@ -65,17 +66,16 @@ Strings are skipped whole and nothing is read twice, so the time is in proportio
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """The conversation of a request, as digests."""
 
-    anchors: Mapping[int, Anchor] = field(default_factory=dict)
+    anchors: Mapping[int, Anchor] = msgspec.field(default_factory=dict)
     """Index in ``messages`` → the anchor of the assistant's message there."""
-    gaps: Mapping[int, Anchor] = field(default_factory=dict)
+    gaps: Mapping[int, Anchor] = msgspec.field(default_factory=dict)
     """Index of a user's message → the anchor of a turn without an answer that may stand before it."""
     before: tuple[str, ...] = ()  # Digests of the last visible messages: the evidence that goes with this request's answer
     earlier: str = ""  # The digest of all messages but the user's last one; "" where there is no other
-    blocks: Mapping[int, "Block"] = field(default_factory=dict)
+    blocks: Mapping[int, "Block"] = msgspec.field(default_factory=dict)
     """Index of a message with an anchor → its block. Without an entry the message is a block of its own."""
 
     def block(self, index: int) -> "Block":

@@ -13,10 +13,11 @@ seconds is waited for. If everything fails, the runner gets the last real respon
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import httpx2
+import msgspec
+from msgspec.structs import replace
 
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.core.observer import NO_OBSERVER, RequestInfo, ResponseInfo, Subject, TurnObserver, mask_values
@@ -38,8 +39,7 @@ BROKE_OFF = "provider_broke_off"
 TOO_LARGE = "provider_response_too_large"
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderResponse:
+class ProviderResponse(msgspec.Struct, frozen=True):
     """A whole response of any status."""
 
     status: int
@@ -49,8 +49,7 @@ class ProviderResponse:
     headers: tuple[tuple[str, str], ...] = ()  # Those that the runner may see
 
 
-@dataclass(frozen=True, slots=True)
-class TransportFailure:
+class TransportFailure(msgspec.Struct, frozen=True):
     """No usable response. ``message`` names no address; ``status`` and ``retry_after`` are for the runner."""
 
     code: str
@@ -117,8 +116,7 @@ _REASONS = {
 type ModelResult = ModelResponse | ProviderResponse | TransportFailure
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCall:
+class ModelCall(msgspec.Struct, frozen=True):
     """A model call. ``read`` raises the two errors of unusable responses; ``until`` is a deadline in loop time.
 
     ``adapt`` returns the body for a provider and model (``Candidate.maker``), where that may be another one than ``body``.

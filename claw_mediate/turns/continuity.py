@@ -7,8 +7,9 @@ One event reports it; where the whole state is gone, the state's own event does.
 import asyncio
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from itertools import batched
+
+from msgspec.structs import replace
 
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.reinjection import plan_reinjection

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response

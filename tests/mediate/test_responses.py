@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
+from msgspec.structs import replace
 
 from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.core.types import Image, Round, ToolResult
@@ -512,7 +513,7 @@ def test_a_stream_that_keepalives_opened_goes_on_under_its_id_and_numbers(beats:
 async def test_comments_alone_keep_no_stream_alive_for_long(codex: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("claw_mediate.turns.response._SILENT_SECONDS", 0.02)
     monkeypatch.setattr("claw_mediate.turns.response._EVENT_SECONDS", 0.02)
-    codex.settings = replace(codex.settings, keepalive=0.001, keepalive_first=0.001)
+    codex.settings = dataclasses.replace(codex.settings, keepalive=0.001, keepalive_first=0.001)
     codex.open()
     codex.stream, codex.messages = True, [codex.wire.user("How much?")]
     codex.model_says(("desk.balance", {}))
