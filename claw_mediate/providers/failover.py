@@ -209,6 +209,8 @@ class ProviderFailover:
         return best, is_repeatable
 
     async def _try_candidate(self, route: Route, call: ModelCall, seconds: float | None) -> ModelResult:
+        if seconds is None:  # the caller bounds the time
+            return await self._try_keys(route, call)
         try:
             async with asyncio.timeout(seconds):
                 return await self._try_keys(route, call)
