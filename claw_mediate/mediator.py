@@ -8,10 +8,12 @@ It does not import mitmproxy. The host calls ``admit`` when the headers have arr
 """
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from claw_contract.known_providers import KEY_VARIABLES
 from claw_contract.redaction.redactor import Redactor
@@ -25,6 +27,7 @@ from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import Endpoint, StoredPath, creates_object, find_endpoint, find_stored, is_ambiguous
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, refuse_stopping, respond_json
+from claw_mediate.core.model_policy import Provider
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
@@ -62,6 +65,14 @@ class Spoken(NamedTuple):
     counts: bool = False
     side_request: str | None = None
     names: bool = False
+
+
+class _RequestRedactor(NamedTuple):
+    """The redactor of an agent's latest request, with what it was made of."""
+
+    providers: Mapping[str, Provider]
+    admitted: Identity
+    redactor: Redactor
 
 
 DIALECTS: Final[Mapping[Endpoint, Spoken]] = {
@@ -115,6 +126,7 @@ class Mediator:
         self._stops = False
         self._secrets: set[Secret] = set()
         self._known = Redactor(())
+        self._redactors: dict[str, _RequestRedactor] = {}
 
     def missing(self) -> str | None:
         """Return in one line, with the remedy, what keeps the proxy from starting; None if nothing does, or it may yet come."""
@@ -207,9 +219,11 @@ class Mediator:
         try:
             body = await _without_own_token(admitted, request.body)
             if is_for_broker(request):
-                return await self._broker.answer(Caller(admitted, replace(request, body=body), self.redactor(admitted)))
+                return await self._broker.answer(
+                    Caller(admitted, dataclasses.replace(request, body=body), self.redactor(admitted))
+                )
             if spoken is None and (path := _find_object(request)) is not None:
-                return await self._stored.answer(admitted, replace(request, body=body), path)
+                return await self._stored.answer(admitted, dataclasses.replace(request, body=body), path)
             if spoken is None:
                 return await self.other_paths.decide(admitted, request, body)
             view = _read(admitted.agent, spoken, body)
@@ -268,8 +282,21 @@ class Mediator:
         return self._known
 
     def redactor(self, admitted: Identity) -> Redactor:
-        """Return the redactor of a request: no service, prompt, runner, history or log may see its secrets."""
-        return Redactor(self.secrets(admitted))
+        """Return the redactor of a request: no service, prompt, runner, history or log may see its secrets.
+
+        It is made again when the providers, the agent's files or its token have changed.
+        """
+        agent, providers = admitted.agent, self.registry.all()
+        latest = self._redactors.get(agent.id)
+        if (
+            latest is None
+            or latest.providers is not providers
+            or latest.admitted.agent is not agent
+            or (latest.admitted.token, latest.admitted.secret) != (admitted.token, admitted.secret)
+        ):
+            latest = _RequestRedactor(providers, admitted, Redactor(self.secrets(admitted)))
+            self._redactors[agent.id] = latest
+        return latest.redactor
 
     def secrets(self, admitted: Identity) -> list[Secret]:
         """Return the secrets of a request, its providers' and its agent's, and protect the log from them."""

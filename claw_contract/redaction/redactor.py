@@ -96,7 +96,7 @@ class Redactor:
         Other bytes are treated as by ``data``.
         """
         spans = self._spans(document)
-        if not spans and not (self._forms and _HIDING.search(document)):
+        if not spans and not (self._forms and _ESCAPE in document and _HIDING.search(document)):
             return document
         try:
             json.loads(document.decode("utf-8-sig", errors="surrogatepass"))
@@ -137,7 +137,10 @@ class Redactor:
         """Return the places of secrets. Overlapping ones are merged, so that none leaves its tail behind."""
         spans: Spans = []
         for form in self._forms if len(data) >= MIN_REDACTED else ():
-            start, length = data.find(form), len(form)
+            start = data.find(form)
+            if start < 0:
+                continue
+            length = len(form)
             while start >= 0:
                 last = start
                 # "aaaaaa" may begin at every byte, so the last of the overlapping ones is searched from the end.
@@ -146,7 +149,7 @@ class Redactor:
                 spans.append((start, last + length))
                 start = data.find(form, last + length)
         merged: Spans = []
-        for start, end in sorted(spans):
+        for start, end in sorted(spans) if spans else ():
             if merged and start < merged[-1][1]:
                 merged[-1] = merged[-1][0], max(end, merged[-1][1])
             else:
@@ -164,6 +167,7 @@ _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _SEPARATORS = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
 
 
+_ESCAPE = rb"\u00"
 _HIDING = re.compile(rb"\\u00[2-7]")
 """An ASCII character that is escaped without need: a secret there can be found only by decoding."""
 

@@ -10,7 +10,9 @@ the proxy stops      calls have the time of the drain; then a read is canceled, 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from claw_contract.manifest import Tool
 from claw_contract.redaction.redactor import Redactor

@@ -30,10 +30,11 @@ distinguishes one such place from another, the message right before must be the 
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Self
+
+import msgspec
 
 from claw_state.continuity import ID_KIND, Anchor, StoredRounds
 
@@ -47,6 +48,7 @@ _MIN_DISTINCTIVE = 60  # Characters of an answer that hardly any other turn repe
 _DISTINCTIVE_KINDS = ("calls", "words")
 _OPENCLAW_NOTE_MARK = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 _CLAUDE_CODE_EMPTY = "(nocontent)"  # Claude Code's text for a message without words, white space aside
+_ASCII_SPACE = bytes(code for code in range(128) if chr(code).isspace())
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 _MAX_PARTS = 16  # A user's message with more parts is only compared as a whole
 _REMINDER = ("<system-reminder>", "</system-reminder>")
@@ -64,17 +66,16 @@ Strings are skipped whole and nothing is read twice, so the time is in proportio
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """The conversation of a request, as digests."""
 
-    anchors: Mapping[int, Anchor] = field(default_factory=dict)
+    anchors: Mapping[int, Anchor] = msgspec.field(default_factory=dict)
     """Index in ``messages`` → the anchor of the assistant's message there."""
-    gaps: Mapping[int, Anchor] = field(default_factory=dict)
+    gaps: Mapping[int, Anchor] = msgspec.field(default_factory=dict)
     """Index of a user's message → the anchor of a turn without an answer that may stand before it."""
     before: tuple[str, ...] = ()  # Digests of the last visible messages: the evidence that goes with this request's answer
     earlier: str = ""  # The digest of all messages but the user's last one; "" where there is no other
-    blocks: Mapping[int, "Block"] = field(default_factory=dict)
+    blocks: Mapping[int, "Block"] = msgspec.field(default_factory=dict)
     """Index of a message with an anchor → its block. Without an entry the message is a block of its own."""
 
     def block(self, index: int) -> "Block":
@@ -106,10 +107,10 @@ def call_key(name: str, arguments: str) -> str:
 
 def text_key(text: str) -> str:
     """Return the key of an answer."""
-    plain = _without_space(text)
+    plain, digest = _digest_of_text(text)
     if plain == _CLAUDE_CODE_EMPTY:
         return EMPTY_TEXT_KEY
-    return ("words:" if len(plain) >= _MIN_DISTINCTIVE else "text:") + _digest([plain])
+    return ("words:" if len(plain) >= _MIN_DISTINCTIVE else "text:") + digest
 
 
 def keys_in_text(text: str) -> tuple[str, ...]:
@@ -125,7 +126,7 @@ def keys_in_text(text: str) -> tuple[str, ...]:
 def is_resent(text: str) -> bool:
     """Return True if the next request has this user's message too: it has visible text and is no note of OpenClaw's."""
     # OpenClaw ends every request with a note of the moment.
-    return bool(_without_space(text)) and not text.lstrip().startswith(_OPENCLAW_NOTE_MARK)
+    return text != "" and not text.isspace() and not text.lstrip().startswith(_OPENCLAW_NOTE_MARK)
 
 
 class Transcript:
@@ -157,8 +158,9 @@ class Transcript:
 
     def add_text(self, text: str) -> None:
         """Add a message's visible text to what precedes the next one; without any, it is left out."""
-        if plain := _without_space(text):
-            self._digests.append(_digest([plain])[:_WHOLE_LENGTH])
+        plain, digest = _digest_of_text(text)
+        if plain:
+            self._digests.append(digest[:_WHOLE_LENGTH])
 
     def add_assistant(self, key: str, text: str = "") -> Anchor:
         """Return the anchor of the assistant's message that comes now, with its visible text."""
@@ -339,6 +341,8 @@ def _split_digest(message: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _digest_of_parts(parts: Sequence[str]) -> str:
     """Return the digest of a user's message: of the whole, and, where it has several parts, of each behind a mark."""
+    if len(parts) == 1:
+        return _digest_of_text(parts[0])[1][:_WHOLE_LENGTH]
     plain = [text for part in parts if (text := _without_space(part))]
     whole = _digest(["".join(plain)])[:_WHOLE_LENGTH]
     if not 1 < len(plain) <= _MAX_PARTS:
@@ -349,7 +353,16 @@ def _digest_of_parts(parts: Sequence[str]) -> str:
 
 def _without_space(text: str) -> str:
     """Return the text without white space: runners join the parts of a text with and without line breaks."""
+    if text.isascii():
+        return text.encode().translate(None, _ASCII_SPACE).decode()
     return "".join(text.split())
+
+
+@lru_cache(maxsize=1)  # the key and the digest of a message are asked for one after the other
+def _digest_of_text(text: str) -> tuple[str, str]:
+    """Return the text without white space, and the digest of that."""
+    plain = _without_space(text)
+    return plain, _digest([plain])
 
 
 def _digest(parts: Iterable[str]) -> str:

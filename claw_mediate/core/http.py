@@ -84,8 +84,7 @@ class Request:
         return [value for key, value in self.headers if key.lower() == name]
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerResponse:
+class RunnerResponse(msgspec.Struct, frozen=True):
     """The response to a request, whose chunks come as they are made."""
 
     status: int

@@ -17,9 +17,24 @@ import msgspec
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _SPACES = (b" ", b"\t", b"\r", b"\n")
+_MEMBER = re.compile(
+    rb'[ \t\r\n]*+"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+(?:(%b|[^\s,\]}{\[]++)[ \t\r\n]*+,?)?+' % _STRING, re.DOTALL
+)
+"""A member with its comma; of one whose value is nested, all that is before the value."""
+_NEXT = re.compile(rb"[ \t\r\n]*+,?[ \t\r\n]*+")
 _SCALAR = re.compile(_STRING + rb"|[^\s,\]}]++", re.DOTALL)
 _NESTING = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+([{}\[\]])", re.DOTALL)
 """A bracket, with all that is before it: one step of the loop each, and none for strings."""
+_UNROLLED_LEVELS = 6
+
+
+def _nested(levels: int) -> bytes:
+    """Return the expression of a value in brackets with no more than these levels of them."""
+    inner = rb"|" + _nested(levels - 1) if levels > 1 else b""
+    return rb'[{\[](?:[^"{}\[\]]++|' + _STRING + inner + rb")*+[}\]]"
+
+
+_NESTED = re.compile(_nested(_UNROLLED_LEVELS), re.DOTALL)
 
 
 MAX_MEMBERS = 1000  # Objects with more members are not read: no request or response of a provider has them
@@ -71,16 +86,17 @@ def list_members(document: bytes, at: int = 0) -> list[Member]:
     """Return the members of the object that begins at ``at``, in order, repeated ones too. Raises ``TooManyMembersError``."""
     values = _decode_values(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else {}
     members: list[Member] = []
-    position = _skip_space(document, _skip_space(document, at) + 1)
-    while document[position : position + 1] != b"}":
+    position = _skip_space(document, at) + 1
+    while match := _MEMBER.match(document, position):
         if len(members) == MAX_MEMBERS:
             raise TooManyMembersError
-        key_end = _find_end(document, position)
-        start = _skip_space(document, _skip_space(document, key_end) + 1)
-        name = _decode_name(document[position:key_end])
-        end = _end_if_equal(document, start, values.get(name)) or _find_end(document, start)
-        members.append(Member(name, position, start, end))
-        position = _find_next(document, end)
+        key, (start, end), position = match[1], match.span(2), match.end()
+        name: str = json.loads(b'"%b"' % key) if b"\\" in key else key.decode()
+        if end < 0:
+            start = position
+            end = _end_if_equal(document, start, values.get(name)) or _find_end(document, start)
+            position = _find_next(document, end)
+        members.append(Member(name, match.start(1) - 1, start, end))
     return members
 
 
@@ -120,9 +136,13 @@ class Object:
         """Find the members. Raises ``RepeatedMemberError`` for a name of ``unique``, or ``TooManyMembersError``."""
         self._document = document
         self._members = list_members(document)
-        names = [member.name for member in self._members if member.name in unique]
-        if repeated := next((name for name in names if names.count(name) > 1), None):
-            raise RepeatedMemberError(repeated)
+        self._places: dict[str, int] = {}
+        self._repeated: set[str] = set()
+        for index, member in enumerate(self._members):
+            if self._places.setdefault(member.name, index) != index:
+                self._repeated.add(member.name)
+        if repeated := sorted(self._repeated.intersection(unique)):
+            raise RepeatedMemberError(repeated[0])
 
     def value(self, name: str) -> bytes | None:
         """Return the exact bytes of a member's value; None where there is no such member. Raises ``RepeatedMemberError``."""
@@ -164,10 +184,9 @@ class Object:
         return [*cuts, *self._removals(removed)]
 
     def _place(self, name: str) -> int | None:
-        places = [index for index, member in enumerate(self._members) if member.name == name]
-        if len(places) > 1:
+        if name in self._repeated:
             raise RepeatedMemberError(name)
-        return places[0] if places else None
+        return self._places.get(name)
 
     def _removals(self, removed: list[int]) -> list[Cut]:
         """Return a cut for each removed member with its comma: the one behind it, or, at the object's end, the one before."""
@@ -227,11 +246,6 @@ def _end_if_equal(document: bytes, start: int, raw: bytes | None) -> int | None:
     return start + len(raw)
 
 
-def _decode_name(key: bytes) -> str:
-    text: str = json.loads(key) if b"\\" in key else key[1:-1].decode()
-    return text
-
-
 def _skip_space(document: bytes, position: int) -> int:
     if document[position : position + 1] > b" ":
         return position
@@ -241,8 +255,9 @@ def _skip_space(document: bytes, position: int) -> int:
 
 
 def _find_next(document: bytes, end: int) -> int:
-    position = _skip_space(document, end)
-    return _skip_space(document, position + 1) if document[position : position + 1] == b"," else position
+    comma = _NEXT.match(document, end)
+    assert comma is not None
+    return comma.end()
 
 
 def _find_end(document: bytes, position: int) -> int:
@@ -250,6 +265,8 @@ def _find_end(document: bytes, position: int) -> int:
         scalar = _SCALAR.match(document, position)
         assert scalar is not None
         return scalar.end()
+    if (nested := _NESTED.match(document, position)) is not None:
+        return nested.end()
     depth = 0
     for token in _NESTING.finditer(document, position):
         depth += 1 if token[1] in (b"{", b"[") else -1

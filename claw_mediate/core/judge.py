@@ -23,7 +23,8 @@ the first of these that holds              time is spent · it is native · the 
                                            one JSON object · it is a repeat · they break the tool's schema
 """
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_contract.manifest import Tool
@@ -44,14 +45,12 @@ from claw_mediate.core.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredCall:
+class AnsweredCall(msgspec.Struct, frozen=True):
     result: ToolResult
     round: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(msgspec.Struct, frozen=True):
     """The state of one turn. Times are seconds of one clock, whose zero does not matter."""
 
     limits: Limits
@@ -133,30 +132,26 @@ NATIVE_CALL_UNANSWERABLE = "native_call_unanswerable"
 MAX_READ_RETRIES = 2  # Runs of a read in one turn that follow a failed one
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """The turn is over."""
 
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerAll:
+class AnswerAll(msgspec.Struct, frozen=True):
     """Every call is answered by the proxy, and nothing runs."""
 
     results: tuple[ToolResult, ...]
     tool_use: ToolUse
 
 
-@dataclass(frozen=True, slots=True)
-class RunCalls:
+class RunCalls(msgspec.Struct, frozen=True):
     """These calls are to be run, or answered without running, in order."""
 
     calls: tuple[ToolCall, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerOne:
+class AnswerOne(msgspec.Struct, frozen=True):
     """One call that is answered without running."""
 
     result: ToolResult

@@ -47,14 +47,19 @@ def plan_reinjection(
     insertions = fit_to_limit(hidden, summarize)
     gaps = sum(place in evidence.gaps for place in insertions)
     counts = Counter(_classify(rounds, place in insertions) for place, rounds in matches.items() if place not in evidence.gaps)
-    counts += _count_misses(evidence, stored, matches)
+    counts.update(_count_misses(evidence, stored, matches))
     event = ReinjectedRounds(
         anchors=counts.total() + gaps,
         hits=counts["hit"] + counts["plain"] + gaps,
         turns=len(insertions),
         bytes=sum(map(len, insertions.values())),
         shortened=sum(messages != hidden[index] for index, messages in insertions.items()),
-        missed=MissedRounds(**{name: counts[name] for name in MissedRounds.model_fields}),
+        missed=MissedRounds(
+            unknown=counts["unknown"],
+            evicted=counts["evicted"],
+            other_conversation=counts["other_conversation"],
+            over_bound=counts["over_bound"],
+        ),
     )
     return Reinjection(insertions, tuple(matches[index] for index in insertions), event)
 

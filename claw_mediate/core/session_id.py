@@ -7,8 +7,9 @@ next.
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from claw_contract.base import JsonObject
 
@@ -34,8 +35,7 @@ _ONE_RUN = "agents-sdk:run:"
 _MAX_LENGTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHints:
+class SessionHints(msgspec.Struct, frozen=True):
     """Members of a request's body that may name its session. They may hold anything."""
 
     metadata: object = None

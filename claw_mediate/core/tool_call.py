@@ -157,11 +157,7 @@ def _plain_text(raw: bytes) -> str:
 
 def _canonical_text(raw: dict[str, bytes]) -> str:
     """Return canonical JSON: keys sorted, numbers by exact value, so that ``1``, ``1.0`` and ``10e-1`` are equal."""
-    document = {
-        name: json.loads(value, parse_int=_exact_number, parse_float=_exact_number, object_pairs_hook=_escape_keys)
-        for name, value in raw.items()
-    }
-    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return _canonical_encoder.encode({name: _exact_decoder.decode(value.decode()) for name, value in raw.items()})
 
 
 def _escape_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -179,3 +175,7 @@ def _exact_number(text: str) -> dict[str, str]:
     stripped = digits.rstrip("0")
     power = int(exponent or 0) - len(fraction) + len(digits) - len(stripped)
     return {"#": f"{sign}{stripped}e{power}"}
+
+
+_exact_decoder = json.JSONDecoder(parse_int=_exact_number, parse_float=_exact_number, object_pairs_hook=_escape_keys)
+_canonical_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"))

@@ -56,9 +56,9 @@ class ToolCatalog:
 
     def find_alias(self, name: str) -> str | None:
         """Return the alias of a managed tool that is called by its canonical name; None for any other name."""
-        if name in self.native or name not in self.managed:
+        tool = self.managed.get(name)
+        if tool is None or name != tool.name or name in self.native:
             return None
-        tool = self.managed[name]
         return next((alias for alias, owner in self.managed.items() if owner is tool and alias != tool.name), None)
 
     def make_call(self, call_id: str, name: str, arguments: str, *, cut: bool = False) -> ToolCall:

@@ -5,9 +5,10 @@ Values only: nothing here decides or waits. ``Command``, ``TurnInput`` and ``Out
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from claw_contract.base import JsonObject
 from claw_contract.history import McpRecord
@@ -16,8 +17,7 @@ from claw_contract.manifest import Policy, Tool
 type Owner = Literal["managed", "native", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(msgspec.Struct, frozen=True):
     """A call's arguments: parsed to be checked, and the exact JSON text of each to be sent (numbers keep their spelling)."""
 
     values: JsonObject
@@ -25,16 +25,14 @@ class Arguments:
     signature: str  # Canonical JSON with exact numbers: equal arguments have equal signatures
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableArguments:
+class UnreadableArguments(msgspec.Struct, frozen=True):
     """Arguments that are not one JSON object. They are never run, and never replaced by ``{}``."""
 
     reason: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True):
     id: str
     name: str  # The model's own spelling: an alias, a canonical name, a native name, or an invented one
     owner: Owner
@@ -59,14 +57,13 @@ class ToolCall:
         return f"{self.canonical}\0{self.arguments.signature}" if isinstance(self.arguments, Arguments) else None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelResponse:
+class ModelResponse(msgspec.Struct, frozen=True):
     """One response of the model: the wire bytes as they came, and the view that the rules need."""
 
     body: bytes
     message: bytes  # The assistant's message within the body, verbatim
     calls: tuple[ToolCall, ...]
-    usage: JsonObject = field(default_factory=dict)
+    usage: JsonObject = msgspec.field(default_factory=dict)
     id: str = ""  # The provider's own id, in dialects in which a request can name it
     is_kept: bool = False  # True if the provider says that it keeps the response
     owed: tuple[bytes, ...] = ()  # Answers to calls that left the view, and that a provider that keeps the response waits for
@@ -81,8 +78,7 @@ class Image(NamedTuple):
     data: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True):
     """The result of one call as the model receives it: ``content`` is an envelope of docs/spec/mediation.md section 4."""
 
     call: ToolCall
@@ -100,8 +96,7 @@ class ToolResult:
     images: tuple[Image, ...] = ()  # For dialects whose results hold images; ``content`` names them
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(msgspec.Struct, frozen=True):
     """One response that the proxy answered itself. ``results`` cover the calls that stay in the transcript, in their order."""
 
     number: int
@@ -110,8 +105,7 @@ class Round:
     wall_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The limits of a turn, in seconds, counts and bytes."""
 
     max_rounds: int
@@ -146,8 +140,7 @@ class ToolUse(Enum):
     """The last call of a turn whose budget is spent: tools stay in the request and are forbidden by ``tool_choice``."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskModel:
+class AskModel(msgspec.Struct, frozen=True):
     """Ask the model, with the hidden rounds so far. ``seconds`` is what is left of the turn."""
 
     rounds: tuple[Round, ...]
@@ -156,8 +149,7 @@ class AskModel:
     keeps_rounds: bool = False  # True if the provider has all but the answers of the last round
 
 
-@dataclass(frozen=True, slots=True)
-class RunTools:
+class RunTools(msgspec.Struct, frozen=True):
     """Run these calls at the same time; the results keep their order. ``seconds`` bounds each of them."""
 
     calls: tuple[ToolCall, ...]
@@ -165,16 +157,14 @@ class RunTools:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class ModelReplied:
+class ModelReplied(msgspec.Struct, frozen=True):
     """The model's response to ``AskModel``. ``now`` is when it came, in seconds of the turn's clock."""
 
     response: ModelResponse
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFailed:
+class ModelFailed(msgspec.Struct, frozen=True):
     """The model could not be asked, or answered with an error. ``body`` is the provider's own error, if it sent one."""
 
     status: int
@@ -187,16 +177,14 @@ class ModelFailed:
     headers: tuple[tuple[str, str], ...] = ()  # Those that the runner may see
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsAnswered:
+class ToolsAnswered(msgspec.Struct, frozen=True):
     """The results of ``RunTools``, in the order of its calls."""
 
     results: tuple[ToolResult, ...]
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(msgspec.Struct, frozen=True):
     """The turn's response for the runner. ``terminal``: a tool ended the turn, and its call is not shown."""
 
     response: ModelResponse
@@ -205,8 +193,7 @@ class Deliver:
     terminal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """The error of a failed turn. ``failure`` is the provider's own error where it must be passed on."""
 
     status: int

@@ -1,8 +1,9 @@
 """The interface of a dialect, and the neutral view of a runner's request."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
+
+import msgspec
 
 from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
@@ -39,8 +40,7 @@ class ResentItems(NamedTuple):
     """Returns the answer of that body without what the runner has; None if that is not its beginning."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerRequest:
+class RunnerRequest(msgspec.Struct, frozen=True):
     """The view of a request that the rules need. ``body`` is what the runner sent."""
 
     body: bytes
@@ -85,17 +85,15 @@ class RunnerRequest:
         return bool(self.conversation)
 
 
-@dataclass(frozen=True, slots=True)
-class Additions:
+class Additions(msgspec.Struct, frozen=True):
     """The proxy's additions to a request beside tools."""
 
-    insertions: Mapping[int, bytes] = field(default_factory=dict)
+    insertions: Mapping[int, bytes] = msgspec.field(default_factory=dict)
     """Hidden messages (JSON, comma separated) by the index of the message that they stand before."""
     context: str = ""  # Text for the end of the system prompt
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderRequest:
+class ProviderRequest(msgspec.Struct, frozen=True):
     """A request for the provider, split where this turn's hidden rounds go: a round costs no further parse."""
 
     head: bytes  # Up to the end of the last message; without any of the runner's where the provider has them
@@ -112,8 +110,7 @@ class ProviderRequest:
         return self.head + comma + b",".join(messages) + self.tail
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOpening:
+class StreamOpening(msgspec.Struct, frozen=True):
     """The head of a stream that begins before its response is there. ``id`` is the response's, for the whole stream."""
 
     id: str

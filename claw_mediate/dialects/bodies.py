@@ -16,12 +16,13 @@ from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import MAX_MESSAGES, ProviderRequest, UnreadableRequestError
 from claw_state.continuity import Anchor
 
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 type Changes = dict[str, bytes | None]
 
 
 def encode(value: object) -> bytes:
     """Return compact JSON: the same value gives the same bytes, so that a provider's prompt cache holds."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
+    return _encoder.encode(value).encode(errors="surrogatepass")
 
 
 def array_member(body: json_splice.Object, name: str) -> bytes:

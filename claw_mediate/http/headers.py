@@ -19,6 +19,7 @@ _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings"}
 )
 _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-encoding", "expect"})
+_NEVER_SENT = CREDENTIALS | _HOP_BY_HOP | _MESSAGE
 
 
 TURN_STATE = "x-codex-turn-state"
@@ -64,8 +65,9 @@ def contains_secret(text: str, secret: Secret) -> bool:
 
 def provider_headers(headers: Headers, secret: Secret) -> Headers:
     """Return the runner's headers without its credentials and those of its own connection and message."""
-    excluded = CREDENTIALS | _HOP_BY_HOP | _MESSAGE | {name.lower() for name in names_containing(headers, secret)}
-    return [(name, value) for name, value in headers if name.lower() not in excluded]
+    rest = [(name, value) for name, value in headers if name.lower() not in _NEVER_SENT]
+    hidden = {name.lower() for name in names_containing(rest, secret)}
+    return [(name, value) for name, value in rest if name.lower() not in hidden] if hidden else rest
 
 
 def provider_auth(provider: Provider, key: Secret | None) -> Headers:

@@ -13,10 +13,11 @@ seconds is waited for. If everything fails, the runner gets the last real respon
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import httpx2
+import msgspec
+from msgspec.structs import replace
 
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.core.observer import NO_OBSERVER, RequestInfo, ResponseInfo, Subject, TurnObserver, mask_values
@@ -38,8 +39,7 @@ BROKE_OFF = "provider_broke_off"
 TOO_LARGE = "provider_response_too_large"
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderResponse:
+class ProviderResponse(msgspec.Struct, frozen=True):
     """A whole response of any status."""
 
     status: int
@@ -49,8 +49,7 @@ class ProviderResponse:
     headers: tuple[tuple[str, str], ...] = ()  # Those that the runner may see
 
 
-@dataclass(frozen=True, slots=True)
-class TransportFailure:
+class TransportFailure(msgspec.Struct, frozen=True):
     """No usable response. ``message`` names no address; ``status`` and ``retry_after`` are for the runner."""
 
     code: str
@@ -117,8 +116,7 @@ _REASONS = {
 type ModelResult = ModelResponse | ProviderResponse | TransportFailure
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCall:
+class ModelCall(msgspec.Struct, frozen=True):
     """A model call. ``read`` raises the two errors of unusable responses; ``until`` is a deadline in loop time.
 
     ``adapt`` returns the body for a provider and model (``Candidate.maker``), where that may be another one than ``body``.
@@ -151,7 +149,8 @@ class ProviderFailover:
         """Return the reply, or what the runner gets instead. The caller bounds the time."""
         active, fallbacks = route.active, route.fallbacks
         last = (fallbacks or active)[-1]
-        await self._pause(route, self._initial_pause(route))
+        if (wait := self._initial_pause(route)) > 0:
+            await self._pause(route, wait)
         best: ModelResult | None = None
         for attempt in range(_MAX_RETRIES + 1):
             result, is_repeatable = await self._try_candidates(route, call, active, last)
@@ -210,6 +209,8 @@ class ProviderFailover:
         return best, is_repeatable
 
     async def _try_candidate(self, route: Route, call: ModelCall, seconds: float | None) -> ModelResult:
+        if seconds is None:  # the caller bounds the time
+            return await self._try_keys(route, call)
         try:
             async with asyncio.timeout(seconds):
                 return await self._try_keys(route, call)
@@ -219,7 +220,7 @@ class ProviderFailover:
 
     async def _try_keys(self, route: Route, call: ModelCall) -> ModelResult:
         provider = route.candidate.provider
-        result: ProviderResult = self._no_key(provider)
+        result: ProviderResult | None = None
         for key in self._registry.ready(provider):
             route.key_label = key.id if key else ""
             result = await self._send(route, call, provider_auth(provider, key.secret if key else None))
@@ -227,7 +228,7 @@ class ProviderFailover:
                 break
             if not self._registry.record_response(provider, key, result.status, result.retry_after, result.body):
                 break
-        parsed = parse_response(result, call.read)
+        parsed = self._no_key(provider) if result is None else parse_response(result, call.read)
         return replace(parsed, maker=route.candidate.maker) if isinstance(parsed, ModelResponse) else parsed
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -34,8 +35,18 @@ def now_rfc3339() -> str:
 
 
 def rfc3339(seconds: float) -> str:
-    """Return POSIX time as RFC 3339 in UTC, with milliseconds."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Return POSIX time as RFC 3339 in UTC, with milliseconds.
+
+    >>> rfc3339(1.0625)
+    '1970-01-01T00:00:01.062Z'
+    """
+    second, milliseconds = divmod(int(seconds * 1000), 1000)
+    return f"{_date_and_time(second)}.{milliseconds:03}Z"
+
+
+@lru_cache(maxsize=8)
+def _date_and_time(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def encode_json(document: Any) -> bytes:

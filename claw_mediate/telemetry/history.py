@@ -13,6 +13,7 @@ from claw_contract.chain import GENESIS, SEAL_BYTES, read_seal, seal_entry
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.telemetry.event_log import encode_json
 
+_check_json = msgspec.json.Decoder(msgspec.Raw).decode  # Builds nothing, and knows no number that is too large
 MAX_BODY_BYTES = 262_144  # Limit of a request or response in history; a longer one is cut, and marked as such
 
 
@@ -154,7 +155,7 @@ def body_for_history(body: bytes, redactor: Redactor) -> Any:
         return {"truncated": True, "original_bytes": len(body), "head": head}
     try:
         body.decode()
-        msgspec.json.decode(body)
+        _check_json(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return body.decode(errors="replace")
     # In valid JSON, line breaks are only white space between tokens.

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, HttpExecution, McpExecution, NoAuth
 from claw_contract.secret import Secret

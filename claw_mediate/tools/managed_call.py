@@ -3,10 +3,10 @@
 A service's answer is data: bounded, and scrubbed of the credentials that the service received.
 """
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import httpx2
+import msgspec
 
 from claw_contract.manifest import Tool
 from claw_contract.redaction.redactor import Redactor
@@ -22,19 +22,17 @@ IDLE_SECONDS = 4.0
 """Less than the 5 s after which common servers close: the outcome of a request sent at that moment is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallContext:
+class CallContext(msgspec.Struct, frozen=True):
     """The agent and turn that a call belongs to."""
 
     agent: Agent
     turn_id: str
-    redactor: Redactor = field(default_factory=lambda: Redactor(()))
+    redactor: Redactor = msgspec.field(default_factory=lambda: Redactor(()))
     """Knows all secrets: a service may repeat what another one said."""
     observer: TurnObserver = NO_OBSERVER
 
 
-@dataclass(frozen=True, slots=True)
-class ManagedCall:
+class ManagedCall(msgspec.Struct, frozen=True):
     """A call with the credentials of its tool, which the context's redactor knows too."""
 
     context: CallContext

@@ -6,8 +6,9 @@ process it then; nothing else is sent twice. Agents share no session and no conn
 
 import asyncio
 import ssl
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_contract.manifest import Auth, McpExecution

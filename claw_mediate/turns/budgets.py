@@ -7,10 +7,10 @@ Without a price list, only the costs that providers report are known.
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from claw_contract.base import JsonObject, error_line

@@ -14,10 +14,11 @@ or not at all. This holds also for a call that was not made: a resumed turn must
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_contract.history import McpRecord
 from claw_mediate.core import tool_result

@@ -1,6 +1,6 @@
 """One request on its way through the proxy: as it was read, as it is answered, and how it ended."""
 
-from dataclasses import dataclass
+import msgspec
 
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
@@ -14,8 +14,7 @@ from claw_state.journal import AttemptKind
 from claw_state.ownership import OwnedObject
 
 
-@dataclass(frozen=True, slots=True)
-class DialectRequest:
+class DialectRequest(msgspec.Struct, frozen=True):
     """A request of a dialect, with the agent that sent it."""
 
     admitted: Identity
@@ -33,8 +32,7 @@ class DialectRequest:
         return self.admitted.agent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestContext:
+class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything fixed about a request before it is sent on: what history and the log say of it."""
 
     turn_id: str
@@ -55,8 +53,7 @@ class RequestContext:
         return self.route.candidate.model if self.route is not None else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnContext(RequestContext):
+class TurnContext(RequestContext, frozen=True, kw_only=True):
     """Everything fixed about a mediated turn before it starts."""
 
     view: RunnerRequest
@@ -72,8 +69,7 @@ class TurnContext(RequestContext):
     conversation: KeptConversation | None = None  # The conversation that the provider puts the turn into
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(msgspec.Struct, frozen=True):
     """How a request ended for its runner."""
 
     status: int

@@ -7,8 +7,9 @@ One event reports it; where the whole state is gone, the state's own event does.
 import asyncio
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from itertools import batched
+
+from msgspec.structs import replace
 
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.reinjection import plan_reinjection
@@ -88,11 +89,9 @@ def _evidence_in(dialect: Dialect, evidence: Evidence) -> Evidence:
 
 def _own(dialect: Dialect, anchor: Anchor) -> Anchor:
     """Return the anchor with the dialect in its keys: a conversation that goes on in another dialect must not find it."""
-
-    def own(keys: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(f"{dialect.NAME}:{key}" for key in keys)
-
-    return replace(anchor, key=own((anchor.key,))[0], alternatives=own(anchor.alternatives), names=own(anchor.names))
+    prefix = f"{dialect.NAME}:"
+    alternatives, names = (tuple([prefix + key for key in keys]) for keys in (anchor.alternatives, anchor.names))
+    return Anchor(prefix + anchor.key, anchor.before, alternatives, names)
 
 
 def _digest(session: str) -> str:

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.http import read_error_message

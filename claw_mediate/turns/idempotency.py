@@ -83,11 +83,10 @@ class CutAnswer(NamedTuple):
 
 def cut_answers(request: Request, view: RunnerRequest) -> list[CutAnswer]:
     """Return the answers that may have been cut off on their way to this request."""
+    if not (found := view.load_resent()):
+        return []
     scope = _scope(request, view)
-    return [
-        CutAnswer(RequestFingerprint(_digest(*scope, body=resent.body), "", "", ""), resent.leave_out)
-        for resent in view.load_resent()
-    ]
+    return [CutAnswer(RequestFingerprint(_digest(*scope, body=each.body), "", "", ""), each.leave_out) for each in found]
 
 
 def _scope(request: Request, view: RunnerRequest) -> tuple[str, str, str]:

@@ -11,10 +11,10 @@ An id that could not be saved counts as nobody's, so that the runner starts anew
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Literal
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import MAX_SHOWN_ID, Naming, RunnerResponse, refuse, refuse_unknown_id

@@ -15,15 +15,17 @@ read as far as ``body_size_limit`` goes, so that the model's prefix picks the pr
 """
 
 import asyncio
+import dataclasses
 import math
 import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
@@ -183,7 +185,7 @@ def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple
     if view is None or view.history_body is None:
         return request, view
     body = view.history_body if model == view.model else replace_model(view.history_body, model)
-    return replace(request, body=view.history_body), replace(view, body=body)
+    return dataclasses.replace(request, body=view.history_body), replace(view, body=body)
 
 
 def _may_be_misread(request: Request, view: RunnerRequest) -> bool:

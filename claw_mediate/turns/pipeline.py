@@ -8,14 +8,15 @@ Admission is the budget's: a request that finds the answer of an earlier attempt
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Literal
 from weakref import WeakValueDictionary
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from claw_contract.log import JoinKind
 from claw_contract.manifest import Tool
@@ -235,7 +236,7 @@ class TurnPipeline:
                     return resolved
                 latest = resolved.kept.turn if resolved.kept is not None else ""
                 if not await self._is_elsewhere(resolved, known_by, latest):
-                    return await self._enter(resolved, replace(known_by, latest_turn=latest))
+                    return await self._enter(resolved, dataclasses.replace(known_by, latest_turn=latest))
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _is_elsewhere(self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str) -> bool:
@@ -333,7 +334,7 @@ class TurnPipeline:
             return None
         own = row if row is not None and row.id == named else OwnedObject(named, named, provider="")
         names = (*catalog.managed, *sorted(catalog.withdrawn))
-        return KeptConversation(self._ownership.save, route, structs.replace(own, managed_names=names), incoming.dialect)
+        return KeptConversation(self._ownership.save, route, replace(own, managed_names=names), incoming.dialect)
 
     async def _admit(self, incoming: DialectRequest) -> RunnerResponse | None:
         """Count the request in the agent's budget; return the refusal when that is spent."""

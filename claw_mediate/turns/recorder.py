@@ -1,7 +1,6 @@
 """The records of a request: the events of the log, and one line of history."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -62,16 +61,20 @@ def call_record(result: ToolResult) -> ToolCallRecord:
 
 def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> UsageRecord:
     """Return the turn's tokens; ``rounds`` counts the model calls; ``cost`` is in US dollars, where it is known."""
-    return UsageRecord(**token_usage(usage).model_dump(), reported_cost_usd=cost, total_rounds=rounds)
+    return UsageRecord(**_token_counts(usage), reported_cost_usd=cost, total_rounds=rounds)
 
 
 def token_usage(usage: JsonObject) -> TokenUsage:
     """Return the counts of a provider's usage object, in OpenAI's member names or in Anthropic's; 0 for what is no count."""
+    return TokenUsage(**_token_counts(usage))
+
+
+def _token_counts(usage: JsonObject) -> dict[str, int]:
     details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
     cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")
     prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
     completion = usage.get("completion_tokens", usage.get("output_tokens"))
-    return TokenUsage(prompt_tokens=_count(prompt), completion_tokens=_count(completion), cached_tokens=_count(cached))
+    return {"prompt_tokens": _count(prompt), "completion_tokens": _count(completion), "cached_tokens": _count(cached)}
 
 
 def _count(number: object) -> int:
@@ -333,8 +336,8 @@ def _interventions(past: Round) -> list[str]:
 
 def _result_interventions(results: Sequence[ToolResult]) -> list[str]:
     """Return the interventions that the codes of results show, each once."""
-    codes = Counter(result.code for result in results)
-    names = [name for code, name in ROUND_INTERVENTIONS.items() if codes[code]]
+    codes = {result.code for result in results}
+    names = [name for code, name in ROUND_INTERVENTIONS.items() if code in codes]
     per_call = ((CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in results)
     names += [f"{name}:{tool}" for name, tool in per_call if name is not None]
     return list(dict.fromkeys(names))

@@ -5,9 +5,11 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from claw_contract.history import UsageRecord
 from claw_mediate.core import tool_result

@@ -8,10 +8,11 @@ and the clock shows what it showed. If the turn takes another way than it took, 
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor

@@ -6,11 +6,11 @@ Until then an error keeps its own status; afterwards it is an event of the strea
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_mediate.core.http import RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
@@ -25,6 +25,7 @@ _STREAM = [("content-type", "text/event-stream"), ("cache-control", "no-cache"),
 _SILENT_SECONDS, _EVENT_SECONDS = 30.0, 15.0
 """With ``auto``: until a stream of comments gets an event, and from one to the next. Some clients count events only."""
 
+_CHUNK_BYTES = 16 * 1024
 type OnDisconnect = Callable[[], None]  # Called once, when a runner wants no more of a stream
 
 
@@ -90,11 +91,11 @@ def stored_response(view: RunnerRequest, dialect: Dialect, stored: StoredRespons
     if not view.stream:
         return respond(stored.status, stored.body, stored.content_type)
 
-    async def events() -> AsyncIterator[bytes]:
-        for event in dialect.stream(stored.body, view, None):
-            yield event
+    async def chunks() -> AsyncIterator[bytes]:
+        for events in _batches(dialect.stream(stored.body, view, None)):
+            yield events
 
-    return RunnerResponse(200, _STREAM, events(), streaming=True)
+    return RunnerResponse(200, _STREAM, chunks(), streaming=True)
 
 
 def _whole(result: TurnResult) -> RunnerResponse:
@@ -119,10 +120,24 @@ async def _events(turn: StreamedTurn, pace: Pace) -> AsyncGenerator[bytes]:
     if result.ok:
         if opening.beats and result.owned is not None:
             await save(msgspec.structs.replace(result.owned, id=opening.id))
-        for event in dialect.stream(result.body, context.view, opening if opening.beats else None):
-            yield event
+        for events in _batches(dialect.stream(result.body, context.view, opening if opening.beats else None)):
+            yield events
     else:
         yield dialect.stream_error(_error_event(context, result), opening)
+
+
+def _batches(events: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield events joined to chunks of about ``_CHUNK_BYTES``: the whole answer is there, and each chunk is a write."""
+    batch: list[bytes] = []
+    size = 0
+    for event in events:
+        batch.append(event)
+        size += len(event)
+        if size >= _CHUNK_BYTES:
+            yield b"".join(batch)
+            batch, size = [], 0
+    if batch:
+        yield b"".join(batch)
 
 
 def _error_event(context: TurnContext, result: TurnResult) -> bytes:

@@ -12,11 +12,14 @@ without managed tools and hidden items is forwarded. The id must be the agent's 
 """
 
 import asyncio
+import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
+
+from msgspec.structs import replace
 
 from claw_contract.names import assign_aliases, hashed_alias
 from claw_mediate.agents.authenticate import Identity
@@ -159,7 +162,7 @@ class StoredObjects:
             return refuse(asked.request.path, 400, "invalid_request", message, param="stream")
         target = asked.path.target(asked.owned.provider_id)
         about = ForwardDetails(kept=asked.owned if asked.is_known else None)
-        return self._passthrough.forward(asked.admitted, replace(asked.request, path=target), None, about)
+        return self._passthrough.forward(asked.admitted, dataclasses.replace(asked.request, path=target), None, about)
 
     async def _delete(self, asked: ObjectRequest) -> bytes:
         owned, path = asked.owned, asked.path

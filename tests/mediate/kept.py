@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from claw_mediate.dialects.base import StreamOpening
 from claw_mediate.dialects.responses import response as dialect
@@ -136,8 +137,8 @@ def test_a_stream_that_keepalives_opened_goes_on_under_its_id_and_numbers(beats:
     early = b""
     for beat in range(beats):
         early += dialect.keepalive("note", "comment", opening)
-        early += dialect.keepalive("note", "native", replace(opening, beats=beat))
-    opened = replace(opening, beats=beats)
+        early += dialect.keepalive("note", "native", structs.replace(opening, beats=beat))
+    opened = structs.replace(opening, beats=beats)
     request = dialect.read_request(b'{"model":"m","input":"Hi","stream":true,"store":false}')
     body = json.dumps(response(message("Hello.")), separators=(",", ":")).encode()
     whole = early + b"".join(dialect.stream(body, request, opened))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -93,7 +94,24 @@ class _Response(msgspec.Struct):
     usage: dict[str, Any] | None = None
 
 
+class _RawMessage(msgspec.Struct):
+    tool_calls: list[msgspec.Raw] | None = None
+
+
+class _RawChoice(msgspec.Struct):
+    message: msgspec.Raw
+
+
+class _RawResponse(msgspec.Struct):
+    choices: list[_RawChoice]
+
+
 _FREE_TEXT = "free text"
+_READ_MEMBERS = re.compile(rb'"(choices|usage|message|finish_reason|role|content|tool_calls|function_call)"[ \t\r\n]*+:')
+"""The members that are read, but for those of calls. Text matches nowhere: its quotes are escaped."""
+_ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
+_CALL_MEMBERS = ("id", "function", "custom")
+_raw_response, _raw_message = msgspec.json.Decoder(_RawResponse), msgspec.json.Decoder(_RawMessage)
 _response_decoder = msgspec.json.Decoder(_Response)
 
 
@@ -117,7 +135,8 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
             return read_response(_edit_first_choice(body, partial(json_splice.edit, changes=changes)), catalog)
         seed = hashlib.sha256(body).hexdigest()[:16]
         calls = _read_calls(first.message.tool_calls or [], catalog, seed, cut=first.finish_reason == "length")
-        named = _write_call_ids(message, calls)
+        is_named = all(view.id == call.id for view, call in zip(first.message.tool_calls or (), calls, strict=True))
+        named = message if is_named else _write_call_ids(message, calls)
         if named != message:
             body = _edit_first_choice(body, partial(json_splice.edit, changes={"message": named}))
     except json_splice.JsonSpliceError as error:
@@ -154,6 +173,14 @@ def write_answers(answered: Round) -> tuple[bytes, ...]:
 
 def _find_message(body: bytes) -> bytes:
     """Return the first choice's message. Raises ``RepeatedMemberError`` for a member that is read or changed here."""
+    names = _READ_MEMBERS.findall(body)
+    if len(names) == len({*names}) and not (
+        b"\\u00" in body and _ESCAPED_ASCII.search(body)
+    ):  # no member stands twice, at whatever depth
+        only = bytes(_raw_response.decode(body).choices[0].message)
+        for raw in _raw_message.decode(only).tool_calls or ():
+            json_splice.find_members(bytes(raw), _CALL_MEMBERS)
+        return only
     choices = json_splice.find_members(body, ("choices", "usage"))["choices"]
     first, _ = json_splice.element_spans(body, choices.start)[0]
     message = json_splice.find_members(body, ("message", "finish_reason"), first)["message"]
@@ -161,7 +188,7 @@ def _find_message(body: bytes) -> bytes:
     calls = members.get("tool_calls")
     if calls is not None and body[calls.start : calls.start + 1] == b"[":
         for call, _ in json_splice.element_spans(body, calls.start):
-            json_splice.find_members(body, ("id", "function", "custom"), call)
+            json_splice.find_members(body, _CALL_MEMBERS, call)
     return body[message.start : message.end]
 
 
@@ -199,8 +226,6 @@ def _read_call(view: WireCall, call_id: str, catalog: ToolCatalog, *, cut: bool)
 
 
 def _write_call_ids(message: bytes, calls: Sequence[ToolCall]) -> bytes:
-    if not calls:
-        return message
     own = json_splice.find_members(message, ["tool_calls"])["tool_calls"]
     cuts = [
         (start, end, json_splice.edit(message[start:end], {"id": encode(call.id)}))
@@ -211,27 +236,38 @@ def _write_call_ids(message: bytes, calls: Sequence[ToolCall]) -> bytes:
 
 
 def _assistant_message(response: ModelResponse, kept: Sequence[ToolResult]) -> bytes:
-    own = json_splice.find_members(response.message, ["tool_calls"])["tool_calls"]
     ids = {result.call.id for result in kept}
+    if all(call.id in ids and not _resend_changes(call) for call in response.calls):
+        return _with_role(response.message)
+    own = json_splice.find_members(response.message, ["tool_calls"])["tool_calls"]
     places = zip(response.calls, json_splice.element_spans(response.message, own.start), strict=True)
     calls = [_resendable_call(response.message[start:end], call) for call, (start, end) in places if call.id in ids]
-    message = json_splice.splice(response.message, [(own.start, own.end, b"[" + b",".join(calls) + b"]")])
-    # Providers may leave the role out; none of them takes a message without.
+    return _with_role(json_splice.splice(response.message, [(own.start, own.end, b"[" + b",".join(calls) + b"]")]))
+
+
+def _with_role(message: bytes) -> bytes:
+    """Return a message with its role: providers may leave it out, and none of them takes a message without."""
     has_role = read_message.decode(message).role == "assistant"
     return message if has_role else json_splice.edit(message, {"role": b'"assistant"'})
 
 
 def _resendable_call(raw: bytes, call: ToolCall) -> bytes:
     """Return a call as providers take it back: with a name of plain characters, and arguments that are an object's JSON."""
-    # OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for good.
+    changes = _resend_changes(call)
     view = msgspec.json.decode(raw, type=WireCall)
-    if view.function is None and view.custom is not None:
+    if not changes or (view.function is None and view.custom is not None):
         return raw
-    function = json_splice.Object(raw).value("function") if view.function is not None else b"{}"
+    parsed = json_splice.Object(raw)
+    function = parsed.value("function") if view.function is not None else None
+    return parsed.edit({"function": json_splice.edit(function or b"{}", changes)})
+
+
+def _resend_changes(call: ToolCall) -> Changes:
+    # OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for good.
     changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
     if isinstance(call.arguments, UnreadableArguments) and not is_object(call.arguments.text):
         changes["arguments"] = encode(json.dumps({"invalid_json": call.arguments.text}))
-    return json_splice.edit(raw, {"function": json_splice.edit(function or b"{}", changes)}) if changes else raw
+    return changes
 
 
 def is_object(text: str) -> bool:

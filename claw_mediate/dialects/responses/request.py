@@ -1,12 +1,12 @@
 """OpenAI Responses, the runner's request: its view, and the edited body for the provider (docs/spec/responses.md section 3)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache, lru_cache, partial
 from itertools import takewhile
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice

@@ -7,10 +7,10 @@ missing, and names and arguments that providers do not take back; items that mus
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
