@@ -42,7 +42,8 @@ class WriteAheadLog:
     async def flush(self) -> None:
         """Flush all previous writes to the disk. Raise ``OSError`` if they may not survive a power cut."""
         if self._next_flush is None:
-            self._next_flush = asyncio.ensure_future(self._flush())
+            # Never eager, as mitmproxy's tasks are: it forgets itself when it begins.
+            self._next_flush = asyncio.Task(self._flush(), loop=asyncio.get_running_loop())
             self._next_flush.add_done_callback(_retrieve_exception)
         await asyncio.shield(self._next_flush)
 

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,11 @@ async def until(fact: Callable[[], bool]) -> None:
     await asyncio.to_thread(eventually, fact, "it is so")
 
 
-async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_on(tmp_path: Path, slow: Slow) -> None:
+@pytest.mark.parametrize("factory", [None, asyncio.eager_task_factory], ids=["lazy tasks", "eager tasks as in mitmproxy"])
+async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_on(
+    tmp_path: Path, slow: Slow, factory: Any
+) -> None:
+    asyncio.get_running_loop().set_task_factory(factory)
     journal = await running(tmp_path, 7)
     first = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
     await until(lambda: len(slow.found) == 1)
@@ -72,6 +77,8 @@ async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_o
     await asyncio.gather(first, *others)
     assert len(slow.found) == 2, "those that came while a flush was under way waited for the next one, all for the same"
     assert b"intent-of-turn-6" in slow.found[1]
+    await journal.record_intent("intent-of-turn-0", 3, 0, INTENT)
+    assert len(slow.found) == 3, "every later one is flushed, too"
     await journal.close()
 
 
