@@ -115,7 +115,7 @@ async def test_a_log_that_grew_long_begins_anew_though_turns_never_pause_and_who
 ) -> None:
     monkeypatch.setattr(wal, "_LONG_LOG_PAGES", 300)
     monkeypatch.setattr(wal, "_CHECKPOINT_PAGES", 100)
-    monkeypatch.setattr(wal, "_MAX_WAIT_SECONDS", 60)
+    monkeypatch.setattr(wal, "_RESTART_SECONDS", 60)
     log, waited = tmp_path / "s.db-wal", 0
     journal = await running(tmp_path, 1)
     first = begins(log)
