@@ -152,7 +152,7 @@ class Database:
 
     def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a query. Raise ``StoreError``."""
-        self._check_file()
+        self.health.check()
         try:
             return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:

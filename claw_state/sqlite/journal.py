@@ -41,7 +41,7 @@ _RECORD_STEP = "INSERT OR REPLACE INTO steps SELECT turn, ?, ?, ? FROM turns WHE
 _RENEW = "UPDATE turns SET seen = ? WHERE turn = ? AND owner = ? AND state IN ('running', 'abandoned')"
 _ABANDON = "UPDATE turns SET state = 'abandoned', seen = ? WHERE turn = ? AND owner = ? AND state = 'running'"
 _END = "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ? AND owner = ? AND answer IS NULL"
-_MARK_DELIVERED = "UPDATE turns SET state = 'done', seen = ? WHERE turn = ? AND state = 'answered'"
+_MARK_DELIVERED = "UPDATE turns SET state = 'done' WHERE turn = ? AND state = 'answered'"
 _PRUNE_INTERVAL = 8
 """Expired turns are deleted with every eighth turn that begins. Turns that were written together lie together."""
 _PRUNE = """
@@ -134,7 +134,7 @@ class SqliteJournal:
         await self._db.write(_END, state, answer, self._clock(), turn_id, self._owner.name)
 
     async def mark_delivered(self, turn_id: str) -> None:
-        await self._db.write(_MARK_DELIVERED, self._clock(), turn_id)
+        await self._db.write(_MARK_DELIVERED, turn_id)
 
     async def close(self) -> None:
         if self._life is not None:
