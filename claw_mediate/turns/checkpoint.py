@@ -107,7 +107,7 @@ class TurnCheckpoint:
         self._stats = ReplayStats()
         self._attempt = attempt
         self._unwritten: deque[_Step] = deque()
-        """Steps that could not be written yet, in order: a later one without them would describe another turn."""
+        """Steps that are not written yet, in order: a later one without them would describe another turn."""
         self._writing = asyncio.Lock()
 
     async def response(self, round_number: int) -> bytes | None:
@@ -129,9 +129,16 @@ class TurnCheckpoint:
         pairs = zip(response.calls, records, strict=True)
         return replace(response, calls=tuple(replace(call, sent=record is not None) for call, record in pairs))
 
-    async def record_response(self, round_number: int, body: bytes) -> None:
-        """Record a good response of the model: this round's model call is never made again."""
-        await self._write(partial(self._journal.record_response, self.turn_id, round_number, body))
+    async def record_response(self, round_number: int, body: bytes, *, is_answer: bool = False) -> None:
+        """Record a good response of the model: this round's model call is never made again.
+
+        If it is the turn's answer, that is recorded next, and the response itself only where the turn fails all the same.
+        """
+        step = partial(self._journal.record_response, self.turn_id, round_number, body)
+        if not is_answer:
+            await self._write(step)
+        elif self._attempt != "journal_unavailable":
+            self._unwritten.append(step)
 
     async def call(self, round_number: int, place: int, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Return the result of a call: the recorded one, or what running it gives."""
@@ -177,6 +184,9 @@ class TurnCheckpoint:
     async def end(self, response: StoredResponse | None) -> None:
         """Record the turn's answer, or with None that it failed."""
         self._finish_replay()
+        if response is not None:  # with which the journal deletes all steps
+            async with self._writing:
+                self._unwritten.clear()
         await self._write(partial(self._journal.end, self.turn_id, response))
 
     async def mark_delivered(self) -> None:

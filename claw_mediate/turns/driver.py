@@ -135,7 +135,8 @@ class TurnDriver:
         match answer:
             case ModelResponse():
                 self.response, self.progress.headers = answer, answer.headers
-                await self._checkpoint.record_response(number, answer.body)
+                is_answer = not (answer.calls or command.keeps_rounds)
+                await self._checkpoint.record_response(number, answer.body, is_answer=is_answer)
                 await self._ports.note_progress(answer, ())
                 return ModelReplied(answer, self._ports.now())
             case ProviderResponse():

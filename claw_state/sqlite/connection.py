@@ -3,7 +3,7 @@
 event                               unusable until                 recovery
 ──────────────────────────────────  ─────────────────────────────  ─────────────────────────
 the disk is full, or unreadable     something can be written       by itself
-another process has it locked       something can be written;      by itself
+another process locks it for long   something can be written;      by itself
                                     writers try once a second
 the file, or its log, was deleted   it is there again, or the      putting it back loses
 or replaced: writes would go to     proxy restarts                 nothing
@@ -13,16 +13,21 @@ the file is damaged                 the proxy restarts, after it   a new file be
 
 Every failure is reported to ``Health`` and raised as ``StoreError``.
 
+Other processes write to the file, too, and lock it for each write. Writers wait for that lock while the event loop goes on, and
+readers never wait.
+
 All parts of a mediator share one connection, and so does the next mediator on the same state (``share``): SQLite drops its page
 cache whenever another connection has written, and a state in memory belongs to its connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from typing import Any
 
@@ -32,7 +37,10 @@ from claw_state.sqlite.wal import WriteAheadLog
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_LOCK_SECONDS = 1.0  # The longest wait of a writer for another process's lock
+_MAX_PAUSE_SECONDS = 0.004  # The longest pause between two tries; the first is a quarter of it
 _PAGES_PER_FREE_PAGE = 4  # One page in so many may stay free, for later turns
+type Execute = Callable[..., sqlite3.Cursor]
 _REPLACED = "its file, or the log beside it, was deleted or replaced: put it back, or start the proxy again"
 
 
@@ -63,11 +71,6 @@ class Database:
         self._users.add(other)
         return other
 
-    async def wait_for_checkpoint(self) -> None:
-        """Wait while the end of a long log is checkpointed. Writers that can wait call this first."""
-        if self._log is not None:
-            await self._log.wait_for_checkpoint()
-
     async def flush(self) -> None:
         """Flush all previous writes to the disk. Raise ``StoreError`` if they may not survive a power cut."""
         if self._log is not None:
@@ -76,50 +79,80 @@ class Database:
             except OSError as error:
                 raise self.health.fail(f"the log of the state can't be flushed: {error}") from error
 
-    def write(self, statement: str, *values: object) -> int:
+    async def write(self, statement: str, *values: object) -> int:
         """Run a statement and return the number of changed rows.
 
         Raise ``StoreError``, or ``sqlite3.IntegrityError`` unchanged.
         """
-        self._check_back_off()
-        return self.probe(statement, *values)
+        return await self._when_free(lambda: self._execute(statement, values))
 
-    def probe(self, statement: str, *values: object) -> int:
+    async def probe(self, statement: str, *values: object) -> int:
         """Run ``write`` even while other writers back off from a lock."""
+        return await self._when_free(lambda: self._execute(statement, values), backs_off=False)
+
+    def try_write(self, statement: str, *values: object) -> int | None:
+        """Run ``write`` now; return None, and change nothing, while another process has the lock."""
+        try:
+            return self._attempt(lambda: self._execute(statement, values), backs_off=True)
+        except sqlite3.OperationalError:
+            return None
+
+    async def transact[T](self, work: Callable[[Execute], T]) -> T:
+        """Return the result of ``work(execute)``, in a transaction that is rolled back if it fails. Raise ``StoreError``."""
+        return await self._when_free(lambda: self._transact(work))
+
+    async def _when_free[T](self, work: Callable[[], T], *, backs_off: bool = True) -> T:
+        """Return the result of ``work``, which writes, as soon as no other process does."""
+        until, pause = 0.0, _MAX_PAUSE_SECONDS / 4
+        while True:
+            try:
+                return self._attempt(work, backs_off=backs_off)
+            except sqlite3.OperationalError as error:
+                now = time.monotonic()
+                until = until or now + _LOCK_SECONDS
+                if now >= until:
+                    self.health.back_off()
+                    raise self._failure(error) from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+
+    def _attempt[T](self, work: Callable[[], T], *, backs_off: bool) -> T:
+        """Return the result of ``work``. Raise ``sqlite3.OperationalError`` only if another process has the lock."""
+        if backs_off and self.health.is_backing_off:
+            raise StateUnavailableError("another process has locked it")
         self._check_file()
         try:
-            changed = self._db.execute(statement, values).rowcount
+            return work()
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            raise self._write_failure(error) from error
+            if _code(error) in _LOCKED:
+                raise
+            raise self._failure(error) from error
+
+    def _execute(self, statement: str, values: tuple[object, ...]) -> int:
+        changed = self._db.execute(statement, values).rowcount
         if changed:  # else nothing was written, which a full disk allows
             self._record_write(values)
         return changed
 
-    @contextmanager
-    def transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """Yield ``execute`` of a transaction that is committed at the end, or rolled back. Raise ``StoreError``."""
-        self._check_back_off()
-        self._check_file()
+    def _transact[T](self, work: Callable[[Execute], T]) -> T:
         before = self._db.total_changes
+        self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db.execute
-                self._db.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
-        except sqlite3.Error as error:
-            raise self._write_failure(error) from error
+            result = work(self._db.execute)
+            self._db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise
         if self._db.total_changes > before:
             self._record_write(())
+        return result
 
     def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a query. Raise ``StoreError``."""
-        self._check_file()
+        self.health.check()
         try:
             return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
@@ -142,10 +175,6 @@ class Database:
             self._log.close()
         self._db.close()
 
-    def _check_back_off(self) -> None:
-        if self.health.is_backing_off:
-            raise StateUnavailableError("another process has locked it")
-
     def _record_write(self, values: tuple[object, ...]) -> None:
         self.health.record_write()
         if self._log is not None:
@@ -162,11 +191,6 @@ class Database:
             return [(status.st_dev, status.st_ino) for status in map(os.stat, self._paths)]
         except OSError:
             return []
-
-    def _write_failure(self, error: sqlite3.Error) -> StateUnavailableError:
-        if _code(error) in _LOCKED:
-            self.health.back_off()
-        return self._failure(error)
 
     def _failure(self, error: sqlite3.Error) -> StateUnavailableError:
         if _code(error) in _DAMAGED:

@@ -20,7 +20,7 @@ from claw_state.continuity import (
     decode_stored_rounds,
     join_by_id,
 )
-from claw_state.sqlite.connection import Database
+from claw_state.sqlite.connection import Database, Execute
 from claw_state.sqlite.schema import SCHEMA
 from claw_state.url import StoreError
 
@@ -73,9 +73,9 @@ class SqliteContinuityStore:
         self._db = database
 
     async def save(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
-        await self._db.wait_for_checkpoint()
         now = self._clock()
-        with self._db.transaction() as execute:
+
+        def insert(execute: Execute) -> None:
             row = (agent_id, anchor.key, " ".join(anchor.before), session, messages, now)
             number = execute(_INSERT, row).lastrowid
             for name in anchor.names[:MAX_NAMES]:
@@ -86,7 +86,9 @@ class SqliteContinuityStore:
             if not 0 <= now - self._swept_at < _SWEEP_SECONDS:
                 deleted = execute(_DELETE_ANY_OLD, (now - MAX_AGE_SECONDS,)).rowcount
                 self._swept_at = 0.0 if deleted else now
-        self._evict(agent_id, len(messages))
+
+        await self._db.transact(insert)
+        await self._evict(agent_id, len(messages))
 
     async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
         stored = self._db.read(_STORED, json.dumps(sorted(set(keys))), agent_id, agent_id)  # few of many
@@ -94,13 +96,12 @@ class SqliteContinuityStore:
 
     async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
         if entries:
-            await self._db.wait_for_checkpoint()
             ids = json.dumps([entry.id for entry in entries])
-            self._db.write(_MARK_USED, self._clock(), agent_id, ids)
+            await self._db.write(_MARK_USED, self._clock(), agent_id, ids)
 
     async def is_writable(self) -> bool:
         try:
-            self._db.probe(f"PRAGMA user_version={SCHEMA}")  # a full disk refuses only writes
+            await self._db.probe(f"PRAGMA user_version={SCHEMA}")  # a full disk refuses only writes
         except StoreError:
             return False
         return True
@@ -108,10 +109,10 @@ class SqliteContinuityStore:
     async def close(self) -> None:
         self._db.close()
 
-    def _evict(self, agent_id: str, added: int) -> None:
+    async def _evict(self, agent_id: str, added: int) -> None:
         self._max_held[agent_id] = self._max_held.get(agent_id, MAX_BYTES) + added
         if self._max_held[agent_id] > MAX_BYTES:
-            self._db.write(_EVICT_BY_SIZE, agent_id, MAX_BYTES)
+            await self._db.write(_EVICT_BY_SIZE, agent_id, MAX_BYTES)
             ((size,),) = self._db.read("SELECT SUM(LENGTH(messages)) FROM kept WHERE agent = ?", agent_id)
             self._max_held[agent_id] = size or 0
 

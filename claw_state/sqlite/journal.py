@@ -41,7 +41,7 @@ _RECORD_STEP = "INSERT OR REPLACE INTO steps SELECT turn, ?, ?, ? FROM turns WHE
 _RENEW = "UPDATE turns SET seen = ? WHERE turn = ? AND owner = ? AND state IN ('running', 'abandoned')"
 _ABANDON = "UPDATE turns SET state = 'abandoned', seen = ? WHERE turn = ? AND owner = ? AND state = 'running'"
 _END = "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ? AND owner = ? AND answer IS NULL"
-_MARK_DELIVERED = "UPDATE turns SET state = 'done', seen = ? WHERE turn = ? AND state = 'answered'"
+_MARK_DELIVERED = "UPDATE turns SET state = 'done' WHERE turn = ? AND state = 'answered'"
 _PRUNE_INTERVAL = 8
 """Expired turns are deleted with every eighth turn that begins. Turns that were written together lie together."""
 _PRUNE = """
@@ -108,7 +108,7 @@ class SqliteJournal:
 
     async def renew_leases(self, turn_ids: Collection[str]) -> None:
         for turn_id in turn_ids:
-            await self._write(_RENEW, self._clock(), turn_id, self._owner.name)
+            await self._db.write(_RENEW, self._clock(), turn_id, self._owner.name)
 
     async def record_response(self, turn_id: str, round_number: int, body: bytes) -> None:
         await self._record_step(turn_id, round_number, _RESPONSE, body)
@@ -127,14 +127,14 @@ class SqliteJournal:
         return self._read_step(turn_id, round_number, place)
 
     async def abandon(self, turn_id: str) -> None:
-        await self._write(_ABANDON, self._clock(), turn_id, self._owner.name)
+        await self._db.write(_ABANDON, self._clock(), turn_id, self._owner.name)
 
     async def end(self, turn_id: str, response: StoredResponse | None) -> None:
         state, answer = ("answered", msgspec.msgpack.encode(response)) if response else ("failed", None)
-        await self._write(_END, state, answer, self._clock(), turn_id, self._owner.name)
+        await self._db.write(_END, state, answer, self._clock(), turn_id, self._owner.name)
 
     async def mark_delivered(self, turn_id: str) -> None:
-        await self._write(_MARK_DELIVERED, self._clock(), turn_id)
+        await self._db.write(_MARK_DELIVERED, turn_id)
 
     async def close(self) -> None:
         if self._life is not None:
@@ -145,14 +145,14 @@ class SqliteJournal:
         self._begun += 1
         if self._begun % _PRUNE_INTERVAL == 1:
             now = self._clock()
-            await self._write(_PRUNE, now - RESUME_SECONDS)
+            await self._db.write(_PRUNE, now - RESUME_SECONDS)
             if now > self._shrunk_at + _SHRINK_SECONDS:
                 self._shrunk_at = now
                 self._db.shrink()
 
     async def _record_step(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         """Record a step. Raise ``StoreError`` if the turn is not in the journal, or not ours any more."""
-        if await self._write(_RECORD_STEP, round_number, place, record, turn_id, self._owner.name) == 0:
+        if await self._db.write(_RECORD_STEP, round_number, place, record, turn_id, self._owner.name) == 0:
             raise StoreError(LEASE_LOST)
 
     async def _write_unless_one_runs(self, request: str, statement: str, *values: object) -> int:
@@ -162,14 +162,10 @@ class SqliteJournal:
         """
         for _ in range(2):
             try:
-                return await self._write(statement, *values)
+                return await self._db.write(statement, *values)
             except sqlite3.IntegrityError:
-                await self._write(_DELETE_EXPIRED, self._clock() - RESUME_SECONDS, request)
+                await self._db.write(_DELETE_EXPIRED, self._clock() - RESUME_SECONDS, request)
         return 0
-
-    async def _write(self, statement: str, *values: object) -> int:
-        await self._db.wait_for_checkpoint()
-        return self._db.write(statement, *values)
 
     def _read_step(self, turn_id: str, round_number: int, place: int) -> bytes | None:
         row = self._first(_READ_STEP, turn_id, round_number, place)

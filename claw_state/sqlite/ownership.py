@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from claw_state.ownership import MAX_AGE_SECONDS, MAX_OBJECTS, OwnedObject, decode_owned, encode_owned
-from claw_state.sqlite.connection import Database
+from claw_state.sqlite.connection import Database, Execute
 from claw_state.url import StoreError
 
 _SAVE = "INSERT INTO owned VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET record = excluded.record, used = excluded.used"
@@ -29,13 +29,15 @@ class SqliteOwnershipStore:
         self._saves: Counter[str] = Counter()
 
     async def save(self, agent_id: str, owned: OwnedObject) -> None:
-        await self._db.wait_for_checkpoint()
         now = self._clock()
-        with self._db.transaction() as execute:
+
+        def insert(execute: Execute) -> None:
             execute(_SAVE, (agent_id, owned.id, encode_owned(owned), now))
             execute(_DELETE_OLD, (agent_id, now - MAX_AGE_SECONDS))
             if self._saves[agent_id] % _EVICT_EVERY == 0:  # also at the first: a process may die after each
                 execute(_EVICT, (agent_id, agent_id, MAX_OBJECTS - 1))
+
+        await self._db.transact(insert)
         self._saves[agent_id] += 1
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
@@ -44,12 +46,11 @@ class SqliteOwnershipStore:
         if not rows:
             return None
         with suppress(StoreError):  # a state that can only be read tells whose an id is
-            await self._db.wait_for_checkpoint()
-            self._db.write(_MARK_USED, now, agent_id, object_id)
+            await self._db.write(_MARK_USED, now, agent_id, object_id)
         return decode_owned(bytes(rows[0][0]))
 
     async def delete(self, agent_id: str, object_id: str) -> None:
-        self._db.write("DELETE FROM owned WHERE agent = ? AND id = ?", agent_id, object_id)
+        await self._db.write("DELETE FROM owned WHERE agent = ? AND id = ?", agent_id, object_id)
 
     async def close(self) -> None:
         self._db.close()

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 SCHEMA = 1  # The version of the tables, stored as ``user_version``
-LOCK_SECONDS = 0.1  # The longest wait for another process's lock, during which the event loop waits too
+_OPEN_SECONDS = 5.0  # The longest wait for other processes' locks while the file is opened: they may just make it, too
 HIDDEN_ROUNDS, TURNS, SPENDING, OWNED = (
     (files(__package__) / f"{name}.sql").read_text(encoding="utf-8") for name in ("hidden_rounds", "turns", "spending", "owned")
 )
@@ -50,11 +50,12 @@ def open_database(file: str, schema: str) -> sqlite3.Connection:
         for part in (file, f"{file}-wal", f"{file}-shm"):
             with suppress(OSError):  # another user's, or absent
                 Path(part).chmod(0o600)
-    database = sqlite3.connect(file or ":memory:", autocommit=True, timeout=LOCK_SECONDS)
+    database = sqlite3.connect(file or ":memory:", autocommit=True, timeout=_OPEN_SECONDS)
     try:
         check_version(database)
         _configure(database)
         database.executescript(schema)
+        database.execute("PRAGMA busy_timeout=0")  # the event loop must not wait
     except sqlite3.Error:
         database.close()
         raise
@@ -82,7 +83,7 @@ def check_integrity(database: sqlite3.Connection) -> None:
 def low_priority_transaction(database: sqlite3.Connection) -> Iterator[float]:
     """Yield the monotonic time by which the transaction should end, commit it, and pause.
 
-    The pause is longer than the transaction, so that a proxy that waits for the lock (``LOCK_SECONDS``) finds it free.
+    The pause is longer than the transaction, so that a proxy that waits for the lock finds it free.
     """
     database.execute("BEGIN IMMEDIATE")
     begun = time.monotonic()

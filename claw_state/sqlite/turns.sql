@@ -3,7 +3,8 @@ CREATE TABLE IF NOT EXISTS turns (
     attempt TEXT NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL, seen REAL NOT NULL, answer BLOB
 );
 CREATE UNIQUE INDEX IF NOT EXISTS one_runs ON turns (agent, request) WHERE state = 'running';
-CREATE INDEX IF NOT EXISTS turns_by_request ON turns (agent, request, seen);
+DROP INDEX IF EXISTS turns_by_request;
+CREATE INDEX IF NOT EXISTS turns_of_request ON turns (agent, request);
 DROP INDEX IF EXISTS turns_that_may_go_on;
 DROP INDEX IF EXISTS turns_to_go_on_with;
 CREATE INDEX IF NOT EXISTS turns_not_done ON turns (agent, earlier, seen) WHERE state != 'done';

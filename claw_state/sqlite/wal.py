@@ -2,11 +2,10 @@
 
 flush         ``fdatasync`` of the log, as ``synchronous=FULL`` does at each commit; all who wait at one moment share one
 checkpoint    copies the log into the database now and then, beside the writers
-the restart   a log starts again only when all of it was copied, which never happens while somebody writes. So writers wait
-of a log      some milliseconds for the last piece of a long log (``wait_for_checkpoint``); the event loop does not
+the restart   a log starts again only when all of it was copied, which never happens while somebody writes. So the last piece
+of a log      of a long log is copied under the lock of writers, who wait some milliseconds in all processes; no event loop does
 
-SQLite's own checkpoint would stop the loop. It remains for a log that grows all the same, because another process writes too
-(``claw_state/sqlite/schema.py``).
+SQLite's own checkpoint would stop the loop. It remains for a log that grows all the same (``claw_state/sqlite/schema.py``).
 """
 
 import asyncio
@@ -16,9 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
 _CHECKPOINT_PAGES = 800  # Written pages, roughly, between two checkpoints
-_CHECKPOINT_PAGES_OF_LONG_LOG = 100
 _LONG_LOG_PAGES = 8000  # The length at which a log should start again
-_MAX_WAIT_SECONDS = 0.1  # The longest wait of a writer for a checkpoint. On a slower disk the log grows on.
+_RESTART_SECONDS = 0.25  # The longest wait for those who write, or still read the log. Behind them the log grows on.
 _PAGES_PER_RECORD = 3  # At least: one of a table and two of its indexes
 _PAGE_BYTES = 4096
 _sync = getattr(os, "fdatasync", os.fsync)  # Not every system has ``fdatasync``
@@ -30,42 +28,32 @@ class WriteAheadLog:
     def __init__(self, file: str) -> None:
         """Raise ``sqlite3.Error`` if the file can't be opened."""
         self._log = f"{file}-wal"
-        self._db = sqlite3.connect(file, autocommit=True, timeout=0, check_same_thread=False)
+        self._db = sqlite3.connect(file, autocommit=True, timeout=_RESTART_SECONDS, check_same_thread=False)
         self._threads = ThreadPoolExecutor(2, "claw-state")
         self._flush_lock = asyncio.Lock()
         self._next_flush: asyncio.Future[None] | None = None
-        self._checkpoint: Future[int] | None = None
-        self._awaited_checkpoint: Future[int] | None = None
-        """The checkpoint that writers wait for, if any."""
+        self._checkpoint: Future[None] | None = None
         self._written_pages = 0
 
     async def flush(self) -> None:
         """Flush all previous writes to the disk. Raise ``OSError`` if they may not survive a power cut."""
         if self._next_flush is None:
-            self._next_flush = asyncio.ensure_future(self._flush())
+            # Never eager, as mitmproxy's tasks are: it forgets itself when it begins.
+            self._next_flush = asyncio.Task(self._flush(), loop=asyncio.get_running_loop())
             self._next_flush.add_done_callback(_retrieve_exception)
         await asyncio.shield(self._next_flush)
-
-    async def wait_for_checkpoint(self) -> None:
-        """Wait while the last piece of a long log is checkpointed."""
-        if self._awaited_checkpoint is not None and not self._awaited_checkpoint.done():
-            await asyncio.wait({asyncio.wrap_future(self._awaited_checkpoint)}, timeout=_MAX_WAIT_SECONDS)
 
     def record_write(self, size: int) -> None:
         """Count a record of ``size`` bytes, and start a checkpoint when it is due."""
         self._written_pages += _PAGES_PER_RECORD + size // _PAGE_BYTES
-        if self._written_pages >= _CHECKPOINT_PAGES or (
-            self._written_pages >= _CHECKPOINT_PAGES_OF_LONG_LOG and self._is_long()
-        ):
+        if self._written_pages >= _CHECKPOINT_PAGES:
             self.checkpoint()
 
     def checkpoint(self) -> None:
         """Start a checkpoint, unless one is running."""
         if self._checkpoint is None or self._checkpoint.done():
-            is_long = self._is_long()
             self._written_pages = 0
             self._checkpoint = self._threads.submit(self._run_checkpoint)
-            self._awaited_checkpoint = self._checkpoint if is_long else None
 
     def close(self) -> None:
         """Finish the running work, and close."""
@@ -77,15 +65,11 @@ class WriteAheadLog:
             self._next_flush = None  # a later caller may have written what this flush does not include
             await asyncio.get_running_loop().run_in_executor(self._threads, _flush_file, self._log)
 
-    def _is_long(self) -> bool:
-        last = self._checkpoint
-        return last is not None and last is not self._awaited_checkpoint and last.done() and last.result() >= _LONG_LOG_PAGES
-
-    def _run_checkpoint(self) -> int:
+    def _run_checkpoint(self) -> None:
         with suppress(sqlite3.Error):  # the next checkpoint tries again
             _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            return int(pages)
-        return 0
+            if pages >= _LONG_LOG_PAGES:
+                self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 
 
 def _flush_file(log: str) -> None:

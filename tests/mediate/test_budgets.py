@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Coroutine
@@ -26,7 +27,7 @@ MESSAGES = Request("POST", "/v1/messages", [], b"")
 
 
 def done[T](what: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that never waits, as with a file."""
+    """Return the result of a coroutine that never waits, as with a file that nobody else uses."""
     try:
         what.send(None)
     except StopIteration as end:
@@ -179,15 +180,15 @@ def test_requests_at_one_time_do_not_all_slip_under_the_limit(tmp_path: Path) ->
     file, poor = str(tmp_path / "state.db"), agent(max_requests=50)
     done(Desk(file).budgets.close())
 
-    def one_proxy(_: int) -> int:
+    async def one_proxy() -> int:
         desk = Desk(file)
         try:
-            return desk.admitted(poor, 40)
+            return sum([await desk.budgets.admit(poor, CHAT, "m") is None for _ in range(40)])
         finally:
-            done(desk.budgets.close())
+            await desk.budgets.close()
 
     with ThreadPoolExecutor(4) as proxies:
-        assert sum(proxies.map(one_proxy, range(4))) == 50
+        assert sum(proxies.map(lambda _: asyncio.run(one_proxy()), range(4))) == 50
 
 
 @pytest.mark.requirement("budget:window")
@@ -224,22 +225,22 @@ async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
     desk = Desk(str(tmp_path / "state.db"))
     poor = agent(max_requests=1, limit_usd=1.0)
     held = spoil(desk)
-    assert desk.ask(poor) is None
+    assert await desk.budgets.admit(poor, CHAT, "m") is None
     assert desk.interventions() == ["budget_check_unavailable"]
     desk.budgets.spend(poor, "m", 1.0)
     assert [event["error"] for event in desk.events if event["type"] == "error"] == ["budget_not_written"]
-    done(desk.budgets.close())
+    await desk.budgets.close()
     if held is not None:
         held.close()
         held = None
     desk.open("closed")
-    assert desk.ask(poor) is None
+    assert await desk.budgets.admit(poor, CHAT, "m") is None
     held = spoil(desk)
-    refusal = desk.ask(poor)
+    refusal = await desk.budgets.admit(poor, CHAT, "m")
     assert refusal is not None
     assert refusal.status == 503
     assert (await body(refusal))["error"]["code"] == "budget_unavailable"
-    done(desk.budgets.close())
+    await desk.budgets.close()
     if held is not None:
         held.close()
 

@@ -11,7 +11,7 @@ from claw_contract.history import McpRecord
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Image, ToolCall, ToolResult
 from claw_mediate.turns.checkpoint import TurnCheckpoint
-from claw_state.journal import AttemptKind, RequestFingerprint
+from claw_state.journal import AttemptKind, RequestFingerprint, StoredResponse
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
@@ -106,6 +106,21 @@ async def test_a_write_that_was_refused_is_not_made_by_the_attempt_that_goes_on_
     again = desk.checkpoint("resumed")
     assert (await desk.call(again, 1, 0, WRITE)).content == refused.content
     assert desk.made == []
+
+
+@pytest.mark.requirement("journal:answer-only")
+async def test_a_response_that_is_the_answer_is_not_recorded_beside_it_but_where_the_turn_fails(desk: Desk) -> None:
+    answered = desk.checkpoint()
+    await answered.record_response(1, b"the answer", is_answer=True)
+    await answered.end(StoredResponse(200, "application/json", b"the answer"))
+    assert desk.told == [], "a full disk"
+    await desk.journal.begin("turn_2", "analyst", RequestFingerprint("other", "", "", ""))
+    desk.journal.full = False
+    failed = TurnCheckpoint(desk.journal, "turn_2", desk.told.append, "first")
+    await failed.record_response(1, b"the answer", is_answer=True)
+    assert await desk.journal.response("turn_2", 1) is None
+    await failed.end(None)
+    assert await desk.journal.response("turn_2", 1) == b"the answer"
 
 
 @pytest.mark.requirement("mcp:images")

@@ -141,6 +141,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/state.md",
         "A file that is full, locked, deleted or replaced is told of once, and used again by itself when it can be written.",
     ),
+    "state:file-shared": Requirement(
+        "docs/state.md", "While another process writes to the file, writers wait and nobody else does; no event says so."
+    ),
     "state:file-damaged": Requirement(
         "docs/state.md",
         "A file that is damaged under the proxy is used no more; one that is damaged at the start keeps it from starting.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -11,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from claw_contract.metadata import Budget
 from claw_mediate import state
 from claw_mediate.state import State
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.health import Health, StateUnavailableError
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.schema import check_integrity, open_database
+from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import parse_place
 from tests.events import known
 
@@ -37,7 +40,7 @@ class Used:
     def adds(self, size: int = 10) -> bool:
         """Return True if a row could be written."""
         try:
-            return self.database.probe(ADD, b"x" * size) == 1
+            return asyncio.run(self.database.probe(ADD, b"x" * size)) == 1
         except StateUnavailableError:
             return False
 
@@ -107,11 +110,33 @@ def test_behind_a_lock_that_was_waited_for_in_vain_nobody_waits_again_until_it_i
     ends = is_locked(used)
     assert not used.adds()
     with pytest.raises(StateUnavailableError, match="another process"):
-        used.database.write(ADD, b"x")
+        asyncio.run(used.database.write(ADD, b"x"))
     assert used.counts() == 0, "who reads goes on"
     ends()
     assert used.adds()
-    used.database.write(ADD, b"x")
+    asyncio.run(used.database.write(ADD, b"x"))
+
+
+@pytest.mark.requirement("state:file-shared")
+async def test_who_writes_waits_while_another_process_does_and_the_loop_goes_on(tmp_path: Path) -> None:
+    told: list[str | None] = []
+    database = Database(str(tmp_path / "s.db"), health=Health(told.append))
+    spending, limit = SqliteSpending(database), Budget.model_validate({"window": "1h", "max_requests": 1})
+    with closing(sqlite3.connect(tmp_path / "s.db", autocommit=True)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        counting = asyncio.ensure_future(spending.count_request("a", limit))
+        spending.add_cost("b", limit, 1.0, told.append)
+        await asyncio.sleep(0.01)
+        assert not counting.done()
+        assert database.read("SELECT * FROM spending") == []
+    assert await counting is None
+    await spending.close()
+    with closing(sqlite3.connect(tmp_path / "s.db")) as after:
+        assert after.execute("SELECT agent, requests, cost FROM spending ORDER BY agent").fetchall() == [
+            ("a", 1, 0),
+            ("b", 0, 1),
+        ]
+    assert told == []
 
 
 @pytest.mark.requirement("state:file-damaged")
