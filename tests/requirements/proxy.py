@@ -116,6 +116,13 @@ REQUIREMENTS: dict[str, Requirement] = {
     "dispatch:same": Requirement(
         "decision 0008", "With the fast dispatch every addon hears what it hears without, also after hot reload."
     ),
+    "dispatch:headers": Requirement("decision 0008", "Headers are looked up faster, with the same results as mitmproxy's."),
+    "dispatch:log": Requirement(
+        "decision 0008", "A record of the log reaches addons that ask for records, and costs nothing while none does."
+    ),
+    "dispatch:writes": Requirement(
+        "decision 0008", "Writes that follow each other go out as one: the same bytes, before what came after them."
+    ),
     "dispatch:choice": Requirement("decision 0008", "The fast dispatch is on, and one option turns it off."),
     "dispatch:asserted": Requirement(
         "decision 0008", "On a mitmproxy that is built differently the fast dispatch is off, with one line that says so."
