@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import h11
@@ -129,15 +129,12 @@ class ConnectionPool:
 
 
 class ConnectionPools[K]:
-    """A pool for each key; their TLS context is created when it is needed first, because that is slow."""
+    """A pool for each key; their TLS context is created with them, and not by the first request, because that is slow."""
 
     def __init__(self, *, idle: float, connect: float | None = None) -> None:
         self._idle, self._connect = idle, connect
         self._pools: dict[K, ConnectionPool] = {}
-
-    @cached_property
-    def tls(self) -> ssl.SSLContext:
-        return tls_context()
+        self.tls = tls_context()
 
     def __getitem__(self, key: K) -> ConnectionPool:
         if key not in self._pools:
