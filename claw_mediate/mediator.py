@@ -10,7 +10,9 @@ It does not import mitmproxy. The host calls ``admit`` when the headers have arr
 import asyncio
 import dataclasses
 import os
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -84,6 +86,7 @@ DIALECTS: Final[Mapping[Endpoint, Spoken]] = {
     "/responses/input_tokens": Spoken(openai_responses, counts=True, names=True),
 }
 """By the end of the POST's path."""
+_PREPARATION_SECONDS = 1.0  # Some five hundred agents; others are read when they ask
 _MAX_INLINE_BYTES = 256 << 10  # Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread
 
 
@@ -157,6 +160,17 @@ class Mediator:
             return "no key of any provider is usable now"
         shown = self._settings.state.shown
         return None if await self.state.store.is_writable() else f"the state {shown!r} can't be written"
+
+    async def prepare(self) -> None:
+        """Do beforehand, for a short time, what the first requests would wait for: read the agents' files, open the state."""
+        until = time.monotonic() + _PREPARATION_SECONDS
+        for agent_id in self._agents.ids():
+            if time.monotonic() > until:
+                return
+            self._agents.find(agent_id)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PREPARATION_SECONDS):
+                await self._not_ready()
 
     def _note_change(self, agent_id: str) -> None:
         """End an agent's MCP sessions with services, and tell its own clients; its files have changed."""

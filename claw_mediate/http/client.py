@@ -1,11 +1,15 @@
 """HTTP/1.1 client for providers and services, on h11 and asyncio (docs/decisions/0013 compares it with others).
 
+h11 checks every request. Plain responses are read here: a whole head in ASCII, a length, a connection that stays. h11 reads all
+others, from their first byte.
+
 It does no more than the proxy needs: no cookies, redirects, upgrades or HTTP/2, and no proxies of the environment (a pod-wide
 HTTPS_PROXY would lead back to this proxy). Only connecting has a time-out; callers bound everything else by cancelling.
 A connection is reused only when both messages are complete and nothing more has arrived.
 """
 
 import asyncio
+import re
 import select
 import socket
 import ssl
@@ -13,7 +17,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import h11
@@ -27,6 +31,7 @@ _MAX_UNREAD_BYTES = 256 * 1024  # Received bytes above which reading from the so
 _FALLBACK_SECONDS = 1.0
 """Time to try an address while there is another one. (asyncio's own happy eyeballs fails an assertion where tasks start
 eagerly, as mitmproxy's do.)"""
+_MAX_DIGITS = 15  # Of a content-length
 _PORTS = {"http": 80, "https": 443}
 _ASCII = 0x80
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -76,8 +81,8 @@ class ConnectionPool:
         request = _request(method, target, headers, body, path)
         connection = self._take_idle(target.origin) or await self._connect(target.origin)
         try:
-            response = await connection.send(request, body or b"")
-            yield httpx2.Response(response.status_code, headers=response.headers.raw_items(), stream=_Body(connection))
+            status, fields = await connection.send(request, body or b"")
+            yield httpx2.Response(status, headers=fields, stream=_Body(connection))
         finally:
             self._release(target.origin, connection)
 
@@ -129,15 +134,12 @@ class ConnectionPool:
 
 
 class ConnectionPools[K]:
-    """A pool for each key; their TLS context is created when it is needed first, because that is slow."""
+    """A pool for each key; their TLS context is created with them, and not by the first request, because that is slow."""
 
     def __init__(self, *, idle: float, connect: float | None = None) -> None:
         self._idle, self._connect = idle, connect
         self._pools: dict[K, ConnectionPool] = {}
-
-    @cached_property
-    def tls(self) -> ssl.SSLContext:
-        return tls_context()
+        self.tls = tls_context()
 
     def __getitem__(self, key: K) -> ConnectionPool:
         if key not in self._pools:
@@ -154,7 +156,8 @@ class Connection(asyncio.Protocol):
     """One connection to a peer, one request at a time."""
 
     def __init__(self) -> None:
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._http: h11.Connection | None = None  # Reads the present response, unless that is plain
+        self._left = 0  # Bytes of a plain response's body that are still to come; -1: not even its head has come
         self._received = bytearray()
         self._lost = False
         self._error: Exception | None = None
@@ -176,22 +179,40 @@ class Connection(asyncio.Protocol):
         self._lost, self._error = True, error
         self._wake()
 
-    async def send(self, request: h11.Request, body: bytes) -> h11.Response:
-        """Send a request and return the head of its response, which may come before all of the request has left."""
-        parts = self._http.send_with_data_passthrough(request) or []
-        parts += self._http.send_with_data_passthrough(h11.Data(data=body)) or [] if body else []
+    async def send(self, request: h11.Request, body: bytes) -> tuple[int, RawHeaders]:
+        """Send a request; return status and headers of its response, which may come before all of the request has left."""
+        self._http, self._left = None, -1
+        self._open_transport().writelines([_head(request), body] if body else [_head(request)])
+        await self._await_data()
+        if (plain := read_plain_head(self._received, request)) is not None:
+            size, status, fields, self._left = plain
+            del self._received[:size]
+            return status, fields
+        self._left = 0
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._http.send(request)
+        if body:
+            self._http.send(h11.Data(data=body))
         self._http.send(h11.EndOfMessage())
-        self._open_transport().writelines(parts)
-        while isinstance(event := await self._next_event(), h11.InformationalResponse):
+        while isinstance(event := await self._next_event(self._http), h11.InformationalResponse):
             pass
         if not isinstance(event, h11.Response):
             raise httpx2.RemoteProtocolError("no response")
-        return event
+        return event.status_code, event.headers.raw_items()
 
     async def iter_body(self) -> AsyncIterator[bytes]:
         """Yield the chunks of the response's body as they arrive."""
-        while isinstance(event := await self._next_event(), h11.Data):
-            yield bytes(event.data)
+        if self._http is not None:
+            while isinstance(event := await self._next_event(self._http), h11.Data):
+                yield bytes(event.data)
+            return
+        while self._left:
+            await self._await_data()
+            if not self._received:
+                raise httpx2.RemoteProtocolError("the response broke off")
+            data = self._take(self._left)
+            self._left -= len(data)
+            yield data
 
     def is_reusable(self, now: float) -> bool:
         """Return whether an idle connection can take a request: not expired, and neither data nor an end has arrived."""
@@ -200,35 +221,42 @@ class Connection(asyncio.Protocol):
 
     def reset(self, until: float) -> bool:
         """Prepare for another request until that monotonic time; return False if this exchange is incomplete."""
-        is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-        if not is_done or self._http.trailing_data[0] or self._lost or self._open_transport().get_write_buffer_size():
+        if self._left or self._received or self._lost or self._open_transport().get_write_buffer_size():
             return False
-        self._http.start_next_cycle()
+        if self._http is not None:
+            is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+            if not is_done or self._http.trailing_data[0]:
+                return False
         self._reusable_until = until
         return True
 
     def abort(self) -> None:
         self._open_transport().abort()
 
-    async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
+    async def _next_event(self, reader: h11.Connection) -> h11.Event | type[h11.PAUSED]:
         try:
-            while (event := self._http.next_event()) is h11.NEED_DATA:
-                await self._receive()
+            while (event := reader.next_event()) is h11.NEED_DATA:
+                await self._await_data()
+                reader.receive_data(self._take())  # no bytes: the peer has closed; h11 knows whether it may
         except h11.RemoteProtocolError as error:
             raise httpx2.RemoteProtocolError("this is no HTTP response") from error
         return event  # type: ignore[return-value] # it is not NEED_DATA
 
-    async def _receive(self) -> None:
+    async def _await_data(self) -> None:
+        """Wait for bytes, or for the end of the connection. Raise ``ReadError`` if it broke."""
         if not self._received and not self._lost:
             self._wakeup = asyncio.get_running_loop().create_future()
             await self._wakeup
         if self._error is not None and not self._received:
             raise httpx2.ReadError("the connection broke") from self._error
-        data = bytes(self._received)
-        self._received.clear()
-        if len(data) > _MAX_UNREAD_BYTES:
+
+    def _take(self, size: int | None = None) -> bytes:
+        """Take received bytes, at most so many, and read on if reading pauses."""
+        data, is_paused = bytes(self._received[:size]), len(self._received) > _MAX_UNREAD_BYTES
+        del self._received[: len(data)]
+        if is_paused:
             self._open_transport().resume_reading()
-        self._http.receive_data(data)  # no bytes: the peer has closed; h11 knows whether it may
+        return data
 
     def _wake(self) -> None:
         wakeup, self._wakeup = self._wakeup, None
@@ -274,6 +302,35 @@ def _request(method: str, target: _Target, headers: RawHeaders, body: bytes | No
         return h11.Request(method=method, target=full_path, headers=raw)
     except h11.LocalProtocolError as error:
         raise httpx2.LocalProtocolError("this can't be said in HTTP") from error
+
+
+def _head(request: h11.Request) -> bytes:
+    """Return a head, whose parts h11 has checked, with the host first (RFC 9110, 7.2)."""
+    fields = sorted(request.headers.raw_items(), key=_is_no_host)
+    lines = (b"%b: %b\r\n" % field for field in fields)
+    return b"".join((request.method, b" ", request.target, b" HTTP/1.1\r\n", *lines, b"\r\n"))
+
+
+def _is_no_host(field: tuple[bytes, bytes]) -> bool:
+    return field[0].lower() != b"host"
+
+
+_PLAIN_HEAD = re.compile(rb"HTTP/1\.1 ([2-5]\d\d)(?: [\t -~]*)?\r\n((?:[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+)\r\n")
+_BODILESS = (204, 304)
+_NOT_PLAIN = frozenset({b"transfer-encoding", b"connection"})
+
+
+def read_plain_head(received: bytearray, request: h11.Request) -> tuple[int, int, RawHeaders, int] | None:
+    """Return (size of the head, status, headers, length of the body) of a plain response; None for any other."""
+    match = _PLAIN_HEAD.match(received, 0, _MAX_HEAD_BYTES)
+    if match is None or request.method == b"HEAD" or (status := int(match[1])) in _BODILESS:
+        return None
+    fields = [(name, value.strip(b" \t")) for name, _, value in (line.partition(b":") for line in match[2].splitlines())]
+    lengths = [value for name, value in fields if name.lower() == b"content-length"]
+    is_plain = len(lengths) == 1 and lengths[0].isdigit() and len(lengths[0]) <= _MAX_DIGITS
+    if not is_plain or any(name.lower() in _NOT_PLAIN and value.lower() != b"keep-alive" for name, value in fields):
+        return None
+    return match.end(), status, fields, int(lengths[0])
 
 
 def _percent_encode(path: str) -> bytes:

@@ -211,7 +211,8 @@ async def read_bounded(response: httpx2.Response, keep: int, max_bytes: int) -> 
     """Return (the first ``keep`` bytes, the size). Stop reading once the size exceeds ``max_bytes``."""
     kept = bytearray()
     size = 0
-    async for chunk in response.aiter_bytes():
+    stream, is_packed = response.stream, "content-encoding" in response.headers
+    async for chunk in response.aiter_bytes() if is_packed or not isinstance(stream, httpx2.AsyncByteStream) else stream:
         if len(kept) < keep:
             kept += chunk[: keep - len(kept)]
         size += len(chunk)

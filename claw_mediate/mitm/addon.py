@@ -51,7 +51,7 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
     observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
     governance.observers = tuple(each for each in observers if each is not None)
     addons.add(DoorAddon(governance), EgressAddon(governance), GuardAddon(governance), tls_ca)
-    addons.add(DispatchAddon(governance.events), retention, metrics, CommandsAddon(governance))
+    addons.add(DispatchAddon(governance), retention, metrics, CommandsAddon(governance))
     lifecycle = Lifecycle(governance, metrics, tls_ca)
     addons.add(lifecycle)
     addons.chain.insert(0, addons.chain.pop())

@@ -9,28 +9,39 @@ method is called at once; anything else goes to mitmproxy's own functions.
 Types. With each request and response mitmproxy compares every field of the message with its annotation, which it takes apart
 anew each time. ``check_types`` does that once. A field of exactly an allowed type passes; mitmproxy decides about all others.
 
+Headers. mitmproxy looks one up through five functions, and misses by an exception: some thirty times a request.
+
+Log. For each record of its log, shown or not, mitmproxy wakes the loop and asks all addons whether they have the deprecated
+handler ``add_log``. Records are passed on only while one has, and those about connections are made only if somebody takes them.
+
+Writes. ``merged_writes`` joins those that follow each other.
+
 This is speed and not safety: a mitmproxy that is built differently is left as it is, with one line in the log.
 
 This module can go when mitmproxy itself skips addons without a handler and caches the types of fields; the first is proposed
 upstream as ``docs/upstream/mitmproxy-dispatch.patch``. Remove ``cllama_dispatch`` with it.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import fields
+from functools import cache
 from inspect import isawaitable
 from itertools import chain, islice
 from operator import attrgetter, is_
 from types import MethodType
 from typing import Any, get_args
 
-from mitmproxy import addonmanager, ctx, exceptions, hooks, http
+from mitmproxy import addonmanager, connection, ctx, exceptions, flow, hooks, http, log
 
-from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.mitm import merged_writes
+from claw_mediate.mitm.governance import Governance
 
 _EXPECTED_NAMES = {
     "AddonManager.trigger_event": {"chain", "safecall", "invoke_addon", "exceptions", "AddonHalt"},
     "AddonManager.invoke_addon": {"_iter_hooks", "args", "inspect", "isawaitable"},
     "AddonManager.handle_lifecycle": {"args", "trigger_event", "isinstance", "flow", "Flow", "hooks", "UpdateHook"},
+    "hooks.Hook.args": {"fields", "append", "getattr", "name"},
     "traverse": {"hasattr", "addons", "traverse"},
 }
 """The functions of mitmproxy that this relies on, with all names that each of them uses."""
@@ -41,9 +52,9 @@ class FastManager(addonmanager.AddonManager):
     """mitmproxy's addon manager, except that it skips addons without a handler."""
 
     async def trigger_event(self, event: hooks.Hook) -> None:
-        name, args = event.name, event.args()
+        name, args = event.name, _args(event)
         added = islice(self.chain, len(self.chain), None)  # by an addon that handles this event
-        for addon in chain(self._candidates(name), added):
+        for addon in chain(self.candidates(name), added):
             try:
                 handler, nests = getattr(addon, name, None), hasattr(addon, "addons")
                 if type(handler) is MethodType and not nests:
@@ -60,13 +71,36 @@ class FastManager(addonmanager.AddonManager):
                 with addonmanager.safecall():
                     raise
 
-    def _candidates(self, name: str) -> list[Any]:
-        cache: dict[str, tuple[list[Any], list[Any]]] = self.__dict__.setdefault("_candidates_by_event", {})
-        cached_chain, candidates = cache.get(name, ((), []))
+    async def invoke_addon(self, addon: Any, event: hooks.Hook) -> None:
+        args = _args(event)
+        for _, handler in self._iter_hooks(addon, event):
+            result = handler(*args)
+            if result is not None and isawaitable(result):
+                await result
+
+    async def handle_lifecycle(self, event: hooks.Hook) -> None:
+        await self.trigger_event(event)
+        (message, *_) = _args(event)
+        if isinstance(message, flow.Flow):
+            await self.trigger_event(hooks.UpdateHook([message]))
+
+    def candidates(self, name: str) -> list[Any]:
+        known: dict[str, tuple[list[Any], list[Any]]] = self.__dict__.setdefault("_candidates_by_event", {})
+        cached_chain, candidates = known.get(name, ((), []))
         if len(cached_chain) != len(self.chain) or not all(map(is_, cached_chain, self.chain)):
             candidates = [addon for addon in self.chain if not _never_handles(addon, name)]
-            cache[name] = [*self.chain], candidates
+            known[name] = [*self.chain], candidates
         return candidates
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _args(event: hooks.Hook) -> list[Any]:
+    kind: Any = type(event)
+    return [getattr(event, name) for name in _field_names(kind)]
 
 
 def _never_handles(addon: Any, name: str) -> bool:
@@ -80,8 +114,9 @@ class DispatchAddon:
 
     name = "claw-dispatch"
 
-    def __init__(self, events: EventLog) -> None:
-        self._events = events
+    def __init__(self, governance: Governance) -> None:
+        self._events = governance.events
+        self._builtin = governance.builtin
         self._problem: str | None = None
 
     def load(self, _loader: Any) -> None:
@@ -94,8 +129,16 @@ class DispatchAddon:
     def configure(self, _updated: set[str]) -> None:
         is_fast = ctx.options.cllama_dispatch == "fast"
         use_fast_type_check(fast=is_fast)
+        use_fast_headers(fast=is_fast)
+        skip_unheard_records(fast=is_fast)
         if self._problem is None:
             ctx.master.addons.__class__ = FastManager if is_fast else addonmanager.AddonManager
+
+    def client_connected(self, client: connection.Client) -> None:
+        handler = self._builtin.proxyserver.connections.get(client.id)
+        if handler is not None and self._problem is None and ctx.options.cllama_dispatch == "fast":
+            skip_untaken_records()
+            merged_writes.install(handler)
 
 
 def incompatibility(manager: addonmanager.AddonManager) -> str | None:
@@ -135,3 +178,59 @@ def use_fast_type_check(*, fast: bool) -> None:
     """Put ``check_types`` in the place of mitmproxy's own check, or put that back."""
     if _full_check is not None:
         http.MessageData.__post_init__ = check_types if fast else _full_check  # type: ignore[method-assign]
+
+
+_full_get_all = http.Headers.get_all
+_FULL_LOOKUPS: dict[str, Any] = {name: getattr(http.Headers, name) for name in ("get_all", "get", "__contains__")}
+
+
+def _get_all(headers: http.Headers, name: str | bytes) -> list[str]:
+    if type(name) is not str:
+        return _full_get_all(headers, name)
+    key = name.encode("utf-8", "surrogateescape").lower()
+    return [value.decode("utf-8", "surrogateescape") for each, value in headers.fields if each.lower() == key]
+
+
+def _get(headers: http.Headers, name: str | bytes, default: Any = None) -> Any:
+    values = _get_all(headers, name)
+    return ", ".join(values) if values else default
+
+
+def _contains(headers: http.Headers, name: str | bytes) -> bool:
+    return bool(_get_all(headers, name))
+
+
+_FAST_LOOKUPS = {"get_all": _get_all, "get": _get, "__contains__": _contains}
+
+
+def use_fast_headers(*, fast: bool) -> None:
+    """Look headers up in one step, or in mitmproxy's own way."""
+    for name, lookup in (_FAST_LOOKUPS if fast else _FULL_LOOKUPS).items():
+        setattr(http.Headers, name, lookup)
+
+
+def skip_unheard_records(*, fast: bool) -> None:
+    """Give records of the log to ``add_log`` handlers only while there is one, or always."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, log.LegacyLogEvents):
+            change = handler.addFilter if fast else handler.removeFilter
+            change(_is_heard)
+    _connections.setLevel(logging.NOTSET)
+
+
+def _is_heard(_record: logging.LogRecord | None = None) -> bool:
+    manager = ctx.master.addons
+    addons = manager.candidates("add_log") if isinstance(manager, FastManager) else manager.chain
+    return any(hasattr(addon, "add_log") for addon in addonmanager.traverse(addons))
+
+
+def skip_untaken_records() -> None:
+    """Make no record of what happens to connections if no handler takes it: there are some six for each."""
+    handlers = [each for name in ("", "mitmproxy", "mitmproxy.proxy") for each in logging.getLogger(name).handlers]
+    levels = (each.level for each in handlers if not isinstance(each, log.LegacyLogEvents) or _is_heard())
+    lowest = min(levels, default=logging.NOTSET)
+    if _connections.level != lowest:
+        _connections.setLevel(lowest)
+
+
+_connections = logging.getLogger("mitmproxy.proxy.server")

@@ -9,6 +9,7 @@ SIGTERM, SIGINT          nothing new is begun (503, retry later), and what was b
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -75,6 +76,13 @@ class Lifecycle:
         except ValueError as error:
             return str(error)
         return None
+
+    async def running(self) -> None:
+        """Prepare for the first requests, before the script opens the listeners."""
+        if self.governance.mediator is not None:
+            await self.governance.mediator.prepare()
+        gc.collect()
+        gc.freeze()  # what was made by now stays: without this each full collection stops the loop for a tenth of a second
 
     def begin(self, flow: http.HTTPFlow) -> None:
         state_of(flow).pending = PendingRequest(flow.client_conn.id)

@@ -70,7 +70,6 @@ class ProviderClient:
 
     def __init__(self) -> None:
         self._pools = ConnectionPools[str](idle=_IDLE_SECONDS, connect=CONNECT_SECONDS)
-        assert self._pools.tls  # created at start, and not in the first request
 
     async def send(self, agent_id: str, provider: Provider, request: RequestInfo) -> ProviderResult:
         """Send a request, whose URL is a path (with query) below the provider's base URL. The caller bounds the time."""

@@ -22,7 +22,7 @@ class HttpTransport:
 
     def __init__(self) -> None:
         self._pools = ConnectionPools[tuple[str, str, str]](idle=IDLE_SECONDS)  # By agent, service and base URL
-        self.tls = self._pools.tls  # created at start, and not in the first call
+        self.tls = self._pools.tls
 
     async def run(self, managed: ManagedCall) -> ToolResult:
         """Make the call and return its result."""

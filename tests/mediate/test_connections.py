@@ -12,13 +12,16 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import h11
 import httpx2
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509 import IPAddress
+from hypothesis import given
+from hypothesis import strategies as st
 from mitmproxy.certs import CertStore
 
-from claw_mediate.http.client import ConnectionPool, tls_context
+from claw_mediate.http.client import ConnectionPool, read_plain_head, tls_context
 from claw_mediate.http.content_coding import read_bounded
 
 pytestmark = pytest.mark.requirement("connections:http")
@@ -117,6 +120,62 @@ async def test_a_response_of_any_framing_is_read_and_the_connection_used_again(
     for _ in range(3):
         assert await asked(connections, wire.url) == (200, b"ok")
     assert wire.made == 1
+
+
+STATUS_LINES = (
+    "HTTP/1.1 200 OK",
+    "HTTP/1.1 200",
+    "HTTP/1.1 404 ",
+    "HTTP/1.0 200 OK",
+    "HTTP/1.1 204 No",
+    "HTTP/1.1 100 Go",
+    "HTTP/1.1 2x0 OK",
+)
+FIELDS = (
+    "content-length: 3",
+    "Content-Length:\t03 ",
+    "content-length: 3, 3",
+    "content-length: +3",
+    "transfer-encoding: chunked",
+    "Connection: Keep-Alive",
+    "connection: close",
+    "connection: keep-alive, x",
+    "content-type: application/json",
+    "empty:",
+    "x y: 1",
+    " folded",
+    "x : 1",
+    "x: \x00",
+    "x: \xe9",
+    "x",
+)
+
+
+@given(st.sampled_from(STATUS_LINES), st.lists(st.sampled_from(FIELDS), max_size=4), st.sampled_from(["\r\n", "\n"]))
+def test_a_plain_response_is_what_it_is_to_h11(status: str, fields: list[str], end: str) -> None:
+    said = end.join([status, "content-length: 3", *fields, "", "abc"]).encode("latin-1")
+    request = h11.Request(method="POST", target="/", headers=[("host", "a")])
+    plain = read_plain_head(bytearray(said), request)
+    if plain is None:
+        return
+    reader = h11.Connection(h11.CLIENT)
+    reader.send(request)
+    reader.send(h11.EndOfMessage())
+    reader.receive_data(said)
+    head, body = reader.next_event(), reader.next_event()
+    assert isinstance(head, h11.Response)
+    assert isinstance(body, h11.Data)
+    assert plain == (len(said) - 3, head.status_code, head.headers.raw_items(), len(body.data))
+    assert isinstance(reader.next_event(), h11.EndOfMessage)
+    reader.start_next_cycle()
+
+
+def test_an_ordinary_response_is_plain_and_a_bodiless_one_is_not() -> None:
+    said = bytearray(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+    head, post = (h11.Request(method=method, target="/", headers=[("host", "a")]) for method in ("HEAD", "POST"))
+    plain = read_plain_head(said, post)
+    assert plain == (len(said) - 2, 200, [(b"Content-Type", b"application/json"), (b"Content-Length", b"2")], 2)
+    assert read_plain_head(said, head) is None
 
 
 async def test_a_response_may_come_byte_by_byte(serve: Serve, connections: ConnectionPool) -> None:

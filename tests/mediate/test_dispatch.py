@@ -8,16 +8,18 @@ import traceback
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mitmproxy import addonmanager, exceptions, http, options
+from mitmproxy import addonmanager, connection, ctx, exceptions, http, log, options
+from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers.http import HttpRequestHook
 from mitmproxy.test import tflow
 
-from claw_mediate.mitm import fast_dispatch
+from claw_mediate.mitm import fast_dispatch, merged_writes
 
 
 @dataclass(frozen=True)
@@ -258,3 +260,125 @@ def test_the_fast_check_of_types_is_put_in_place_and_taken_back() -> None:
         http.RequestData(**{**vars(tflow.treq().data), "port": "80"})
     fast_dispatch.use_fast_type_check(fast=False)
     assert http.MessageData.__post_init__ is thorough
+
+
+NAMES = st.one_of(
+    st.sampled_from(["host", "HOST", "x-\udcff", "\u212aey"]), st.text(max_size=3), st.binary(max_size=3), st.none()
+)
+RAW = st.one_of(st.sampled_from([b"Host", b"x-\xff", b"key"]), st.binary(max_size=3))
+
+
+def looked_up(headers: http.Headers, name: Any) -> list[Any]:
+    """Return what each lookup gives, or the name of its error."""
+    lookups: list[Callable[[], Any]] = [
+        lambda: headers.get_all(name),
+        lambda: headers.get(name),
+        lambda: headers.get(name, 7),
+        lambda: name in headers,
+        lambda: headers[name],
+    ]
+    return [result_of(lookup) for lookup in lookups]
+
+
+def result_of(lookup: Callable[[], Any]) -> Any:
+    try:
+        return lookup()
+    except Exception as error:  # noqa: BLE001 - also the errors must be the same
+        return type(error).__name__
+
+
+@pytest.mark.requirement("dispatch:headers")
+@given(st.lists(st.tuples(RAW, RAW), max_size=4), NAMES)
+def test_headers_are_found_as_mitmproxy_itself_finds_them(fields: list[tuple[bytes, bytes]], name: Any) -> None:
+    headers = http.Headers(fields)
+    plain = looked_up(headers, name)
+    fast_dispatch.use_fast_headers(fast=True)
+    try:
+        assert looked_up(headers, name) == plain
+    finally:
+        fast_dispatch.use_fast_headers(fast=False)
+    assert http.Headers.get_all.__module__ == "mitmproxy.http"
+
+
+@pytest.mark.requirement("dispatch:log")
+def test_a_record_wakes_the_loop_only_while_an_addon_asks_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[str] = []
+    loop = types.SimpleNamespace(call_soon_threadsafe=lambda _call, event: woken.append(event.entry.msg))
+    manager = addonmanager.AddonManager(types.SimpleNamespace(options=options.Options()))
+    monkeypatch.setattr(ctx, "master", types.SimpleNamespace(addons=manager, event_loop=loop), raising=False)
+    events = log.LegacyLogEvents(ctx.master)
+    events.install()
+    try:
+        fast_dispatch.skip_unheard_records(fast=True)
+        logging.getLogger("mitmproxy.test").warning("nobody asks")
+        nested = types.SimpleNamespace(addons=[types.SimpleNamespace(add_log=print)])
+        manager.chain = [nested]
+        logging.getLogger("mitmproxy.test").warning("one asks")
+        manager.chain = []
+        fast_dispatch.skip_unheard_records(fast=False)
+        logging.getLogger("mitmproxy.test").warning("mitmproxy's own way")
+    finally:
+        events.uninstall()
+    assert [line.rpartition("] ")[2] for line in woken] == ["one asks", "mitmproxy's own way"]
+
+
+@pytest.mark.requirement("dispatch:log")
+def test_records_about_connections_are_made_for_the_handlers_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = addonmanager.AddonManager(types.SimpleNamespace(options=options.Options()))
+    monkeypatch.setattr(ctx, "master", types.SimpleNamespace(addons=manager), raising=False)
+    legacy, shown = log.LegacyLogEvents(ctx.master), logging.Handler(logging.ERROR)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [legacy, shown])
+    connections, levels = logging.getLogger("mitmproxy.proxy.server"), []
+    for handler_level, chain in (
+        (logging.ERROR, []),
+        (logging.INFO, []),
+        (logging.ERROR, [types.SimpleNamespace(add_log=print)]),
+    ):
+        shown.setLevel(handler_level)
+        manager.chain = chain
+        fast_dispatch.skip_untaken_records()
+        levels.append(connections.level)
+    assert levels == [logging.ERROR, logging.INFO, logging.NOTSET]
+
+
+PEERS = [
+    connection.Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2)),
+    connection.Server(address=("127.0.0.1", 3)),
+    connection.Server(address=("127.0.0.1", 4), transport_protocol="udp"),
+]
+SENT = st.builds(commands.SendData, st.sampled_from(PEERS), st.sampled_from([b"a", b"bc", b"x" * 40_000]))
+OTHERS = st.one_of(st.builds(commands.Log, st.just("said")), st.builds(commands.CloseConnection, st.sampled_from(PEERS)))
+
+
+@pytest.mark.requirement("dispatch:writes")
+@given(st.lists(st.one_of(SENT, SENT, OTHERS), max_size=12))
+def test_merged_writes_are_the_same_bytes_before_what_came_after_them(made: list[commands.Command]) -> None:
+    handler = types.SimpleNamespace(layer=types.SimpleNamespace(handle_event=lambda _event: iter(made)))
+    merged_writes.install(handler)
+    merged = list(handler.layer.handle_event(None))
+    assert [each for each in merged if not isinstance(each, commands.SendData)] == [
+        each for each in made if not isinstance(each, commands.SendData)
+    ]
+    for peer in PEERS:
+        assert story(merged, peer) == story(made, peer)
+    datagrams = [[each.data for each in some if is_sent(each, PEERS[2])] for some in (made, merged)]
+    assert datagrams[0] == datagrams[1]
+    silent = [each for each in merged if not isinstance(each, commands.Log)]
+    for one, other in pairwise(silent):
+        if is_sent(one, PEERS[0]) and is_sent(other, PEERS[0]):
+            assert len(one.data) + len(other.data) > 64 << 10
+
+
+def is_sent(command: Any, peer: connection.Connection) -> bool:
+    return isinstance(command, commands.SendData) and command.connection is peer
+
+
+def story(made: list[Any], peer: connection.Connection) -> list[Any]:
+    """Return the bytes that a peer is sent, with the ends of connections where they come."""
+    told: list[Any] = [b""]
+    for command in made:
+        if is_sent(command, peer):
+            told[-1] += command.data
+        elif not isinstance(command, commands.SendData | commands.Log):
+            told += [command, b""]
+    return told

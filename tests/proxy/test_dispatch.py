@@ -17,7 +17,10 @@ HEARD = "def response(flow):\n    flow.response.headers['x-heard'] = {word!r}\n"
 TELLS = (
     "from mitmproxy import ctx as _ctx\n"
     "class _Tells:\n"
-    "    def response(self, flow): flow.response.headers['x-manager'] = type(_ctx.master.addons).__name__\n"
+    "    def response(self, flow):\n"
+    "        flow.response.headers['x-manager'] = type(_ctx.master.addons).__name__\n"
+    "        layer = _ctx.master.addons.get('proxyserver').connections[flow.client_conn.id].layer\n"
+    "        flow.response.headers['x-writes'] = type(layer.handle_event).__name__\n"
     "addons.append(_Tells())\n"
 )
 DIFFERENT = (
@@ -38,16 +41,17 @@ def header(pod: Pod, name: str) -> str | None:
     return httpx2.get(f"{pod.url}/health").headers.get(name)
 
 
-@pytest.mark.requirement("dispatch:choice")
+@pytest.mark.requirement("dispatch:choice", "dispatch:writes")
 @pytest.mark.parametrize(
-    ("environment", "manager"),
-    [({}, "FastManager"), ({"CLLAMA_DISPATCH": "fast"}, "FastManager"), ({"CLLAMA_DISPATCH": "plain"}, "AddonManager")],
+    ("environment", "manager", "writes"),
+    [({}, "FastManager", "partial"), ({"CLLAMA_DISPATCH": "plain"}, "AddonManager", "method")],
 )
-def test_dispatch_is_fast_unless_it_is_set_plain(pod: Pod, environment: dict[str, str], manager: str) -> None:
+def test_dispatch_is_fast_unless_it_is_set_plain(pod: Pod, environment: dict[str, str], manager: str, writes: str) -> None:
     pod_that_tells(pod)
     pod.environment |= environment
     pod.start()
     assert header(pod, "x-manager") == manager
+    assert header(pod, "x-writes") == writes
 
 
 @pytest.mark.requirement("dispatch:asserted")
@@ -68,6 +72,7 @@ def test_scripts_that_come_change_and_go_are_heard_as_they_are_now(pod: Pod) -> 
     other = pod.home / "other.py"
     write(other, "one", 0)
     pod_that_tells(pod)
+    pod.environment["CLLAMA_DISPATCH"] = "fast"
     pod.start("-s", str(other))
     assert header(pod, "x-heard") == "one"
     write(other, "two", 5)

@@ -10,6 +10,13 @@ from tests.proxy.pod import PROVIDER_KEY, Pod
 
 BODY = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 
+FROZEN = (
+    "import gc as _gc\n"
+    "class _Tells:\n"
+    "    def response(self, flow): flow.response.headers['x-frozen'] = str(_gc.get_freeze_count())\n"
+    "addons.append(_Tells())\n"
+)
+
 
 def fails_to_start(pod: Pod, *arguments: str) -> list[str]:
     """Start, wait for the end, and return the lines of the output about cllama."""
@@ -90,6 +97,20 @@ def test_with_no_flag_it_serves_both_entrances_and_nothing_else(running: Pod) ->
     assert [answer.status_code for answer in (base, proxied)] == [200, 200]
     assert len(running.provider.received) == 2
     assert all(sent.headers["authorization"] == f"Bearer {PROVIDER_KEY}" for sent in running.provider.received)
+
+
+@pytest.mark.requirement("start:prepared")
+def test_what_the_first_requests_would_wait_for_is_done_before_it_listens(pod: Pod) -> None:
+    for agent_id in ("analyst", "trader", "broken"):
+        pod.agent(agent_id, pod.tool("balance"))
+    (pod.home / "context" / "broken" / "metadata.json").write_text("{", encoding="utf-8")
+    script = pod.own_script()
+    script.write_text(script.read_text(encoding="utf-8") + FROZEN, encoding="utf-8")
+    pod.start()
+    loaded = {line["claw_id"] for line in pod.log() if line["type"] == "tool_manifest_loaded"}
+    assert loaded == {"analyst", "trader"}
+    assert [line["claw_id"] for line in pod.log() if line.get("error") == "agent_context_broken"] == ["broken"]
+    assert int(httpx2.get(f"{pod.url}/health").headers["x-frozen"]) > 10_000
 
 
 @pytest.mark.requirement("start:explicit-mode")

@@ -91,6 +91,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "start:missing-configuration": Requirement("docs/settings.md", "What is missing is said in one line; the exit is not 0."),
     "start:unsafe-options": Requirement("decision 0004", "Options that let requests out undecided are refused."),
     "start:no-flags": Requirement("docs/spec/mediation.md section 1", "With no flag: base URL and forward proxy."),
+    "start:prepared": Requirement(
+        "decision 0029", "Before it listens it reads the agents' files and tries the state, so that no request waits for that."
+    ),
     "start:explicit-mode": Requirement("docs/settings.md", "Explicit modes are respected."),
     "start:options-over-environment": Requirement("docs/settings.md", "Options have the environment as their defaults."),
     "start:hangup": Requirement("decision 0029", "A hangup does not end a proxy that has no terminal."),
@@ -115,6 +118,13 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "dispatch:same": Requirement(
         "decision 0008", "With the fast dispatch every addon hears what it hears without, also after hot reload."
+    ),
+    "dispatch:headers": Requirement("decision 0008", "Headers are looked up faster, with the same results as mitmproxy's."),
+    "dispatch:log": Requirement(
+        "decision 0008", "A record of the log reaches addons that ask for records, and costs nothing while none does."
+    ),
+    "dispatch:writes": Requirement(
+        "decision 0008", "Writes that follow each other go out as one: the same bytes, before what came after them."
     ),
     "dispatch:choice": Requirement("decision 0008", "The fast dispatch is on, and one option turns it off."),
     "dispatch:asserted": Requirement(

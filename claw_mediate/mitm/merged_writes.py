@@ -1,0 +1,46 @@
+"""Writes that follow each other go out as one (decision 0008).
+
+mitmproxy writes each part of a message with a system call of its own: a head, its body, each chunk of a stream. Each wakes the
+peer, and on a machine with few cores that costs more than all of mitmproxy's work for the message. Between two writes that
+are merged nothing is waited for, so no byte goes out later than the one after it; no hook comes between them either.
+
+Only bytes of a stream are merged: a datagram stays one. A long write is not copied.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from mitmproxy.proxy import commands
+
+_MAX_MERGED = 64 << 10  # Bytes of one write; a longer one goes out by itself
+
+
+def install(handler: Any) -> None:
+    """Merge the writes of a connection that begins, to its runner and to its providers."""
+    handler.layer.handle_event = partial(_merge, handler.layer.handle_event)
+
+
+def _merge(handle_event: Callable[[Any], Iterator[Any]], event: Any) -> Iterator[Any]:
+    """Yield the commands of an event, with writes to one connection joined that follow each other."""
+    held: commands.SendData | None = None
+    for command in handle_event(event):
+        if not isinstance(command, commands.SendData):
+            if held is not None and not isinstance(command, commands.Log):
+                yield held
+                held = None
+            yield command
+        elif held is None:
+            held = command
+        elif _can_merge(held, command):
+            held = commands.SendData(held.connection, held.data + command.data)
+        else:
+            yield held
+            held = command
+    if held is not None:
+        yield held
+
+
+def _can_merge(held: commands.SendData, command: commands.SendData) -> bool:
+    is_one_stream = held.connection is command.connection and command.connection.transport_protocol == "tcp"
+    return is_one_stream and len(held.data) + len(command.data) <= _MAX_MERGED
