@@ -16,14 +16,14 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
+import arrivals
 import items
 import state
 import table
 import wire
 from load import Load, LoadResult
-from stage import Process, Stage, count_requests, run_load, stage
+from stage import Generator, Process, Stage, check_requests, count_requests, generator, pinned, stage
 
-CHAT = "/v1/chat/completions"
 RESPONSES = "ours, Responses"
 
 
@@ -38,11 +38,12 @@ class Plan:
     turns: tuple[int, ...]
     """The numbers of turns after which memory is read."""
     state: state.Plan
+    arrivals: arrivals.Plan
 
 
-FULL = Plan(5, 1.0, (1, 16, 64), (2_000, 6_000, 12_000, 20_000), state.Plan())
-QUICK = Plan(3, 0.3, (1, 16), (500, 1_000, 2_000), state.Plan((10, 1_000), 200, (1, 16)))
-SMOKE = Plan(1, 0.0, (1,), (10, 20), state.Plan((2, 10), 4, (1, 2)))
+FULL = Plan(5, 1.0, (1, 16, 64), (2_000, 6_000, 12_000, 20_000), state.Plan(), arrivals.Plan())
+QUICK = Plan(3, 0.3, (1, 16), (500, 1_000, 2_000), state.Plan((10, 1_000), 200, (1, 16)), arrivals.Plan(1, 0.7))
+SMOKE = Plan(1, 0.0, (1,), (10, 20), state.Plan((2, 10), 4, (1, 2)), arrivals.Plan(1, 0.02, (0.02, 0.01)))
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def rows(on: Stage) -> list[Row]:
     """Return the rows, each with its subjects."""
 
     def ours(agent: str, body: bytes) -> list[Subject]:
-        request = wire.http("POST", CHAT, agent, body)
+        request = wire.http("POST", wire.CHAT, agent, body)
         proxies = {"ours": on.ours, "ours, plain": on.plain, "before": on.before}
         return [Subject(name, [(proxy.port, request)], proxy) for name, proxy in proxies.items() if proxy]
 
@@ -92,8 +93,10 @@ def rows(on: Stage) -> list[Row]:
         return Subject(RESPONSES, [(on.ours.port, request)], on.ours)
 
     def passing(what: str, operations: dict[int, int], body: bytes, bare: Process) -> Row:
-        request = wire.http("POST", CHAT, "plain", body)
+        request = wire.http("POST", wire.CHAT, "plain", body)
         beside = [Subject("direct", [(on.provider, request)]), Subject("bare", [(bare.port, request)], bare)]
+        if bare is on.bare:
+            beside.append(Subject("empty addon", [(on.empty.port, request)], on.empty))
         return Row(what, operations, beside + ours("plain", body))
 
     def with_responses(row: Row, agent: str, *, stream: bool = False) -> Row:
@@ -101,11 +104,7 @@ def rows(on: Stage) -> list[Row]:
         return replace(row, subjects=[*row.subjects, over_responses(agent, row.rounds, stream=stream)])
 
     def turn(what: str, rounds: int, operations: dict[int, int], *, stream: bool = False, padding: int = 0) -> Row:
-        steps: list[tuple[int, str]] = []
-        for done in range(rounds):
-            steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.provider_request(rounds, done, padding))))
-            steps.append((on.service, wire.http("GET", f"/position/ACME?page={done}", "analyst")))
-        steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.provider_request(rounds, rounds, padding))))
+        steps = wire.direct(on.provider, on.service, "analyst", rounds, padding=padding)
         body = wire.question(rounds, stream=stream, padding=padding)
         return Row(what, operations, [Subject("direct", steps), *ours("analyst", body)], rounds)
 
@@ -174,32 +173,19 @@ class Bench:
         process, done = self._on.ours, 0
         for turns in self._plan.turns:
             for stream in (False, True):
-                request = wire.http("POST", CHAT, "analyst", wire.question(1, stream=stream))
+                request = wire.http("POST", wire.CHAT, "analyst", wire.question(1, stream=stream))
                 self._run(Load(16, (turns - done) // 2, [(process.port, request)], next(self._numbers)), process, 1)
             done = turns
             megabytes[turns] = round(process.rss() / 1e6, 1)
         return megabytes
 
     def _run(self, load: Load, process: Process | None, rounds: int) -> tuple[LoadResult, float | None]:
-        """Measure a load. Stop the bench if the peers have not had exactly the requests that the load stands for."""
-        peers = (self._on.provider, self._on.service)
-        before = [count_requests(peer) for peer in peers]
-        result = measure(load, process)
-        done = load.operations + result[0].warmed
-        made = [count_requests(peer) - earlier for peer, earlier in zip(peers, before, strict=True)]
-        if made != [done * (rounds + 1), done * rounds]:
-            raise SystemExit(
-                f"{done} operations of {rounds} rounds made {made[0]} requests of the model, {made[1]} of the service"
-            )
-        return result
-
-
-def measure(load: Load, process: Process | None) -> tuple[LoadResult, float | None]:
-    """Run a load; return its result, and milliseconds of the process's CPU for each operation."""
-    before = process.cpu() if process else 0.0
-    result = run_load(load)
-    spent = (process.cpu() - before) / (len(result.times) + result.warmed) * 1000 if process else None
-    return result, spent
+        """Run a load; return its result, and milliseconds of the process's CPU for each operation."""
+        operations = load.operations + 2 * load.connections
+        before = process.cpu() if process else 0.0
+        with check_requests(self._on, operations, rounds):
+            result = self._on.generator.run(load)
+        return result, (process.cpu() - before) / operations * 1000 if process else None
 
 
 def figure(what: str, connections: int, subject: str, rounds: list[tuple[LoadResult, float | None]]) -> Figure:
@@ -217,15 +203,6 @@ def figure(what: str, connections: int, subject: str, rounds: list[tuple[LoadRes
     )
 
 
-def pin_processes(on: Stage) -> None:
-    """Pin the proxies to one core and everything else to the others: the measurement does not disturb them."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) > 1:
-        for process in (on.bare, on.streaming, on.ours, on.plain, on.before):
-            if process:
-                os.sched_setaffinity(process.pid, cores[-1:])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measures the proxy beside a bare mitmdump and beside direct calls.")
     size = parser.add_mutually_exclusive_group()
@@ -234,25 +211,18 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="measure only rows whose name contains this (state: those of the state), and no memory"
     )
+    parser.add_argument("--pin", action="store_true", help="keep the proxies on a core of their own (not in arrivals)")
     parser.add_argument("--before", type=Path, help="another checkout, whose proxy is measured beside this one's")
     parser.add_argument("--json", type=Path, help="the file to which the figures are written as JSON")
     options = parser.parse_args()
     plan = QUICK if options.quick else SMOKE if options.smoke else FULL
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cores[:-1] or cores)
-    with tempfile.TemporaryDirectory(prefix="claw-bench-") as home, stage(Path(home), options.before) as on:
-        bench = Bench(plan, on)
-        pin_processes(on)
-        figures = []
-        for row in rows(on):
-            if options.only in row.what:
-                figures += bench.row(row)
-                print(f"done: {row.what}", flush=True)
-        memory = {} if options.only else bench.memory()
-    os.sched_setaffinity(0, cores)
+    with generator() as load, tempfile.TemporaryDirectory(prefix="claw-bench-") as home:
+        added = arrivals.measure(plan.arrivals, load, options.only, options.before, Path(home, "arrivals"))
+        figures, memory = measure_kept(plan, load, options, Path(home, "kept"))
     stored, together = asyncio.run(state.measure(plan.state)) if options.only in "state" else ([], [])
     results = table.Results(
-        table.machine(cores),
+        table.machine(sorted(os.sched_getaffinity(0))),
+        [asdict(each) for each in added],
         [asdict(figure) for figure in figures],
         memory,
         [asdict(row) for row in stored],
@@ -261,6 +231,22 @@ def main() -> None:
     print(table.text(results))
     if options.json:
         options.json.write_text(json.dumps(asdict(results), indent=1) + "\n", encoding="utf-8")
+
+
+def measure_kept(plan: Plan, load: Generator, options: argparse.Namespace, home: Path) -> tuple[list[Figure], dict[int, float]]:
+    """Measure the rows of kept connections, and memory."""
+    figures: list[Figure] = []
+    if options.only.startswith("arrivals"):
+        return figures, {}
+    with stage(home, load, options.before) as on:
+        bench = Bench(plan, on)
+        proxies = [each for each in (on.bare, on.empty, on.streaming, on.ours, on.plain, on.before) if each]
+        with pinned(proxies if options.pin else []):
+            for row in rows(on):
+                if options.only in row.what:
+                    figures += bench.row(row)
+                    print(f"done: {row.what}", flush=True)
+            return figures, {} if options.only else bench.memory()
 
 
 if __name__ == "__main__":

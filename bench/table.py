@@ -15,11 +15,23 @@ _STORED = ("state", "stored turns", "of a turn p50 ms", "p99 ms", "whole turn p5
 _TOGETHER = ("state", "turns that write, at once", "p50 ms", "p99 ms", "pause of the loop p99 ms", "longest ms")
 
 
+_ADDED = ("what", "by", "added p50 ms", "p99 ms", "over direct p50", "p99", "CPU ms", "ours, 2026-11", "original, 2026-11")
+_EARLIER = {
+    "arrivals, 20/s": ("27 / 55, CPU 15.5", "8 / 21, CPU 4.9"),
+    "arrivals, 60/s": ("29 / 97, CPU 10.4", "7 / 19, CPU 3.8"),
+    "arrivals, 20/s, cold": ("24-120 / 320-880", "8 / 21"),
+    "arrivals, one every 2 s": ("+20 to 25", ""),
+    "arrivals, the first after the start": ("+387", ""),
+}
+"""Added p50 / p99 and CPU that were measured from outside in November 2026: of this proxy then, and of the original."""
+
+
 @dataclass(frozen=True)
 class Results:
     """Everything that a run has measured."""
 
     machine: str
+    added: list[dict[str, Any]]
     figures: list[dict[str, Any]]
     memory: dict[int, float]
     stored: list[dict[str, Any]]
@@ -42,7 +54,11 @@ def machine(cores: Sequence[int]) -> str:
 
 def text(results: Results) -> str:
     """Return the machine, the figures, the memory and the targets as Markdown."""
-    lines = ["", results.machine, "", *grid(_HEAD, _lines(results))]
+    lines = ["", results.machine]
+    if results.added:
+        lines += ["", *grid(_ADDED, _added_lines(results))]
+    if results.figures:
+        lines += ["", *grid(_HEAD, _lines(results))]
     if results.memory:
         lines += ["", *grid(("turns", "memory MB"), [(f"{t:,}", f"{mb:.1f}") for t, mb in results.memory.items()])]
     for head, rows in ((_STORED, results.stored), (_TOGETHER, results.together)):
@@ -89,6 +105,28 @@ def _cpu_of_a_round(results: Results, kind: str) -> float | None:
 
 def _verdict(name: str, limit: float, value: float) -> tuple[str, ...]:
     return name, f"{limit:g}", f"{value:.2f}", "met" if value <= limit else "missed"
+
+
+def _added_lines(results: Results) -> Iterator[tuple[str, ...]]:
+    for row in results.added:
+        over = _over_direct(results, row)
+        yield (
+            row["what"],
+            row["subject"],
+            *(f"{row[name]:.1f}" for name in ("p50", "p99")),
+            *(("", "") if over is None else (f"{each:.1f}" for each in over)),
+            "" if row["cpu"] is None else f"{row['cpu']:.1f}",
+            *(_EARLIER.get(row["what"], ("", "")) if row["subject"] == "ours" else ("", "")),
+        )
+
+
+def _over_direct(results: Results, row: dict[str, Any]) -> tuple[float, float] | None:
+    """Return p50 and p99 of what a row adds to what direct calls add; a cold row has those of the warm one."""
+    what = row["what"].replace(", cold", "").replace("arrivals, the first after the start", "arrivals, one every 2 s")
+    for direct in results.added:
+        if (direct["what"], direct["subject"]) == (what, "direct") != (row["what"], row["subject"]):
+            return row["p50"] - direct["p50"], row["p99"] - direct["p99"]
+    return None
 
 
 def _lines(results: Results) -> Iterator[tuple[str, ...]]:

@@ -24,7 +24,7 @@ from statistics import median
 import table
 import wire
 from load import BadAnswerError, Connection
-from stage import ROOT, Process, peer, pod, proxy
+from stage import MITMDUMP, ROOT, Process, peer, pod, proxy
 
 CHAT = "/v1/chat/completions"
 HOST, ADDRESS = "api.openai.com", "203.0.113.1"
@@ -133,7 +133,7 @@ def main() -> None:
         }
         modes = (f"reverse:http://pod.invalid@{BASE}", f"regular@{FORWARD}", f"transparent@{TRANSPARENT}")
         arguments = ["-s", str(ROOT / "addons" / "cllama.py"), *(word for mode in modes for word in ("--mode", mode))]
-        with proxy(home, BASE, env, *arguments) as process:
+        with proxy(home, BASE, env, [str(MITMDUMP), *arguments]) as process:
             cores = sorted(os.sched_getaffinity(0))
             if len(cores) > 1:
                 os.sched_setaffinity(process.pid, cores[-1:])

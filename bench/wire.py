@@ -13,6 +13,9 @@ TEXT = "Nothing in the order book argues against it; the position stays as it is
 DONE = TEXT[:40].encode()
 """The text that every good answer contains, streamed or not."""
 _TOOLS = 12
+AGENT = b"agent-XX"
+"""A placeholder for the agent of a request, of which a load makes one of its agents."""
+CHAT = "/v1/chat/completions"
 
 
 def question(rounds: int, *, stream: bool, padding: int = 0) -> bytes:
@@ -37,6 +40,20 @@ def provider_request(rounds: int, done: int, padding: int = 0) -> bytes:
         tool = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": answer}
         body["messages"] += [message, tool]
     return json.dumps(body).encode().replace(b'"role": "tool"', b'"role":"tool"')  # as the proxy spells it
+
+
+def direct(provider: int, service: int, agent: str, rounds: int, *, padding: int = 0) -> list[tuple[int, str]]:
+    """Return port and request of all that a turn asks of its peers, in their order."""
+    steps: list[tuple[int, str]] = []
+    for done in range(rounds):
+        steps.append((provider, http("POST", CHAT, agent, provider_request(rounds, done, padding))))
+        steps.append((service, http("GET", f"/position/ACME?page={done}", agent)))
+    return [*steps, (provider, http("POST", CHAT, agent, provider_request(rounds, rounds, padding)))]
+
+
+def agent(number: int) -> str:
+    """Return the name of one of the agents of a load."""
+    return f"{AGENT.decode()[:-2]}{number:02}"
 
 
 def completion(text: str | None, calls: list[dict[str, Any]] | None = None) -> bytes:

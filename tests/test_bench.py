@@ -28,7 +28,9 @@ def test_every_row_of_the_bench_can_be_measured(tmp_path: Path) -> None:
     assert {"pass-through, JSON", "pass-through, SSE", "turn of 1 round", "turn of 8 rounds"} <= by_row.keys()
     for what, subjects in by_row.items():
         bare = {"bare"} if what.startswith("pass-through") else set()
-        assert subjects - {"ours, Responses"} == {"direct", "ours", "ours, plain"} | bare
+        assert subjects - {"ours, Responses", "empty addon"} == {"direct", "ours", "ours, plain"} | bare
+    rows = {row["what"] for row in found["added"]}
+    assert {"arrivals, 20/s", "arrivals, 20/s, SSE", "arrivals, 20/s, cold", "arrivals, 60/s", "arrivals, one every 2 s"} <= rows
     assert all(megabytes > 0 for megabytes in found["memory"].values())
     assert {row["by"] for row in found["stored"]} == {row["by"] for row in found["together"]} >= {"memory", "SQLite"}
     assert all(0 < row["state_p50"] < row["turn_p50"] for row in found["stored"])
