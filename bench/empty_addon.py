@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from mitmproxy.http import HTTPFlow
+
 
 class Empty:
-    """The hooks of a request's way, as ours has them."""
+    """The hooks of a request's way, as ours has them. A stream is streamed, else it would be another kind of work."""
 
-    async def requestheaders(self, flow: object) -> None:
+    async def requestheaders(self, flow: HTTPFlow) -> None:
         """Do nothing."""
 
-    async def request(self, flow: object) -> None:
+    async def request(self, flow: HTTPFlow) -> None:
         """Do nothing."""
 
-    def responseheaders(self, flow: object) -> None:
+    def responseheaders(self, flow: HTTPFlow) -> None:
+        assert flow.response is not None
+        flow.response.stream = flow.response.headers.get("content-type") == "text/event-stream"
+
+    async def response(self, flow: HTTPFlow) -> None:
         """Do nothing."""
 
-    async def response(self, flow: object) -> None:
-        """Do nothing."""
-
-    def error(self, flow: object) -> None:
+    def error(self, flow: HTTPFlow) -> None:
         """Do nothing."""
 
     async def server_connect(self, data: object) -> None:

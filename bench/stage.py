@@ -12,8 +12,9 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,10 @@ MITMDUMP = Path(sys.executable).parent / "mitmdump"
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 EMPTY = HERE / "empty_addon.py"
 READY_SECONDS = 60
-_TICKS = os.sysconf("SC_CLK_TCK")
+PINNED = ", pinned"
+"""The end of the name of a subject whose proxy is to have a core of its own."""
+_CPU_CLOCK = 2
+"""With a process, the number of the clock of its CPU, as clock_getcpuclockid(3) makes it: it counts nanoseconds."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FLAGS = {
     "flow_detail": 0,
@@ -46,8 +50,8 @@ class Process:
     port: int
 
     def cpu(self) -> float:
-        """Return the seconds of CPU so far, user and system, also of children that have ended."""
-        return sum(_ticks(pid) for pid in _family(self.pid)) / _TICKS
+        """Return the seconds of CPU so far, user and system."""
+        return sum(time.clock_gettime(~pid << 3 | _CPU_CLOCK) for pid in _family(self.pid))
 
     def rss(self) -> int:
         """Return the bytes of memory in use."""
@@ -59,11 +63,6 @@ class Process:
             for task in Path(f"/proc/{pid}/task").iterdir():
                 with suppress(ProcessLookupError):
                     os.sched_setaffinity(int(task.name), cores)
-
-
-def _ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return sum(map(int, fields[11:15]))
 
 
 def _family(pid: int) -> Iterator[int]:
@@ -79,14 +78,16 @@ class Generator:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
+        self._first = 0
 
     def run(self, load: Load) -> LoadResult:
-        """Run a load. Stop the bench if an answer is not the expected one."""
+        """Run a load, whose operations get numbers of their own. Stop the bench if an answer is not the expected one."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps(asdict(load)), file=self._process.stdin, flush=True)
+        print(json.dumps({**asdict(load), "first": self._first}), file=self._process.stdin, flush=True)
         if not (line := self._process.stdout.readline()):
             raise SystemExit("the load generator has failed")
+        self._first += load.operations + 2 * load.connections
         return LoadResult(**json.loads(line))
 
 
@@ -107,15 +108,32 @@ class Site:
     """A place for proxies: two peers, and the context of a pod. Each proxy has a state and a history of its own there."""
 
     home: Path
-    provider: int
-    service: int
+    ports: dict[str, int]
+    """The ports of the peers: provider, service."""
     context: Path
+    before: Path | None
+    """Another checkout, whose proxy is measured too."""
+
+    @cached_property
+    def absent(self) -> set[str]:
+        """The names of the proxies that can't run."""
+        return {name for name, there in (("before", self.before), ("2 workers", has_workers())) if not there}
+
+    def proxy(self, name: str, *, touch: bool = True) -> AbstractContextManager[Process]:
+        """Return a proxy that starts; without ``touch`` it gets no connection before it is measured."""
+        if name.startswith("bare"):
+            return self.bare(**({"stream_large_bodies": "1"} if name.endswith("streaming") else {}))
+        if name == "empty addon":
+            return self.bare("-s", str(EMPTY))
+        root = self.before.resolve() if self.before and name == "before" else ROOT
+        dispatch = "plain" if name.endswith("plain") else "fast"
+        return self.ours(dispatch, root, workers=2 if name == "2 workers" else 0, touch=touch)
 
     @contextmanager
     def bare(self, *arguments: str, **options: Any) -> Iterator[Process]:
         """Run mitmdump without our addon."""
         port = free_port()
-        mode = f"reverse:http://127.0.0.1:{self.provider}@127.0.0.1:{port}"
+        mode = f"reverse:http://127.0.0.1:{self.ports['provider']}@127.0.0.1:{port}"
         flags = [f"--set={name}={value}" for name, value in {**_FLAGS, **options}.items()]
         with proxy(self.home, port, {}, [str(MITMDUMP), "--mode", mode, *flags, *arguments]) as process:
             yield process
@@ -134,7 +152,7 @@ class Site:
             "CLAW_SESSION_HISTORY_DIR": str(state / "history"),
             "CLAW_STATE": str(state / "state.db"),
             "OPENAI_API_KEY": "sk-bench-provider-key-0003",
-            "OPENAI_BASE_URL": f"http://127.0.0.1:{self.provider}/v1",
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{self.ports['provider']}/v1",
             "CLLAMA_DISPATCH": dispatch,
             "PYTHONPATH": str(root),
         }
@@ -145,45 +163,32 @@ class Site:
 
 
 @contextmanager
-def site(home: Path, agents: Mapping[str, str], thinks: tuple[float, float] = (0.0, 0.0)) -> Iterator[Site]:
+def site(
+    home: Path, agents: Mapping[str, str], thinks: tuple[float, float] = (0.0, 0.0), *, before: Path | None = None
+) -> Iterator[Site]:
     """Run a provider and a service, which answer after so many seconds, and write the agents' context for ``pod``."""
     with peer("provider", thinks[0]) as provider, peer("service", thinks[1]) as service:
-        yield Site(home, provider, service, pod(home, f"http://127.0.0.1:{service}", agents))
+        yield Site(home, {"provider": provider, "service": service}, pod(home, f"http://127.0.0.1:{service}", agents), before)
 
 
-@dataclass(frozen=True)
-class Stage:
-    """The running processes: peers, mitmdump without an addon (also streaming), with ours, with ours and the plain dispatch."""
+class Proxies:
+    """The proxies of a site, each of which starts when it is first asked for."""
 
-    generator: Generator
-    provider: int
-    service: int
-    bare: Process
-    empty: Process
-    """mitmdump with an addon whose hooks do nothing."""
-    streaming: Process
-    ours: Process
-    plain: Process
-    before: Process | None
-    """The proxy of another checkout, or None."""
+    def __init__(self, at: Site, started: ExitStack) -> None:
+        self.at = at
+        self._started = started
+        self._processes: dict[str, Process] = {}
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._processes
 
-@contextmanager
-def stage(home: Path, load: Generator, before: Path | None = None) -> Iterator[Stage]:
-    """Start the peers and the proxies, and end them afterwards; ``before`` is another checkout, whose proxy runs too."""
-    with ExitStack() as started, site(home, {"analyst": "http", "mcp": "mcp", "plain": ""}) as at:
-        run = started.enter_context
-        yield Stage(
-            load,
-            at.provider,
-            at.service,
-            run(at.bare()),
-            run(at.bare("-s", str(EMPTY))),
-            run(at.bare(stream_large_bodies="1")),
-            run(at.ours()),
-            run(at.ours("plain")),
-            run(at.ours(root=before.resolve())) if before else None,
-        )
+    def __getitem__(self, name: str) -> Process:
+        return self._processes[name] if name in self._processes else self.start(name)
+
+    def start(self, name: str, *, touch: bool = True) -> Process:
+        """Start a proxy, as ``Site.proxy`` does."""
+        self._processes[name] = self._started.enter_context(self.at.proxy(name, touch=touch))
+        return self._processes[name]
 
 
 def count_requests(port: int, what: str = "requests") -> int:
@@ -197,12 +202,12 @@ def count_operations(port: int) -> dict[int, int]:
 
 
 @contextmanager
-def check_requests(at: Site | Stage, operations: int, rounds: int) -> Iterator[None]:
+def check_requests(at: Site, operations: int, rounds: int) -> Iterator[None]:
     """Stop the bench if these operations do not each ask the provider once more than the rounds, and the service as often."""
-    count_operations(at.provider)
-    before = count_requests(at.service)
+    count_operations(at.ports["provider"])
+    before = count_requests(at.ports["service"])
     yield
-    made, called = count_operations(at.provider), count_requests(at.service) - before
+    made, called = count_operations(at.ports["provider"]), count_requests(at.ports["service"]) - before
     if made != {rounds + 1: operations} or called != operations * rounds:
         shown = ", ".join(f"{many} asked the model {requests} times" for requests, many in made.items())
         raise SystemExit(f"of {operations} operations of {rounds} rounds {shown}; all called the service {called} times")
@@ -210,25 +215,28 @@ def check_requests(at: Site | Stage, operations: int, rounds: int) -> Iterator[N
 
 def has_workers() -> bool:
     """Return True if ``claw proxy`` can run workers."""
-    told = subprocess.run([*CLAW, "proxy", "--help"], capture_output=True, text=True, check=False)
-    return "--workers" in told.stdout
+    return "--workers" in (ROOT / "claw_cli" / "proxy.py").read_text(encoding="utf-8")
 
 
 @contextmanager
-def pinned(processes: Sequence[Process]) -> Iterator[None]:
-    """Keep processes on the last core and everything else of the bench on the others, if there are two."""
+def pinned(process: Process | None) -> Iterator[None]:
+    """Keep a process on the last core and everything else of the bench on the others, if there are two."""
     cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 2 or not processes:
+    if len(cores) < 2 or process is None:
         yield
         return
     bench = Process(os.getpid(), 0)
+    bench.pin(cores[:-1])
+    process.pin(cores[-1:])
     try:
-        bench.pin(cores[:-1])
-        for process in processes:
-            process.pin(cores[-1:])
         yield
     finally:
         bench.pin(cores)
+
+
+def percentile(values: Sequence[float]) -> float:
+    """Return the value that 99 of 100 do not exceed."""
+    return sorted(values)[min(int(len(values) * 0.99), len(values) - 1)]
 
 
 def _ask(port: int, what: str) -> bytes:

@@ -21,9 +21,9 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-import table
 import wire
 from load import BadAnswerError, Connection
+from markdown import grid
 from stage import MITMDUMP, ROOT, Process, peer, pod, proxy
 
 CHAT = "/v1/chat/completions"
@@ -142,7 +142,7 @@ def main() -> None:
             ways = {"base URL, plain": plain, "forward proxy": connections.forward, "transparent": connections.transparent}
             rows = [*measure(process, ways, options.operations, options.rounds)]
     head = ("what", "connection", "by", "p50 ms", "CPU ms", "p50 to forward proxy", "CPU to forward proxy")
-    print("\n".join(table.grid(head, rows)))
+    print("\n".join(grid(head, rows)))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ TEXT = "Nothing in the order book argues against it; the position stays as it is
 DONE = TEXT[:40].encode()
 """The text that every good answer contains, streamed or not."""
 _TOOLS = 12
-AGENT = b"agent-XX"
+AGENT = b"agent-XXX"
 """A placeholder for the agent of a request, of which a load makes one of its agents."""
 CHAT = "/v1/chat/completions"
 
@@ -42,18 +42,19 @@ def provider_request(rounds: int, done: int, padding: int = 0) -> bytes:
     return json.dumps(body).encode().replace(b'"role": "tool"', b'"role":"tool"')  # as the proxy spells it
 
 
-def direct(provider: int, service: int, agent: str, rounds: int, *, padding: int = 0) -> list[tuple[int, str]]:
+def direct(ports: dict[str, int], agent: str, rounds: int, *, padding: int = 0, mcp: bool = False) -> list[tuple[int, str]]:
     """Return port and request of all that a turn asks of its peers, in their order."""
     steps: list[tuple[int, str]] = []
     for done in range(rounds):
-        steps.append((provider, http("POST", CHAT, agent, provider_request(rounds, done, padding))))
-        steps.append((service, http("GET", f"/position/ACME?page={done}", agent)))
-    return [*steps, (provider, http("POST", CHAT, agent, provider_request(rounds, rounds, padding)))]
+        call = http("POST", "/mcp", agent, mcp_call(done)) if mcp else http("GET", f"/position/ACME?page={done}", agent)
+        steps.append((ports["provider"], http("POST", CHAT, agent, provider_request(rounds, done, padding))))
+        steps.append((ports["service"], call))
+    return [*steps, (ports["provider"], http("POST", CHAT, agent, provider_request(rounds, rounds, padding)))]
 
 
 def agent(number: int) -> str:
     """Return the name of one of the agents of a load."""
-    return f"{AGENT.decode()[:-2]}{number:02}"
+    return f"{AGENT.decode()[:-3]}{number:03}"
 
 
 def completion(text: str | None, calls: list[dict[str, Any]] | None = None) -> bytes:

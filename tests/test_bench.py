@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -27,14 +28,34 @@ def test_every_row_of_the_bench_can_be_measured(tmp_path: Path) -> None:
         assert 0 < figure["first"] <= figure["p50"] <= figure["p99"]
     assert {"pass-through, JSON", "pass-through, SSE", "turn of 1 round", "turn of 8 rounds"} <= by_row.keys()
     for what, subjects in by_row.items():
-        bare = {"bare"} if what.startswith("pass-through") else set()
-        assert subjects - {"ours, Responses", "empty addon"} == {"direct", "ours", "ours, plain"} | bare
-    rows = {row["what"] for row in found["added"]}
-    assert {"arrivals, 20/s", "arrivals, 20/s, SSE", "arrivals, 20/s, cold", "arrivals, 60/s", "arrivals, one every 2 s"} <= rows
-    assert all(megabytes > 0 for megabytes in found["memory"].values())
+        bare = {"bare", "empty addon"} if what.startswith("pass-through") else set()
+        assert subjects - {"ours, Responses", "ours, pinned"} == {"direct", "ours"} | bare
+    kinds = ("20/s", "20/s, SSE", "20/s, cold", "60/s", "one every 2 s", "the first after the start")
+    assert {row["what"] for row in found["added"]} >= {f"arrivals, {kind}" for kind in kinds}
+    assert all(megabytes > 0 for memory in (found["by_turns"], found["by_agents"]) for megabytes in memory.values())
     assert {row["by"] for row in found["stored"]} == {row["by"] for row in found["together"]} >= {"memory", "SQLite"}
     assert all(0 < row["state_p50"] < row["turn_p50"] for row in found["stored"])
     assert "| target" in done.stdout
+
+
+@pytest.mark.requirement("bench:honest")
+def test_the_bench_stops_when_operations_do_not_ask_what_their_row_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    load, stage, wire = (importlib.import_module(name) for name in ("load", "stage", "wire"))
+    with stage.generator() as generator, stage.site(tmp_path, {}) as at:
+
+        def run_checked(claimed: int, *made: int) -> None:
+            with stage.check_requests(at, 4 * len(made), claimed):
+                for rounds in made:
+                    generator.run(load.Load(1, 2, wire.direct(at.ports, "agent", rounds)))
+
+        run_checked(1, 1)
+        with pytest.raises(SystemExit, match="of 4 operations of 2 rounds 4 asked the model 2 times; all called the service 4"):
+            run_checked(2, 1)
+        with pytest.raises(SystemExit, match="4 asked the model 1 times, 4 asked the model 3 times"):
+            run_checked(1, 0, 2)  # whose sums are right
 
 
 @pytest.mark.requirement("bench:alive")
