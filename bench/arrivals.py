@@ -55,7 +55,7 @@ ROWS = (
     Row("arrivals, 20/s, cold", 20, 50, ("ours", "before"), fresh=True),
     Row("arrivals, 20/s, cold, SSE", 20, 50, ("ours", "before"), stream=True, fresh=True),
     Row("arrivals, 60/s", 60, 180, ("direct", "ours", "2 workers", "before")),
-    Row("arrivals, one every 2 s", 0.5, 4, ("direct", "ours", "before")),
+    Row("arrivals, one every 2 s", 0.5, 3, ("direct", "ours", "before")),
 )
 
 

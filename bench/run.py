@@ -19,6 +19,7 @@ from pathlib import Path
 import arrivals
 import kept
 import memory
+import page
 import state
 import table
 import wire
@@ -103,6 +104,9 @@ def main() -> None:
     with generator() as load, tempfile.TemporaryDirectory(prefix="claw-bench-") as home:
         results = Run(plan, options, load, Path(home)).measure()
     print(table.text(results))
+    if options.page:
+        for name, text in table.tables(results).items():
+            page.replace(options.page, name, text)
     if options.json:
         options.json.write_text(json.dumps(asdict(results), indent=1) + "\n", encoding="utf-8")
 
@@ -117,6 +121,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--pin", action="store_true", help="keep each measured proxy on a core of its own")
     parser.add_argument("--before", type=Path, help="another checkout, whose proxy is measured beside this one's")
     parser.add_argument("--json", type=Path, help="the file to which the figures are written as JSON")
+    parser.add_argument("--page", type=Path, help="the page in which the tables are written anew")
     return parser.parse_args()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -142,24 +143,25 @@ class Site:
     def ours(self, dispatch: str = "fast", root: Path = ROOT, workers: int = 0, *, touch: bool = True) -> Iterator[Process]:
         """Run mitmdump with the addon of a checkout; or ``claw proxy`` with so many workers."""
         port = free_port()
-        state = self.home / f"proxy-{port}"
+        addresses = {"LISTEN_ADDR": f"127.0.0.1:{port}", "CLAW_PROXY_ADDR": f"127.0.0.1:{free_port()}"}
+        own = {"CLLAMA_DISPATCH": dispatch, "PYTHONPATH": str(root)}
+        env = {**self.environment(self.home / f"proxy-{port}"), **addresses, **own}
+        alone = [str(MITMDUMP), "-s", str(root / "addons" / "cllama.py")]
+        command = [*CLAW, "proxy", "--workers", str(workers)] if workers else alone
+        with proxy(self.home, port, env, command, touch=touch) as process:
+            yield process
+
+    def environment(self, state: Path) -> dict[str, str]:
+        """Return the variables of a proxy whose state and history are in a new directory."""
         state.mkdir()
-        env = {
-            "LISTEN_ADDR": f"127.0.0.1:{port}",
-            "CLAW_PROXY_ADDR": f"127.0.0.1:{free_port()}",
+        return {
             "CLAW_CONTEXT_ROOT": str(self.context),
             "CLAW_AUTH_DIR": str(self.home / "auth"),
             "CLAW_SESSION_HISTORY_DIR": str(state / "history"),
             "CLAW_STATE": str(state / "state.db"),
             "OPENAI_API_KEY": "sk-bench-provider-key-0003",
             "OPENAI_BASE_URL": f"http://127.0.0.1:{self.ports['provider']}/v1",
-            "CLLAMA_DISPATCH": dispatch,
-            "PYTHONPATH": str(root),
         }
-        alone = [str(MITMDUMP), "-s", str(root / "addons" / "cllama.py")]
-        command = [*CLAW, "proxy", "--workers", str(workers)] if workers else alone
-        with proxy(self.home, port, env, command, touch=touch) as process:
-            yield process
 
 
 @contextmanager
@@ -275,9 +277,11 @@ def proxy(home: Path, port: int, env: dict[str, str], command: list[str], *, tou
     with (home / f"{port}.log").open("ab") as log:
         process = subprocess.Popen(command, cwd=home, env=whole, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        _wait_until_listening(process, port, home / f"{port}.log")
+        wait_until(lambda: process.poll() is not None or is_listening(port), "a proxy listens")
+        if process.poll() is not None:
+            raise SystemExit(f"a proxy has ended: {(home / f'{port}.log').read_text(encoding='utf-8', errors='replace')}")
         if touch:
-            _wait_until_ready(port)
+            wait_until(lambda: _is_ready(port), "a proxy is ready")
         yield Process(process.pid, port)
     finally:
         process.send_signal(signal.SIGTERM)
@@ -288,26 +292,25 @@ def proxy(home: Path, port: int, env: dict[str, str], command: list[str], *, tou
             process.wait()
 
 
-def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Wait until a port is listened to, without a connection to it."""
-    listening = f":{port:04X} 00000000:0000 0A "
-    deadline = time.monotonic() + READY_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        if listening in Path("/proc/net/tcp").read_text(encoding="ascii"):
-            return
-        time.sleep(0.02)
-    raise SystemExit(f"a proxy does not listen; its log: {log.read_text(encoding='utf-8', errors='replace')}")
+def is_listening(port: int) -> bool:
+    """Return True if a port is listened to; it gets no connection for that."""
+    sockets = (Path(f"/proc/net/{kind}").read_text(encoding="ascii") for kind in ("tcp", "tcp6"))
+    return any(re.search(rf":{port:04X} 0+:0000 0A ", text) for text in sockets)
 
 
-def _wait_until_ready(port: int) -> None:
+def wait_until(is_so: Callable[[], object], what: str) -> None:
+    """Wait for a fact. Stop the bench if it does not come."""
     deadline = time.monotonic() + READY_SECONDS
-    while True:
-        with suppress(OSError):
-            if _ask(port, "ready"):
-                return
+    while not is_so():
         if time.monotonic() > deadline:
-            raise SystemExit("a proxy is not ready")
-        time.sleep(0.05)
+            raise SystemExit(f"not in {READY_SECONDS} s: {what}")
+        time.sleep(0.02)
+
+
+def _is_ready(port: int) -> bool:
+    with suppress(OSError):
+        return bool(_ask(port, "ready"))
+    return False
 
 
 def pod(home: Path, service_url: str, agents: Mapping[str, str]) -> Path:

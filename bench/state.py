@@ -11,7 +11,6 @@ import asyncio
 import functools
 import itertools
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -253,20 +252,10 @@ def _run_server(home: Path) -> Iterator[str]:
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     with subprocess.Popen([binary, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         try:
-            _wait_for(port)
+            stage.wait_until(lambda: stage.is_listening(port), "the server of the state listens")
             yield f"redis://127.0.0.1:{port}/0"
         finally:
             process.terminate()
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(200):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
 
 
 async def _record_pauses(pauses: list[float]) -> None:

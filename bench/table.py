@@ -33,6 +33,7 @@ _KEPT_EARLIER = {
 }
 _STORED = ("state", "stored turns", "of a turn p50 ms", "p99 ms", "whole turn p50 ms", "p99 ms")
 _TOGETHER = ("state", "turns that write, at once", "p50 ms", "p99 ms", "pause of the loop p99 ms", "longest ms")
+_SIZES = ("a core does, and a proxy takes", "")
 _TARGETS = ("target", "limit", "found", "", "empty addon")
 
 
@@ -42,19 +43,25 @@ def machine(cores: Sequence[int]) -> str:
     return ", ".join([f"{len(cores)} cores", f"{platform.python_implementation()} {platform.python_version()}", *versions])
 
 
+def tables(results: Results) -> dict[str, str]:
+    """Return the tables as Markdown, by their names in ``docs/performance.md``."""
+    found: dict[str, tuple[Sequence[str], list[tuple[str, ...]]]] = {
+        "arrivals": (_ADDED, list(_added_lines(results))),
+        "kept": (_KEPT, list(_kept_lines(results))),
+        "turns": (("turns", "memory MB"), [(f"{turns:,}", f"{mb:.1f}") for turns, mb in results.by_turns.items()]),
+        "agents": (("agents", "memory MB"), [(f"{agents:,}", f"{mb:.1f}") for agents, mb in results.by_agents.items()]),
+        "stored": (_STORED, [tuple(map(_cell, astuple(row))) for row in results.stored]),
+        "together": (_TOGETHER, [tuple(map(_cell, astuple(row))) for row in results.together]),
+        "sizes": (_SIZES, list(_sizes(results))),
+        "targets": (_TARGETS, [target.cells() for target in targets(results)]),
+    }
+    return {"machine": results.machine, **{name: "\n".join(grid(head, rows)) for name, (head, rows) in found.items() if rows}}
+
+
 def text(results: Results) -> str:
-    """Return the machine, the figures, the memory and the targets as Markdown."""
-    tables: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
-        (_ADDED, list(_added_lines(results))),
-        (_KEPT, list(_kept_lines(results))),
-        (("turns", "memory MB"), [(f"{turns:,}", f"{mb:.1f}") for turns, mb in results.by_turns.items()]),
-        (("agents", "memory MB"), [(f"{agents:,}", f"{mb:.1f}") for agents, mb in results.by_agents.items()]),
-        (_STORED, [tuple(map(_cell, astuple(row))) for row in results.stored]),
-        (_TOGETHER, [tuple(map(_cell, astuple(row))) for row in results.together]),
-        (_TARGETS, [target.cells() for target in targets(results)]),
-    ]
-    lines = ["", results.machine, *(line for head, rows in tables if rows for line in ("", *grid(head, rows)))]
-    return "\n".join(lines if results.has_workers else [*lines, "", "Not built: claw proxy --workers"])
+    """Return all tables."""
+    absent = [] if results.has_workers else ["Not built: claw proxy --workers"]
+    return "\n\n".join(["", *tables(results).values(), *absent])
 
 
 def _added_lines(results: Results) -> Iterator[tuple[str, ...]]:
@@ -84,6 +91,26 @@ def _kept_lines(results: Results) -> Iterator[tuple[str, ...]]:
             f"{row.cpu / bare:.2f}" if bare and row.cpu is not None else "",
             *(_KEPT_EARLIER.get((row.what, row.connections), ("", "")) if row.subject == "ours" else ("", "")),
         )
+
+
+def _sizes(results: Results) -> Iterator[tuple[str, str]]:
+    """Yield what is needed to size a proxy, from the CPU and the memory that was found."""
+    one, eight = (results.value(f"turn of {many}", 16, "ours", "cpu") for many in ("1 round", "8 rounds"))
+    if one:
+        yield "turns of one round a second, on kept connections", f"{1000 / one:.0f}"
+    if one and eight:
+        yield "turns of eight rounds a second, on kept connections", f"{1000 / eight:.0f}"
+    for row in results.added:
+        if row.subject == "ours" and row.what == "arrivals, 60/s" and row.cpu:
+            yield "turns of two rounds a second, each on a connection of its own", f"{1000 / row.cpu:.0f}"
+    for what in ("JSON", "SSE"):
+        if passed := results.value(f"pass-through, {what}", 16, "ours", "cpu"):
+            yield f"requests a second passed through, {what}", f"{1000 / passed:.0f}"
+    if results.by_turns:
+        yield "memory of a proxy", f"{max(results.by_turns.values()):.0f} MB"
+    if len(results.by_agents) > 1:
+        (few, least), *_, (many, most) = results.by_agents.items()
+        yield "memory for each agent more", f"{1000 * (most - least) / (many - few):.0f} kB"
 
 
 def _cell(value: object) -> str:

@@ -130,7 +130,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "bench:alive": Requirement("CONTRIBUTING.md, Tests", "One command measures every row, and prints a table and JSON."),
     "bench:honest": Requirement(
-        "bench/README.md", "An operation that does not ask the provider and the service as its row's name says stops the bench."
+        "docs/performance.md", "An operation that does not ask provider and service as its row's name says stops the bench."
     ),
     "identity:forms": Requirement("docs/spec/mediation.md section 2", "Both header forms work for every dialect."),
     "identity:refused": Requirement(
