@@ -28,6 +28,8 @@ from stage import ROOT, generator, site
 WIDTH, HEIGHT = 1200, 16
 NARROWEST = 2.5
 """Boxes that are narrower than so many of the picture's 1200 points are left out."""
+SHORTEST = 5
+"""Names of which fewer letters would be seen are left out."""
 COLOURS = (("claw_", "#f4a261"), ("mitmproxy/", "#8ecae6"), ("asyncio/", "#cfe8c6"), ("", "#dddddd"))
 LOOP = "Handle._run "
 """The frame above which each stack of the loop is the same."""
@@ -122,7 +124,7 @@ def _drawn(box: Box, left: float, depth: int, width: float, percent: float) -> s
     colour = next(colour for start, colour in COLOURS if f"({start}" in box.name or not start)
     name = box.name.partition(" (")[0]
     letters = max(int((width - 3) / 6), 0)
-    shown = name if len(name) <= letters else name.rpartition(".")[2][:letters]
+    shown = name if len(name) <= letters else name.rpartition(".")[2][: letters if letters >= SHORTEST else 0]
     rect = f'<rect x="{left:.1f}" y="{depth * HEIGHT}" width="{width:.1f}" height="{HEIGHT - 1}" fill="{colour}"/>'
     text = f'<text x="{left + 2:.1f}" y="{depth * HEIGHT + 11}">{escape(shown)}</text>' if shown else ""
     return f"<g><title>{escape(box.name)}, {percent:.1f} %</title>{rect}{text}</g>"

@@ -126,8 +126,11 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list with commas."""
-    return tuple(int(word) for word in text.split(","))
+    """Return the numbers of connections in a list with commas. Raise ``ArgumentTypeError`` for one that no row has."""
+    asked, known = text.split(","), [str(number) for number in FULL.kept.connections]
+    if unknown := [word for word in asked if word not in known]:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: the rows have {' and '.join(known)} connections")
+    return tuple(map(int, asked))
 
 
 if __name__ == "__main__":

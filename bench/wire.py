@@ -95,7 +95,7 @@ def result(number: int) -> bytes:
 def events() -> list[bytes]:
     """Return the answer as a provider streams it: a word or two an event."""
     head = {"id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
-    deltas = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces()]
+    deltas: list[dict[str, Any]] = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces()]
     deltas.append({"index": 0, "delta": {}, "finish_reason": "stop"})
     return [*(b"data: " + json.dumps({**head, "choices": [delta]}).encode() + b"\n\n" for delta in deltas), b"data: [DONE]\n\n"]
 
