@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --inline-snapsh
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sdks peers demo test quick coverage lint types style fix docs soak screenshot bench clean
+.PHONY: help setup sdks peers demo test quick coverage lint types style fix docs soak screenshot bench figures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST)
@@ -70,8 +70,12 @@ soak: $(VENV)/.dev  ## kill the proxy a thousand times, then every search five t
 screenshot: $(VENV)/.dev  ## docs/mitmweb.png again, of a turn in the real page (needs chromium, and an emoji font)
 	CLAW_SCREENSHOT=docs/mitmweb.png $(BIN)/python -m pytest tests/web/test_live.py -k operator
 
-bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside direct calls (about 10 minutes)
+bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside direct calls (about 15 minutes)
 	$(BIN)/python bench/run.py --json bench/figures.json
+
+figures: $(VENV)/.dev  ## the same into docs/performance.md, and docs/turn.svg (needs py-spy: PY_SPY=…)
+	$(BIN)/python bench/flame.py --py-spy $(or $(PY_SPY),py-spy) --page docs/performance.md
+	$(BIN)/python bench/run.py --json bench/figures.json --page docs/performance.md
 
 clean:  ## remove .venv, caches and build output
 	rm -rf $(VENV) $(JS) $(CLIENTS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist *.egg-info

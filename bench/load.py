@@ -1,7 +1,8 @@
-"""The load generator: a process of its own, which reads a ``Load`` as JSON on standard input and prints a ``LoadResult``.
+"""The load generator: a process of its own, which reads a ``Load`` as JSON in each line and prints its ``LoadResult``.
 
-So many connections make so many operations, each as fast as it can. An operation is one or more requests, one after the other:
-a turn of the proxy is one request, the same work done directly is several. Every connection is kept alive.
+An operation is one or more requests, one after the other: a turn of the proxy is one request, the same work done directly is
+several. A closed loop: so many connections, which are kept, make so many operations, each as fast as it can. An open loop
+(``starts``): each operation begins at its own time, whether earlier ones have ended or not, on connections of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import gc
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import count
 
 import wire
@@ -22,10 +23,15 @@ class Load:
     """A load to generate. ``steps``: port and request (as text) of each request of an operation."""
 
     connections: int
+    """Of a closed loop."""
     operations: int
     steps: list[tuple[int, str]]
     first: int = 0
     """The number of the first operation: no two of a run are alike."""
+    starts: list[float] = field(default_factory=list)
+    """The seconds after which each operation of an open loop begins."""
+    agents: int = 0
+    """The number of agents that take turns, or 0 where the requests name theirs."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,7 @@ class Runner:
     def __init__(self, load: Load, result: LoadResult) -> None:
         self._steps = [(port, request.encode()) for port, request in load.steps]
         self._result = result
+        self._agents = load.agents
         self._connections: dict[int, Connection] = {}
 
     async def connect(self) -> None:
@@ -119,18 +126,38 @@ class Runner:
                 self._connections[port] = await _connect(port)
 
     async def operate(self, number: int, *, measured: bool = True) -> None:
-        mark = b"turn-%08d" % number
-        requests = [(self._connections[port], request.replace(wire.MARK, mark)) for port, request in self._steps]
+        requests = self._number(number)
         started = time.perf_counter()
-        for connection, request in requests:
-            first = await connection.ask(request)
-        ended = time.perf_counter()
-        answer = connection.answer()
+        first = await self._ask(requests)
+        if measured:
+            self._take(started, first, time.perf_counter())
+
+    async def arrive(self, number: int, at: float) -> None:
+        """Connect and operate at a time; being late counts as waiting."""
+        requests = self._number(number)
+        await asyncio.sleep(at - time.perf_counter())
+        first = await self._ask(requests)
+        self._take(at, first, time.perf_counter())
+        self.close()
+
+    def _number(self, number: int) -> list[tuple[int, bytes]]:
+        """Return ports and requests of an operation."""
+        mark, agent = b"turn-%08d" % number, wire.agent(number % self._agents if self._agents else 0).encode()
+        return [(port, request.replace(wire.MARK, mark).replace(wire.AGENT, agent)) for port, request in self._steps]
+
+    async def _ask(self, requests: list[tuple[int, bytes]]) -> float:
+        for port, request in requests:
+            if port not in self._connections:
+                self._connections[port] = await _connect(port)
+            first = await self._connections[port].ask(request)
+        answer = self._connections[port].answer()
         if not answer.startswith(b"HTTP/1.1 200 ") or wire.DONE not in answer:
             raise BadAnswerError(answer[:1000])
-        if measured:
-            self._result.times.append(ended - started)
-            self._result.firsts.append(first - started)
+        return first
+
+    def _take(self, started: float, first: float, ended: float) -> None:
+        self._result.times.append(ended - started)
+        self._result.firsts.append(first - started)
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -138,6 +165,19 @@ class Runner:
 
 
 async def run(load: Load) -> LoadResult:
+    """Run a load, in its kind of loop."""
+    return await (_run_open(load) if load.starts else _run_closed(load))
+
+
+async def _run_open(load: Load) -> LoadResult:
+    result = LoadResult([], [], 0.0, 0)
+    started = time.perf_counter()
+    numbers = count(load.first)
+    await asyncio.gather(*(Runner(load, result).arrive(next(numbers), started + at) for at in load.starts))
+    return LoadResult(result.times, result.firsts, time.perf_counter() - started, 0)
+
+
+async def _run_closed(load: Load) -> LoadResult:
     """Run two unmeasured operations on each connection, then the load."""
     result = LoadResult([], [], 0.0, 2 * load.connections)
     numbers = count(load.first)
@@ -146,8 +186,6 @@ async def run(load: Load) -> LoadResult:
         await runner.connect()
         for _ in range(2):
             await runner.operate(next(numbers), measured=False)
-    gc.collect()
-    gc.freeze()
     left = iter(range(load.operations))
 
     async def work(runner: Runner) -> None:
@@ -162,5 +200,13 @@ async def run(load: Load) -> LoadResult:
     return LoadResult(result.times, result.firsts, seconds, result.warmed)
 
 
+def main() -> None:
+    gc.freeze()
+    gc.disable()
+    for line in sys.stdin:
+        print(json.dumps(asdict(asyncio.run(run(Load(**json.loads(line)))))), flush=True)
+        gc.collect()
+
+
 if __name__ == "__main__":
-    json.dump(asdict(asyncio.run(run(Load(**json.load(sys.stdin))))), sys.stdout)
+    main()

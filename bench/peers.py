@@ -1,15 +1,18 @@
-"""The fake provider and the fake service, as cheap as Python allows: ``python bench/peers.py provider|service``.
+"""The fake provider and the fake service, as cheap as Python allows: ``python bench/peers.py provider|service [SECONDS]``.
 
-Each is a process of its own. It prints its port, and ends with its standard input.
+Each is a process of its own. It prints its port, answers at once or after so many seconds, and ends with its standard input.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable
+from typing import ClassVar
 
 import items
 import wire
@@ -22,6 +25,7 @@ _CONVERSATION = re.compile(rb'"model":\s*"(reads|writes)-(\d+)"')
 _PAGE = re.compile(rb"page=(\d+)")
 _CALL = re.compile(rb'"id":(\d+),"method":"([a-z/]+)"')
 _CALL_PAGE = re.compile(rb'"page": ?(\d+)')
+_MARK = re.compile(rb"turn-\d{8}")
 
 
 def _response(body: bytes) -> bytes:
@@ -47,9 +51,12 @@ class Peer(asyncio.Protocol):
     """The number of requests so far; of those over MCP, only calls count."""
     sessions = 0
     """The number of sessions that were opened over MCP."""
+    operations: ClassVar[Counter[bytes]] = Counter()
+    """The number of requests of each operation, by its mark; since they were asked for."""
 
-    def __init__(self, answer: Callable[[bytes, bytes], bytes | list[bytes]]) -> None:
+    def __init__(self, answer: Callable[[bytes, bytes], bytes | list[bytes]], seconds: float) -> None:
         self._answer = answer
+        self._seconds = seconds
         self._received = b""
         self._transport: asyncio.Transport | None = None
 
@@ -69,12 +76,23 @@ class Peer(asyncio.Protocol):
         head, body = self._received[:end], self._received[end + 4 : end_of_body]
         self._received = self._received[end_of_body:]
         if head.startswith(b"GET /requests"):
-            answer: bytes | list[bytes] = _response(b"%d" % Peer.requests)
+            self._send(_response(b"%d" % Peer.requests))
         elif head.startswith(b"GET /sessions"):
-            answer = _response(b"%d" % Peer.sessions)
+            self._send(_response(b"%d" % Peer.sessions))
+        elif head.startswith(b"GET /operations"):
+            self._send(_response(json.dumps(Counter(Peer.operations.values())).encode()))
+            Peer.operations.clear()
         else:
             Peer.requests += not (head.startswith(b"POST /mcp") and b'"tools/call"' not in body)
+            if (mark := _MARK.search(body)) is not None:
+                Peer.operations[mark[0]] += 1
             answer = self._answer(head, body)
+            if self._seconds:
+                asyncio.get_running_loop().call_later(self._seconds, self._send, answer)
+            else:
+                self._send(answer)
+
+    def _send(self, answer: bytes | list[bytes]) -> None:
         assert self._transport is not None
         if isinstance(answer, bytes):
             self._transport.write(answer)
@@ -137,14 +155,14 @@ def mcp(body: bytes) -> bytes:
     return _response(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (number, result))
 
 
-async def main(answer: Callable[[bytes, bytes], bytes | list[bytes]]) -> None:
+async def main(answer: Callable[[bytes, bytes], bytes | list[bytes]], seconds: float = 0.0) -> None:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sets TCP_NODELAY
     listener.bind(("127.0.0.1", 0))
-    server = await asyncio.get_running_loop().create_server(lambda: Peer(answer), sock=listener, backlog=512)
+    server = await asyncio.get_running_loop().create_server(lambda: Peer(answer, seconds), sock=listener, backlog=512)
     print(listener.getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
     server.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(main({"provider": provider, "service": service}[sys.argv[1]]))
+    asyncio.run(main({"provider": provider, "service": service}[sys.argv[1]], *map(float, sys.argv[2:])))

@@ -11,256 +11,126 @@ import asyncio
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import count
 from pathlib import Path
-from statistics import median
 
-import items
+import arrivals
+import kept
+import memory
+import page
 import state
 import table
 import wire
-from load import Load, LoadResult
-from stage import Process, Stage, count_requests, run_load, stage
-
-CHAT = "/v1/chat/completions"
-RESPONSES = "ours, Responses"
+from results import Results
+from stage import Generator, Proxies, generator, has_workers, site
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The size of a run."""
+    """The size of a run. ``shares``: all rows have the same peers and proxies."""
 
-    rounds: int
-    share: float
-    """The part of the operations of a full run."""
-    connections: tuple[int, ...]
-    turns: tuple[int, ...]
-    """The numbers of turns after which memory is read."""
+    arrivals: arrivals.Plan
+    kept: kept.Plan
+    memory: memory.Plan
     state: state.Plan
+    shares: bool = False
 
 
-FULL = Plan(5, 1.0, (1, 16, 64), (2_000, 6_000, 12_000, 20_000), state.Plan())
-QUICK = Plan(3, 0.3, (1, 16), (500, 1_000, 2_000), state.Plan((10, 1_000), 200, (1, 16)))
-SMOKE = Plan(1, 0.0, (1,), (10, 20), state.Plan((2, 10), 4, (1, 2)))
+FULL = Plan(arrivals.Plan(), kept.Plan(), memory.Plan(), state.Plan((10, 100_000), connections=(1, 16)))
+QUICK = Plan(
+    arrivals.Plan(1, 0.7), kept.Plan(3, 0.3), memory.Plan((500, 1_000, 2_000), (1, 50)), state.Plan((10, 1_000), 200, (1, 16))
+)
+SMOKE = Plan(
+    arrivals.Plan(1, 0.02, (0.0, 0.0), 2, starts=False),
+    kept.Plan(1, 0.0, (1,), frozenset({"ours, plain"})),
+    memory.Plan((10, 20), (1, 2)),
+    state.Plan((2,), 4, (2,)),
+    shares=True,
+)
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A way to do the work: the requests, and the process whose CPU counts."""
+class Run:
+    """A run of the plan."""
 
-    name: str
-    steps: list[tuple[int, str]]
-    process: Process | None = None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One kind of work, for each number of connections."""
-
-    what: str
-    operations: dict[int, int]
-    subjects: list[Subject]
-    rounds: int = 0
-    """Rounds of an operation, each a request to the provider and one to the service; the answer is one more to the provider."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """The result of a row: milliseconds, operations in a second."""
-
-    what: str
-    connections: int
-    subject: str
-    p50: float
-    p99: float
-    first: float
-    per_second: float
-    cpu: float | None
-
-
-def rows(on: Stage) -> list[Row]:
-    """Return the rows, each with its subjects."""
-
-    def ours(agent: str, body: bytes) -> list[Subject]:
-        request = wire.http("POST", CHAT, agent, body)
-        proxies = {"ours": on.ours, "ours, plain": on.plain, "before": on.before}
-        return [Subject(name, [(proxy.port, request)], proxy) for name, proxy in proxies.items() if proxy]
-
-    def over_responses(agent: str, rounds: int, *, stream: bool) -> Subject:
-        request = wire.http("POST", items.PATH, agent, items.question(rounds, stream=stream))
-        return Subject(RESPONSES, [(on.ours.port, request)], on.ours)
-
-    def passing(what: str, operations: dict[int, int], body: bytes, bare: Process) -> Row:
-        request = wire.http("POST", CHAT, "plain", body)
-        beside = [Subject("direct", [(on.provider, request)]), Subject("bare", [(bare.port, request)], bare)]
-        return Row(what, operations, beside + ours("plain", body))
-
-    def with_responses(row: Row, agent: str, *, stream: bool = False) -> Row:
-        """Return a row with one more subject: the same work over the other protocol, in the same rounds."""
-        return replace(row, subjects=[*row.subjects, over_responses(agent, row.rounds, stream=stream)])
-
-    def turn(what: str, rounds: int, operations: dict[int, int], *, stream: bool = False, padding: int = 0) -> Row:
-        steps: list[tuple[int, str]] = []
-        for done in range(rounds):
-            steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.provider_request(rounds, done, padding))))
-            steps.append((on.service, wire.http("GET", f"/position/ACME?page={done}", "analyst")))
-        steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.provider_request(rounds, rounds, padding))))
-        body = wire.question(rounds, stream=stream, padding=padding)
-        return Row(what, operations, [Subject("direct", steps), *ours("analyst", body)], rounds)
-
-    def turn_over_mcp(what: str, rounds: int, operations: dict[int, int]) -> Row:
-        """The same turn and the same data; another checkout may not know MCP."""
-        row = turn(what, rounds, operations)
-        steps = [
-            (port, wire.http("POST", "/mcp", "analyst", wire.mcp_call(place // 2)) if port == on.service else request)
-            for place, (port, request) in enumerate(row.subjects[0].steps)
-        ]
-        proxies = [subject for subject in ours("mcp", wire.question(rounds, stream=False)) if subject.name != "before"]
-        return Row(what, operations, [Subject("direct", steps), *proxies], rounds)
-
-    def chat(*, stream: bool = False, padding: int = 0) -> bytes:
-        return wire.question(0, stream=stream, padding=padding)
-
-    return [
-        passing("pass-through, JSON", {1: 500, 16: 1000, 64: 1200}, chat(), on.bare),
-        with_responses(
-            passing("pass-through, SSE", {1: 300, 16: 500, 64: 640}, chat(stream=True), on.streaming), "plain", stream=True
-        ),
-        passing("pass-through, 1 MB asked", {1: 60}, chat(padding=1_000_000), on.bare),
-        with_responses(turn("turn of 1 round", 1, {1: 250, 16: 400, 64: 512}), "analyst"),
-        turn_over_mcp("turn of 1 round, MCP", 1, {1: 250, 16: 400}),
-        with_responses(turn("turn of 8 rounds", 8, {1: 60, 16: 96, 64: 128}), "analyst"),
-        turn_over_mcp("turn of 8 rounds, MCP", 8, {1: 60, 16: 96}),
-        with_responses(turn("turn of 1 round, SSE", 1, {1: 250}, stream=True), "analyst", stream=True),
-        turn("turn of 1 round, 1 MB asked", 1, {1: 40}, padding=1_000_000),
-    ]
-
-
-class Bench:
-    """A run of the plan on the stage."""
-
-    def __init__(self, plan: Plan, on: Stage) -> None:
+    def __init__(self, plan: Plan, options: argparse.Namespace, load: Generator, home: Path) -> None:
         self._plan = plan
-        self._on = on
-        self._numbers = count(0, 10_000)
+        self._options = options
+        self._load = load
+        self._home = home
+        self._shared: Proxies | None = None
 
-    def row(self, row: Row) -> list[Figure]:
-        """Measure all subjects of a row, in turns."""
-        figures: list[Figure] = []
-        for connections in self._plan.connections:
-            if (operations := row.operations.get(connections)) is not None:
-                figures += self._measure(row, connections, max(int(operations * self._plan.share), 2 * connections))
-        self._check_sessions(row)
-        return figures
+    def measure(self) -> Results:
+        """Measure the rows whose names contain what is asked for."""
+        plan, only, pin = self._plan, self._options.only, self._options.pin
+        added: list[arrivals.Added] = []
+        figures: list[kept.Figure] = []
+        by_agents: dict[int, float] = {}
+        by_turns: dict[int, float] = {}
+        with ExitStack() as started:
+            if plan.shares:
+                self._shared = started.enter_context(self._proxies(plan.arrivals.agents))
+            if rows := [row for row in arrivals.ROWS if only in row.what]:
+                with self._proxies(plan.arrivals.agents, plan.arrivals.thinks) as proxies:
+                    added = arrivals.Arrivals(plan.arrivals, self._load, proxies).measure(rows, pin=pin)
+            if kinds := [row for row in kept.ROWS if only in row.what]:
+                with self._proxies(0) as proxies:
+                    figures = kept.measure(plan.kept, self._load, kinds, proxies, pin=pin)
+            if only in "memory":
+                with self._proxies(max(plan.memory.agents)) as proxies:
+                    by_agents, by_turns = memory.measure(plan.memory, self._load, proxies.at, proxies["ours"])
+        stored, together = asyncio.run(state.measure(plan.state)) if only in "state" else ([], [])
+        machine = table.machine(sorted(os.sched_getaffinity(0)))
+        return Results(machine, has_workers(), added, figures, by_turns, by_agents, stored, together)
 
-    def _check_sessions(self, row: Row) -> None:
-        """Stop the bench if a proxy has opened more than one session of MCP."""
-        sessions, proxies = count_requests(self._on.service, "sessions"), sum(each.process is not None for each in row.subjects)
-        if row.what.endswith("MCP") and sessions != proxies:
-            raise SystemExit(f"{proxies} proxies opened {sessions} sessions")
-
-    def _measure(self, row: Row, connections: int, operations: int) -> list[Figure]:
-        results: dict[str, list[tuple[LoadResult, float | None]]] = {subject.name: [] for subject in row.subjects}
-        for _ in range(self._plan.rounds):
-            for subject in row.subjects:
-                load = Load(connections, operations, subject.steps, next(self._numbers))
-                results[subject.name].append(self._run(load, subject.process, row.rounds))
-        return [figure(row.what, connections, name, rounds) for name, rounds in results.items()]
-
-    def memory(self) -> dict[int, float]:
-        """Return megabytes by number of turns: of one round, every other one streamed, in conversations of their own."""
-        megabytes: dict[int, float] = {}
-        process, done = self._on.ours, 0
-        for turns in self._plan.turns:
-            for stream in (False, True):
-                request = wire.http("POST", CHAT, "analyst", wire.question(1, stream=stream))
-                self._run(Load(16, (turns - done) // 2, [(process.port, request)], next(self._numbers)), process, 1)
-            done = turns
-            megabytes[turns] = round(process.rss() / 1e6, 1)
-        return megabytes
-
-    def _run(self, load: Load, process: Process | None, rounds: int) -> tuple[LoadResult, float | None]:
-        """Measure a load. Stop the bench if the peers have not had exactly the requests that the load stands for."""
-        peers = (self._on.provider, self._on.service)
-        before = [count_requests(peer) for peer in peers]
-        result = measure(load, process)
-        done = load.operations + result[0].warmed
-        made = [count_requests(peer) - earlier for peer, earlier in zip(peers, before, strict=True)]
-        if made != [done * (rounds + 1), done * rounds]:
-            raise SystemExit(
-                f"{done} operations of {rounds} rounds made {made[0]} requests of the model, {made[1]} of the service"
-            )
-        return result
-
-
-def measure(load: Load, process: Process | None) -> tuple[LoadResult, float | None]:
-    """Run a load; return its result, and milliseconds of the process's CPU for each operation."""
-    before = process.cpu() if process else 0.0
-    result = run_load(load)
-    spent = (process.cpu() - before) / (len(result.times) + result.warmed) * 1000 if process else None
-    return result, spent
-
-
-def figure(what: str, connections: int, subject: str, rounds: list[tuple[LoadResult, float | None]]) -> Figure:
-    together = sorted(second for result, _ in rounds for second in result.times)
-    spent = [cpu for _, cpu in rounds if cpu is not None]
-    return Figure(
-        what=what,
-        connections=connections,
-        subject=subject,
-        p50=median(median(result.times) for result, _ in rounds) * 1000,
-        p99=together[min(int(len(together) * 0.99), len(together) - 1)] * 1000,
-        first=median(median(result.firsts) for result, _ in rounds) * 1000,
-        per_second=median(len(result.times) / result.seconds for result, _ in rounds),
-        cpu=median(spent) if spent else None,
-    )
-
-
-def pin_processes(on: Stage) -> None:
-    """Pin the proxies to one core and everything else to the others: the measurement does not disturb them."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) > 1:
-        for process in (on.bare, on.streaming, on.ours, on.plain, on.before):
-            if process:
-                os.sched_setaffinity(process.pid, cores[-1:])
+    @contextmanager
+    def _proxies(self, agents: int, thinks: tuple[float, float] = (0.0, 0.0)) -> Iterator[Proxies]:
+        """Yield the proxies of a new site with so many agents, or those that are shared."""
+        if self._shared is not None:
+            yield self._shared
+            return
+        home, names = Path(tempfile.mkdtemp(dir=self._home)), {wire.agent(number): "http" for number in range(agents)}
+        pod = {"analyst": "http", "mcp": "mcp", "plain": "", **names}
+        with site(home, pod, thinks, before=self._options.before) as at, ExitStack() as started:
+            yield Proxies(at, started)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measures the proxy beside a bare mitmdump and beside direct calls.")
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="about a minute, and coarse")
-    size.add_argument("--smoke", action="store_true", help="a few requests of each kind, to test the bench")
-    parser.add_argument(
-        "--only", default="", help="measure only rows whose name contains this (state: those of the state), and no memory"
-    )
-    parser.add_argument("--before", type=Path, help="another checkout, whose proxy is measured beside this one's")
-    parser.add_argument("--json", type=Path, help="the file to which the figures are written as JSON")
-    options = parser.parse_args()
+    options = parse_arguments()
     plan = QUICK if options.quick else SMOKE if options.smoke else FULL
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, cores[:-1] or cores)
-    with tempfile.TemporaryDirectory(prefix="claw-bench-") as home, stage(Path(home), options.before) as on:
-        bench = Bench(plan, on)
-        pin_processes(on)
-        figures = []
-        for row in rows(on):
-            if options.only in row.what:
-                figures += bench.row(row)
-                print(f"done: {row.what}", flush=True)
-        memory = {} if options.only else bench.memory()
-    os.sched_setaffinity(0, cores)
-    stored, together = asyncio.run(state.measure(plan.state)) if options.only in "state" else ([], [])
-    results = table.Results(
-        table.machine(cores),
-        [asdict(figure) for figure in figures],
-        memory,
-        [asdict(row) for row in stored],
-        [asdict(row) for row in together],
-    )
+    if options.connections:
+        plan = replace(plan, kept=replace(plan.kept, connections=options.connections))
+    with generator() as load, tempfile.TemporaryDirectory(prefix="claw-bench-") as home:
+        results = Run(plan, options, load, Path(home)).measure()
     print(table.text(results))
+    if options.page:
+        for name, text in table.tables(results).items():
+            page.replace(options.page, name, text)
     if options.json:
         options.json.write_text(json.dumps(asdict(results), indent=1) + "\n", encoding="utf-8")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measures the proxy beside a bare mitmdump and beside direct calls.")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="about three minutes, and coarse")
+    size.add_argument("--smoke", action="store_true", help="a few requests of each kind, to test the bench")
+    parser.add_argument("--only", default="", help="measure only rows whose name contains this; also: memory, state")
+    parser.add_argument("--connections", type=numbers, help="measure the rows of kept connections only at these, as in 1,16")
+    parser.add_argument("--pin", action="store_true", help="keep each measured proxy on a core of its own")
+    parser.add_argument("--before", type=Path, help="another checkout, whose proxy is measured beside this one's")
+    parser.add_argument("--json", type=Path, help="the file to which the figures are written as JSON")
+    parser.add_argument("--page", type=Path, help="the page in which the tables are written anew")
+    return parser.parse_args()
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of connections in a list with commas. Raise ``ArgumentTypeError`` for one that no row has."""
+    asked, known = text.split(","), [str(number) for number in FULL.kept.connections]
+    if unknown := [word for word in asked if word not in known]:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: the rows have {' and '.join(known)} connections")
+    return tuple(map(int, asked))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import asyncio
 import functools
 import itertools
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -118,6 +117,7 @@ class Desk:
 
     def __init__(self, mediator: Mediator) -> None:
         self._mediator = mediator
+        self.turns = 0
         self._numbers = itertools.count(int(time.time()) % 1_000_000 * 1000)
         self._talks: dict[str, list[int]] = {}
 
@@ -138,6 +138,7 @@ class Desk:
         said = b"".join([chunk async for chunk in exchange.chunks])
         assert exchange.status == 200, said
         assert wire.answer(talk[-1])[:20].encode() in said, said
+        self.turns += 1
         assert exchange.on_delivered is not None
         await exchange.on_delivered()
 
@@ -145,9 +146,10 @@ class Desk:
 class Bench:
     """Mediators with their peers and their state, one after the other."""
 
-    def __init__(self, plan: Plan, home: Path) -> None:
+    def __init__(self, plan: Plan, home: Path, ports: dict[str, int]) -> None:
         self._plan = plan
         self._home = home
+        self._ports = ports
 
     async def stored(self, by: str, state: str) -> list[StateCost]:
         costs, there, timer = [], 0, StateTimer()
@@ -195,29 +197,42 @@ class Bench:
 
     @asynccontextmanager
     async def _desk(self, state: str) -> AsyncIterator[Desk]:
-        with stage.peer("provider") as provider, stage.peer("service") as service:
-            home = Path(tempfile.mkdtemp(dir=self._home))
-            context = stage.pod(home, f"http://127.0.0.1:{service}", dict.fromkeys(_AGENTS, "http"))
-            env = {
-                "CLAW_CONTEXT_ROOT": str(context),
-                "CLAW_AUTH_DIR": str(home / "auth"),
-                "CLAW_SESSION_HISTORY_DIR": str(home / "history"),
-                "CLAW_STATE": state,
-                "OPENAI_API_KEY": "sk-bench-provider-key-0003",
-                "OPENAI_BASE_URL": f"http://127.0.0.1:{provider}/v1",
-            }
-            settings = Settings.of({setting.name: env.get(setting.env, setting.default) for setting in SETTINGS})
-            mediator = Mediator(settings, EventLog(lambda _: None), env)
-            try:
-                yield Desk(mediator)
-            finally:
-                await mediator.close(5)
+        """Yield a desk. Stop the bench if its turns have not each asked the provider twice and the service once."""
+        home = Path(tempfile.mkdtemp(dir=self._home))
+        context = stage.pod(home, f"http://127.0.0.1:{self._ports['service']}", dict.fromkeys(_AGENTS, "http"))
+        env = {
+            "CLAW_CONTEXT_ROOT": str(context),
+            "CLAW_AUTH_DIR": str(home / "auth"),
+            "CLAW_SESSION_HISTORY_DIR": str(home / "history"),
+            "CLAW_STATE": state,
+            "OPENAI_API_KEY": "sk-bench-provider-key-0003",
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{self._ports['provider']}/v1",
+        }
+        settings = Settings.of({setting.name: env.get(setting.env, setting.default) for setting in SETTINGS})
+        mediator = Mediator(settings, EventLog(lambda _: None), env)
+        before = self._count_requests()
+        try:
+            desk = Desk(mediator)
+            yield desk
+        finally:
+            await mediator.close(5)
+        made = [now - earlier for earlier, now in zip(before, self._count_requests(), strict=True)]
+        if made != [2 * desk.turns, desk.turns]:
+            raise SystemExit(f"{desk.turns} turns made {made[0]} requests of the model, {made[1]} of the service")
+
+    def _count_requests(self) -> list[int]:
+        return [stage.count_requests(self._ports[peer]) for peer in ("provider", "service")]
 
 
 async def measure(plan: Plan) -> tuple[list[StateCost], list[ConcurrentWrites]]:
     """Return both results for each kind of state that this machine has."""
-    with tempfile.TemporaryDirectory(prefix="claw-bench-state-") as name, _run_server(Path(name)) as server:
-        bench = Bench(plan, Path(name))
+    with (
+        tempfile.TemporaryDirectory(prefix="claw-bench-state-") as name,
+        _run_server(Path(name)) as server,
+        stage.peer("provider") as provider,
+        stage.peer("service") as service,
+    ):
+        bench = Bench(plan, Path(name), {"provider": provider, "service": service})
         file = Path(name) / "file" / "state.db"
         states = {"memory": "", "SQLite": str(file), **({"Valkey": server} if server else {})}
         stored = [row for by, state in states.items() for row in await bench.stored(by, state)]
@@ -237,20 +252,10 @@ def _run_server(home: Path) -> Iterator[str]:
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     with subprocess.Popen([binary, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         try:
-            _wait_for(port)
+            stage.wait_until(lambda: stage.is_listening(port), "the server of the state listens")
             yield f"redis://127.0.0.1:{port}/0"
         finally:
             process.terminate()
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(200):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
 
 
 async def _record_pauses(pauses: list[float]) -> None:

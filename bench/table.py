@@ -1,37 +1,40 @@
-"""The figures as a table, beside the targets."""
+"""The figures as tables, beside the targets."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import astuple
 
-_HEAD = ("what", "connections", "by", "p50 ms", "p99 ms", "first byte ms", "per second", "CPU ms", "CPU to bare")
+from arrivals import FIRST
+from markdown import grid
+from results import Results
+from targets import targets
 
-
+_EARLIER = ("ours, 2026-11", "original, 2026-11")
+"""Columns of what was measured from outside in November 2026, on two cores: this proxy as it was, and the original."""
+_ADDED = ("what", "by", "added p50 ms", "p99 ms", "over direct p50", "p99", "CPU ms", *_EARLIER)
+_ADDED_EARLIER = {
+    "arrivals, 20/s": ("27 / 55, CPU 15.5", "8 / 21, CPU 4.9"),
+    "arrivals, 20/s, cold": ("24-120 / 320-880", "as warm"),
+    "arrivals, 60/s": ("29 / 97, CPU 10.4", "7 / 19, CPU 3.8"),
+    "arrivals, one every 2 s": ("20-25", ""),
+    FIRST: ("387", ""),
+}
+_KEPT = ("what", "connections", "by", "p50 ms", "p99 ms", "first byte ms", "per second", "CPU ms", "CPU to bare", *_EARLIER)
+_KEPT_EARLIER = {
+    ("turn of 1 round", 1): ("p50 10.2", "p50 1.7"),
+    ("turn of 1 round", 16): ("p50 101", "p50 14"),
+    ("turn of 8 rounds", 1): ("p50 27", "p50 7.4"),
+    ("turn of 8 rounds", 16): ("p50 335", "p50 61"),
+    ("pass-through, JSON", 1): ("p50 2.0-3.2", "p50 0.65"),
+    ("pass-through, JSON", 16): ("403/s", "2,358/s"),
+}
 _STORED = ("state", "stored turns", "of a turn p50 ms", "p99 ms", "whole turn p50 ms", "p99 ms")
 _TOGETHER = ("state", "turns that write, at once", "p50 ms", "p99 ms", "pause of the loop p99 ms", "longest ms")
-
-
-@dataclass(frozen=True)
-class Results:
-    """Everything that a run has measured."""
-
-    machine: str
-    figures: list[dict[str, Any]]
-    memory: dict[int, float]
-    stored: list[dict[str, Any]]
-    together: list[dict[str, Any]]
-
-    def value(self, what: str, connections: int, subject: str, member: str) -> float | None:
-        """Return one member of a figure, or None if it was not measured."""
-        for figure in self.figures:
-            if (figure["what"], figure["connections"], figure["subject"]) == (what, connections, subject):
-                number: float | None = figure[member]
-                return number
-        return None
+_SIZES = ("a core does, and a proxy takes", "")
+_TARGETS = ("target", "limit", "found", "", "empty addon")
 
 
 def machine(cores: Sequence[int]) -> str:
@@ -40,78 +43,75 @@ def machine(cores: Sequence[int]) -> str:
     return ", ".join([f"{len(cores)} cores", f"{platform.python_implementation()} {platform.python_version()}", *versions])
 
 
+def tables(results: Results) -> dict[str, str]:
+    """Return the tables as Markdown, by their names in ``docs/performance.md``."""
+    found: dict[str, tuple[Sequence[str], list[tuple[str, ...]]]] = {
+        "arrivals": (_ADDED, list(_added_lines(results))),
+        "kept": (_KEPT, list(_kept_lines(results))),
+        "turns": (("turns", "memory MB"), [(f"{turns:,}", f"{mb:.1f}") for turns, mb in results.by_turns.items()]),
+        "agents": (("agents", "memory MB"), [(f"{agents:,}", f"{mb:.1f}") for agents, mb in results.by_agents.items()]),
+        "stored": (_STORED, [tuple(map(_cell, astuple(row))) for row in results.stored]),
+        "together": (_TOGETHER, [tuple(map(_cell, astuple(row))) for row in results.together]),
+        "sizes": (_SIZES, list(_sizes(results))),
+        "targets": (_TARGETS, [target.cells() for target in targets(results)]),
+    }
+    return {"machine": results.machine, **{name: "\n".join(grid(head, rows)) for name, (head, rows) in found.items() if rows}}
+
+
 def text(results: Results) -> str:
-    """Return the machine, the figures, the memory and the targets as Markdown."""
-    lines = ["", results.machine, "", *grid(_HEAD, _lines(results))]
-    if results.memory:
-        lines += ["", *grid(("turns", "memory MB"), [(f"{t:,}", f"{mb:.1f}") for t, mb in results.memory.items()])]
-    for head, rows in ((_STORED, results.stored), (_TOGETHER, results.together)):
-        if rows:
-            lines += ["", *grid(head, [tuple(map(_cell, row.values())) for row in rows])]
-    lines += ["", *grid(("target", "at most", "found", ""), [_verdict(*target) for target in targets(results)])]
-    return "\n".join(lines)
+    """Return all tables."""
+    absent = [] if results.has_workers else ["Not built: claw proxy --workers"]
+    return "\n\n".join(["", *tables(results).values(), *absent])
 
 
-def targets(results: Results) -> Iterator[tuple[str, float, float]]:
-    """Yield the targets that this run has figures for: name, limit, figure."""
-    one, eight = (_overhead(results, what) for what in ("turn of 1 round", "turn of 8 rounds"))
-    if one is not None:
-        yield "own time of a one-round turn, 1 connection, ms", 5.0, one
-    if one is not None and eight is not None:
-        yield "own time of each further round, 1 connection, ms", 1.5, (eight - one) / 7
-    http, mcp = (_cpu_of_a_round(results, kind) for kind in ("", ", MCP"))
-    if http is not None and mcp is not None:
-        yield "CPU of a round with a call over MCP, to one over HTTP", 1.5, mcp / http
-    for what in ("turn of 1 round", "turn of 1 round, SSE", "pass-through, SSE"):
-        chat, responses = (results.value(what, 1, by, "cpu") for by in ("ours", "ours, Responses"))
-        if chat and responses:
-            yield f"CPU of {what}, over Responses to chat", 1.15, responses / chat
-    for what in ("pass-through, JSON", "pass-through, SSE"):
-        for connections in (1, 16, 64):
-            bare, ours, plain = (results.value(what, connections, who, "cpu") for who in ("bare", "ours", "ours, plain"))
-            if bare and ours and plain:
-                yield f"CPU of {what}, connections: {connections}, to bare", 0.65, ours / bare
-                yield "the same without the fast dispatch", 1.3, plain / bare
-    if len(results.memory) > 1:
-        values = list(results.memory.values())
-        yield "memory after the last turns to after the first", 1.05, values[-1] / values[0]
-
-
-def _overhead(results: Results, what: str) -> float | None:
-    ours, direct = (results.value(what, 1, who, "p50") for who in ("ours", "direct"))
-    return ours - direct if ours is not None and direct is not None else None
-
-
-def _cpu_of_a_round(results: Results, kind: str) -> float | None:
-    one, eight = (results.value(f"turn of {rounds}{kind}", 1, "ours", "cpu") for rounds in ("1 round", "8 rounds"))
-    return (eight - one) / 7 if one is not None and eight is not None else None
-
-
-def _verdict(name: str, limit: float, value: float) -> tuple[str, ...]:
-    return name, f"{limit:g}", f"{value:.2f}", "met" if value <= limit else "missed"
-
-
-def _lines(results: Results) -> Iterator[tuple[str, ...]]:
-    for figure in results.figures:
-        bare = results.value(figure["what"], figure["connections"], "bare", "cpu")
-        cpu = figure["cpu"]
+def _added_lines(results: Results) -> Iterator[tuple[str, ...]]:
+    for row in results.added:
+        over = results.over_direct(row.what, row.subject) if row.subject != "direct" else None
         yield (
-            figure["what"],
-            str(figure["connections"]),
-            figure["subject"],
-            *(f"{figure[name]:.2f}" for name in ("p50", "p99", "first")),
-            f"{figure['per_second']:.0f}",
-            "" if cpu is None else f"{cpu:.2f}",
-            f"{cpu / bare:.2f}" if bare and cpu is not None else "",
+            row.what,
+            row.subject,
+            f"{row.p50:.1f}",
+            f"{row.p99:.1f}",
+            *(("", "") if over is None else (f"{over[0]:.1f}", f"{over[1]:.1f}")),
+            "" if row.cpu is None else f"{row.cpu:.1f}",
+            *(_ADDED_EARLIER.get(row.what, ("", "")) if row.subject == "ours" else ("", "")),
         )
+
+
+def _kept_lines(results: Results) -> Iterator[tuple[str, ...]]:
+    for row in results.figures:
+        bare = results.value(row.what, row.connections, "bare", "cpu")
+        yield (
+            row.what,
+            str(row.connections),
+            row.subject,
+            *(f"{milliseconds:.2f}" for milliseconds in (row.p50, row.p99, row.first)),
+            f"{row.per_second:.0f}",
+            "" if row.cpu is None else f"{row.cpu:.2f}",
+            f"{row.cpu / bare:.2f}" if bare and row.cpu is not None else "",
+            *(_KEPT_EARLIER.get((row.what, row.connections), ("", "")) if row.subject == "ours" else ("", "")),
+        )
+
+
+def _sizes(results: Results) -> Iterator[tuple[str, str]]:
+    """Yield what is needed to size a proxy, from the CPU and the memory that was found."""
+    one, eight = (results.value(f"turn of {many}", 16, "ours", "cpu") for many in ("1 round", "8 rounds"))
+    if one:
+        yield "turns of one round a second, on kept connections", f"{1000 / one:.0f}"
+    if one and eight:
+        yield "turns of eight rounds a second, on kept connections", f"{1000 / eight:.0f}"
+    for row in results.added:
+        if row.subject == "ours" and row.what == "arrivals, 60/s" and row.cpu:
+            yield "turns of two rounds a second, each on a connection of its own", f"{1000 / row.cpu:.0f}"
+    for what in ("JSON", "SSE"):
+        if passed := results.value(f"pass-through, {what}", 16, "ours", "cpu"):
+            yield f"requests a second passed through, {what}", f"{1000 / passed:.0f}"
+    if results.by_turns:
+        yield "memory of a proxy", f"{max(results.by_turns.values()):.0f} MB"
+    if len(results.by_agents) > 1:
+        (few, least), *_, (many, most) = results.by_agents.items()
+        yield "memory for each agent more", f"{1000 * (most - least) / (many - few):.0f} kB"
 
 
 def _cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def grid(head: Sequence[str], lines: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> list[str]:
-    rows = [tuple(head), *lines]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(head))]
-    shown = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows]
-    return [shown[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *shown[1:]]

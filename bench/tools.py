@@ -22,12 +22,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from stage import free_port
+from stage import free_port, is_listening, wait_until
 from wrapper import Connection
 
 from claw_tools.execution.containment import FORMS, find_containment
 from claw_tools.execution.tools import exec_tools
 from claw_tools.settings import ExecSettings
+from claw_tools.tool import Tool
 
 SETTINGS = ExecSettings(enabled=True)
 TOKEN = "bench-token-of-the-tools-host"
@@ -51,7 +52,12 @@ async def exec_shell(root: Path, rounds: int) -> None:
                 print(f"exec_shell true   {form:<10}   {containment.reason}")
                 continue
             tool = exec_tools(root, SETTINGS, containment)[0]
-            pairs = [(await timed(bare), await timed(lambda: tool.execute({"command": "true"}))) for _ in range(rounds)]  # noqa: B023
+
+            async def run(tool: Tool = tool) -> None:
+                if (result := await tool.execute({"command": "true"}))["exit_code"] != 0:
+                    raise RuntimeError(result)
+
+            pairs = [(await timed(bare), await timed(run)) for _ in range(rounds)]
             alone, ours = ([pair[side] for pair in pairs] for side in (0, 1))
             shown = (
                 f"sh {median(alone):5.1f} ms   exec_shell {median(ours):5.1f} ms   adds {median(ours) - median(alone):5.1f} ms"
@@ -87,6 +93,7 @@ def served(root: Path) -> Iterator[int]:
     log = subprocess.DEVNULL
     host = subprocess.Popen([*CLAW, "tools", "serve", "--config", str(config)], env=environment, stdout=log, stderr=log)
     try:
+        wait_until(lambda: host.poll() is not None or is_listening(port), "the host listens")
         yield port
     finally:
         host.terminate()
@@ -94,14 +101,8 @@ def served(root: Path) -> Iterator[int]:
 
 
 async def opened(port: int, number: int) -> list[Connection]:
-    """Return connections to a host that has started, each with a session."""
-    for _ in range(200):
-        try:
-            connections = [await Connection.open(port, TOKEN)]
-            break
-        except OSError:
-            await asyncio.sleep(0.05)
-    connections += [await Connection.open(port, TOKEN) for _ in range(number - 1)]
+    """Return connections to a host, each with a session."""
+    connections = [await Connection.open(port, TOKEN) for _ in range(number)]
     for each in connections:
         await each.initialize()
     return connections

@@ -16,17 +16,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from statistics import median
 
-import table
 import wire
 from load import BadAnswerError, Connection
-from stage import ROOT, Process, peer, pod, proxy
+from markdown import grid
+from stage import MITMDUMP, ROOT, Process, Site, check_requests, pinned, proxy, site
 
-CHAT = "/v1/chat/completions"
 HOST, ADDRESS = "api.openai.com", "203.0.113.1"
 BASE, FORWARD, TRANSPARENT = 8080, 8082, 8083
 WITHIN = "CLAW_BENCH_WITHIN"
@@ -94,19 +93,20 @@ async def time_requests(connect: Connect, requests: Iterable[bytes], *, kept: bo
     return times
 
 
-def measure(process: Process, ways: dict[str, Connect], many: int, rounds: int) -> Iterator[tuple[str, ...]]:
+def measure(at: Site, process: Process, ways: Mapping[str, Connect], many: int, rounds: int) -> Iterator[tuple[str, ...]]:
     """Yield the rows of the table; a figure is the median of its rounds."""
     numbers = count()
     for what, agent, model_calls in (("pass-through", "plain", 0), ("turn of 1 round", "analyst", 1)):
-        request = wire.http("POST", CHAT, agent, wire.question(model_calls, stream=False)).encode()
+        request = wire.http("POST", wire.CHAT, agent, wire.question(model_calls, stream=False)).encode()
         for kept in (True, False):
             samples: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
             for _ in range(rounds):
                 for name, connect in ways.items():
                     requests = [request.replace(wire.MARK, b"turn-%08d" % next(numbers), 1) for _ in range(many + 2)]
-                    asyncio.run(time_requests(connect, requests[:2], kept=kept))
-                    before = process.cpu()
-                    times = asyncio.run(time_requests(connect, requests[2:], kept=kept))
+                    with check_requests(at, many + 2, model_calls), pinned(process):
+                        asyncio.run(time_requests(connect, requests[:2], kept=kept))
+                        before = process.cpu()
+                        times = asyncio.run(time_requests(connect, requests[2:], kept=kept))
                     samples[name].append((median(times) * 1000, (process.cpu() - before) / many * 1000))
             medians = {name: tuple(median(column) for column in zip(*each, strict=True)) for name, each in samples.items()}
             for name, (p50, cpu) in medians.items():
@@ -121,28 +121,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     enter_namespace()
-    with tempfile.TemporaryDirectory(prefix="claw-bench-") as place, peer("provider") as provider, peer("service") as desk:
-        home = Path(place)
-        env = {
-            "CLAW_CONTEXT_ROOT": str(pod(home, f"http://127.0.0.1:{desk}", {"analyst": "http", "plain": ""})),
-            "CLAW_AUTH_DIR": str(home / "auth"),
-            "CLAW_SESSION_HISTORY_DIR": str(home / "history"),
-            "CLAW_STATE": str(home / "state.db"),
-            "OPENAI_API_KEY": "sk-bench-provider-key-0003",
-            "OPENAI_BASE_URL": f"http://127.0.0.1:{provider}/v1",
-        }
+    agents = {"analyst": "http", "plain": ""}
+    with tempfile.TemporaryDirectory(prefix="claw-bench-") as place, site(Path(place), agents) as at:
         modes = (f"reverse:http://pod.invalid@{BASE}", f"regular@{FORWARD}", f"transparent@{TRANSPARENT}")
         arguments = ["-s", str(ROOT / "addons" / "cllama.py"), *(word for mode in modes for word in ("--mode", mode))]
-        with proxy(home, BASE, env, *arguments) as process:
-            cores = sorted(os.sched_getaffinity(0))
-            if len(cores) > 1:
-                os.sched_setaffinity(process.pid, cores[-1:])
-                os.sched_setaffinity(0, cores[:-1])
-            connections = TlsConnections(home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
+        with proxy(at.home, BASE, at.environment(at.home / "state"), [str(MITMDUMP), *arguments]) as process:
+            connections = TlsConnections(at.home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
             ways = {"base URL, plain": plain, "forward proxy": connections.forward, "transparent": connections.transparent}
-            rows = [*measure(process, ways, options.operations, options.rounds)]
+            rows = [*measure(at, process, ways, options.operations, options.rounds)]
     head = ("what", "connection", "by", "p50 ms", "CPU ms", "p50 to forward proxy", "CPU to forward proxy")
-    print("\n".join(table.grid(head, rows)))
+    print("\n".join(grid(head, rows)))
 
 
 if __name__ == "__main__":

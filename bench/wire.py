@@ -13,6 +13,9 @@ TEXT = "Nothing in the order book argues against it; the position stays as it is
 DONE = TEXT[:40].encode()
 """The text that every good answer contains, streamed or not."""
 _TOOLS = 12
+AGENT = b"agent-XXX"
+"""A placeholder for the agent of a request, of which a load makes one of its agents."""
+CHAT = "/v1/chat/completions"
 
 
 def question(rounds: int, *, stream: bool, padding: int = 0) -> bytes:
@@ -37,6 +40,21 @@ def provider_request(rounds: int, done: int, padding: int = 0) -> bytes:
         tool = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": answer}
         body["messages"] += [message, tool]
     return json.dumps(body).encode().replace(b'"role": "tool"', b'"role":"tool"')  # as the proxy spells it
+
+
+def direct(ports: dict[str, int], agent: str, rounds: int, *, padding: int = 0, mcp: bool = False) -> list[tuple[int, str]]:
+    """Return port and request of all that a turn asks of its peers, in their order."""
+    steps: list[tuple[int, str]] = []
+    for done in range(rounds):
+        call = http("POST", "/mcp", agent, mcp_call(done)) if mcp else http("GET", f"/position/ACME?page={done}", agent)
+        steps.append((ports["provider"], http("POST", CHAT, agent, provider_request(rounds, done, padding))))
+        steps.append((ports["service"], call))
+    return [*steps, (ports["provider"], http("POST", CHAT, agent, provider_request(rounds, rounds, padding)))]
+
+
+def agent(number: int) -> str:
+    """Return the name of one of the agents of a load."""
+    return f"{AGENT.decode()[:-3]}{number:03}"
 
 
 def completion(text: str | None, calls: list[dict[str, Any]] | None = None) -> bytes:
@@ -77,7 +95,7 @@ def result(number: int) -> bytes:
 def events() -> list[bytes]:
     """Return the answer as a provider streams it: a word or two an event."""
     head = {"id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
-    deltas = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces()]
+    deltas: list[dict[str, Any]] = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces()]
     deltas.append({"index": 0, "delta": {}, "finish_reason": "stop"})
     return [*(b"data: " + json.dumps({**head, "choices": [delta]}).encode() + b"\n\n" for delta in deltas), b"data: [DONE]\n\n"]
 

@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from statistics import median
 
-from stage import Process, free_port
+from stage import Process, free_port, wait_until
 
 from claw_mcp.protocol import Message
 from claw_mcp.stdio_child import StdioChild
@@ -88,7 +88,7 @@ class Connection:
         self.session = next((value.strip() for name, _, value in lines if name.lower() == "mcp-session-id"), "")
 
     async def ask(self, method: str, parameters: object) -> str:
-        """Return the head of the answer, whose body has arrived, and is kept if it is no stream."""
+        """Return the head of the answer, whose body has arrived and is kept."""
         async with asyncio.timeout(ANSWER_SECONDS):
             return await self._ask(method, parameters)
 
@@ -111,9 +111,16 @@ class Connection:
         return answered
 
     async def _read_chunks(self) -> None:
+        self.body = b""
         while size := int((await self._reader.readline()).strip(), 16):
-            await self._reader.readexactly(size + 2)
+            self.body += (await self._reader.readexactly(size + 2))[:size]
         await self._reader.readline()
+
+    async def call(self) -> None:
+        """Call the server's tool. Raise ``RuntimeError`` where it was not the server that answered."""
+        await self.ask("tools/call", {"name": "x", "arguments": {}})
+        if b'"done"' not in self.body:
+            raise RuntimeError(self.body)
 
     def close(self) -> None:
         self._writer.close()
@@ -147,7 +154,7 @@ async def measure_wrapper(port: int, calls: int) -> float:
     connections = [await Connection.open(port) for _ in range(CONNECTIONS)]
     for each in connections:
         await each.initialize()
-    result = await measure(lambda number: connections[number].ask("tools/call", {"name": "x", "arguments": {}}), calls)
+    result = await measure(lambda number: connections[number].call(), calls)
     for each in connections:
         each.close()
     return result
@@ -158,8 +165,15 @@ async def open_sessions(port: int, number: int) -> None:
     for _ in range(number):
         connection.session = ""
         await connection.initialize()
-        await connection.ask("tools/call", {"name": "x", "arguments": {}})
+        await connection.call()
     connection.close()
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError, RuntimeError, TimeoutError, asyncio.IncompleteReadError):
+        asyncio.run(open_sessions(port, 1))
+        return True
+    return False
 
 
 @contextlib.contextmanager
@@ -170,11 +184,7 @@ def running(command: str, server: list[str]) -> Iterator[Process]:
     environment = {**os.environ, "LISTEN_ADDR": f"127.0.0.1:{port}"}
     process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(100):
-            with contextlib.suppress(OSError, RuntimeError, TimeoutError, asyncio.IncompleteReadError):
-                asyncio.run(open_sessions(port, 1))
-                break
-            time.sleep(0.1)
+        wait_until(lambda: answers(port), f"{words[0]} answers")
         yield Process(process.pid, port)
     finally:
         process.terminate()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,12 +29,69 @@ def test_every_row_of_the_bench_can_be_measured(tmp_path: Path) -> None:
         assert 0 < figure["first"] <= figure["p50"] <= figure["p99"]
     assert {"pass-through, JSON", "pass-through, SSE", "turn of 1 round", "turn of 8 rounds"} <= by_row.keys()
     for what, subjects in by_row.items():
-        bare = {"bare"} if what.startswith("pass-through") else set()
-        assert subjects - {"ours, Responses"} == {"direct", "ours", "ours, plain"} | bare
-    assert all(megabytes > 0 for megabytes in found["memory"].values())
+        bare = {"bare", "empty addon"} if what.startswith("pass-through") else set()
+        assert subjects - {"ours, Responses", "ours, pinned"} == {"direct", "ours"} | bare
+    kinds = ("20/s", "20/s, SSE", "20/s, cold", "60/s", "one every 2 s", "the first after the start")
+    assert {row["what"] for row in found["added"]} >= {f"arrivals, {kind}" for kind in kinds}
+    assert all(megabytes > 0 for memory in (found["by_turns"], found["by_agents"]) for megabytes in memory.values())
     assert {row["by"] for row in found["stored"]} == {row["by"] for row in found["together"]} >= {"memory", "SQLite"}
     assert all(0 < row["state_p50"] < row["turn_p50"] for row in found["stored"])
     assert "| target" in done.stdout
+
+
+@pytest.mark.requirement("bench:honest")
+def test_the_bench_stops_when_operations_do_not_ask_what_their_row_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    load, stage, wire = (importlib.import_module(name) for name in ("load", "stage", "wire"))
+    with stage.generator() as generator, stage.site(tmp_path, {}) as at:
+
+        def run_checked(claimed: int, *made: int) -> None:
+            with stage.check_requests(at, 4 * len(made), claimed):
+                for rounds in made:
+                    generator.run(load.Load(1, 2, wire.direct(at.ports, "agent", rounds)))
+
+        run_checked(1, 1)
+        with pytest.raises(SystemExit, match="of 4 operations of 2 rounds 4 asked the model 2 times; all called the service 4"):
+            run_checked(2, 1)
+        with pytest.raises(SystemExit, match="4 asked the model 1 times, 4 asked the model 3 times"):
+            run_checked(1, 0, 2)  # whose sums are right
+
+
+@pytest.mark.requirement("bench:alive")
+def test_stacks_become_a_picture_and_a_table_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    flame = importlib.import_module("flame")
+    loop = "thread (7): MainThread;<module> (mitmdump:1);Handle._run (asyncio/events.py:87)"
+    turn = f"{loop};hook (mitmproxy/addonmanager.py:2);Turn.run (claw_mediate/turns/run.py:9)"
+    lines = [
+        f"{turn};loads (json/decoder.py:3) 6",
+        f"{loop};read (mitmproxy/http.py:4) 3",
+        "thread (8): w-1;wait (threading.py:1) 1",
+    ]
+    stacks = flame.read("\n".join(lines))
+    assert list(flame.by_part(stacks)) == [
+        ("claw_mediate/turns", "60.0 %"),
+        ("mitmproxy", "30.0 %"),
+        ("Python's loop and threads", "10.0 %"),
+    ]
+    titles = re.findall("<title>(.*?)</title>", flame.picture(stacks))
+    assert "Turn.run (claw_mediate/turns/run.py), 60.0 %" in titles
+    assert not [title for title in titles if "Handle._run" in title or "mitmdump" in title]
+
+
+@pytest.mark.requirement("bench:alive")
+def test_the_page_has_a_place_for_each_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    page = importlib.import_module("page")
+    copy = tmp_path / "performance.md"
+    copy.write_bytes((ROOT / "docs" / "performance.md").read_bytes())
+    for name in ("machine", "arrivals", "kept", "turns", "agents", "stored", "together", "sizes", "targets", "parts"):
+        page.replace(copy, name, f"the table {name}")
+        assert f"\n\nthe table {name}\n\n" in copy.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="lacks the marks <!-- other -->"):
+        page.replace(copy, "other", "")
 
 
 @pytest.mark.requirement("bench:alive")

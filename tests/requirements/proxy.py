@@ -139,6 +139,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "No two agents share a connection, nor two services of one agent.",
     ),
     "bench:alive": Requirement("CONTRIBUTING.md, Tests", "One command measures every row, and prints a table and JSON."),
+    "bench:honest": Requirement(
+        "docs/performance.md", "An operation that does not ask provider and service as its row's name says stops the bench."
+    ),
     "identity:forms": Requirement("docs/spec/mediation.md section 2", "Both header forms work for every dialect."),
     "identity:refused": Requirement(
         "docs/spec/mediation.md section 2",
