@@ -1,4 +1,4 @@
-"""``claw compile [POD] [-o DIR] [--target TARGET]``: write what each agent may do (docs/spec/compile.md "Verbs")."""
+"""``claw compile [POD] [-o DIR] [--target T] [--topology T]``: write what each agent may do (docs/spec/compile.md "Verbs")."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -14,12 +14,27 @@ class Platform(StrEnum):
     KUBERNETES = "kubernetes"
 
 
+class Topology(StrEnum):
+    SIDECAR = "sidecar"
+    GATEWAY = "gateway"
+
+
 Target = Annotated[Platform, typer.Option("--target", help="The system that runs the pod.")]
+_WHERE = "In Kubernetes: a proxy beside each agent (sidecar), or a fleet of proxies for the whole pod (gateway)."
+Where = Annotated[Topology, typer.Option("--topology", help=_WHERE)]
 
 
-def compile_verb(pod: Pod = None, file: File = None, output: Output = None, target: Target = Platform.COMPOSE) -> None:
+def compile_verb(
+    pod: Pod = None,
+    file: File = None,
+    output: Output = None,
+    target: Target = Platform.COMPOSE,
+    topology: Where = Topology.SIDECAR,
+) -> None:
     """Write what each agent may do, and what runs the pod.
 
     Exit 0; 1 for errors (nothing is written), 2 for wrong usage.
     """
-    raise typer.Exit(run(pod_file(pod, file), output, target.value))
+    if topology is Topology.GATEWAY and target is not Platform.KUBERNETES:
+        raise typer.BadParameter("--topology gateway is for --target kubernetes: Compose has one proxy for the whole pod")
+    raise typer.Exit(run(pod_file(pod, file), output, target.value, topology.value))

@@ -1,4 +1,4 @@
-"""``python -m claw_compile [POD] [-o DIR] [--target T]``: the compile verb without the rest of the command line."""
+"""``python -m claw_compile [POD] [-o DIR] [--target T] [--topology T]``: the compile verb alone."""
 
 import argparse
 import sys
@@ -14,9 +14,12 @@ def main() -> int:
     parser.add_argument("pod", nargs="?", type=Path, default=Path("claw-pod.yml"), help="the pod file")
     parser.add_argument("-o", "--output", type=Path, help="where to write (default: .claw-runtime beside the pod)")
     parser.add_argument("--target", choices=("compose", "kubernetes"), default="compose", help="what is to run it")
+    parser.add_argument("--topology", choices=("sidecar", "gateway"), default="sidecar", help="where its proxies run")
     options = parser.parse_args()
+    if options.topology == "gateway" and options.target != "kubernetes":
+        parser.error("--topology gateway is for --target kubernetes")
     plain_streams()
-    return run(options.pod, options.output, options.target)
+    return run(options.pod, options.output, options.target, options.topology)
 
 
 if __name__ == "__main__":

@@ -416,6 +416,15 @@ NO_IMAGE = error("Kubernetes runs images, and the service names none.", "Name on
 PROXYS_USER = error(
     "In Kubernetes only the proxy's user may leave an agent's pod, and the agent runs as that user.", "Give it another `user`."
 )
+UNSHARED_STATE = error(
+    "A fleet (`--topology gateway`) has several proxies, any of which serves a request, and `CLAW_STATE` is no server that they"
+    " share: it is not set, a file, or an address of each proxy's own.",
+    "Name a Valkey or Redis in `cllama-defaults`: `env: {CLAW_STATE: 'redis://valkey:6379/0'}`.",
+)
+TRANSPARENT_GATEWAY = error(
+    "In a fleet (`--topology gateway`) the proxy is in another pod than its agent, whose traffic can't be redirected there.",
+    "Give the agent `mode: proxy` or `mode: base-url`, or compile with `--topology sidecar`.",
+)
 
 CODES = {name.lower().replace("_", "-"): code for name, code in vars().items() if isinstance(code, Code)}
 """Every code by its name."""

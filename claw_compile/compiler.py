@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -18,7 +18,7 @@ from claw_compile.diagnostics.report import as_text, count
 from claw_compile.loading.load import MASTER_FILE, LoadedPod, load
 from claw_compile.output.compose.compose_file import COMPOSE_FILE, compose
 from claw_compile.output.compose.proxy_service import secret_files
-from claw_compile.output.deployment import Deployment
+from claw_compile.output.deployment import Deployment, Placement
 from claw_compile.output.emit import Tree, emit
 from claw_compile.output.kubernetes.manifests import KUBERNETES_FILE, kubernetes
 from claw_compile.output.proxy_env import opened_hosts, proxy_env_file
@@ -116,19 +116,23 @@ def preview(plan: Plan) -> tuple[Tree, bytes]:
 
 
 def compile_pod(
-    pod_file: Path, environ: Mapping[str, str], output: Path | None = None, target: Target = "compose"
+    pod_file: Path,
+    environ: Mapping[str, str],
+    output: Path | None = None,
+    target: Target = "compose",
+    placement: Placement = "sidecar",
 ) -> Result[CompileResult]:
     """Compile a pod into ``.claw-runtime`` and compose.generated.yml beside it; with an error nothing is written.
 
     ``output`` is another directory for all of it; the content is the same. For Kubernetes there is one file with all that is
-    deployed, and since it holds Secrets it is in the tree.
+    deployed, and since it holds Secrets it is in the tree; ``placement`` says where its proxies run.
     """
     checked = check_pod(pod_file, environ)
     plan = checked.value
     if plan is None:
         return Result(None, checked.diagnostics)
     master = plan.loaded.master or _new_master()
-    deployment = _deployment(plan, master)
+    deployment = replace(_deployment(plan, master), placement=placement)
     lookup = plan.loaded.variables.lookup
     deployed = kubernetes(deployment, lookup) if target == "kubernetes" else Result(compose(deployment))
     diagnostics = sort_diagnostics((*checked.diagnostics, *deployed.diagnostics))
@@ -160,9 +164,9 @@ def _new_master() -> Secret:
     return Secret(secrets.token_hex(32))
 
 
-def run(pod: Path, output: Path | None, target: Target = "compose") -> int:
+def run(pod: Path, output: Path | None, target: Target = "compose", placement: Placement = "sidecar") -> int:
     """Compile a pod for the command line: print diagnostics and a summary, and return the exit code."""
-    written = compile_and_report(pod, output, target)
+    written = compile_and_report(pod, output, target, placement)
     if written is None:
         return 1
     sys.stdout.write(summary(written))
@@ -170,9 +174,11 @@ def run(pod: Path, output: Path | None, target: Target = "compose") -> int:
     return 0
 
 
-def compile_and_report(pod: Path, output: Path | None = None, target: Target = "compose") -> CompileResult | None:
+def compile_and_report(
+    pod: Path, output: Path | None = None, target: Target = "compose", placement: Placement = "sidecar"
+) -> CompileResult | None:
     """Compile a pod, and print its diagnostics on standard error. Return None with errors."""
-    result = compile_pod(pod, os.environ, output, target)
+    result = compile_pod(pod, os.environ, output, target, placement)
     sys.stderr.write(as_text(result.diagnostics))
     if totals := count(result.diagnostics):
         sys.stderr.write(f"{totals}\n")

@@ -16,6 +16,7 @@ REMEDIES = {
     "chromium": "apt-get install chromium",
     "curl": "apt-get install curl",
     "git": "apt-get install git",
+    "haproxy": "apt-get install haproxy",
     "ip": "apt-get install iproute2",
     "java": "apt-get install default-jdk-headless",
     "keytool": "apt-get install default-jdk-headless",

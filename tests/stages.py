@@ -13,7 +13,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "pure": ("audit", "compile", "contract", "test_development.py", "test_examples.py", "test_requirements.py"),
     "desk": ("broker", "mediate"),
     "loopback": ("attacks", "cli", "failures", "mcp", "state", "tools"),
-    "proxy": ("certs", "crash", "docs", "mcp_peers", "pods", "proxy", "sdks", "test_bench.py", "web"),
+    "proxy": ("certs", "crash", "docs", "fleet", "mcp_peers", "pods", "proxy", "sdks", "test_bench.py", "web"),
     "namespaces": ("gateway", "image"),
 }
 """Each stage with its folders, or single modules, of ``tests/``; the cheapest first."""

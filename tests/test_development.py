@@ -30,7 +30,9 @@ def test_fails_as_expected(): assert False
 """
 
 
-SET_UP = dict.fromkeys(("redis-server", "nft", "ip", "chromium", "curl", "openssl", "git", "setpriv", "keytool", "id"), "")
+SET_UP = dict.fromkeys(
+    ("redis-server", "nft", "ip", "chromium", "curl", "openssl", "git", "haproxy", "setpriv", "keytool", "id"), ""
+)
 
 
 def run_skips(home: Path, **environment: str) -> str:

@@ -5,12 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
+from typing import Literal
 
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.identity import derive_key
 from claw_compile.policy.agent import Agent, ResolvedPod
 from claw_compile.policy.topology import PROXY, Topology, topology
 from claw_contract.secret import Secret
+
+type Placement = Literal["sidecar", "gateway"]
+"""In Kubernetes: a proxy beside each agent, or a Deployment of proxies for all of them."""
 
 RUNTIME = ".claw-runtime"
 """The compiled tree's path beside the file that mounts it, whatever ``-o`` says: the file is the same on any machine."""
@@ -30,6 +34,7 @@ class Deployment:
     resolved: ResolvedPod
     tree: Mapping[PurePosixPath, bytes]
     master: Secret
+    placement: Placement = "sidecar"
 
     @property
     def agents(self) -> Sequence[Agent]:
@@ -47,6 +52,10 @@ class Deployment:
     @property
     def has_proxy(self) -> bool:
         return any(agent.has_proxy for agent in self.agents)
+
+    @property
+    def is_gateway(self) -> bool:
+        return self.placement == "gateway"
 
     @property
     def intercepts(self) -> bool:

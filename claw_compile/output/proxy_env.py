@@ -18,9 +18,10 @@ from claw_contract.known_providers import KNOWN_PROVIDERS
 
 ENV_FILE = PurePosixPath("auth", "env")
 RUNTIME_MOUNT, HISTORY, STATE, CA_MOUNT = "/claw/runtime", "/claw/history", "/claw/state", "/claw/ca"
-HOSTS, DRAIN = "CLLAMA_HOSTS", "CLLAMA_DRAIN_MS"
+HOSTS, DRAIN, STATE_PLACE = "CLLAMA_HOSTS", "CLLAMA_DRAIN_MS", "CLAW_STATE"
 _DRAIN_MS, _LAST_SECONDS = 25_000, 5
 """The time for requests under way when the proxy is stopped, and for its last steps (decision 0029)."""
+_MAX_DRAIN_MS = 600_000  # The most that the proxy takes
 
 
 def proxy_env_file(resolved: ResolvedPod) -> Mapping[PurePosixPath, bytes]:
@@ -36,13 +37,13 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
         "CLAW_CONTEXT_ROOT": f"{RUNTIME_MOUNT}/context",
         "CLAW_AUTH_DIR": f"{RUNTIME_MOUNT}/auth",
         "CLAW_SESSION_HISTORY_DIR": HISTORY,
-        "CLAW_STATE": f"{STATE}/state.db",
+        STATE_PLACE: f"{STATE}/state.db",
         # The compiled tree is mounted read-only, and another one after each compile.
         "CLAW_KEY_STATES_DIR": f"{STATE}/key-states",
         # The forward proxy would be a way out for agents that have no egress.
         EGRESS: "deny",
         **({"CLLAMA_CA": CA_MOUNT} if deployment.uses_ca else {}),
-        DRAIN: str(_DRAIN_MS),
+        DRAIN: str(_drain_ms(deployment)),
         "HOME": "/tmp",  # noqa: S108 - a tmpfs of the container's own
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -54,8 +55,15 @@ def grace_seconds(deployment: Deployment) -> int:
     """Return the seconds that the proxy has to stop; its own setting must fit into it."""
     setting = deployment.resolved.proxy_env.get(DRAIN)
     text = setting.value if setting else ""
-    drain = int(text) if text.isdecimal() and text.isascii() else _DRAIN_MS  # the proxy itself refuses what is none
+    # The proxy itself refuses what is none.
+    drain = int(text) if text.isdecimal() and text.isascii() else _drain_ms(deployment)
     return math.ceil(drain / 1000) + _LAST_SECONDS
+
+
+def _drain_ms(deployment: Deployment) -> int:
+    """Return the time for requests under way: in a fleet, which is restarted while it serves, as long as a turn may take."""
+    turns = (agent.policy.total_timeout_ms for agent in deployment.agents if agent.has_proxy)
+    return min(max(turns, default=_DRAIN_MS), _MAX_DRAIN_MS) if deployment.is_gateway else _DRAIN_MS
 
 
 def opened_hosts(resolved: ResolvedPod) -> list[str]:

@@ -4,8 +4,9 @@ a script is reloaded     it goes on with the mediator that exists: state, budget
 settings change          a new mediator takes over the state of the old one, which is closed when its requests are over. A
                          proxy that is shutting down takes up no new settings
 a request ends           this is heard here, because the script may be broken or gone by then
-SIGTERM, SIGINT          nothing new is begun (503, retry later), and what was begun has ``cllama_drain_ms`` to end. Then it is
-                         cut off: runners that wait are told, and the journal knows where each turn goes on
+SIGTERM, SIGINT          connections that runners keep for their next request are closed. Nothing new is begun (503, retry
+                         later), and what was begun has ``cllama_drain_ms`` to end. Then it is cut off: runners that wait are
+                         told, and the journal knows where each turn goes on
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Iterable
 from typing import Any
 
 from mitmproxy import connection, ctx, http
@@ -48,6 +49,8 @@ class Lifecycle:
         self._settings: Settings | None = None
         self._retiring: dict[Mediator, asyncio.Task[None]] = {}
         """The mediators of earlier settings, until their requests are over."""
+        self._runners: set[str] = set()
+        """The ids of connections that have had a governed request."""
 
     def apply(self, settings: Settings) -> Mediator:
         """Govern by these settings, and return their mediator. Raise ``ValueError`` or ``OptionsError`` if this fails."""
@@ -86,6 +89,7 @@ class Lifecycle:
 
     def begin(self, flow: http.HTTPFlow) -> None:
         state_of(flow).pending = PendingRequest(flow.client_conn.id)
+        self._runners.add(flow.client_conn.id)
 
     def await_body(self, flow: http.HTTPFlow, admitted: Identity) -> None:
         """Note who asks, while the body is to come."""
@@ -157,6 +161,7 @@ class Lifecycle:
             state.pending.has_ended = True
 
     def client_disconnected(self, client: connection.Client) -> None:
+        self._runners.discard(client.id)
         if _is_shutting_down():
             flow_state.end_requests_of(client.id)
 
@@ -176,6 +181,7 @@ class Lifecycle:
         until = loop.time() + seconds
         connections = self.governance.builtin.proxyserver.connections
         clients = {handler.client.id for handler in connections.values()}
+        _close_idle(connections.values(), self._runners - {each.client_id for each in pending_requests()})
         begun = [each for each in pending_requests() if each.client_id in clients and each.admitted is None]
         await wait_until_done(begun, seconds)
         await asyncio.gather(*(mediator.finish(until - loop.time()) for mediator in mediators))
@@ -186,6 +192,12 @@ class Lifecycle:
     def _retire(self, mediator: Mediator, requests: Collection[PendingRequest]) -> None:
         task = self._retiring[mediator] = asyncio.ensure_future(_close_later(mediator, requests))
         task.add_done_callback(lambda _: self._retiring.pop(mediator))
+
+
+def _close_idle(handlers: Iterable[Any], idle: Collection[str]) -> None:
+    for handler in handlers:
+        if handler.client.id in idle and handler.client in handler.transports:
+            handler.transports[handler.client].handler.cancel("the proxy is being stopped")
 
 
 async def _close_later(mediator: Mediator, requests: Collection[PendingRequest]) -> None:

@@ -14,6 +14,7 @@ Every change is one atomic script, and every key expires. The server is one, or 
 keys, which a cluster does not allow. Each pod has its own database.
 
 A slow or absent server never stalls a turn: a call may take ``TIMEOUT_SECONDS``, and after a timeout nobody asks for a second.
+Time in which our own event loop stood still does not count: the server may have answered meanwhile.
 The client is an optional extra, imported when a ``Link`` is made.
 """
 
@@ -21,8 +22,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from claw_state.health import Health, StateUnavailableError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1  # The version of the keys
 TIMEOUT_SECONDS = 0.25
+_TICKS = 5  # The parts of a call's time; a part in which the loop stands still takes as long as it likes
 _MAX_CONNECTIONS = 32
 PRELUDE = load_script("prelude")
 """The beginning of every script. The time is the server's, since the clocks of proxies may differ; tests pass their own."""
@@ -60,7 +62,7 @@ class Link:
         pool = client.BlockingConnectionPool.from_url(
             server.url.reveal(),
             max_connections=_MAX_CONNECTIONS,
-            timeout=timeout,
+            timeout=None,  # A call's own time is the limit, also while it waits for a connection
             protocol=2,
             retry=Retry(NoBackoff(), 1),  # if the server has closed a connection meanwhile
         )
@@ -86,7 +88,7 @@ class Link:
         if script not in self._scripts:
             self._scripts[script] = self._redis.register_script(PRELUDE + script)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with _time_of_loop(self._timeout):
                 return await self._scripts[script](args=values)
         except (*self._connection_errors, TimeoutError, OSError) as error:
             self._health.back_off()
@@ -102,6 +104,27 @@ class Link:
     def _is_script_error(self, error: Exception) -> bool:
         message = str(error)
         return type(error) is self._response_error and (message.startswith(_WRONG_TYPE) or not _CODE.match(message))
+
+
+@asynccontextmanager
+async def _time_of_loop(seconds: float) -> AsyncIterator[None]:
+    """Raise ``TimeoutError`` after so many seconds in which the event loop ran."""
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+
+    def tick(left: int) -> None:
+        nonlocal timer
+        if left:
+            timer = loop.call_later(seconds / _TICKS, tick, left - 1)
+        else:
+            limit.reschedule(loop.time())
+
+    async with asyncio.timeout(None) as limit:
+        timer = loop.call_later(seconds / _TICKS, tick, _TICKS - 1)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ ELSEWHERE = {
     **dict.fromkeys(("not-carried", "made-by-hand", "kubernetes-name", "no-image", "proxys-user"), "test_kubernetes.py"),
     "duplicate-object": "test_kubernetes_names.py",
     **dict.fromkeys(("shared-reach", "surface-redirected", "surface-partly-redirected"), "test_kubernetes_guard.py"),
+    **dict.fromkeys(("unshared-state", "transparent-gateway"), "test_kubernetes_gateway.py"),
     "unknown-agent": "test_lock.py",
 }
 """Codes that no pod file can earn, and the test files with their cases."""

@@ -22,11 +22,15 @@ _LEFT_BEHIND = (EXPECTED, ".claw-runtime", ".claw-master", "compose.generated.ym
 
 @dataclass(frozen=True)
 class WorkedPod:
-    """``variables`` are those that its README names; ``warnings`` are those that it is meant to earn."""
+    """``variables`` are those that its README names; ``warnings`` are those that it is meant to earn.
+
+    ``is_fleet``: its golden output also has the manifests of a fleet of proxies.
+    """
 
     name: str
     variables: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    is_fleet: bool = False
 
     @property
     def directory(self) -> Path:
@@ -49,11 +53,17 @@ class WorkedPod:
         """Return the files of a compile, with compose.generated.yml; its diagnostics must be the expected warnings."""
         result = compile_pod(pod_file, self.environ, output)
         assert tuple(diagnostic.code.name for diagnostic in result.diagnostics) == self.warnings, result.diagnostics
-        return files_below(output / ".tree")
+        files = files_below(output / ".tree")
+        if self.is_fleet:
+            fleet = compile_pod(pod_file, self.environ, output.with_name("fleet"), "kubernetes", "gateway")
+            assert fleet.value is not None, fleet.diagnostics
+            files[fleet.value.deployed.name] = fleet.value.deployed.read_bytes()
+        return files
 
 
 WORKED_PODS = (
     WorkedPod("fleet", ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", *_FLEET), ("write-granted-by-all",)),
+    WorkedPod("gateway", ("OPENAI_API_KEY", "STATE_PASSWORD"), is_fleet=True),
     WorkedPod("minimal", ("OPENAI_API_KEY",)),
     WorkedPod("research", ("ANTHROPIC_API_KEY", "ARCHIVE_TOKEN", "NOTEBOOK_TOKEN")),
     WorkedPod("trading-desk", ("TRADING_API_TOKEN",), ("write-granted-by-all",)),

@@ -94,13 +94,22 @@ def request(pod: Pod, agent_id: str, body: bytes, length: int) -> bytes:
 
 @pytest.mark.requirement("drain:what-was-begun-ends")
 @pytest.mark.requirement("drain:nothing-new")
+@pytest.mark.requirement("drain:idle")
 def test_what_was_begun_ends_whole_and_what_is_new_is_sent_away_with_its_time(pod: Pod) -> None:
     """Its settings change meanwhile, too."""
     source = pod.own_script().read_text(encoding="utf-8")
     pod_with(pod, CLLAMA_DRAIN_MS="60000")
     held, go, begun = Held(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
     pod.service.routes["GET", "/balance"] = held
-    with ThreadPoolExecutor(3) as pool, httpx2.Client(timeout=60) as kept:
+    body = json.dumps(asked("Before")).encode()
+    with (
+        ThreadPoolExecutor(3) as pool,
+        httpx2.Client(timeout=60) as kept,
+        socket.create_connection(("127.0.0.1", pod.port), timeout=60) as idle,
+    ):
+        pod.provider.says(text("Long ago."))
+        idle.sendall(request(pod, "plain", body, len(body)))
+        assert idle.recv(65_536).startswith(b"HTTP/1.1 200")
         pod.provider.says(calls(("c1", "desk__balance", {})), text("Whole."))
         whole = pool.submit(kept.post, pod.url + PATHS["openai"], json=asked("Go"), headers=headers(pod, "analyst"))
         assert held.asked.wait(30)
@@ -110,6 +119,8 @@ def test_what_was_begun_ends_whole_and_what_is_new_is_sent_away_with_its_time(po
         tell(pod)
         eventually(lambda: httpx2.get(f"{pod.url}/ready").status_code == 503, "it is not ready any more")
         assert httpx2.get(f"{pod.url}/health").status_code == 200
+        while idle.recv(65_536):
+            """Read the rest of the answer, until the proxy closes a connection that waits for nothing."""
         for sign in (signal.SIGTERM, signal.SIGINT):
             tell(pod, sign)
         pod.set_options(source, cllama_time_line="on")
@@ -127,7 +138,7 @@ def test_what_was_begun_ends_whole_and_what_is_new_is_sent_away_with_its_time(po
     assert new["openai"].json()["error"]["code"] == "shutting_down"
     assert new["anthropic"].json()["type"] == "error"
     assert ended(pod) == 0
-    assert [entry["status"] for agent in ("analyst", "plain") for entry in pod.history(agent)] == ["ok", "ok"]
+    assert [entry["status"] for agent in ("analyst", "plain") for entry in pod.history(agent)] == ["ok"] * 3
     assert "Traceback" not in pod.said()
 
 

@@ -43,4 +43,28 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/compile.md, Output",
         "A surface opens its service's ports and no more; what its mode keeps an agent from there is told.",
     ),
+    "gateway:fleet": Requirement(
+        "docs/spec/compile.md, Verbs",
+        "For --topology gateway a pod has one Deployment of proxies without rights, spread, behind a Service, and no sidecar.",
+    ),
+    "gateway:scales": Requirement(
+        "decision 0036", "The fleet is scaled by the turns under way in each proxy, which it tells to whoever has its token."
+    ),
+    "gateway:drains": Requirement(
+        "decision 0036", "A proxy that is stopped first leaves the Service, and then has as much time as a turn may take."
+    ),
+    "gateway:shared-state": Requirement(
+        "decision 0036", "The proxies share one server, whose URL is a Secret of its own; a pod without one is refused."
+    ),
+    "gateway:transparent": Requirement(
+        "docs/spec/compile.md, Verbs", "A transparent agent is refused: what it sends can't be redirected to another pod."
+    ),
+    "gateway:policies": Requirement(
+        "docs/spec/compile.md, Verbs",
+        "An agent reaches the fleet's entrances and its surfaces' ports; the fleet what it calls, its state, and the world.",
+    ),
+    "gateway:history": Requirement("decision 0036", "Each proxy writes a history of its own, in a claim that outlives it."),
+    "gateway:sessions": Requirement(
+        "docs/spec/mcp.md, The broker", "Where a client has a session with the broker, it stays with one proxy of the fleet."
+    ),
 }

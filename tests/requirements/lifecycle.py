@@ -11,6 +11,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "drain:nothing-new": Requirement(
         "decision 0029", "Meanwhile it is alive but not ready, and what is new gets 503 with retry-after and close."
     ),
+    "drain:idle": Requirement(
+        "decision 0029", "Connections that runners keep for later are closed at once, so that none is used for a retry."
+    ),
     "drain:nothing-runs": Requirement(
         "decision 0029", "Where nothing runs it ends at once, with exit 0, also where its log can't be written."
     ),

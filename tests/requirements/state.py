@@ -126,6 +126,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "state:outage-in-a-turn": Requirement(
         "docs/state.md", "A state that goes between a reply, an intent, a result and the answer makes no write happen twice."
     ),
+    "state:own-pause": Requirement(
+        "docs/state.md", "Time in which the proxy's own event loop stands still does not count as a silence of the server."
+    ),
     "state:outage-at-the-start": Requirement(
         "docs/state.md", "A state that is not there yet is no reason not to start: until it is, reads run and writes do not."
     ),

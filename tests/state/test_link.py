@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
 from claw_state.url import Server, parse_place
-from claw_state.valkey.link import probe_server
+from claw_state.valkey.link import TIMEOUT_SECONDS, Link, probe_server
 from tests.state.relay import Relay
-from tests.state.server import shared_state
+from tests.state.server import SharedState, shared_state
 
 PASSING = [
     "LOADING Redis is loading the dataset in memory",
@@ -35,3 +37,14 @@ def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_
             with pytest.raises(ValueError, match="refuses us"):
                 probe_server(server)
         relay.close()
+
+
+@pytest.mark.requirement("state:own-pause")
+async def test_a_pause_of_our_own_is_no_silence_of_the_server(shared: SharedState) -> None:
+    link = Link(shared.place)
+    assert await link.read("return 1") == 1
+    asked = [asyncio.ensure_future(link.read(f"return {number}")) for number in range(40)]  # more than there are connections
+    await asyncio.sleep(0)
+    time.sleep(2 * TIMEOUT_SECONDS)  # noqa: ASYNC251 - the loop stands still, as on a machine that is busy with something else
+    assert await asyncio.gather(*asked) == [*range(40)]
+    await link.close()

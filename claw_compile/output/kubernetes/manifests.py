@@ -9,6 +9,8 @@ its network, so a step with NET_ADMIN first lets nothing but the proxy's user le
 healthy the agent. ``cllama`` is a name of this pod's own address. The proxy's files are a Secret that no other container
 mounts. An agent gets nothing by which it could change the guard's rules, go below them, or be the user that they let pass:
 such keys are left out and reported, and that user itself is refused.
+
+With ``--topology gateway`` an agent's pod is the agent alone, and the policies are all that holds it (``gateway``).
 """
 
 import re
@@ -24,6 +26,7 @@ from claw_compile.output.compose.agent_service import HOME, readable_files
 from claw_compile.output.compose.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES
 from claw_compile.output.deployment import CA_DIRECTORY, CA_PRIVATE, Deployment
 from claw_compile.output.kubernetes.container import Converter
+from claw_compile.output.kubernetes.gateway import check_gateway, context_files, gateway_objects
 from claw_compile.output.kubernetes.network import deny_all, policies, rules
 from claw_compile.output.kubernetes.objects import (
     PROXY_UID,
@@ -40,7 +43,16 @@ from claw_compile.output.kubernetes.objects import (
     secret_keys,
     service,
 )
-from claw_compile.output.proxy_env import CA_MOUNT, ENV_FILE, HISTORY, RUNTIME_MOUNT, STATE, grace_seconds, proxy_environment
+from claw_compile.output.proxy_env import (
+    CA_MOUNT,
+    ENV_FILE,
+    HISTORY,
+    RUNTIME_MOUNT,
+    STATE,
+    STATE_PLACE,
+    grace_seconds,
+    proxy_environment,
+)
 from claw_compile.output.tools_host import CONFIG, host_mounts
 from claw_compile.output.yaml_text import Data, as_yaml, mapping
 from claw_compile.parsing.environment import Lookup
@@ -53,6 +65,10 @@ KUBERNETES_FILE = "kubernetes.generated.yml"
 _HOST = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _CARRIED = {"services", "name", "version", "networks", "volumes", "x-claw"}
 _FIRST = ("apiVersion", "kind", "metadata")
+_ORDER = (
+    *("Secret", "ConfigMap", "PersistentVolumeClaim", "NetworkPolicy", "Service", "Deployment"),
+    *("PodDisruptionBudget", "HorizontalPodAutoscaler"),
+)
 
 
 def kubernetes(whole: Deployment, lookup: Lookup) -> Result[bytes]:
@@ -63,6 +79,7 @@ def kubernetes(whole: Deployment, lookup: Lookup) -> Result[bytes]:
         if each.key.text not in _CARRIED and not each.key.text.startswith("x-")
     ]
     diagnostics.extend(_manual_steps(whole))
+    diagnostics.extend(check_gateway(whole) if whole.is_gateway else ())
     objects = [*_objects(whole, lookup, diagnostics)]
     diagnostics.extend(_check_unique(objects))
     documents = (as_yaml(mapping(each), _FIRST) for _, each in sorted(objects, key=_place))
@@ -71,10 +88,12 @@ def kubernetes(whole: Deployment, lookup: Lookup) -> Result[bytes]:
 
 def _objects(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -> Iterator[tuple[Span, Object]]:
     assert whole.pod.name is not None
-    for result in _pod_wide(whole):
+    for result in (*_pod_wide(whole), *_fleet(whole, lookup)):
         yield whole.pod.name.span, result
     claims: dict[str, Span] = {}
-    allowed = policies(whole)
+    allowed = policies(whole, lookup, diagnostics)
+    if PROXY in allowed:
+        yield whole.pod.name.span, allowed[PROXY]
     for spec in whole.pod.services:
         needs: set[str] = set()
         for result in _members(spec, whole, lookup, diagnostics, needs):
@@ -100,9 +119,8 @@ def _check_unique(objects: Iterable[tuple[Span, Object]]) -> Iterator[Diagnostic
 
 def _place(placed: tuple[Span, Object]) -> tuple[int, str]:
     """Return the sort key of an object: Secrets and claims before the objects that need them; then by name."""
-    order = ("Secret", "ConfigMap", "PersistentVolumeClaim", "NetworkPolicy", "Service", "Deployment")
     kind, name = identity(placed[1])
-    return order.index(kind), name
+    return _ORDER.index(kind), name
 
 
 def _pod_wide(whole: Deployment) -> Iterator[Object]:
@@ -111,12 +129,20 @@ def _pod_wide(whole: Deployment) -> Iterator[Object]:
     if not whole.has_proxy:
         return
     if ENV_FILE in tree:
-        yield secret(object_name(pod, what="proxy-env"), pod, parse_env_pairs(tree[ENV_FILE]))
+        variables = parse_env_pairs(tree[ENV_FILE])
+        if whole.is_gateway:
+            variables.pop(STATE_PLACE, None)  # a Secret of its own
+        yield secret(object_name(pod, what="proxy-env"), pod, variables)
     tops: tuple[PodWide, ...] = ("auth", "secrets")
     for top in tops:
         files = {path.name: content for path, content in tree.items() if path.parts[0] == top and path != ENV_FILE}
         if files or (top == "secrets" and whole.pod.secrets):
             yield secret(object_name(pod, what=top), pod, files)
+
+
+def _fleet(whole: Deployment, lookup: Lookup) -> Iterator[Object]:
+    if whole.is_gateway and whole.has_proxy:
+        yield from gateway_objects(whole, _proxy_container(whole, lookup), [*_common_volumes(whole)])
 
 
 def _manual_steps(whole: Deployment) -> Iterator[Diagnostic]:
@@ -197,13 +223,13 @@ def agent_objects(agent: Agent, whole: Deployment, converter: Converter) -> Iter
     yield secret(f"{name}.env", pod, env)
     pages = {target.removeprefix(f"{HOME}/"): whole.tree[path] for path, target in readable_files(agent, whole).items()}
     yield config(f"{name}.pages", pod, _by_key(pages))
-    context = PurePosixPath("context", agent.id)
-    files = {str(p.relative_to(context)): content for p, content in whole.tree.items() if p.is_relative_to(context)}
+    files = context_files(whole, agent.id)
     yield secret(f"{name}.context", pod, _by_key(files))
-    if agent.has_proxy:
+    if agent.has_proxy and not whole.is_gateway:
         yield claim(f"{name}.state", pod)
     template = _template(agent, whole, converter, (pages, files))
-    annotations: Data = {"claw.digest": whole.digest(env | files), "claw.service": agent.spec.name.text}
+    digest = whole.digest({**env, **(pages if whole.is_gateway else files)})
+    annotations: Data = {"claw.digest": digest, "claw.service": agent.spec.name.text}
     yield deployment(name, pod, agent.id, template | {"annotations": annotations})
 
 
@@ -233,11 +259,11 @@ def _template(
     volumes: list[Data] = [{"name": "pages", "configMap": {"name": f"{name}.pages", "items": _items(pages)}}]
     converter.mounts.append({"name": "pages", "mountPath": HOME, "readOnly": True})
     spec: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False}
-    if agent.has_proxy:
-        if whole.uses_ca and agent.mode != "base-url":
-            volumes.append({"name": "trust", "secret": {"secretName": object_name(whole.pod_name, what="ca-public")}})
-            directory = str(PurePosixPath(CA_BUNDLE).parent)
-            converter.mounts.append({"name": "trust", "mountPath": directory, "readOnly": True})
+    if agent.has_proxy and whole.uses_ca and agent.mode != "base-url":
+        volumes.append({"name": "trust", "secret": {"secretName": object_name(whole.pod_name, what="ca-public")}})
+        directory = str(PurePosixPath(CA_BUNDLE).parent)
+        converter.mounts.append({"name": "trust", "mountPath": directory, "readOnly": True})
+    if agent.has_proxy and not whole.is_gateway:
         spec |= {
             "terminationGracePeriodSeconds": grace_seconds(whole),
             "hostAliases": [{"ip": "127.0.0.1", "hostnames": [PROXY]}],
@@ -249,32 +275,38 @@ def _template(
     return {**spec, "containers": [main], "volumes": [*volumes, *converter.volumes]}
 
 
-def _image(converter: Converter) -> str:
-    return converter.lookup(IMAGE_VARIABLE) or DEFAULT_IMAGE
+def _image(lookup: Lookup) -> str:
+    return lookup(IMAGE_VARIABLE) or DEFAULT_IMAGE
 
 
 def _guard(agent: Agent, whole: Deployment, converter: Converter) -> Object:
     command: Data = ["nft", rules(agent, whole, converter)]
     context = restricted(add=["NET_ADMIN"]) | {"runAsUser": 0, "runAsNonRoot": False}
-    return {"name": "cllama-guard", "image": _image(converter), "command": command, "securityContext": context}
+    return {"name": "cllama-guard", "image": _image(converter.lookup), "command": command, "securityContext": context}
 
 
 def _proxy(agent: Agent, whole: Deployment, converter: Converter) -> Object:
-    environment, _ = proxy_environment(whole)
-    mounts: list[Data] = [
+    result = _proxy_container(whole, converter.lookup)
+    result["restartPolicy"] = "Always"
+    command, mounts = cast("list[Data]", result["command"]), cast("list[Data]", result["volumeMounts"])
+    command += [word for mode in MODES for word in ("--mode", mode)] if agent.mode == "transparent" else []
+    mounts[:0] = [
         {"name": "context", "mountPath": f"{RUNTIME_MOUNT}/context/{agent.id}", "readOnly": True},
         {"name": "state", "mountPath": HISTORY, "subPath": "history"},
         {"name": "state", "mountPath": STATE, "subPath": "state"},
-        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of its own
     ]
+    return result
+
+
+def _proxy_container(whole: Deployment, lookup: Lookup) -> Object:
+    """Return the proxy's container, without the mounts of an agent's files, of history and of the state."""
+    environment, _ = proxy_environment(whole)
+    mounts: list[Data] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - a volume of its own
     mounts += [{"name": name, "mountPath": path, "readOnly": True} for name, path in _shared(whole).items()]
-    command = [*COMMAND]
-    command += [word for mode in MODES for word in ("--mode", mode)] if agent.mode == "transparent" else []
     result: Object = {
         "name": PROXY,
-        "image": _image(converter),
-        "restartPolicy": "Always",
-        "command": command,
+        "image": _image(lookup),
+        "command": [*COMMAND],
         "env": [{"name": key, "value": value} for key, value in sorted(environment.items())],
         "startupProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 10},
@@ -298,6 +330,10 @@ def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -
     files: Data = {"secretName": f"{name}.context", "defaultMode": 0o440, "items": _items(context)}
     yield {"name": "context", "secret": files}
     yield {"name": "state", "persistentVolumeClaim": {"claimName": f"{name}.state"}}
+    yield from _common_volumes(whole)
+
+
+def _common_volumes(whole: Deployment) -> Iterator[Data]:
     yield {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}
     for volume in _shared(whole):
         secret_name = object_name(whole.pod_name, what=volume)

@@ -6,23 +6,26 @@ call. Nothing of a transparent agent is redirected that stays in the pod, where 
 
 Rules of the policies. Everything of the pod is denied both ways, and what is derived is allowed: an agent's pod reaches what
 its proxy calls for it and what its surfaces name, a service those that share a Compose network with it. Nobody but who may
-reach the world reaches it, and the cluster's private addresses are no part of the world.
+reach the world reaches it, and the cluster's private addresses are no part of the world. With ``--topology gateway`` there is
+no filter: an agent reaches the proxies' entrances and its surfaces' ports, and the proxies what they call for anybody.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import quote
+from claw_compile.diagnostics.diagnostic import Diagnostic, quote
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, Surface
 from claw_compile.output.compose.proxy_service import REJECTED
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.kubernetes.container import Converter
+from claw_compile.output.kubernetes.gateway import ENTRANCES, parse_ip, state_server
 from claw_compile.output.kubernetes.objects import PROXY_UID, Object, kubernetes_object, labels, object_name
 from claw_compile.output.yaml_text import Data
+from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.node import ScalarNode, child, entries_of, items_of
 from claw_compile.policy.agent import Agent
-from claw_compile.policy.topology import has_egress, hosts_in_settings, reachable_services
+from claw_compile.policy.topology import PROXY, has_egress, hosts_in_settings, reachable_services
 
 _API = "networking.k8s.io/v1"
 CLUSTER: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"]
@@ -120,20 +123,27 @@ def deny_all(pod: str) -> Object:
     return kubernetes_object(_API, "NetworkPolicy", object_name(pod, what="deny"), pod, spec=everybody)
 
 
-def policies(deployment: Deployment) -> dict[str, Object]:
-    """Return member → the policy that allows it something."""
+def policies(deployment: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -> dict[str, Object]:
+    """Return member → the policy that allows it something; ``cllama`` is a member only of a gateway."""
     pod = deployment.pod_name
     result: dict[str, Object] = {}
     reached = _reachability(deployment)
-    worldly = {agent.id for agent in deployment.agents if agent.has_proxy or has_egress(agent)}
+    narrowed = _narrowed(deployment, lookup, diagnostics) if deployment.is_gateway else {}
+    beside = not deployment.is_gateway
+    worldly = {agent.id for agent in deployment.agents if (agent.has_proxy and beside) or has_egress(agent)} | {PROXY}
     worldly |= {service.name.text for service in _services(deployment.pod) if _is_open(service, deployment.pod)}
     for member in sorted(reached):
         callers = [name for name in sorted(reached) if member in reached[name]]
         egress: list[Data] = [{"to": _peers(pod, sorted(reached[member]))}] if reached[member] else []
+        egress = narrowed.get(member, egress)
+        incoming: Object = {"from": _peers(pod, callers)}
+        if member == PROXY:
+            incoming["ports"] = [{"protocol": "TCP", "port": port} for port in ENTRANCES]
+            egress += _state_rule(deployment)
         spec: Data = {
             "podSelector": {"matchLabels": labels(pod, member)},
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [{"from": _peers(pod, callers)}] if callers else [],
+            "ingress": [incoming] if callers else [],
             "egress": [*egress, _NAMES, *([_WORLD] if member in worldly else [])],
         }
         result[member] = kubernetes_object(_API, "NetworkPolicy", object_name(pod, member), pod, spec=spec)
@@ -146,6 +156,10 @@ def _peers(pod: str, members: Iterable[str]) -> list[Data]:
 
 def _reachability(deployment: Deployment) -> dict[str, set[str]]:
     reached = {agent.id: reachable_from(agent, deployment) for agent in deployment.agents}
+    if deployment.is_gateway and deployment.has_proxy:
+        reached[PROXY] = _called_hosts(deployment)
+        for agent in deployment.agents:
+            reached[agent.id] = _surface_hosts(agent, deployment) | ({PROXY} if agent.has_proxy else set())
     services = _services(deployment.pod)
     for service in services:
         own = _networks(service)
@@ -159,6 +173,48 @@ def reachable_from(agent: Agent, deployment: Deployment) -> set[str]:
     if agent.has_proxy:
         names |= {*agent.providers, *hosts_in_settings(deployment.resolved)}
     return names & {host for service in deployment.pod.services for host in service.hosts}
+
+
+def _surface_hosts(agent: Agent, deployment: Deployment) -> set[str]:
+    return {*reachable_services(agent, deployment.pod)}
+
+
+def _called_hosts(deployment: Deployment) -> set[str]:
+    called = {name for agent in deployment.agents if agent.has_proxy for name in agent.providers}
+    called |= {*hosts_in_settings(deployment.resolved)}
+    return called & {host for service in deployment.pod.services for host in service.hosts}
+
+
+def _narrowed(deployment: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -> dict[str, list[Data]]:
+    """Return each agent's egress in a gateway: its proxies, and of each surface the ports, which no filter opens there."""
+    pod = deployment.pod_name
+    result: dict[str, list[Data]] = {}
+    for agent in deployment.agents:
+        converter = Converter(agent.spec, lookup, pod, diagnostics)
+        rules: list[Data] = [{"to": _peers(pod, [PROXY])}] if agent.has_proxy else []
+        for surface in agent.surfaces:
+            if surface.scheme == "service" and (listed := sorted(_ports(agent, surface, deployment, converter))):
+                ports: list[Data] = [{"protocol": protocol, "port": port} for port, protocol in listed]
+                rules.append({"to": _peers(pod, [surface.target]), "ports": ports})
+        result[agent.id] = rules
+    return result
+
+
+def _state_rule(deployment: Deployment) -> list[Data]:
+    """Return the way to a state that is no service of the pod, by its URL: its address, its namespace, or our own namespace."""
+    server = state_server(deployment)
+    if server is None or server.host in {host for service in deployment.pod.services for host in service.hosts}:
+        return []
+    labels_of_name = server.host.split(".")
+    if (address := parse_ip(server.host)) is not None:
+        peer: Data = {"ipBlock": {"cidr": f"{address}/{address.max_prefixlen}"}}
+    elif len(labels_of_name) == 1:
+        peer = {"podSelector": {}}
+    elif labels_of_name[2:3] == ["svc"]:
+        peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": labels_of_name[1]}}}
+    else:
+        return []  # a public name: the proxies reach the world
+    return [{"to": [peer], "ports": [{"protocol": "TCP", "port": server.port}]}]
 
 
 def _services(pod: PodSpec) -> list[ServiceSpec]:

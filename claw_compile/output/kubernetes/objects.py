@@ -16,7 +16,7 @@ _MAX_NAME = 52  # The longest name; the controllers add to it
 _DIGESTED = re.compile(r".*-[0-9a-f]{8}")
 
 type Kept = Literal["volume", "secret"]  # Kinds of names of the pod file that are no member
-type PodWide = Literal["ca", "ca-public", "auth", "secrets", "proxy-env", "deny"]
+type PodWide = Literal["ca", "ca-public", "auth", "secrets", "proxy-env", "deny", "state", "metrics", "history"]
 
 
 def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None = None) -> str:
@@ -59,8 +59,8 @@ def _encode(contents: Mapping[str, bytes]) -> Data:
     return {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
 
 
-def claim(name: str, pod: str) -> Object:
-    spec: Data = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+def claim(name: str, pod: str, access: str = "ReadWriteOnce", size: str = "1Gi") -> Object:
+    spec: Data = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
     return kubernetes_object("v1", "PersistentVolumeClaim", name, pod, spec=spec)
 
 

@@ -1,0 +1,95 @@
+"""A conversation through the balancer, with an SDK that retries by itself, and nobody who retries what the SDK gave up."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+
+from tests.crash.peers import orders
+from tests.crash.scene import BrokenOffError, Scene
+from tests.fleet.fleet import Fleet
+from tests.proxy.pod import authority, through
+
+WAYS = ("chat", "messages", "input", "chain")
+AGENTS = ("http", "mcp")
+_MAX_STREAMS = 10
+"""The tries of a turn whose stream broke off, which no SDK repeats."""
+
+
+class _Listener:
+    def passes(self, point: str) -> None:
+        """Do nothing: here the test kills at any time."""
+
+
+@dataclass
+class Runner:
+    """The SDKs of one agent. Those who ``forward`` believe that they talk to the provider."""
+
+    gpt: openai.OpenAI
+    claude: anthropic.Anthropic
+
+    @classmethod
+    def of(cls, fleet: Fleet, agent: str, *, forward: bool = False, **more: Any) -> Runner:
+        options: dict[str, Any] = {"timeout": 120, "max_retries": 2, **more}
+        if not forward:
+            return cls(fleet.pod.client(agent, **options), fleet.pod.claude(agent, **options))
+        client = fleet.pod.clients.enter_context(through(fleet.pod, authority(fleet.pod)))
+        options["http_client"] = client
+        gpt = fleet.pod.client(agent, base_url="https://api.openai.com/v1", **options)
+        return cls(gpt, fleet.pod.claude(agent, base_url="https://api.anthropic.com", **options))
+
+
+class Conversation(Scene):
+    """A conversation of turns that each may be served by another proxy; its number says its way and its agent."""
+
+    def __init__(self, number: int, fleet: Fleet, runner: Runner, name: str = "f") -> None:
+        self.name, self.random = f"{name}{number}", random.Random(f"{name}{number}")
+        self.fleet, self.gpt, self.anthropic = fleet, runner.gpt, runner.claude
+        self.way = WAYS[number % len(WAYS)]
+        self.books = fleet.model.books
+        self.books.listeners[self.name] = lambda _: None
+        self.previous = ""
+        self.turns, self.messages = [], []
+        self.proxy = _Listener()  # type: ignore[assignment]
+
+    def go_on(self, turns: int, over: threading.Event | None = None) -> None:
+        """Run turns until it is over, and then so many more."""
+        try:
+            while over is not None and not over.is_set():
+                self._turn()
+            for _ in range(turns):
+                self._turn()
+        except (openai.APIError, anthropic.APIError) as error:
+            error.add_note("\n".join((f"{self.name}, {self.way}:", *self.turns, *self.books.faults[self.name])))
+            raise
+
+    def _asked(self, *, stream: bool) -> str:
+        ask = {"chat": self._asks_gpt, "messages": self._asks_claude}.get(self.way, self._asks_responses)
+        if not stream:
+            return ask(stream=False)
+        for _ in range(_MAX_STREAMS):
+            try:
+                return ask(stream=True)
+            except (openai.APIStatusError, anthropic.APIStatusError):
+                raise
+            except (openai.APIError, anthropic.APIError, httpx2.HTTPError, BrokenOffError) as error:
+                failed = error
+        raise failed
+
+    def turn_ids(self) -> list[str]:
+        """Return the id of each turn that called a service; check that no write was repeated and nothing was forgotten."""
+        assert not self.books.faults[self.name], self.books.faults[self.name]
+        ids = [self._turn_id(words) for words in self.turns]
+        found = [turn_id for turn_id in ids if turn_id]
+        assert len(set(found)) == len(found), "each turn has its own id"
+        return found
+
+    def all_orders(self) -> Iterable[str]:
+        return (order for words in self.turns for order in orders(words))
