@@ -46,9 +46,10 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
     installed: Lifecycle | None = addons.get(Lifecycle.name)
     if installed is not None:
         return installed
+    governance = Governance(options.event_log(builtin), builtin)
     if (worker := workers.current()) is not None:
         listeners.share(worker)
-    governance = Governance(options.event_log(builtin), builtin)
+        governance.events.origin = {"worker": worker.number}
     RedactionAddon(governance).install()
     metrics, tls_ca, retention = MetricsAddon(governance), TlsCaAddon(governance), RetentionAddon(governance)
     observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
