@@ -21,7 +21,7 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, 
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.agent_files import CA_BUNDLE
 from claw_compile.output.compose.agent_service import HOME, readable_files
-from claw_compile.output.compose.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES
+from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE, MODES, proxy_command
 from claw_compile.output.deployment import CA_DIRECTORY, CA_PRIVATE, Deployment
 from claw_compile.output.kubernetes.container import Converter
 from claw_compile.output.kubernetes.network import deny_all, policies, rules
@@ -268,7 +268,7 @@ def _proxy(agent: Agent, whole: Deployment, converter: Converter) -> Object:
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of its own
     ]
     mounts += [{"name": name, "mountPath": path, "readOnly": True} for name, path in _shared(whole).items()]
-    command = [*COMMAND]
+    command: list[Data] = [*proxy_command(whole)]
     command += [word for mode in MODES for word in ("--mode", mode)] if agent.mode == "transparent" else []
     result: Object = {
         "name": PROXY,
