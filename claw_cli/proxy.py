@@ -21,8 +21,8 @@ from claw_cli.screen import fail
 
 _START = "import sys; from mitmproxy.tools.main import {0}; sys.argv[0] = '{0}'; {0}()"
 _START_WORKERS = (
-    "import sys; from mitmproxy.tools.main import mitmdump; import mitmproxy.tools.dump, claw_mediate.mitm.addon;"
-    " from claw_mediate.workers.supervisor import supervise; sys.argv[0] = 'mitmdump'; supervise({0}, mitmdump)"
+    "import mitmproxy.tools.dump, claw_mediate.mitm.addon; from claw_mediate.mitm.listeners import run_worker;"
+    " from claw_mediate.workers.supervisor import supervise; supervise({0}, run_worker)"
 )
 _AUTO = "auto"
 _MAX_WORKERS = 64

@@ -48,7 +48,6 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
         return installed
     governance = Governance(options.event_log(builtin), builtin)
     if (worker := workers.current()) is not None:
-        listeners.share(worker)
         governance.events.origin = {"worker": worker.number}
     RedactionAddon(governance).install()
     metrics, tls_ca, retention = MetricsAddon(governance), TlsCaAddon(governance), RetentionAddon(governance)

@@ -7,10 +7,12 @@ Each worker has one more listener, on loopback, where the others reach it. It is
 
 import asyncio
 import errno
+import sys
 from typing import Any, Final
 
 from mitmproxy import ctx, exceptions
 from mitmproxy.proxy import mode_servers
+from mitmproxy.tools import main
 
 from claw_mediate.mitm.governance import BuiltinAddons
 from claw_mediate.settings import Settings
@@ -22,7 +24,19 @@ _FILES: Final = ("save_stream_file", "hardump")
 """Options that name a file which each worker would write."""
 
 
-def share(worker: Worker) -> None:
+def run_worker() -> object:
+    """Run mitmdump in a worker. Listeners that ``--mode`` names are opened before a script is loaded."""
+    worker = workers.current()
+    assert worker is not None
+    try:
+        _share(worker)
+    except RuntimeError as error:
+        sys.exit(f"cllama: {error}")
+    sys.argv[0] = "mitmdump"
+    return main.mitmdump()
+
+
+def _share(worker: Worker) -> None:
     """Open all listeners of this process as shared ones. Raise ``RuntimeError`` for a mitmproxy that is built differently."""
     if "start_server" not in mode_servers.AsyncioServerInstance.listen.__code__.co_names:
         raise RuntimeError("this version of mitmproxy is built differently: its listeners can't be shared by workers")

@@ -33,7 +33,8 @@ from claw_mediate.workers.worker import Place
 
 MAX_FAILED_STARTS: Final = 5
 _SOUND_SECONDS = 60.0  # A worker that lived longer is replaced at once
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+FIRST_WAIT: Final = 0.5
+_LONGEST_WAIT = 30.0
 _LAST_MILLISECONDS = 1000  # The time for the last lines, when all workers have ended
 _SIGNALED = 128  # A shell's exit code of a process that a signal ended is this and the signal's number
 _MAX_UNSENT_BYTES = 1 << 20  # Of messages to a worker that does not read
@@ -61,9 +62,12 @@ class _Slot:
     has_been_up: bool = False
 
 
-def supervise(count: int, serve: Callable[[], object]) -> NoReturn:
-    """Run ``serve`` in ``count`` processes until they are to end, and exit with their code."""
-    supervisor = Supervisor(count)
+def supervise(count: int, serve: Callable[[], object], first_wait: float = FIRST_WAIT) -> NoReturn:
+    """Run ``serve`` in ``count`` processes until they are to end, and exit with their code.
+
+    ``first_wait``: seconds before a worker is replaced that died soon after its predecessor.
+    """
+    supervisor = Supervisor(count, first_wait)
     place = supervisor.run()
     if place is None:
         sys.exit(supervisor.exit_code)
@@ -74,9 +78,10 @@ def supervise(count: int, serve: Callable[[], object]) -> NoReturn:
 class Supervisor:
     """The processes of one proxy."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, first_wait: float = FIRST_WAIT) -> None:
         """Open what outlives a worker: its listener on loopback, and the outputs."""
         self.exit_code = 0
+        self._first_wait = first_wait
         self._slots = {number: _Slot(number, socket.create_server(("127.0.0.1", 0))) for number in range(1, count + 1)}
         self._outputs = _outputs()
         self._events = EventLog(self._outputs[1].write if 1 in self._outputs else None)
@@ -193,10 +198,10 @@ class Supervisor:
                         self._note_end(slot, os.waitstatus_to_exitcode(ended[1]))
 
     def _note_end(self, slot: _Slot, code: int) -> None:
-        was_up, pid, slot.pid = slot.state == "up", slot.pid, 0
         if slot.channel is not None:
             self._serve(slot)  # what it sent last
             self._drop_channel(slot)
+        was_up, pid, slot.pid = slot.state == "up", slot.pid, 0
         self._questions.forget(slot.number)
         exit_code = code if code >= 0 else _SIGNALED - code
         if self._is_stopping:
@@ -206,8 +211,8 @@ class Supervisor:
         slot.failed_starts = 0 if was_up else slot.failed_starts + 1
         if not slot.has_been_up or slot.failed_starts >= MAX_FAILED_STARTS:
             slot.state = "ended"
-            self.exit_code = exit_code
             self._stop(signal.SIGTERM)
+            self.exit_code = exit_code
             for each in self._slots.values():
                 if each.pid:
                     os.kill(each.pid, signal.SIGTERM)
@@ -218,7 +223,7 @@ class Supervisor:
         now = time.monotonic()
         if slot.state == "up" and now - slot.since >= _SOUND_SECONDS:
             slot.failures = 0
-        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (slot.failures - 1)) if slot.failures else 0.0
+        wait = min(_LONGEST_WAIT, self._first_wait * 2 ** (slot.failures - 1)) if slot.failures else 0.0
         slot.state, slot.due, slot.failures = "waiting", now + wait, slot.failures + 1
         self._questions.deaths += 1
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -229,7 +234,8 @@ class Supervisor:
 
     def _serve(self, slot: _Slot) -> None:
         """Read and send what can be read and sent."""
-        assert slot.channel is not None
+        if slot.channel is None:
+            return  # its process ended, as an event before this one said
         try:
             while data := slot.channel.recv(_READ_BYTES):
                 for message in slot.frames.read(data):
