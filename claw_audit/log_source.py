@@ -72,6 +72,11 @@ class Event:
         return to_count(self._members.get(name))
 
     @property
+    def worker(self) -> int:
+        """The number of the process that wrote it; 1 where the proxy has one."""
+        return self._count("worker") or 1
+
+    @property
     def at(self) -> float | None:
         return parse_time(self.text("ts"))
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from claw_contract.names import is_agent_id
+from claw_contract.names import WORKER_PREFIX, is_agent_id
 
 CURRENT_FILE = "history.jsonl"
 ROTATED_FILE = "history.jsonl.1"
@@ -102,15 +102,21 @@ def read_lines(blocks: Iterable[bytes], observe: Callable[[bytes], object] = ign
 
 
 def agent_directories(histories: Iterable[Path]) -> dict[str, list[Path]]:
-    """Return the directories of each agent that has history, ordered by agent. Raise ``SourceError``."""
+    """Return the directories of each agent that has history, ordered by agent. Raise ``SourceError``.
+
+    Those of a proxy's other workers are below its own.
+    """
     places: dict[str, list[Path]] = {}
-    for history in dict.fromkeys(map(os.path.realpath, histories)):
+    waiting = list(dict.fromkeys(map(os.path.realpath, histories)))
+    for history in waiting:
         try:
             names = [entry.name for entry in os.scandir(history) if entry.is_dir()]
         except OSError as error:
             raise SourceError(f"{history}: {error.strerror}") from None
         for name in filter(is_agent_id, names):
             places.setdefault(name, []).append(Path(history) / name)
+        own = (str(Path(history) / name) for name in names if name.startswith(WORKER_PREFIX))
+        waiting += (each for each in own if each not in waiting)
     return {name: sorted(places[name]) for name in sorted(places)}
 
 

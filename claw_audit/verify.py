@@ -11,8 +11,9 @@
 
 A chain alone does not show whole lines that were cut off at its beginning or its end. So every line that a log records must be
 in one of the agent's chains. Only rotation excuses a missing line: lines that the logs record before one that began a new
-file (``history_rotated``), if a chain begins with that line. History is not believed about itself, since whoever removes
-lines can write others. Logs are read first, so that everything that they record was in history before.
+file (``history_rotated``), if a chain begins with that line, and of several workers only those of the same one. History is not
+believed about itself, since whoever removes lines can write others. Logs are read first, so that everything that they record
+was in history before.
 """
 
 import re
@@ -40,7 +41,7 @@ from claw_audit.sources import (
     read_lines,
 )
 from claw_contract.chain import GENESIS, Seal, SealReader
-from claw_contract.names import is_agent_id
+from claw_contract.names import is_agent_id, worker_directory
 
 _MAX_AGENTS = 10_000  # agents of one log
 _HASH = re.compile("[0-9a-f]{64}")
@@ -186,9 +187,10 @@ def _is_truncated(text: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _LoggedLines:
-    """The lines of one agent that one log records, in its order. Each takes eight bytes."""
+    """The lines of one agent and one worker that one log records, in its order. Each takes eight bytes."""
 
     log: str
+    worker: int
     since: float  # Time of the first one in seconds
     hashes: array[int] = field(default_factory=lambda: array("Q"))
     rotations: array[int] = field(default_factory=lambda: array("Q"))  # Indexes of the lines that began a new file
@@ -200,7 +202,7 @@ def verify(
     """Return a verdict for each agent and directory. Raise ``SourceError`` for an unreadable directory or log."""
     logged: dict[str, list[_LoggedLines]] = {}
     for log in dict.fromkeys(logs):
-        for name, lines in _read_log(log, progress).items():
+        for (name, _), lines in _read_log(log, progress).items():
             logged.setdefault(name, []).append(lines)
     directories = {name: [histories[0] / name] for name in logged} | agent_directories(histories)
     return [
@@ -223,9 +225,18 @@ def _verify_agent(agent: str, directories: list[Path], logged: list[_LoggedLines
             file, _, reason = str(error).rpartition(": ")
             verdicts[-1].add_break(file, 0, 0, reason)
         firsts.add(walk.first)
-    for what in _missing(sorted(logged, key=lambda lines: lines.since), seen, firsts):
-        verdicts[-1].add_break(directories[-1] / CURRENT_FILE, 0, 0, what)
+    for worker in sorted({lines.worker for lines in logged}):
+        written = sorted((lines for lines in logged if lines.worker == worker), key=lambda lines: lines.since)
+        index = _find_directory(directories, worker)
+        for what in _missing(written, seen, firsts):
+            verdicts[index].add_break(directories[index] / CURRENT_FILE, 0, 0, what)
     return verdicts
+
+
+def _find_directory(directories: list[Path], worker: int) -> int:
+    """Return the index of a worker's directory of an agent, or of the last one."""
+    indexes = (index for index, each in enumerate(directories) if each.parent.name == worker_directory(worker))
+    return next(indexes, len(directories) - 1)
 
 
 def _missing(logged: list[_LoggedLines], seen: HashSet, firsts: set[int | None]) -> Iterator[str]:
@@ -241,14 +252,16 @@ def _missing(logged: list[_LoggedLines], seen: HashSet, firsts: set[int | None])
             yield f"{log.log} records {lines} missing, the first with the history_hash {first:016x}…: removed"
 
 
-def _read_log(log: str, progress: Progress) -> dict[str, _LoggedLines]:
-    lines: dict[str, _LoggedLines] = {}
+def _read_log(log: str, progress: Progress) -> dict[tuple[str, int], _LoggedLines]:
+    """Return the lines that a log records, by agent and worker."""
+    lines: dict[tuple[str, int], _LoggedLines] = {}
     for event in read_events(log, progress, SkippedInput()):
         digest = event.text("history_hash")
         if event.ends_turn and _HASH.fullmatch(digest) and is_agent_id(event.agent):
-            if event.agent not in lines and len(lines) >= _MAX_AGENTS:
+            series = event.agent, event.worker
+            if series not in lines and len(lines) >= _MAX_AGENTS:
                 continue
-            logged = lines.setdefault(event.agent, _LoggedLines(log, event.at or 0.0))
+            logged = lines.setdefault(series, _LoggedLines(log, event.worker, event.at or 0.0))
             if event.begins_file:
                 logged.rotations.append(len(logged.hashes))
             logged.hashes.append(hash_prefix(digest))

@@ -11,6 +11,7 @@ ALIAS_LIMIT = 64  # OpenAI's limit for a function name; Anthropic takes 128
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")  # The name of a tool within its service, as a descriptor declares it
 SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """A Compose service name that can be a host name and the first half of a canonical tool name."""
+WORKER_PREFIX = ".worker-"  # No agent's directory begins so
 _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -31,6 +32,15 @@ def _checked_agent_id(text: str) -> str:
 
 
 AgentId = Annotated[str, AfterValidator(_checked_agent_id)]
+
+
+def worker_directory(number: int) -> str:
+    """Return the directory of a worker's history, below the proxy's; the first one's is the proxy's own (decision 0035).
+
+    >>> [worker_directory(number) for number in (1, 2)]
+    ['', '.worker-2']
+    """
+    return "" if number == 1 else f"{WORKER_PREFIX}{number}"
 
 
 def canonical_name(service: str, tool: str) -> str:

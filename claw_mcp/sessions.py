@@ -138,6 +138,7 @@ class SessionTable:
         """Call ``on_end`` for each session that has ended, for whatever reason."""
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._max_sessions, self._idle_seconds, self._on_end = max_sessions, idle_seconds, on_end
+        self.id_prefix = ""  # Of the ids of sessions that are added from now on
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -153,7 +154,7 @@ class SessionTable:
             if idle is None:
                 return False
             self.end(idle)
-        session.id, session.last_use = secrets.token_hex(16), time.monotonic()
+        session.id, session.last_use = f"{self.id_prefix}{secrets.token_hex(16)}", time.monotonic()
         self._sessions[session.id] = session
         return True
 

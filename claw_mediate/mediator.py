@@ -55,6 +55,7 @@ from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.registry import Memory, Peers, TurnRegistry
 from claw_mediate.turns.stored_objects import StoredObjects
+from claw_mediate.workers import worker as workers
 
 
 class Spoken(NamedTuple):
@@ -113,7 +114,7 @@ class Mediator:
         self.state = open_state(settings.state, log, before)
         self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
         self._prompt = PromptContext.of(settings, log)
-        self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
+        self._history = History(workers.own_history(settings.history), settings.history_max_bytes) if settings.history else None
         recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
         routing = Router(self.registry, log)
         ownership = self._ownership = Ownership(self.state.ownership, log, settings.stored_ids)
@@ -172,6 +173,17 @@ class Mediator:
             async with asyncio.timeout(_PREPARATION_SECONDS):
                 await self._not_ready()
 
+    async def _fleet_not_ready(self) -> str | None:
+        """Return in one line what keeps the whole proxy from working: this process, or another worker."""
+        problem = await self._not_ready()
+        if problem is not None or (worker := workers.current()) is None:
+            return problem
+        return await worker.find_problem()
+
+    async def readiness(self) -> bytes:
+        """Return what a sibling is told: why this process is not ready; empty where it is."""
+        return (await self._not_ready() or "").encode()
+
     def _note_change(self, agent_id: str) -> None:
         """End an agent's MCP sessions with services, and tell its own clients; its files have changed."""
         self._peers.services.release(agent_id)
@@ -197,7 +209,7 @@ class Mediator:
         if request.bare_path == "/health":
             return respond_json(200, {"ok": True})
         if request.bare_path == "/ready":
-            problem = await self._not_ready()
+            problem = await self._fleet_not_ready()
             if problem is not None and problem != self._problem:
                 self._log.event("error", error="not_ready", reason=problem)
             self._problem = problem

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).parent.parent
-PROXIES = ("mitmdump", "mitmweb")
+PROXIES = ("mitmdump", "mitmweb", "workers")
+"""``workers N`` stands for what ``claw proxy --workers N`` starts."""
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 """The command of ``claw`` with the code beside these tests, in every worktree."""
 _MAX_PACKET = 1 << 20
@@ -209,7 +210,14 @@ def _prepare_proxy() -> None:
     """Import what a proxy imports: mitmdump, and all that its script names. Have CAs and keys ready."""
     script = ast.parse((ROOT / "addons" / "cllama.py").read_text(encoding="utf-8"))
     modules = [node.module for node in script.body if isinstance(node, ast.ImportFrom) and node.module]
-    later = ("httpcore2", "truststore", "encodings.idna", "claw_certs.ca", "claw_mediate.http.client")
+    later = (
+        "httpcore2",
+        "truststore",
+        "encodings.idna",
+        "claw_certs.ca",
+        "claw_mediate.http.client",
+        "claw_mediate.workers.supervisor",
+    )
     for module in ("mitmproxy.tools.main", "mitmproxy.tools.dump", *modules, *later):
         importlib.import_module(module)
     _share_keys()
@@ -254,7 +262,12 @@ def _prepare_claw() -> None:
 
 def _run_proxy() -> Any:
     tools = importlib.import_module("mitmproxy.tools.main")
-    return getattr(tools, Path(sys.argv[0]).name)()
+    if (name := Path(sys.argv[0]).name) == "workers":
+        from claw_mediate.mitm.listeners import run_worker
+        from claw_mediate.workers.supervisor import supervise
+
+        supervise(int(sys.argv.pop(1)), run_worker, 0.1)
+    return getattr(tools, name)()
 
 
 def _run_claw() -> Any:

@@ -1,7 +1,7 @@
 """``cllama``, the environment of the proxy, ``models`` and ``budget`` (docs/spec/compile.md "Grammar", "Defaults").
 
-Rules. ``cllama`` is a name, a list of names, or ``{proxy, mode}``; ``null`` and ``[]`` mean none. ``env`` and ``cllama-env``
-are the proxy's only, and where provider keys belong: their values are never shown.
+Rules. ``cllama`` is a name, a list of names, or ``{proxy, mode, workers}``; ``null`` and ``[]`` mean none. ``env`` and
+``cllama-env`` are the proxy's only, and where provider keys belong: their values are never shown.
 
 A model is ``provider/model``; a bare name is Anthropic's. Only ``fallback`` may be a list: its order is the order of the
 attempts, so that nobody writes ``fallback-2``. A slot that is ``null`` suppresses the pod's; ``models: {}`` or ``null`` all of
@@ -190,24 +190,48 @@ ENV = shapes.Conversion(shapes.Table("variable", VARIABLE_NAME, _EnvValue()), _s
 
 _PROXY = shapes.Key("proxy", _PROXIES, "The type of the proxy.")
 _MODE = shapes.Key[Mode]("mode", shapes.Choice[Mode](MODES), "By which entrance the runner comes to it.", "base-url")
+MAX_WORKERS, AUTO = 64, "auto"
+
+
+def _workers(reader: Reader, word: ScalarNode, node: Node) -> str | None:
+    number = word.text
+    if number == AUTO or (number.isascii() and number.isdecimal() and 0 < int(number) <= MAX_WORKERS):
+        return number
+    message = f"'workers' is a number from 1 to {MAX_WORKERS}, or {AUTO}, not {quote(word.shown)}"
+    reader.report(codes.BAD_VALUE, node.span, message, help_text="auto is one process for each core of the container")
+    return None
+
+
+_WORKERS = shapes.Key(
+    "workers",
+    shapes.Conversion(
+        shapes.Text(),
+        _workers,
+        shapes.or_variable({"anyOf": [{"enum": [AUTO]}, {"type": "integer", "minimum": 1, "maximum": MAX_WORKERS}]}),
+    ),
+    "Processes of the pod's proxy, which share its work: a number, or auto.",
+    "1",
+)
 _ENV = shapes.Key("env", ENV, "The environment of the proxy; provider keys belong here.")
 
 
 def _build_cllama(members: shapes.Members) -> Cllama | None:
     mode, proxies = members[_MODE] or "base-url", members[_PROXY]
-    return Cllama(members.place.span, proxies or (), mode)
+    return Cllama(members.place.span, proxies or (), mode, members[_WORKERS] or "")
 
 
 def _build_default(members: shapes.Members) -> Cllama | None:
     """Build the default; None where it holds nothing but ``env``."""
-    if not (_ENV in members and _MODE not in members):
+    if not (_ENV in members and _MODE not in members and _WORKERS not in members):
         members.require(_PROXY)
     return _build_cllama(members) if _PROXY in members else None
 
 
-_ONLY_ENV: shapes.Schema = {"required": ["env"], "not": {"required": ["mode"]}}
-_RECORD = shapes.Record((_PROXY, _MODE), _build_cllama, required=(_PROXY,))
-_DEFAULT_RECORD = shapes.Record((_PROXY, _MODE, _ENV), _build_default, rules={"anyOf": [{"required": ["proxy"]}, _ONLY_ENV]})
+_ONLY_ENV: shapes.Schema = {"required": ["env"], "not": {"anyOf": [{"required": ["mode"]}, {"required": ["workers"]}]}}
+_RECORD = shapes.Record((_PROXY, _MODE, _WORKERS), _build_cllama, required=(_PROXY,))
+_DEFAULT_RECORD = shapes.Record(
+    (_PROXY, _MODE, _WORKERS, _ENV), _build_default, rules={"anyOf": [{"required": ["proxy"]}, _ONLY_ENV]}
+)
 
 
 @dataclass(frozen=True)

@@ -78,11 +78,15 @@ def own_entries[T](listed: EntryList[T] | None) -> tuple[T, ...]:
 
 @dataclass(frozen=True)
 class Cllama:
-    """The proxies before the agent, and its entrance to them; none when ``cllama`` is ``null`` or ``[]``."""
+    """The proxies before the agent, and its entrance to them; none when ``cllama`` is ``null`` or ``[]``.
+
+    ``workers`` is the number of the proxy's processes, ``auto``, or empty where the file says neither.
+    """
 
     key: Span
     proxies: tuple[ScalarNode, ...]
     mode: Mode = "base-url"
+    workers: str = ""
 
 
 @dataclass(frozen=True)

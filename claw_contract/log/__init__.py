@@ -40,6 +40,7 @@ class Event(Contract):
     model: str | None
     intervention: str | None
     digest: str | None  # Digest of the agent's compiled files. None: no agent is concerned, or its files are broken.
+    worker: int | None = None  # The number of the process that wrote it. None: the proxy has one, or its supervisor did
 
 
 # Requests and turns.
@@ -220,6 +221,7 @@ type Fault = Literal[
     "prices_not_read",
     "providers_broken",
     "state_unusable",
+    "worker_died",
 ]
 
 

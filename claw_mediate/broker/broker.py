@@ -13,6 +13,7 @@ from claw_mcp.server import HttpRequest, StreamableHttpServer
 from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.broker.backend import CALLER, NativeBackend
 from claw_mediate.broker.calls import Caller, NativeCalls
+from claw_mediate.broker.siblings import SessionRouter
 from claw_mediate.core.api_paths import find_broker
 from claw_mediate.core.http import Request, RunnerResponse, refuse
 from claw_mediate.telemetry.event_log import EventLog
@@ -37,12 +38,14 @@ class Broker:
         self._log = log
         self._agents = agents
         self._tools: dict[str, tuple[Tool, ...]] = {}  # By agent, as its clients know them
+        self._router = SessionRouter()
         self._server = StreamableHttpServer(
             NativeBackend(calls),
             is_allowed_host=lambda _: True,
             is_allowed_origin=lambda origin: _LOCAL_ORIGIN.fullmatch(origin) is not None,
             max_sessions=MAX_SESSIONS,
         )
+        self._server.sessions.id_prefix = self._router.prefix
         self._closing: asyncio.Future[None] | None = None
         self._watching: asyncio.Future[None] | None = None
 
@@ -55,6 +58,8 @@ class Broker:
         if find_broker(request.path) != agent.id:
             self._log.event("error", error="not_admitted", reason=f"the token of agent {agent.id} at another broker")
             return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
+        if (port := self._router.find(request)) is not None:
+            return await self._router.ask(port, request)
         self._tools.setdefault(agent.id, agent.native_tools)
         CALLER.set(caller)
         asked = HttpRequest(request.method.upper(), request.path, request.headers, request.body)
@@ -93,6 +98,7 @@ class Broker:
         if self._closing is not None:
             self._closing.cancel()
         await self._server.close()
+        await self._router.close()
 
     async def _close_when_idle(self) -> None:
         await self._calls.wait_until_idle()

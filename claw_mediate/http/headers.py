@@ -50,6 +50,11 @@ def raw_headers(headers: Headers) -> RawHeaders:
     return [(name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape")) for name, value in headers]
 
 
+def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Return the headers of a message whose body was read, without those of its connection and of its form on the wire."""
+    return [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP | _MESSAGE]
+
+
 def names_containing(headers: Iterable[tuple[str, str]], secret: Secret) -> tuple[str, ...]:
     """Return the names of all headers whose value contains the secret, plain or encoded."""
     pairs = [*headers]

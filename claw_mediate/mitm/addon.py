@@ -20,7 +20,7 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import options
+from claw_mediate.mitm import listeners, options
 from claw_mediate.mitm.fast_dispatch import DispatchAddon
 from claw_mediate.mitm.flow_state import is_recorded
 from claw_mediate.mitm.gate import guard
@@ -37,6 +37,7 @@ from claw_mediate.mitm.view.commands import CommandsAddon
 from claw_mediate.mitm.view.redaction import RedactionAddon, add_secrets, original_body, original_request
 from claw_mediate.mitm.view.retention import RetentionAddon
 from claw_mediate.settings import Settings
+from claw_mediate.workers import worker as workers
 
 
 def install_addons(builtin: BuiltinAddons) -> Lifecycle:
@@ -46,6 +47,8 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
     if installed is not None:
         return installed
     governance = Governance(options.event_log(builtin), builtin)
+    if (worker := workers.current()) is not None:
+        governance.events.origin = {"worker": worker.number}
     RedactionAddon(governance).install()
     metrics, tls_ca, retention = MetricsAddon(governance), TlsCaAddon(governance), RetentionAddon(governance)
     observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
@@ -108,7 +111,7 @@ class Cllama:
         if not os.isatty(0):
             # In a container SIGHUP means "read your files again", which every request does. At a terminal it ends the proxy.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        return asyncio.ensure_future(self._builtin.proxyserver.setup_servers())
+        return asyncio.ensure_future(listeners.open_all(self._builtin))
 
     @guard.fail_closed
     async def requestheaders(self, flow: http.HTTPFlow) -> None:

@@ -22,7 +22,7 @@ from mitmproxy import connection, ctx, http
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import flow_state
+from claw_mediate.mitm import flow_state, listeners
 from claw_mediate.mitm.flow_state import PendingRequest, pending_requests, state_of, wait_until_done
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
 from claw_mediate.mitm.governance import Governance
@@ -31,6 +31,7 @@ from claw_mediate.mitm.passthrough import forward
 from claw_mediate.mitm.response_stream import door
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.settings import Settings
+from claw_mediate.workers import worker as workers
 
 TURN_SECONDS = 900.0  # Seconds that turns have to end after new settings replaced their mediator
 _LAST_SECONDS = 0.5
@@ -55,6 +56,7 @@ class Lifecycle:
     def apply(self, settings: Settings) -> Mediator:
         """Govern by these settings, and return their mediator. Raise ``ValueError`` or ``OptionsError`` if this fails."""
         self._tls_ca.check(settings)
+        listeners.check(settings)
         mediator = self._mediator_of(settings)
         self.governance.apply(settings, mediator)
         return mediator
@@ -68,6 +70,8 @@ class Lifecycle:
             self._retire(mediator, [])
             raise ValueError(problem)
         self._settings = settings
+        if (worker := workers.current()) is not None:
+            worker.reply("ready", mediator.readiness)
         if old is not None:
             old.retire()
             self._retire(old, pending_requests())

@@ -1,4 +1,7 @@
-"""``/metrics`` on a listener of its own. It outlives the script: a reload loses no count, and a broken script shows."""
+"""``/metrics`` on a listener of its own. It outlives the script: a reload loses no count, and a broken script shows.
+
+Of several workers each listens, and whichever is asked adds up the counts of all.
+"""
 
 import asyncio
 import os
@@ -9,10 +12,12 @@ from claw_contract.secret import Secret
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.settings import ListenAddress
-from claw_mediate.telemetry.metrics import HealthSnapshot, Metrics
-from claw_mediate.telemetry.metrics_server import MetricsServer, Page
+from claw_mediate.telemetry.metrics import HealthSnapshot, Metrics, write_text
+from claw_mediate.telemetry.metrics_server import MetricsServer, Page, Sharing
+from claw_mediate.telemetry.metrics_sum import SummedMetrics, add_up, decode, encode, snapshot
 from claw_mediate.telemetry.nonblocking_writer import LineWriter
 from claw_mediate.telemetry.tracing import Tracing, tracing_from_environment
+from claw_mediate.workers import worker as workers
 
 TOKEN = "CLAW_METRICS_TOKEN"  # noqa: S105 - the name of a variable
 """Not a setting, because settings are options of mitmproxy, which are shown."""
@@ -44,6 +49,8 @@ class MetricsAddon:
             self._events.add_listener(tracing.handle_event)
         self._mediator = mediator
         self._mediators.add(mediator)
+        if (worker := workers.current()) is not None:
+            worker.reply("metrics", self._own_snapshot)
 
     def _listen(self, listener: ListenAddress | None) -> None:
         if listener == self._listener:
@@ -65,7 +72,7 @@ class MetricsAddon:
 
     def _serve(self, listener: ListenAddress | None) -> None:
         """Serve at this listener and no other. Raise ``ValueError`` with one line, and then nothing has changed."""
-        scrape = MetricsServer(listener, _token(), self._write) if listener is not None else None
+        scrape = MetricsServer(listener, _token(), self._write, _sharing()) if listener is not None else None
         self._close()
         self._listener, self._scrape = listener, scrape
         if scrape is not None:
@@ -87,6 +94,16 @@ class MetricsAddon:
             scrape.close()
 
     async def _write(self, accept: str) -> Page:
+        if (worker := workers.current()) is not None and (parts := await worker.ask_all("metrics")):
+            return write_text(SummedMetrics(add_up(map(decode, parts.values()))), accept)
+        await self._observe()
+        return self.metrics.text(accept)
+
+    async def _own_snapshot(self) -> bytes:
+        await self._observe()
+        return encode(snapshot(self.metrics.registry))
+
+    async def _observe(self) -> None:
         try:
             async with asyncio.timeout(_SECONDS):
                 now = await self._mediator.observed() if self._mediator is not None else HealthSnapshot()
@@ -95,7 +112,12 @@ class MetricsAddon:
         now = now._replace(ready=now.ready and self._governance.has_script)
         turns = sum(mediator.turns_under_way for mediator in self._mediators)
         self.metrics.observe(now, turns, LineWriter.of(1).dropped)
-        return self.metrics.text(accept)
+
+
+def _sharing() -> Sharing:
+    if (worker := workers.current()) is None:
+        return "none"
+    return "first" if worker.place.is_alone and not worker.is_up else "others"
 
 
 def _token() -> Secret | None:

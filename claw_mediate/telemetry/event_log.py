@@ -82,6 +82,7 @@ class EventLog:
         self._secrets: frozenset[Secret] = frozenset()
         self._redactor = Redactor(())
         self._listeners: list[EventListener] = []
+        self.origin: Mapping[str, int] = {}  # The members of every line that say which process wrote it
 
     def protect(self, secrets: Iterable[Secret]) -> None:
         """Redact these secrets, too, from now on."""
@@ -103,7 +104,7 @@ class EventLog:
             self.event("error", error="log_lines_dropped", lines=lines)
         claw_id, digest = (agent, None) if agent is None or isinstance(agent, str) else (agent.id, agent.digest)
         common = {name: fields.pop(name, None) for name in ("turn_id", "model", "intervention")}
-        event = {"ts": now_rfc3339(), "type": kind, "claw_id": claw_id, **common, "digest": digest, **fields}
+        event = {"ts": now_rfc3339(), "type": kind, "claw_id": claw_id, **common, "digest": digest, **self.origin, **fields}
         try:
             line = msgspec.json.encode(event)
         except UnicodeEncodeError:  # listeners can't encode it either

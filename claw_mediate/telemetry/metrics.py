@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
 
 from claw_mediate.core.http import GONE
 from claw_mediate.core.model_policy import KeyState
@@ -141,10 +142,7 @@ class Metrics:
         self._dropped_lines = dropped
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """Return (all metrics, content type): OpenMetrics if ``accept`` names it, else Prometheus' text format."""
-        if _OPENMETRICS in accept:
-            return openmetrics.generate_latest(self.registry), openmetrics.CONTENT_TYPE_LATEST
-        return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
+        return write_text(self.registry, accept)
 
     def _request(self, event: Event) -> None:
         self.requests.labels(event["claw_id"], _yes_no(event["mediated"])).inc()
@@ -206,6 +204,13 @@ class Metrics:
 
     def _histogram(self, name: str, labels: str, buckets: tuple[float, ...], text: str) -> Histogram:
         return Histogram(f"claw_{name}", text, labels.split(), buckets=buckets, registry=self.registry)
+
+
+def write_text(metrics: Collector, accept: str) -> tuple[bytes, str]:
+    """Return (all metrics, content type): OpenMetrics if ``accept`` names it, else Prometheus' text format."""
+    if _OPENMETRICS in accept:
+        return openmetrics.generate_latest(metrics), openmetrics.CONTENT_TYPE_LATEST
+    return generate_latest(metrics), CONTENT_TYPE_PLAIN_0_0_4
 
 
 def _yes_no(value: bool) -> str:

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from typing import Literal
 
 import h11
 
@@ -24,15 +25,19 @@ _FRESH_SECONDS = 0.1
 _PLAIN = "text/plain; charset=utf-8"
 
 type Page = tuple[bytes, str]  # Body and content type
+type Sharing = Literal["none", "first", "others"]
+"""Whether other workers listen there, too: the first of them must find the address free."""
 type Generate = Callable[[str], Awaitable[Page]]  # Returns the metrics for an ``Accept`` header
 
 
 class MetricsServer:
     """One listener, which listens at once and responds after ``serve``."""
 
-    def __init__(self, address: ListenAddress, token: Secret | None, generate: Generate) -> None:
+    def __init__(self, address: ListenAddress, token: Secret | None, generate: Generate, sharing: Sharing = "none") -> None:
         """Raise ``ValueError`` with one line for an unusable address."""
-        self._socket = _listening_socket(address)
+        if sharing == "first":
+            _listening_socket(address).close()
+        self._socket = _listening_socket(address, is_shared=sharing != "none")
         self._token = token
         self._generate = generate
         self._server: asyncio.Server | None = None
@@ -115,11 +120,10 @@ def _response(http: h11.Connection, status: HTTPStatus, page: Page | None = None
     return (head or b"") + body
 
 
-def _listening_socket(address: ListenAddress) -> socket.socket:
+def _listening_socket(address: ListenAddress, *, is_shared: bool = False) -> socket.socket:
+    is_dual = not address.host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual or ":" in address.host else socket.AF_INET
     try:
-        if not address.host and socket.has_dualstack_ipv6():
-            return socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True)
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        return socket.create_server((address.host, address.port), family=family)
+        return socket.create_server((address.host, address.port), family=family, dualstack_ipv6=is_dual, reuse_port=is_shared)
     except OSError as error:
         raise ValueError(f"cllama_metrics: can't listen on {address.shown}: {error.strerror or error}") from error

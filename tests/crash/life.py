@@ -1,23 +1,28 @@
-"""A process that hosts the real mediator and nothing else: a start costs a fork, not a mitmdump.
+"""Processes that host the real mediator and nothing else: a start costs a fork, not a mitmdump.
 
 Its parent owns the listener, so a runner that tries again waits for the next life. The steps of mitmproxy's host with an
-exchange (``mitm/addon.py``) are done here in the same order.
+exchange (``mitm/addon.py``) are done here in the same order. Workers are those of the real supervisor.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import socket
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.http import client
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
-from tests.crash.faults import Doom, Fate
+from claw_mediate.workers import worker as workers
+from claw_mediate.workers.supervisor import supervise
+from tests.crash.faults import WITHIN, Doom, Fate
 
 _TLS = client.tls_context()
 """The TLS context, made before the first fork: nothing here speaks TLS, and making it takes longer than the rest of a start."""
@@ -31,11 +36,53 @@ def live(listener: socket.socket, env: Mapping[str, str], doom: Doom | None, die
     asyncio.run(_serve(listener, env, fate))
 
 
-async def _serve(listener: socket.socket, env: Mapping[str, str], fate: Fate) -> None:
-    settings = Settings.of({setting.name: env.get(setting.env, setting.default) for setting in SETTINGS})
-    mediator = Mediator(settings, EventLog(lambda _: None), env)
-    server = await asyncio.start_server(partial(_answer, mediator, fate), sock=listener)
+class Mortality(NamedTuple):
+    """The deaths of a proxy's workers: each kills itself at a random point, until there were ``deaths`` of them."""
+
+    seed: str
+    deaths: int
+    died: Path
+    output: Path
+
+    def doom(self, worker: int) -> Doom | None:
+        """Return the doom of a worker that begins now."""
+        so_far = len(self.died.read_text(encoding="utf-8").splitlines())
+        chance = random.Random(f"{self.seed}/{so_far}/{worker}")
+        return Doom(chance.choice(WITHIN), chance.choice((1, 1, 2, 3))) if so_far < self.deaths else None
+
+
+def live_as_workers(port: int, env: Mapping[str, str], mortality: Mortality) -> None:
+    """Serve as two workers until this process is told to end."""
+    client.tls_context = lambda: _TLS
+    with mortality.output.open("ab") as output:
+        for stream in (1, 2):
+            os.dup2(output.fileno(), stream)
+    supervise(2, partial(_work, port, env, mortality), first_wait=0)
+
+
+def _work(port: int, env: Mapping[str, str], mortality: Mortality) -> None:
+    worker = workers.current()
+    assert worker is not None
+    fate = Fate(mortality.doom(worker.number), mortality.died)
+    fate.arm()
+    asyncio.run(_serve_with_others(worker, port, env, fate))
+
+
+async def _serve_with_others(worker: workers.Worker, port: int, env: Mapping[str, str], fate: Fate) -> None:
+    mediator = _mediator(env)
+    server = await asyncio.start_server(partial(_answer, mediator, fate), "127.0.0.1", port, reuse_port=True)
+    await worker.begin()
     await server.serve_forever()
+
+
+async def _serve(listener: socket.socket, env: Mapping[str, str], fate: Fate) -> None:
+    server = await asyncio.start_server(partial(_answer, _mediator(env), fate), sock=listener)
+    await server.serve_forever()
+
+
+def _mediator(env: Mapping[str, str]) -> Mediator:
+    settings = Settings.of({setting.name: env.get(setting.env, setting.default) for setting in SETTINGS})
+    return Mediator(settings, EventLog(lambda _: None), env)
 
 
 async def _answer(mediator: Mediator, fate: Fate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

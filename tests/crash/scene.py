@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import multiprocessing
+import os
 import random
+import signal
 import socket
 import threading
 from collections import Counter
@@ -29,6 +32,7 @@ from tests.crash import life
 from tests.crash.faults import WITH_IDS, WITHIN, Doom
 from tests.crash.peers import NUMBER, Books, Counting, Effect, Model, orders
 from tests.proxy.pod import Pod
+from tests.waiting import eventually, free_port
 
 WITHOUT = ("the model hears", "the service hears", "the service has done it", "the runner hears")
 """The points at which the test kills the process from outside."""
@@ -36,6 +40,7 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["pytest", "tests.crash.life"])
 WAYS = ("chat", "messages", "input", "chain", "conversation")
 """How a runner goes on: the last three over Responses."""
+_WORKERS, _CHANCE_OUTSIDE = 2, 0.15
 _MOST_TRIES = 60
 """The tries of one turn, by a runner that starts again after a broken stream, which no SDK does by itself."""
 
@@ -145,6 +150,47 @@ class Proxy:
             self.deaths += 1
 
 
+class Workers:
+    """A proxy of two workers, which die one by one, at points within and at points outside; the supervisor replaces them."""
+
+    def __init__(self, pod: Pod, mortality: life.Mortality) -> None:
+        self._mortality = mortality
+        self._random = random.Random(mortality.seed)
+        mortality.died.touch()
+        self._process = _PROCESSES.Process(target=life.live_as_workers, args=(pod.port, pod.env(), mortality))
+
+    @property
+    def deaths(self) -> int:
+        return len(self._mortality.died.read_text(encoding="utf-8").splitlines())
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def start(self) -> None:
+        self._process.start()
+
+    def workers(self) -> list[int]:
+        pid = self._process.pid
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
+
+    def passes(self, point: str) -> None:
+        """Kill one of the workers now and then, whichever it is."""
+        if self._random.random() < _CHANCE_OUTSIDE and self.deaths < self._mortality.deaths and (pids := self.workers()):
+            with self._mortality.died.open("a", encoding="utf-8") as out:
+                out.write(f"{point}\n")
+            with contextlib.suppress(ProcessLookupError):  # it has just died by itself
+                os.kill(self._random.choice(pids), signal.SIGKILL)
+
+    def stop(self) -> int | None:
+        """End the supervisor, and with it all workers; return its exit code."""
+        pids = self.workers()
+        self._process.terminate()
+        self._process.join(20)
+        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "all workers have ended")
+        return self._process.exitcode
+
+
 @dataclass
 class Scene:
     """A conversation, identified by its name; its number says the way (``WAYS``), an odd one that tools are called over MCP.
@@ -165,6 +211,7 @@ class Scene:
         self.pod = Pod(self.home, self.model, self.service)
         self.way = WAYS[int(self.name[1:]) % len(WAYS)]
         self.previous = ""
+        self.proxy: Proxy | Workers
         if self.way in {"chain", "conversation"}:
             self.dooms = [*(Doom(point, 1) for point in WITH_IDS), *self.dooms]
         self.turns: list[str] = []
@@ -205,6 +252,23 @@ class Scene:
                 proxy.stop()
         self._check()
 
+    def play_with_workers(self, deaths: int) -> None:
+        """Run turns until so many of the proxy's two workers have died, run one more, and check the books."""
+        self.pod.port = free_port()
+        output = self.home / "stdout.log"
+        self.proxy = proxy = Workers(self.pod, life.Mortality(self.seed, deaths, self.home / "died", output))
+        self.books.listeners[self.name] = proxy.passes
+        proxy.start()
+        try:
+            with self.pod.client(max_retries=20) as self.gpt, self.pod.claude(max_retries=20) as self.anthropic:
+                while proxy.deaths < deaths:
+                    self._turn()
+                self._turn()
+            eventually(lambda: len(proxy.workers()) == _WORKERS, "each worker that died was replaced")
+        finally:
+            proxy.stop()
+        self._check()
+
     def _begin(self, doom: Doom | None, listener: socket.socket | None) -> Life:
         return Mitmdump(self.pod, doom) if listener is None else Forked(self.pod, doom, listener)
 
@@ -227,6 +291,7 @@ class Scene:
                 return ask(stream=stream)
             except (openai.APIError, anthropic.APIError, httpx2.HTTPError, BrokenOffError) as error:
                 assert not self.books.faults[self.name], self.books.faults[self.name]
+                assert not isinstance(self.proxy, Workers) or self.proxy.is_alive, "the supervisor has ended"
                 failed = error
         raise failed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -90,8 +90,19 @@ def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice
         Scene(name, f"{SEED}/{name}", tmp_path / name, *world, [Doom(point, 1) for point in points])
         for name, points in (("m1", REAL[::2]), ("m4", REAL[1::2]))  # Messages over MCP, and a conversation
     ]
-    _play(scenes, real=True)
+    _play(scenes, lambda scene: scene.play(real=True))
     assert sorted(_died(scenes)) == sorted([*REAL, *WITH_IDS])
+
+
+@pytest.mark.timeout(60 + 2 * DEATHS)
+@pytest.mark.requirement("workers:at-most-once")
+@pytest.mark.requirement("crash:at-most-once")
+def test_workers_die_again_and_again_and_no_write_is_made_twice(tmp_path: Path, world: tuple[Model, Counting]) -> None:
+    deaths = 2 * _A_SCENE
+    names = [ONLY] if ONLY else [f"w{number}" for number in range(max(1, 2 * DEATHS // deaths))]
+    scenes = [Scene(name, f"{SEED}/{name}", tmp_path / name, *world, []) for name in names]
+    _play(scenes, lambda scene: scene.play_with_workers(deaths))
+    assert len(_died(scenes)) >= deaths * len(scenes)
 
 
 def _died(scenes: list[Scene]) -> list[str]:
@@ -99,12 +110,12 @@ def _died(scenes: list[Scene]) -> list[str]:
     return [line for scene in scenes for line in (scene.home / "died").read_text(encoding="utf-8").splitlines()]
 
 
-def _play(scenes: list[Scene], *, real: bool = False) -> None:
+def _play(scenes: list[Scene], run: Callable[[Scene], None] = Scene.play) -> None:
     failed: list[str] = []
 
     def play(scene: Scene) -> None:
         try:
-            scene.play(real=real)
+            run(scene)
         except BaseException:  # noqa: BLE001 - reported with the variables that repeat it
             failed.append(f"CLAW_CRASH_SEED={SEED} CLAW_CRASH_SCENE={scene.name}\n{traceback.format_exc()}")
 

@@ -20,7 +20,7 @@ import httpx2
 import openai
 
 from tests.events import known
-from tests.fork_server import PROXIES, ForkedProcess, fork_server, may_be_forked
+from tests.fork_server import CLAW, PROXIES, ForkedProcess, fork_server, may_be_forked
 from tests.peers import Provider, Service
 from tests.waiting import eventually, free_port
 
@@ -59,6 +59,7 @@ class Pod:
     program: Path = MITMDUMP
     launcher: tuple[str, ...] = ()
     """The command that starts the proxy, and becomes it."""
+    workers: int = 1
     process: subprocess.Popen[bytes] | ForkedProcess | None = None
     clients: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """SDK clients, closed with the pod: the garbage collector might collect their sockets before them."""
@@ -155,6 +156,11 @@ class Pod:
         """Start ``mitmdump -s addons/cllama.py``, with no other flag unless the test is about flags."""
         (self.home / "home").mkdir(exist_ok=True)
         command = [*self.launcher, str(self.program), "-s", str(self.script), *arguments]
+        if self.workers > 1:
+            self.program = MITMDUMP.with_name("workers")
+            command = [str(self.program), str(self.workers), *command[1:]]
+            if not self._may_be_forked():
+                command = [*CLAW, "proxy", "--workers", str(self.workers), *arguments]
         with self.stdout.open("ab") as out, self.stderr.open("ab") as err, Path(os.devnull).open("rb") as nothing:
             if self._may_be_forked():
                 self.process = fork_server("proxy").start(command, self.home, self.env(), [nothing, out, err])
@@ -204,8 +210,10 @@ class Pod:
         return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 
     def history(self, agent_id: str) -> list[dict[str, Any]]:
-        file = self.home / "history" / agent_id / "history.jsonl"
-        return [json.loads(line) for line in whole_lines(file)] if file.exists() else []
+        """Return the lines of an agent's history; those of other workers come after the first one's."""
+        places = [self.home / "history", *sorted(self.home.glob("history/.worker-*"))]
+        files = [place / agent_id / "history.jsonl" for place in places]
+        return [json.loads(line) for file in files if file.exists() for line in whole_lines(file)]
 
     def own_script(self) -> Path:
         """Copy the addon's script into a folder of its own, so that it can be changed; it says when it is loaded."""

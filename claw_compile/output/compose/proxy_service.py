@@ -10,6 +10,7 @@ file below the compiled tree, 0600, byte for byte; one from a file stays where i
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
+from claw_compile.grammar.cllama import AUTO
 from claw_compile.grammar.pod import PodSecret, PodSpec
 from claw_compile.output.compose.agent_service import bind
 from claw_compile.output.compose.edits import escape_dollars
@@ -27,6 +28,7 @@ USER = "${CLAW_UID:-1000}:${CLAW_GID:-1000}"  # The owner of the compiled tree, 
 HISTORY_VOLUME, STATE_VOLUME = "claw-history", "claw-state"
 COMMAND = ("mitmdump", "-s", "addons/cllama.py", "--set", "confdir=/tmp/mitmproxy")
 """mitmproxy's own files are in its tmpfs; a pod's CA is named by CLLAMA_CA."""
+_WORKERS_COMMAND = ("claw", "proxy", "--workers")
 MODES = ("reverse:http://pod.invalid@8080", "regular@8082", "transparent@8083")
 REJECTED = "add rule inet claw {0} meta l4proto tcp reject with tcp reset; add rule inet claw {0} reject"
 """The end of a chain. It rejects and does not only drop, so that QUIC falls back and everything else gives up at once."""
@@ -65,6 +67,13 @@ def proxy_services(deployment: Deployment) -> Iterator[Entry]:
     yield from mapping({PROXY: proxy, HOLDER: holder, REDIRECT: redirect}).entries
 
 
+def proxy_command(deployment: Deployment) -> list[str]:
+    """Return the command of the pod's proxy, with as many workers as any of its agents asks for; ``auto`` is the most."""
+    asked = {agent.cllama.workers for agent in deployment.agents if agent.cllama is not None and agent.cllama.workers}
+    workers = AUTO if AUTO in asked else str(max(map(int, asked), default=1))
+    return [*COMMAND] if workers == "1" else [*_WORKERS_COMMAND, workers, *COMMAND[3:]]
+
+
 def _unprivileged(deployment: Deployment) -> dict[str, Data]:
     return {
         "image": IMAGE,
@@ -84,7 +93,10 @@ def _proxy(deployment: Deployment) -> dict[str, Data]:
     environment, env_file = proxy_environment(deployment)
     body = _unprivileged(deployment)
     body["labels"] = {"claw.pod": deployment.pod_name, "claw.role": "proxy", "claw.digest": deployment.digest(kept)}
-    body["command"] = [*COMMAND, *(word for mode in MODES if deployment.intercepts for word in ("--mode", mode))]
+    body["command"] = [
+        *proxy_command(deployment),
+        *(word for mode in MODES if deployment.intercepts for word in ("--mode", mode)),
+    ]
     body["stop_grace_period"] = f"{grace_seconds(deployment)}s"
     body["environment"] = {name: escape_dollars(value) for name, value in environment.items()}
     if env_file is not None:

@@ -23,7 +23,7 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, 
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.agent_files import CA_BUNDLE
 from claw_compile.output.compose.agent_service import HOME, readable_files
-from claw_compile.output.compose.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES
+from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE, MODES, proxy_command
 from claw_compile.output.deployment import CA_DIRECTORY, CA_PRIVATE, Deployment
 from claw_compile.output.kubernetes.container import Converter
 from claw_compile.output.kubernetes.gateway import check_gateway, context_files, gateway_objects
@@ -306,7 +306,7 @@ def _proxy_container(whole: Deployment, lookup: Lookup) -> Object:
     result: Object = {
         "name": PROXY,
         "image": _image(lookup),
-        "command": [*COMMAND],
+        "command": [*proxy_command(whole)],
         "env": [{"name": key, "value": value} for key, value in sorted(environment.items())],
         "startupProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 10},

@@ -1,0 +1,56 @@
+"""Messages between the supervisor and a worker: MessagePack behind its length, on a pair of connected sockets."""
+
+import struct
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+type Topic = Literal["ready", "metrics"]
+"""What workers can be asked for."""
+_LENGTH = struct.Struct("!I")
+
+
+class Message(msgspec.Struct, array_like=True):
+    """One message. ``number`` identifies a question, of the worker that asks or of the supervisor.
+
+    up        worker → supervisor   my listeners are open
+    ask       worker → supervisor   ask all workers about ``topic``
+    question  supervisor → worker   the same, from whomever
+    reply     worker → supervisor   ``parts`` has the one reply
+    answer    supervisor → worker   the replies in ``parts``, by the worker's number; 0 is the supervisor's own
+    """
+
+    kind: Literal["up", "ask", "question", "reply", "answer"]
+    number: int = 0
+    topic: Topic = "ready"
+    parts: dict[int, bytes] = {}
+
+
+_ENCODE = msgspec.msgpack.Encoder().encode
+_DECODE = msgspec.msgpack.Decoder(Message).decode
+
+
+def write_frame(message: Message) -> bytes:
+    """Return the bytes of a message on the socket."""
+    body = _ENCODE(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameReader:
+    """The messages in what was received so far."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._received = bytearray()
+
+    def read(self, data: bytes) -> Iterator[Message]:
+        """Add bytes, and yield each message that is whole."""
+        self._received += data
+        while len(self._received) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._received)[0]
+            if len(self._received) < end:
+                return
+            body = bytes(self._received[_LENGTH.size : end])
+            del self._received[:end]
+            yield _DECODE(body)

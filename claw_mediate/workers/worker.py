@@ -1,0 +1,147 @@
+"""One of several workers, which is this process: its place, and what it asks the others through the supervisor.
+
+Rules. A process without a supervisor has no ``current()``, and nothing here concerns it. The end of the supervisor, however it
+comes, ends its workers as SIGTERM does: they drain.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from claw_contract.names import worker_directory
+from claw_mediate.workers.frames import FrameReader, Message, Topic, write_frame
+
+ASK_SECONDS: Final = 2.0  # The longest wait for the others
+SUPERVISOR: Final = 0  # The number of the supervisor among those who reply
+_READ_BYTES = 1 << 16
+
+type Reply = Callable[[], Awaitable[bytes]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the supervisor gives a new worker. Workers count from 1.
+
+    ``inner`` is its listener on loopback, at which the others reach it; ``ports`` are those of all, by number. The supervisor
+    holds all of them open, so that none can ever lead to another program.
+    """
+
+    number: int
+    count: int
+    channel: socket.socket
+    inner: socket.socket
+    ports: Mapping[int, int] = field(default_factory=dict)
+    is_alone: bool = False  # No other worker has a listener, so that an address in use is somebody else's
+
+
+class Worker:
+    """A process among its siblings."""
+
+    def __init__(self, place: Place) -> None:
+        """Take a place; nothing is sent before ``begin``."""
+        self.place = place
+        self._replies: dict[Topic, Reply] = {}
+        self._asked: dict[int, asyncio.Future[Mapping[int, bytes]]] = {}
+        self._last_number = 0
+        self._writer: asyncio.StreamWriter | None = None
+        self._tasks: set[asyncio.Future[None]] = set()
+        self.inner_server: asyncio.Server | None = None
+
+    @property
+    def number(self) -> int:
+        return self.place.number
+
+    @property
+    def is_up(self) -> bool:
+        return self._writer is not None
+
+    async def begin(self) -> None:
+        """Report that the listeners are open, and answer the supervisor from now on."""
+        if self._writer is None:
+            reader, self._writer = await asyncio.open_unix_connection(sock=self.place.channel)
+            self._keep(self._serve(reader))
+        self._send(Message("up"))
+
+    def reply(self, topic: Topic, reply: Reply) -> None:
+        """Answer questions about a topic by ``reply`` from now on."""
+        self._replies[topic] = reply
+
+    async def ask_all(self, topic: Topic) -> Mapping[int, bytes]:
+        """Return the replies of all workers, this one too, by their numbers. Those who are not up, or silent, are missing."""
+        if self._writer is None:
+            return {}
+        number = self._last_number = self._last_number + 1
+        answer: asyncio.Future[Mapping[int, bytes]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self._send(Message("ask", number, topic))
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                return await answer
+        except TimeoutError:
+            return {}
+        finally:
+            del self._asked[number]
+
+    async def find_problem(self) -> str | None:
+        """Return in one line which worker is not ready, and why; None where all are."""
+        problems = await self.ask_all("ready")
+        for number in range(1, self.place.count + 1):
+            if (problem := problems.get(number)) is None:
+                return f"worker {number} is not up"
+            if problem:
+                return f"worker {number}: {problem.decode()}"
+        return None
+
+    async def _serve(self, reader: asyncio.StreamReader) -> None:
+        frames = FrameReader()
+        try:
+            while data := await reader.read(_READ_BYTES):
+                for message in frames.read(data):
+                    self._handle(message)
+        except OSError:
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)  # the supervisor is gone
+
+    def _handle(self, message: Message) -> None:
+        if message.kind == "question":
+            self._keep(self._reply(message))
+        elif message.kind == "answer" and (waiting := self._asked.get(message.number)) is not None and not waiting.done():
+            waiting.set_result(message.parts)
+
+    async def _reply(self, question: Message) -> None:
+        if (reply := self._replies.get(question.topic)) is not None:
+            self._send(Message("reply", question.number, question.topic, {self.number: await reply()}))
+
+    def _send(self, message: Message) -> None:
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(write_frame(message))
+
+    def _keep(self, step: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(step)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+_current: list[Worker] = []
+
+
+def current() -> Worker | None:
+    """Return this process as a worker; None where it is the whole proxy."""
+    return _current[0] if _current else None
+
+
+def become(place: Place) -> Worker:
+    """Make this process the worker of that place."""
+    _current[:] = [Worker(place)]
+    return _current[0]
+
+
+def own_history(directory: Path) -> Path:
+    """Return the directory of this process's own history: two writers would break the chain of a file."""
+    worker = current()
+    return directory if worker is None else directory / worker_directory(worker.number)

@@ -1,0 +1,323 @@
+"""Two workers of the real proxy behind one address (decision 0035)."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.responses import JSONResponse
+
+from claw_audit.audit import AuditQuery, audit
+from claw_audit.verify import verify
+from claw_mediate.workers.supervisor import MAX_FAILED_STARTS
+from tests.events import known
+from tests.fork_server import CLAW, fork_server
+from tests.peers import Provider, Service, calls, text
+from tests.proxy.pod import Pod, headers
+from tests.proxy.test_broker import SYMBOL, RawClient
+from tests.proxy.test_waiting import Held
+from tests.waiting import eventually, free_port
+
+PAIR = (1, 2)
+
+
+def start(pod: Pod, *arguments: str, wait: bool = True) -> None:
+    pod.workers = len(PAIR)
+    pod.agent("analyst", pod.tool("trade", "POST"), {**pod.tool("stamp", "POST", schema=SYMBOL), "delivery": "native"})
+    pod.service.routes["POST", "/trade"] = JSONResponse({"order": 1})
+    pod.service.routes["POST", "/stamp"] = JSONResponse({"order": 2})
+    pod.environment["CLAW_METRICS_ADDR"] = f"127.0.0.1:{free_port()}"
+    pod.start(*arguments, wait=wait)
+
+
+def workers(pod: Pod) -> list[int]:
+    """Return the processes of the workers that live."""
+    assert pod.process is not None
+    pids = Path(f"/proc/{pod.process.pid}/task/{pod.process.pid}/children").read_text(encoding="utf-8").split()
+    return [int(pid) for pid in pids]
+
+
+def trade(pod: Pod, question: str) -> str:
+    """Have a turn with one write, on a connection of its own."""
+    pod.provider.says(calls(("c1", "desk__trade", {})), text("Bought."))
+    return ask(pod, question)
+
+
+def ask(pod: Pod, question: str) -> str:
+    with pod.client() as client:
+        asked: Any = [{"role": "user", "content": question}]
+        return client.chat.completions.create(model="gpt-test", messages=asked).choices[0].message.content or ""
+
+
+def trade_everywhere(pod: Pod, name: str) -> int:
+    """Have turns until both workers had one more; return how many."""
+    before, number = lines(pod), 0
+    while not all(now > then for now, then in zip(lines(pod), before, strict=True)):
+        assert number < 100, "the kernel deals connections out among the workers"
+        assert trade(pod, f"{name} {number}") == "Bought."
+        number += 1
+    return number
+
+
+def lines(pod: Pod) -> list[int]:
+    """Return the lines of each worker's history."""
+    places = [pod.home / "history", pod.home / "history" / ".worker-2"]
+    files = [place / "analyst" / "history.jsonl" for place in places]
+    return [len(file.read_text(encoding="utf-8").splitlines()) if file.exists() else 0 for file in files]
+
+
+def metrics(pod: Pod) -> dict[str, float]:
+    """Return the sums of each metric over its labels, as one worker or the other gives them."""
+    page = httpx2.get(f"http://{pod.environment['CLAW_METRICS_ADDR']}/metrics", timeout=10).text
+    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    return {name: sum(each.value for each in samples if each.name == name) for name in {each.name for each in samples}}
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """The proxy with two workers, for tests that end none, or wait until it is replaced."""
+    provider, service = Provider(), Service()
+    provider.start()
+    service.start()
+    pod = Pod(tmp_path_factory.mktemp("pair"), provider, service)
+    try:
+        start(pod)
+        yield pod
+    finally:
+        pod.stop()
+        provider.stop()
+        service.stop()
+
+
+@pytest.mark.requirement("workers:share", "workers:history", "audit:verify-benign")
+def test_workers_share_an_address_and_each_has_a_chain_of_its_own(pair: Pod, tmp_path: Path) -> None:
+    before = sum(lines(pair))
+    number = trade_everywhere(pair, "share")
+    assert sum(lines(pair)) == before + number
+    ended = [event for event in pair.log() if event["type"] == "response"]
+    assert {event["worker"] for event in ended} == set(PAIR)
+    history, log = pair.home / "history", tmp_path / "log"
+    log.write_text(pair.stdout.read_text(encoding="utf-8"), encoding="utf-8")
+    verdicts = verify((history,), (str(log),))
+    assert [(verdict.lines, verdict.broken) for verdict in verdicts] == [(count, 0) for count in reversed(lines(pair))]
+    assert audit(AuditQuery((history,), (str(log),))).turns.total == sum(lines(pair))
+
+
+@pytest.mark.requirement("workers:history")
+def test_a_rotation_of_one_worker_excuses_no_missing_line_of_another(tmp_path: Path, pair: Pod) -> None:
+    trade_everywhere(pair, "rotation")
+    events = sorted((each for each in pair.log() if each.get("history_hash")), key=lambda each: -each["worker"])
+    events[-1]["history_rotated"] = True  # the last line of the first worker
+    log, history = tmp_path / "log", tmp_path / "history"
+    log.write_text("".join(f"{json.dumps(each)}\n" for each in events), encoding="utf-8")
+    for place, name, lines_left in (
+        ("analyst", "history.jsonl.1", slice(-1, None)),  # what was before it is rotated away
+        (".worker-2/analyst", "history.jsonl", slice(-1)),  # the end was cut off
+    ):
+        (history / place).mkdir(parents=True)
+        whole = (pair.home / "history" / place / "history.jsonl").read_bytes().splitlines(keepends=True)
+        (history / place / name).write_bytes(b"".join(whole[lines_left]))
+    second, first = verify((history,), (str(log),))
+    assert first.broken == 0
+    assert "records 1 line that is missing" in second.findings[0].what
+
+
+@pytest.mark.requirement("workers:one-page", "workers:replaced")
+def test_counts_are_those_of_all_workers_and_none_falls_when_one_dies(pair: Pod) -> None:
+    number = trade_everywhere(pair, "count")
+    seen = metrics(pair)
+    assert seen["claw_tool_calls_total"] == seen["claw_requests_total"] == seen["claw_turn_duration_seconds_count"] >= number
+    assert (seen["claw_workers"], seen["claw_ready"], seen["claw_provider_keys"]) == (2, 1, 2)
+    assert all(metrics(pair)["claw_requests_total"] == seen["claw_requests_total"] for _ in range(8)), "whoever is asked"
+    before = workers(pair)
+    os.kill(before[0], signal.SIGKILL)
+    eventually(lambda: len(workers(pair)) == len(PAIR) and before[0] not in workers(pair), "a worker takes its place")
+    eventually(lambda: _ready(pair) == 200, "all are up again")
+    now = metrics(pair)
+    assert now["claw_requests_total"] == seen["claw_requests_total"]
+    assert now["claw_faults_total"] > seen.get("claw_faults_total", 0)
+    died = [event for event in pair.log() if event.get("error") == "worker_died"]
+    assert f"(process {before[0]}) was ended by SIGKILL; it is replaced" in died[-1]["reason"]
+    trade_everywhere(pair, "again")
+
+
+@pytest.mark.requirement("workers:one-page", "workers:signals")
+def test_the_proxy_is_ready_when_all_workers_are(pair: Pod) -> None:
+    stopped = workers(pair)[0]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        states = set()
+        with ThreadPoolExecutor(8) as pool:  # half of the connections reach the one that is stopped
+            for answer in pool.map(lambda _: _ready(pair), range(8)):
+                states.add(answer)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    assert 503 in states
+    assert 200 not in states
+    assert pair.process is not None
+    pair.process.send_signal(signal.SIGHUP)
+    eventually(lambda: _ready(pair) == 200, "it goes on")
+    assert "is not up" in [event for event in pair.log() if event.get("error") == "not_ready"][-1]["reason"]
+
+
+def _ready(pod: Pod) -> int:
+    """Return the status of /ready, or 0 where nobody answers."""
+    try:
+        return httpx2.get(f"{pod.url}/ready", timeout=2.5).status_code
+    except httpx2.TransportError:
+        return 0
+
+
+@pytest.mark.requirement("workers:sessions")
+def test_a_session_is_served_whichever_worker_its_requests_reach(pair: Pod) -> None:
+    first = RawClient(pair).open()
+    before = len(pair.service.received)
+    answers = []
+    for number in range(12):
+        other = RawClient(pair)
+        other.headers, other.last_id = first.headers, 100 + number
+        answers.append(other.call("desk__stamp", {"symbol": "X"}, request_id=7)["structuredContent"])
+    assert answers == [{"order": 2}] * 12
+    assert len(pair.service.received) == before + 1, "a request that comes again is not run again"
+    with RawClient(pair).http.stream("GET", first.url, headers=first.headers) as stream:
+        assert stream.status_code == 200
+        assert next(stream.iter_lines()) == ": open"
+    for pid in workers(pair):
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: _ready(pair) == 200, "it is replaced")
+    assert first.ask("tools/list").status_code == 404, "its sessions have ended with it"
+    assert RawClient(pair).open().call("desk__stamp", {"symbol": "X"})["structuredContent"] == {"order": 2}
+
+
+@pytest.mark.requirement("workers:signals", "workers:no-orphans")
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_the_end_of_the_supervisor_drains_all_workers(pod: Pod, sign: signal.Signals) -> None:
+    pod.environment["CLLAMA_DRAIN_MS"] = "30000"
+    start(pod)
+    held = Held(JSONResponse({"order": 1}))
+    pod.service.routes["POST", "/trade"] = held
+    pids = workers(pod)
+    with ThreadPoolExecutor(6) as pool:
+        pod.provider.says(*(calls((f"c{number}", "desk__trade", {})) for number in range(6)))
+        turns = [pool.submit(ask, pod, f"drain {number}") for number in range(6)]
+        eventually(lambda: len(pod.service.received) == len(turns), "all turns wait for their write")
+        assert pod.process is not None
+        pod.process.send_signal(sign)
+        eventually(lambda: {_ready(pod) for _ in range(8)} == {503}, "none of them begins anything new")
+        pod.provider.says(*(text("Bought.") for _ in turns))
+        held.go.set()
+        assert [turn.result() for turn in turns] == ["Bought."] * len(turns)
+    eventually(lambda: not any(map(_lives, pids)), "all workers have ended")
+    assert pod.process.wait(10) == (-sign if sign == signal.SIGKILL else 0)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+@pytest.mark.requirement("workers:refused", "workers:start-fails")
+@pytest.mark.parametrize(
+    ("environment", "arguments", "line"),
+    [
+        ({"CLAW_STATE": ""}, (), "cllama: 2 workers need a state that they share: set CLAW_STATE to a file"),
+        ({}, ("-w", "flows"), "cllama: save_stream_file: 2 workers would write one file (run --workers 1)"),
+        ({}, ("--mode", "reverse:https://example.com@0"), "workers share listeners of TCP with a fixed port"),
+    ],
+)
+def test_what_workers_cannot_share_is_refused_at_the_start(
+    pod: Pod, environment: dict[str, str], arguments: tuple[str, ...], line: str
+) -> None:
+    pod.environment |= environment
+    start(pod, *arguments, wait=False)
+    assert pod.process is not None
+    assert pod.process.wait(30) == 1
+    assert pod.said().count(line) == 1, "no other worker tries"
+
+
+@pytest.mark.requirement("workers:share", "workers:start-fails")
+@pytest.mark.parametrize("taken", ["port", "metrics"])
+def test_an_address_of_another_proxy_with_workers_is_refused(pair: Pod, pod: Pod, taken: str) -> None:
+    pod.port = pair.port if taken == "port" else pod.port
+    pod.workers = len(PAIR)
+    pod.agent("analyst")
+    pod.environment["CLAW_METRICS_ADDR"] = pair.environment["CLAW_METRICS_ADDR"] if taken == "metrics" else ""
+    pod.start(wait=False)
+    assert pod.process is not None
+    assert pod.process.wait(30) == 1
+    assert "address already in use" in pod.said().lower()
+
+
+@pytest.mark.requirement("workers:replaced", "workers:start-fails")
+def test_a_worker_that_can_start_no_more_ends_the_proxy_with_its_reason(pod: Pod) -> None:
+    start(pod)
+    (pod.home / "context").rename(pod.home / "elsewhere")
+    os.kill(workers(pod)[1], signal.SIGKILL)
+    assert pod.process is not None
+    assert pod.process.wait(30) == 1
+    assert pod.said().count("cllama: no context directory at") == MAX_FAILED_STARTS
+
+
+@pytest.mark.requirement("workers:lines")
+def test_lines_are_whole_in_a_pipe_that_is_read_slowly(pod: Pod) -> None:
+    # The path of a request is in its line of the log: each is longer than a pipe takes at once.
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    pod.workers = len(PAIR)
+    pod.agent("analyst")
+    with os.fdopen(writer, "wb", buffering=0) as output, Path(os.devnull).open("rb") as nothing:
+        (pod.home / "home").mkdir()
+        command = [
+            "workers",
+            str(pod.workers),
+            "-s",
+            str(pod.script),
+            "--mode",
+            f"reverse:http://pod.invalid@127.0.0.1:{pod.port}",
+        ]
+        pod.process = fork_server("proxy").start(command, pod.home, pod.env(), [nothing, output, output])
+    received: list[bytes] = []
+    collecting = threading.Thread(target=lambda: received.extend(iter(lambda: os.read(reader, 700), b"")))
+    collecting.start()
+    eventually(lambda: _ready(pod) == 200, "it is ready")
+    pod.provider.says(*(text("Hi.") for _ in range(40)))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: _ask_at(pod, f"/v1/chat/completions?{number}={'x' * 9000}"), range(40)))
+    pod.stop()
+    collecting.join(30)
+    os.close(reader)
+    own = [line for line in b"".join(received).decode().splitlines() if "] Loading script " not in line]
+    requests = [event for event in map(known, own) if event["type"] == "request"]
+    assert len(requests) == 40
+    assert {event["worker"] for event in requests} == set(PAIR)
+
+
+def _ask_at(pod: Pod, path: str) -> None:
+    asked = {"model": "gpt-test", "messages": [{"role": "user", "content": path[:40]}]}
+    assert httpx2.post(f"{pod.url}{path}", json=asked, headers=headers(pod, "analyst"), timeout=30).status_code == 200
+
+
+@pytest.mark.requirement("workers:option")
+def test_the_command_of_the_operator_starts_workers(pod: Pod) -> None:
+    pod.agent("analyst")
+    (pod.home / "home").mkdir()
+    command = [*CLAW, "proxy", "--workers", "2"]
+    with pod.stdout.open("ab") as out, pod.stderr.open("ab") as err:
+        pod.process = subprocess.Popen(command, cwd=pod.home, env=pod.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    eventually(lambda: _ready(pod) == 200, f"it is ready; it said {pod.said()}")
+    assert len(workers(pod)) == len(PAIR)
+    pod.process.terminate()
+    assert pod.process.wait(20) == 0
