@@ -35,12 +35,14 @@ def broken_references(text: str, *, is_markdown: bool = False) -> Iterator[str]:
     text = _LINK.sub("]", text) if is_markdown else text
     for match in _PRIVATE.finditer(text):
         yield f"{match[0]}: not in the repository"
-    for match in _ISSUE.finditer(text):
+    for match in _ISSUE.finditer(text) if "issue" in text.lower() else ():
         if (match[1] or "").lower() not in PROJECTS:
             yield f"{match[0]}: an issue of which project?"
     for match in _DECISION.finditer(text):
         if not list((ROOT / "docs" / "decisions").glob(f"{match[1]}-*.md")):
             yield f"{match[0]}: no such decision"
+    if ".md" not in text:
+        return
     if not is_markdown:
         for match in _BARE.finditer(text):
             yield f"{match[0]}: name it by its path, docs/spec/{match[0]}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,49 +61,39 @@ def in_use(place: Any) -> Any:
     return Database(place) if isinstance(place, str) else place
 
 
-@pytest.fixture
-async def stores(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], ContinuityStore]]:
-    """Yield a function that opens the same state once more, as another proxy does."""
-    made: list[ContinuityStore] = []
+@asynccontextmanager
+async def reopened(
+    opens: Callable[[], tuple[type, object]], clock: Clock, in_sqlite: Callable[..., Any], in_valkey: Callable[..., Any]
+) -> AsyncIterator[Callable[..., Any]]:
+    """Yield a function that opens a part of the same state once more, as another proxy does; close each at the end."""
+    made: list[Any] = []
 
-    def store() -> ContinuityStore:
+    def reopen(*given: Any) -> Any:
         kind, place = opens()
-        made.append(kind(in_use(place), clock))
+        made.append((in_sqlite if kind is SqliteContinuityStore else in_valkey)(in_use(place), *given, clock))
         return made[-1]
 
-    yield store
+    yield reopen
     for one in made:
         await one.close()
+
+
+@pytest.fixture
+async def stores(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], ContinuityStore]]:
+    async with reopened(opens, clock, SqliteContinuityStore, ValkeyContinuityStore) as store:
+        yield store
 
 
 @pytest.fixture
 async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[Owner], Journal]]:
-    """Yield a function that opens the state's journal for a process, as another proxy does."""
-    made: list[Journal] = []
-
-    def journal(owner: Owner) -> Journal:
-        kind, place = opens()
-        made.append((SqliteJournal if kind is SqliteContinuityStore else ValkeyJournal)(in_use(place), owner, clock))
-        return made[-1]
-
-    yield journal
-    for one in made:
-        await one.close()
+    async with reopened(opens, clock, SqliteJournal, ValkeyJournal) as journal:
+        yield journal
 
 
 @pytest.fixture
 async def ownerships(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], OwnershipStore]]:
-    """Yield a function that opens the state's ownership store once more, as another proxy does."""
-    made: list[OwnershipStore] = []
-
-    def ownership() -> OwnershipStore:
-        kind, place = opens()
-        made.append((SqliteOwnershipStore if kind is SqliteContinuityStore else ValkeyOwnershipStore)(in_use(place), clock))
-        return made[-1]
-
-    yield ownership
-    for one in made:
-        await one.close()
+    async with reopened(opens, clock, SqliteOwnershipStore, ValkeyOwnershipStore) as ownership:
+        yield ownership
 
 
 @pytest.fixture

@@ -13,12 +13,11 @@ from claw_contract.metadata import Budget
 from claw_state.health import Health
 from claw_state.spending import Spending
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import StoreError
 from claw_state.valkey.link import Link
 from claw_state.valkey.spending import ValkeySpending
-from tests.state.conftest import Clock, in_use
+from tests.state.conftest import Clock, reopened
 from tests.state.server import SharedState
 
 pytestmark = pytest.mark.requirement("budget:shared")
@@ -27,17 +26,8 @@ type Spendings = Callable[[], Spending]
 
 @pytest.fixture
 async def spendings(opens: Callable[[], tuple[type, Any]], clock: Clock) -> AsyncIterator[Spendings]:
-    """Yield a function that opens the spending once more, as another proxy does."""
-    made: list[Spending] = []
-
-    def spending() -> Spending:
-        kind, place = opens()
-        made.append((SqliteSpending if kind is SqliteContinuityStore else ValkeySpending)(in_use(place), clock))
-        return made[-1]
-
-    yield spending
-    for one in made:
-        await one.close()
+    async with reopened(opens, clock, SqliteSpending, ValkeySpending) as spending:
+        yield spending
 
 
 def budget(**limits: Any) -> Budget:
