@@ -152,7 +152,7 @@ def test_every_failure_has_the_one_shape_and_can_be_recorded(answer: ToolResult)
     assert envelope["ok"] is answer.ok is False
     assert envelope["error"]["code"] == answer.code
     assert envelope["error"]["message"].endswith(".") or answer.code == "request_failed"
-    assert call_record(answer).status == "error"
+    assert call_record(answer)["status"] == "error"
 
 
 @pytest.mark.requirement("calls:duplicate-advice")
