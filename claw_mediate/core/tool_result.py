@@ -209,5 +209,9 @@ def record_arguments(call: ToolCall) -> Any:
     """Return the arguments for history: each value in its exact JSON text, or the text that could not be read."""
     if isinstance(call.arguments, UnreadableArguments):
         return call.arguments.text
-    # In JSON a line break can only be white space between tokens; history is one line a turn.
-    return {name: msgspec.Raw(raw.replace(b"\n", b" ").replace(b"\r", b" ")) for name, raw in call.arguments.raw.items()}
+    return {name: join_lines(raw) for name, raw in call.arguments.raw.items()}
+
+
+def join_lines(document: bytes) -> msgspec.Raw:
+    """Return JSON for a line of history: in JSON a line break can only be white space between tokens."""
+    return msgspec.Raw(document.replace(b"\n", b" ").replace(b"\r", b" "))

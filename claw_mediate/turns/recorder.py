@@ -5,10 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import msgspec
-
 from claw_contract.base import JsonObject
-from claw_contract.history import RoundRecord, TokenUsage, ToolCallRecord, UsageRecord
+from claw_contract.history import UsageRecord
 from claw_contract.interventions import CALL_INTERVENTIONS, ROUND_INTERVENTIONS
 from claw_contract.log import EventType, ModelCallRecord
 from claw_contract.redaction.redactor import Redactor
@@ -16,7 +14,7 @@ from claw_contract.redaction.stream import redact_stream
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import GONE
 from claw_mediate.core.tool_catalog import ToolCatalog
-from claw_mediate.core.tool_result import record_arguments
+from claw_mediate.core.tool_result import join_lines, record_arguments
 from claw_mediate.core.types import Round, ToolResult, ToolUse
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
@@ -28,35 +26,37 @@ from claw_mediate.turns.checkpoint import ReplayStats
 from claw_mediate.turns.context import RequestContext, TurnContext, TurnResult
 
 
-def tool_trace(rounds: Sequence[Round]) -> tuple[RoundRecord, ...]:
-    """Return the record of every round that the proxy answered, rejected ones too."""
-    return tuple(
-        RoundRecord(
-            round=past.number,
-            wall_time_ms=past.wall_ms,
-            tool_calls=tuple(map(call_record, past.results)),
-            round_usage=token_usage(past.response.usage) if past.response.usage else None,
-        )
+def tool_trace(rounds: Sequence[Round]) -> list[JsonObject]:
+    """Return the record of every round that the proxy answered, rejected ones too (``claw_contract.history.RoundRecord``)."""
+    return [
+        {
+            "round": past.number,
+            "wall_time_ms": past.wall_ms,
+            "tool_calls": [*map(call_record, past.results)],
+            **({"round_usage": _token_counts(past.response.usage)} if past.response.usage else {}),
+        }
         for past in rounds
-    )
+    ]
 
 
-def call_record(result: ToolResult) -> ToolCallRecord:
-    return ToolCallRecord(
-        name=result.call.canonical,
-        arguments=record_arguments(result.call),
-        result=msgspec.json.decode(result.content),
-        latency_ms=result.latency_ms,
-        service=result.call.service,
-        status="ok" if result.ok else "error",
-        status_code=result.status_code,
-        duplicate=result.first_round is not None,
-        duplicate_of_round=result.first_round,
-        duplicate_count=result.repeats or None,
-        effect=result.call.tool.effect if result.call.tool else None,
-        ran=result.ran,
-        mcp=result.mcp,
-    )
+def call_record(result: ToolResult) -> JsonObject:
+    """Return the record of a call (``ToolCallRecord``), with its arguments and its result in their exact JSON."""
+    record = {
+        "name": result.call.canonical,
+        "arguments": record_arguments(result.call),
+        "result": join_lines(result.content),
+        "latency_ms": result.latency_ms,
+        "service": result.call.service,
+        "status": "ok" if result.ok else "error",
+        "status_code": result.status_code,
+        "duplicate": result.first_round is not None,
+        "duplicate_of_round": result.first_round,
+        "duplicate_count": result.repeats or None,
+        "effect": result.call.tool.effect if result.call.tool else None,
+        "ran": result.ran,
+        "mcp": None if result.mcp is None else result.mcp.model_dump(exclude_none=True),
+    }
+    return {name: value for name, value in record.items() if value is not None}
 
 
 def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> UsageRecord:
@@ -64,12 +64,8 @@ def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> U
     return UsageRecord(**_token_counts(usage), reported_cost_usd=cost, total_rounds=rounds)
 
 
-def token_usage(usage: JsonObject) -> TokenUsage:
-    """Return the counts of a provider's usage object, in OpenAI's member names or in Anthropic's; 0 for what is no count."""
-    return TokenUsage(**_token_counts(usage))
-
-
 def _token_counts(usage: JsonObject) -> dict[str, int]:
+    """Return the counts of a provider's usage object, in OpenAI's member names or in Anthropic's; 0 for what is no count."""
     details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
     cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")
     prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
@@ -141,7 +137,6 @@ class Recorder:
         self._log_tool_call(context, 1, call)
         for name in _result_interventions([call]):
             self._event(context, "intervention", intervention=name, round=1)
-        record = RoundRecord(round=1, wall_time_ms=wall_ms, tool_calls=(call_record(call),))
         entry = {
             **_common_members(context, None, result),
             **({} if result.code is None else {"error": result.code}),
@@ -151,7 +146,7 @@ class Recorder:
             "request_effective": None,
             "response": {"format": "json", "json": body_for_history(result.body, context.redactor)},
             "usage": UsageRecord().model_dump(),
-            "tool_trace": [record.model_dump(exclude_none=True)],
+            "tool_trace": [{"round": 1, "wall_time_ms": wall_ms, "tool_calls": [call_record(call)]}],
         }
         appended = self._append(context, entry, is_retained=False)
         self._log_response(context, result, UsageRecord(), Timings([]), appended)
@@ -179,7 +174,7 @@ class Recorder:
                 "json": body_for_history(result.body, context.redactor),
             },
             "usage": usage.model_dump(),
-            "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],
+            "tool_trace": tool_trace(rounds),
         }
         appended = self._append(context, entry, is_retained=result.ok)
         self._log_response(context, result, usage, context.route.stopwatch.timings, appended)

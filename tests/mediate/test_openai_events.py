@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import StreamOpening
 from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.turns.response import stored_response
+from claw_state.journal import StoredResponse
 from tests.mediate.openai_sdk import chunks, final
 from tests.wires.openai import completion
 
@@ -34,6 +36,16 @@ def test_the_sdk_reads_on_behind_keepalives() -> None:
     alive = openai_chat.keepalive("claw round=1 waiting=desk.x\ndata: no", "comment", OPENING)
     hello = b"".join(openai_chat.stream(json.dumps(completion("hello")).encode(), ASKED))
     assert final(alive * 3 + hello).choices[0].message.content == "hello"
+
+
+@pytest.mark.requirement("stream:written-together")
+async def test_the_events_of_a_whole_answer_are_written_in_few_pieces() -> None:
+    asked = openai_chat.read_request(b'{"messages":[],"stream":true}')
+    body = json.dumps(completion("hello " * 5_000)).encode()
+    answer = stored_response(asked, openai_chat, StoredResponse(200, "application/json", body))
+    written = [chunk async for chunk in answer.chunks]
+    assert b"".join(written) == b"".join(openai_chat.stream(body, asked))
+    assert len(written) == 1 + len(b"".join(written)) // max(map(len, written))
 
 
 @pytest.mark.requirement("stream:one-id")

@@ -83,6 +83,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 6",
         "OpenAI's, Anthropic's and Vercel's SDKs, of Python and JavaScript, hear in a stream what the JSON answer says.",
     ),
+    "stream:written-together": Requirement(
+        "docs/spec/mediation.md section 6", "The events of an answer that is there are written together, not one by one."
+    ),
     "stream:errors-in-sdks": Requirement(
         "docs/spec/mediation.md section 6",
         "Each SDK raises its own error, with its status before the headers, and behind them too.",

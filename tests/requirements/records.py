@@ -28,6 +28,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "history:bodies": Requirement(
         "docs/spec/contract.md, history.jsonl", "Bodies keep their exact JSON; long ones are cut with a mark."
     ),
+    "history:results": Requirement("docs/spec/contract.md, history.jsonl", "Results keep their exact JSON, in one line."),
     "log:error-code": Requirement(
         "docs/spec/contract.md, the log", "The error event of a turn that failed says why, in a word of ours, in every dialect."
     ),
