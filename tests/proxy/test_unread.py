@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ import pytest
 
 from tests.events import known
 from tests.peers import Provider, text
-from tests.proxy.pod import MITMDUMP, ROOT, Pod
-from tests.waiting import eventually
+from tests.proxy.pod import Pod
 
 LONG = "m" * 3000
 """A runner's name for a model, which is in several lines of the log for each request."""
@@ -24,19 +22,22 @@ class Piped(Pod):
     """A pod whose stdout and stderr are one pipe, which is read when the test says so."""
 
     def begin(self) -> None:
-        (self.home / "home").mkdir()
-        command = [str(MITMDUMP), "-s", str(ROOT / "addons" / "cllama.py")]
-        self.process = subprocess.Popen(
-            command, cwd=self.home, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        eventually(self._ready, "the proxy is ready")
+        reading, self.writing = os.pipe()
+        self.pipe = os.fdopen(reading, "rb")
+        try:
+            self.start()
+        finally:
+            os.close(self.writing)
+
+    @property
+    def stdout(self) -> Path:
+        return Path(f"/proc/self/fd/{self.writing}")
+
+    stderr = stdout
 
     def read(self) -> list[dict[str, Any]]:
         """Return the log's lines until the proxy has ended."""
-        assert self.process is not None
-        assert self.process.stdout is not None
-        said = self.process.stdout.read().decode()
-        return [known(line) for line in said.splitlines() if line.startswith("{")]
+        return [known(line) for line in self.pipe.read().decode().splitlines() if line.startswith("{")]
 
     def said(self) -> str:
         return ""
@@ -57,9 +58,8 @@ def piped(tmp_path: Path, provider: Provider) -> Any:
     made.agent("analyst", made.tool("balance"))
     made.begin()
     yield made
-    if made.process is not None and made.process.stdout is not None:
-        made.kill()
-        made.process.stdout.close()
+    made.kill()
+    made.pipe.close()
     made.clients.close()
 
 

@@ -32,9 +32,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     made.start()
     metronome.start(made)
     stage = Stage(made, provider, service, metronome)
-    stage.perform()
-    yield stage
-    metronome.stop()
-    made.stop()
-    provider.stop()
-    service.stop()
+    try:
+        stage.perform()
+        yield stage
+    finally:
+        metronome.stop()
+        made.stop()
+        provider.stop()
+        service.stop()
