@@ -38,7 +38,7 @@ class Plan:
     shares: bool = False
 
 
-FULL = Plan(arrivals.Plan(), kept.Plan(), memory.Plan(), state.Plan((10, 100_000), connections=(1, 16)))
+FULL = Plan(arrivals.Plan(), kept.Plan(), memory.Plan(), state.Plan((10, 20_000), connections=(1, 16)))
 QUICK = Plan(
     arrivals.Plan(1, 0.7), kept.Plan(3, 0.3), memory.Plan((500, 1_000, 2_000), (1, 50)), state.Plan((10, 1_000), 200, (1, 16))
 )
@@ -80,6 +80,7 @@ class Run:
             if only in "memory":
                 with self._proxies(max(plan.memory.agents)) as proxies:
                     by_agents, by_turns = memory.measure(plan.memory, self._load, proxies.at, proxies["ours"])
+                print("done: memory", flush=True)
         stored, together = asyncio.run(state.measure(plan.state)) if only in "state" else ([], [])
         machine = table.machine(sorted(os.sched_getaffinity(0)))
         return Results(machine, has_workers(), added, figures, by_turns, by_agents, stored, together)
