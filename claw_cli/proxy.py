@@ -26,6 +26,8 @@ _START_WORKERS = (
 )
 _AUTO = "auto"
 _MAX_WORKERS = 64
+CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
+"""The quota and the period of this container, in microseconds; the quota is "max" where there is none."""
 _WITHOUT_A_TREE = {"-h", "-n", "--no-server", "--version", "--options", "--commands"}
 """Options with which mitmproxy serves nobody."""
 
@@ -78,11 +80,11 @@ def _count_workers(text: str) -> int:
     return int(text)
 
 
-def usable_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+def usable_cores() -> int:
     """Return the cores that this process may use: by its affinity, and by the limit of its container, rounded down."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        quota, period = limit.read_text(encoding="ascii").split()
+        quota, period = CPU_LIMIT.read_text(encoding="ascii").split()
         cores = min(cores, max(1, int(quota) // int(period)))
     except (OSError, ValueError):
         pass  # there is no limit ("max"), or no such file

@@ -207,7 +207,9 @@ _WORKERS = shapes.Key(
     shapes.Conversion(
         shapes.Text(),
         _workers,
-        shapes.or_variable({"anyOf": [{"enum": [AUTO]}, {"type": "integer", "minimum": 1, "maximum": MAX_WORKERS}]}),
+        shapes.or_variable(
+            {"type": ["integer", "string"], "minimum": 1, "maximum": MAX_WORKERS, "pattern": f"^(?:{AUTO}|0*[1-9][0-9]?)$"}
+        ),
     ),
     "Processes of the pod's proxy, which share its work: a number, or auto.",
     "1",

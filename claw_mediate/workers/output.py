@@ -1,4 +1,4 @@
-"""What workers write, brought together: whole lines, on the supervisor's own output.
+"""The output of workers, brought together: whole lines, on the supervisor's own.
 
 Rules. A regular file takes a line in one write, so workers write it themselves. Anything else, such as a pipe, would mix long
 lines and could make a worker wait: there each worker has a pipe of its own, and the supervisor copies whole lines. While its

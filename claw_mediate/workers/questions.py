@@ -1,6 +1,7 @@
 """The supervisor's side of questions: a worker asks, all who are up reply, and the worker gets the replies together.
 
-What workers that have ended had counted stays in the sum, as of the last question: a counter must not fall.
+What workers that have ended had counted stays in the sum, and so does that of silent ones, as of the last question: a counter
+must not fall.
 """
 
 import time
@@ -89,14 +90,16 @@ class Questions:
             return
         del self._open[number]
         if question.topic == _METRICS:
-            question.parts[SUPERVISOR] = encode(self._own_metrics(len(question.parts)))
+            question.parts[SUPERVISOR] = encode(self._own_metrics(question.parts.keys()))
         self._send(question.asker, Message("answer", question.number, question.topic, question.parts))
 
-    def _own_metrics(self, replies: int) -> Snapshot:
+    def _own_metrics(self, replied: Collection[int]) -> Snapshot:
+        replies = len(replied)
         own: Snapshot = [("claw_workers", "gauge", "Processes of the proxy that reply.", [("claw_workers", {}, replies)])]
         if self.deaths:
             fault = ("claw_faults_total", {"fault": "worker_died"}, self.deaths)
             own.append(("claw_faults", "counter", "Faults of the proxy or its surroundings, by error code (error).", [fault]))
         if replies < self._count:
             own.append(("claw_ready", "gauge", "1 if the proxy can serve turns, as /ready reports.", [("claw_ready", {}, 0)]))
-        return add_up([self._ended, own])
+        silent = (keep_counts(decode(last)) for number, last in self._last_metrics.items() if number not in replied)
+        return add_up([self._ended, *silent, own])

@@ -25,7 +25,7 @@ type Reply = Callable[[], Awaitable[bytes]]
 
 @dataclass(frozen=True)
 class Place:
-    """What the supervisor gives a new worker. Workers count from 1.
+    """A worker's place, as the supervisor gives it. Workers count from 1.
 
     ``inner`` is its listener on loopback, at which the others reach it; ``ports`` are those of all, by number. The supervisor
     holds all of them open, so that none can ever lead to another program.

@@ -83,6 +83,59 @@ def test_it_becomes_mitmproxy_with_the_addon_and_every_option_as_it_stands(
     assert Path(script).read_bytes() == (ROOT / "addons" / "cllama.py").read_bytes()
 
 
+@pytest.mark.requirement("workers:option")
+@pytest.mark.parametrize("count", ["2", "64"])
+def test_workers_have_a_supervisor_of_their_own(started: Started, tmp_path: Path, count: str) -> None:
+    compiled_tree(tmp_path)
+    assert claw("proxy", "--workers", count, "-q").exit_code == 0
+    assert f"supervise({count}, run_worker)" in started.command[3]
+    assert started.options == ["-q"]
+
+
+@pytest.mark.requirement("workers:option")
+@pytest.mark.parametrize("arguments", [["--workers", "1"], ["--workers=1"], ["--workers", "4", "--version"]])
+def test_one_worker_is_mitmproxy_itself(started: Started, tmp_path: Path, arguments: list[str]) -> None:
+    compiled_tree(tmp_path)
+    assert claw("proxy", *arguments).exit_code == 0
+    assert "import mitmdump;" in started.command[3]
+    assert "supervise" not in started.command[3]
+
+
+@pytest.mark.requirement("workers:option")
+def test_auto_is_a_worker_for_each_usable_core(started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled_tree(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(3)))
+    monkeypatch.setattr("claw_cli.proxy.CPU_LIMIT", limit := tmp_path / "cpu.max")
+    counts = []
+    for words in (None, "max 100000", "250000 100000", "50000 100000"):
+        if words is not None:
+            limit.write_text(f"{words}\n", encoding="ascii")
+        assert claw("proxy", "--workers", "auto").exit_code == 0
+        counts.append(started.command[3].partition("supervise(")[2].partition(",")[0] or "mitmdump")
+    assert counts == ["3", "3", "2", "mitmdump"]
+
+
+@pytest.mark.requirement("workers:option", "workers:refused")
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--workers", "0"], "--workers takes a number from 1 to 64, or auto, not '0'"),
+        (["--workers=-1"], "not '-1'"),
+        (["--workers", "65"], "not '65'"),
+        (["--workers", "many"], "not 'many'"),
+        (["--workers", "²"], "not '²'"),
+        (["--workers", ""], "not ''"),
+        (["--workers", "2", "--web"], "--web shows the turns of one process, and there are 2 workers"),
+    ],
+)
+def test_what_is_no_number_of_workers_is_one_line(started: Started, tmp_path: Path, arguments: list[str], line: str) -> None:
+    compiled_tree(tmp_path)
+    result = claw("proxy", *arguments)
+    assert result.exit_code == 2
+    assert line in result.output
+    assert started.command == ()
+
+
 @pytest.mark.requirement("cli:proxy")
 def test_the_installed_addon_is_the_one_of_the_checkout_alone_in_its_folder() -> None:
     # mitmproxy puts the folder of a script first on sys.path.

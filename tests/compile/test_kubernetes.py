@@ -15,6 +15,7 @@ from claw_compile.diagnostics.diagnostic import Result
 from claw_compile.output.kubernetes.objects import PROXY_UID
 from tests.compile.kubernetes_schemas import validate
 from tests.compile.test_compose import DESCRIPTOR, MASTER, agent
+from tests.compile.test_compose import compiled as in_compose
 from tests.compile.worked_pods import WORKED_PODS, WorkedPod
 
 SECRET = "planted: p$word"
@@ -227,6 +228,24 @@ def test_an_unaware_runner_is_redirected_in_its_own_pod(tmp_path: Path) -> None:
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert volumes["trust"]["secret"]["secretName"] == "desk.ca-public"
     assert volumes["ca"]["secret"]["secretName"] == "desk.ca"
+
+
+@pytest.mark.requirement("workers:compiled")
+@pytest.mark.parametrize(
+    ("workers", "start"),
+    [
+        ("1", ["mitmdump", "-s", "addons/cllama.py"]),
+        ("4", ["claw", "proxy", "--workers", "4"]),
+        ("auto", ["claw", "proxy", "--workers", "auto"]),
+    ],
+)
+def test_the_proxy_has_as_many_workers_as_the_pod_file_says(tmp_path: Path, workers: str, start: list[str]) -> None:
+    pod = agent().replace("cllama: passthrough", f"cllama: {{proxy: passthrough, workers: {workers}, mode: transparent}}")
+    proxy = spec_of(manifests(tmp_path, pod), "desk-one")["initContainers"][1]
+    compose = in_compose(tmp_path, pod)["services"]["cllama"]
+    for command in (proxy["command"], compose["command"]):
+        assert command[: len(start)] == start
+        assert command[len(start) :][:3] == ["--set", "confdir=/tmp/mitmproxy", "--mode"]
 
 
 @pytest.mark.requirement("kubernetes:guarded")

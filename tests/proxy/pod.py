@@ -160,7 +160,7 @@ class Pod:
             self.program = MITMDUMP.with_name("workers")
             command = [str(self.program), str(self.workers), *command[1:]]
             if not self._may_be_forked():
-                command = [*CLAW, "proxy", "--workers", str(self.workers), *arguments]
+                command = [*self.launcher, *CLAW, "proxy", "--workers", str(self.workers), *arguments]
         with self.stdout.open("ab") as out, self.stderr.open("ab") as err, Path(os.devnull).open("rb") as nothing:
             if self._may_be_forked():
                 self.process = fork_server("proxy").start(command, self.home, self.env(), [nothing, out, err])

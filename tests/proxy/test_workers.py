@@ -79,7 +79,7 @@ def lines(pod: Pod) -> list[int]:
 
 def metrics(pod: Pod) -> dict[str, float]:
     """Return the sums of each metric over its labels, as one worker or the other gives them."""
-    page = httpx2.get(f"http://{pod.environment['CLAW_METRICS_ADDR']}/metrics", timeout=10).text
+    page = httpx2.get(f"http://{pod.environment['CLAW_METRICS_ADDR']}/metrics", timeout=2.5).text
     samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
     return {name: sum(each.value for each in samples if each.name == name) for name in {each.name for each in samples}}
 
@@ -154,21 +154,33 @@ def test_counts_are_those_of_all_workers_and_none_falls_when_one_dies(pair: Pod)
 
 @pytest.mark.requirement("workers:one-page", "workers:signals")
 def test_the_proxy_is_ready_when_all_workers_are(pair: Pod) -> None:
+    trade_everywhere(pair, "ready")
+    before = metrics(pair)["claw_requests_total"]
     stopped = workers(pair)[0]
     os.kill(stopped, signal.SIGSTOP)
     try:
         states = set()
+        with ThreadPoolExecutor(8) as pool:
+            counts = {count for count in pool.map(lambda _: _counted(pair), range(8)) if count is not None}
         with ThreadPoolExecutor(8) as pool:  # half of the connections reach the one that is stopped
             for answer in pool.map(lambda _: _ready(pair), range(8)):
                 states.add(answer)
     finally:
         os.kill(stopped, signal.SIGCONT)
+    assert counts == {before}, "what a silent worker counted stays in the sum"
     assert 503 in states
     assert 200 not in states
     assert pair.process is not None
     pair.process.send_signal(signal.SIGHUP)
     eventually(lambda: _ready(pair) == 200, "it goes on")
     assert "is not up" in [event for event in pair.log() if event.get("error") == "not_ready"][-1]["reason"]
+
+
+def _counted(pod: Pod) -> float | None:
+    try:
+        return metrics(pod)["claw_requests_total"]
+    except httpx2.TransportError:
+        return None
 
 
 def _ready(pod: Pod) -> int:
@@ -193,9 +205,11 @@ def test_a_session_is_served_whichever_worker_its_requests_reach(pair: Pod) -> N
     with RawClient(pair).http.stream("GET", first.url, headers=first.headers) as stream:
         assert stream.status_code == 200
         assert next(stream.iter_lines()) == ": open"
-    for pid in workers(pair):
-        os.kill(pid, signal.SIGKILL)
+    for pid in (*workers(pair), 0, 0):
+        os.kill(pid or workers(pair)[-1], signal.SIGKILL)
         eventually(lambda: _ready(pair) == 200, "it is replaced")
+    reasons = [event["reason"] for event in pair.log() if event.get("error") == "worker_died"]
+    assert "it is replaced in 0." in reasons[-1], "a worker that dies soon after another waits"
     assert first.ask("tools/list").status_code == 404, "its sessions have ended with it"
     assert RawClient(pair).open().call("desk__stamp", {"symbol": "X"})["structuredContent"] == {"order": 2}
 
