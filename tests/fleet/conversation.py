@@ -71,16 +71,26 @@ class Conversation(Scene):
             raise
 
     def _asked(self, *, stream: bool) -> str:
+        """Ask once: the SDK retries by itself. A stream that broke off is asked for again, with the same idempotency key.
+
+        It may have broken off behind its last event, when the turn is done: without the key it would be another turn.
+        """
         ask = {"chat": self._asks_gpt, "messages": self._asks_claude}.get(self.way, self._asks_responses)
         if not stream:
             return ask(stream=False)
-        for _ in range(_MAX_STREAMS):
-            try:
-                return ask(stream=True)
-            except (openai.APIStatusError, anthropic.APIStatusError):
-                raise
-            except (openai.APIError, anthropic.APIError, httpx2.HTTPError, BrokenOffError) as error:
-                failed = error
+        gpt, claude = self.gpt, self.anthropic
+        key = {"idempotency-key": f"{self.name}.{len(self.turns)}"}
+        self.gpt, self.anthropic = (each.with_options(default_headers=key) for each in (gpt, claude))
+        try:
+            for _ in range(_MAX_STREAMS):
+                try:
+                    return ask(stream=True)
+                except (openai.APIStatusError, anthropic.APIStatusError):
+                    raise
+                except (openai.APIError, anthropic.APIError, httpx2.HTTPError, BrokenOffError) as error:
+                    failed = error
+        finally:
+            self.gpt, self.anthropic = gpt, claude
         raise failed
 
     def turn_ids(self) -> list[str]:

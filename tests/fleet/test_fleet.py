@@ -30,7 +30,7 @@ from tests.waiting import eventually
 TRIALS = int(os.environ.get("CLAW_FLEET_TRIALS", "200"))
 _AT_ONCE = 120
 """Conversations under way while proxies are killed: each kill leaves about a third of them without an answer."""
-_PROGRESS = 80
+_PROGRESS = 50
 """The model's replies between two kills, so that each kill meets other steps."""
 
 
@@ -93,7 +93,7 @@ def test_a_rolling_restart_under_load_costs_no_request(running: Fleet) -> None:
     """With the retries that the SDKs have by default, and without one turn that is cut off."""
     session = RawClient(running.pod, "native").open()
     assert {session.ask("tools/list").status_code for _ in range(6)} == {200}, "it stays with its proxy"
-    talks, over = conversations(running, "r", 30), threading.Event()
+    talks, over = conversations(running, "r", 20), threading.Event()
     running.model.longest = 0.3
     before = running.balancer.interrupted()
     with ThreadPoolExecutor(len(talks)) as pool:
