@@ -96,7 +96,8 @@ class FeedReader:
         if age < feed.ttl:
             return FeedSnapshot(feed, entry.text, entry.is_cut)
         if entry.task is None and now >= entry.retry_at:
-            entry.task = asyncio.ensure_future(self._refresh(agent, feed, entry))
+            # Never eager, as mitmproxy's tasks are: it may end at once, and then forgets itself before it is stored here.
+            entry.task = asyncio.Task(self._refresh(agent, feed, entry), loop=asyncio.get_running_loop())
             self._tasks.add(entry.task)
             entry.task.add_done_callback(self._tasks.discard)
         if entry.task is not None and age >= 2 * feed.ttl:

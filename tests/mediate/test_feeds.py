@@ -50,7 +50,10 @@ async def test_a_feed_is_fetched_as_the_agent_and_shown_as_it_is(desk: Gathering
 
 
 @pytest.mark.requirement("feeds:reference")
-async def test_a_feeds_credential_may_be_a_reference(desk: Gathering, tmp_path: Path) -> None:
+@pytest.mark.parametrize("factory", [None, asyncio.eager_task_factory], ids=["lazy tasks", "eager tasks as in mitmproxy"])
+async def test_a_feeds_credential_may_be_a_reference(desk: Gathering, tmp_path: Path, factory: Any) -> None:
+    asyncio.get_running_loop().set_task_factory(factory)
+
     async def echo(request: Request) -> Response:
         return Response(f"You sent {request.headers['authorization']}.".encode())
 
