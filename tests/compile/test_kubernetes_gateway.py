@@ -16,6 +16,7 @@ from tests.compile.test_compose import DESCRIPTOR, MASTER, agent
 from tests.compile.test_kubernetes import peers, reaches_the_world, read, spec_of
 
 STATE = "redis://:planted-password@valkey:6379/0"
+CLAW_PROXY = ("claw", "proxy", "--workers")
 METRICS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
@@ -93,6 +94,18 @@ def test_it_is_scaled_by_its_turns_which_it_tells_to_who_has_the_token(tmp_path:
     assert env["CLAW_METRICS_ADDR"]["value"] == ":9464"
     assert env["CLAW_METRICS_TOKEN"]["valueFrom"]["secretKeyRef"] == {"name": "desk.metrics", "key": "token"}
     assert len(base64.b64decode(objects["Secret", "desk.metrics"]["data"]["token"])) == 48
+
+
+@pytest.mark.requirement("gateway:scales", "workers:compiled")
+@pytest.mark.parametrize(("asked", "workers"), [("1", 1), ("4", 4), ("auto", 1)])
+def test_a_proxy_with_workers_has_the_turns_and_the_resources_of_so_many(asked: str, workers: int, tmp_path: Path) -> None:
+    text = pod().replace("cllama: passthrough", f"cllama: {{proxy: passthrough, workers: {asked}}}")
+    objects = manifests(tmp_path, text)
+    (proxy,) = spec_of(objects, "desk-cllama")["containers"]
+    assert proxy["command"][:4] == (["mitmdump", "-s", "addons/cllama.py", "--set"] if asked == "1" else [*CLAW_PROXY, asked])
+    assert proxy["resources"]["requests"] == {"cpu": f"{500 * workers}m", "memory": f"{256 * workers}Mi"}
+    (metric,) = objects["HorizontalPodAutoscaler", "desk-cllama"]["spec"]["metrics"]
+    assert metric["pods"]["target"]["averageValue"] == str(50 * workers)
 
 
 @pytest.mark.requirement("gateway:drains")
@@ -189,6 +202,7 @@ def test_each_proxy_writes_a_history_of_its_own_that_outlives_it(tmp_path: Path)
     (volume,) = (each for each in spec["volumes"] if each["name"] == mount["name"])
     claim = objects["PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert spec["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch", "a start does not walk through all of it"
 
 
 @pytest.mark.requirement("gateway:sessions")

@@ -67,10 +67,15 @@ def proxy_services(deployment: Deployment) -> Iterator[Entry]:
     yield from mapping({PROXY: proxy, HOLDER: holder, REDIRECT: redirect}).entries
 
 
-def proxy_command(deployment: Deployment) -> list[str]:
-    """Return the command of the pod's proxy, with as many workers as any of its agents asks for; ``auto`` is the most."""
+def asked_workers(deployment: Deployment) -> str:
+    """Return the workers of the pod's proxy: as many as any of its agents asks for; ``auto`` is the most."""
     asked = {agent.cllama.workers for agent in deployment.agents if agent.cllama is not None and agent.cllama.workers}
-    workers = AUTO if AUTO in asked else str(max(map(int, asked), default=1))
+    return AUTO if AUTO in asked else str(max(map(int, asked), default=1))
+
+
+def proxy_command(deployment: Deployment) -> list[str]:
+    """Return the command of the pod's proxy."""
+    workers = asked_workers(deployment)
     return [*COMMAND] if workers == "1" else [*_WORKERS_COMMAND, workers, *COMMAND[3:]]
 
 

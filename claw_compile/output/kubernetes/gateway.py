@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic
 from claw_compile.identity import derive_key
+from claw_compile.output.compose.proxy_service import asked_workers
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.kubernetes.objects import (
     PROXY_UID,
@@ -33,7 +34,8 @@ from claw_compile.policy.topology import PROXY
 ENTRANCES = (8080, 8082)
 """The ports of the base URL and of the forward proxy."""
 MIN_REPLICAS, MAX_REPLICAS, TURNS = 2, 10, 50
-"""The size of the fleet, and the turns under way in each of its proxies that the autoscaler aims at."""
+"""The size of the fleet, and the turns under way in each worker of a proxy that the autoscaler aims at."""
+_WORKER_MILLICPU, _WORKER_MIB = 500, 256
 _METRIC = "claw_turns_under_way"
 _METRICS, _METRICS_TOKEN, _METRICS_PORT = "CLAW_METRICS_ADDR", "CLAW_METRICS_TOKEN", 9464
 _LEAVE_SECONDS = 5  # Until no node sends new connections to a pod that is being stopped
@@ -102,7 +104,7 @@ def gateway_objects(whole: Deployment, container: Object, volumes: Sequence[Data
     chosen: Data = {"matchLabels": labels(pod, PROXY)}
     budget: Data = {"maxUnavailable": 1, "selector": chosen, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
     yield kubernetes_object("policy/v1", "PodDisruptionBudget", name, pod, spec=budget)
-    yield kubernetes_object("autoscaling/v2", "HorizontalPodAutoscaler", name, pod, spec=_scale(name))
+    yield kubernetes_object("autoscaling/v2", "HorizontalPodAutoscaler", name, pod, spec=_scale(name, _workers(whole)))
 
 
 def _service(whole: Deployment) -> Object:
@@ -129,7 +131,8 @@ def _deployment(whole: Deployment, container: Object, volumes: Sequence[Data]) -
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _LEAVE_SECONDS + grace_seconds(whole),
-        "securityContext": {"fsGroup": PROXY_UID},
+        # The history of all proxies is not walked through whenever one starts.
+        "securityContext": {"fsGroup": PROXY_UID, "fsGroupChangePolicy": "OnRootMismatch"},
         "topologySpreadConstraints": spread,
         "containers": [_container(whole, container)],
         "volumes": [*_volumes(whole), *volumes],
@@ -143,7 +146,7 @@ def _deployment(whole: Deployment, container: Object, volumes: Sequence[Data]) -
 
 
 def _container(whole: Deployment, container: Object) -> Object:
-    env, mounts = container["env"], container["volumeMounts"]
+    env, mounts, workers = container["env"], container["volumeMounts"], _workers(whole)
     assert isinstance(env, list)
     assert isinstance(mounts, list)
     return container | {
@@ -156,7 +159,7 @@ def _container(whole: Deployment, container: Object) -> Object:
         ],
         "ports": [{"containerPort": port} for port in (*ENTRANCES, _METRICS_PORT)],
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(_LEAVE_SECONDS)]}}},
-        "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}},
+        "resources": {"requests": {"cpu": f"{_WORKER_MILLICPU * workers}m", "memory": f"{_WORKER_MIB * workers}Mi"}},
     }
 
 
@@ -191,8 +194,14 @@ def context_files(whole: Deployment, agent_id: str) -> Mapping[str, bytes]:
     return {"/".join(path.parts[2:]): data for path, data in found}
 
 
-def _scale(name: str) -> Data:
-    target: Data = {"type": "AverageValue", "averageValue": str(TURNS)}
+def _workers(whole: Deployment) -> int:
+    """Return the workers of each proxy; 1 for ``auto``, since how many a node has room for is known only there."""
+    asked = asked_workers(whole)
+    return int(asked) if asked.isdecimal() else 1
+
+
+def _scale(name: str, workers: int) -> Data:
+    target: Data = {"type": "AverageValue", "averageValue": str(TURNS * workers)}
     return {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
         "minReplicas": MIN_REPLICAS,
