@@ -94,7 +94,7 @@ NOBODY = {"OPENAI_API_KEY": "unused", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"
 @pytest.mark.parametrize(
     ("sign", "moment", "started"),
     [
-        (signal.SIGINT, "mitmdump -s addons/cllama.py is ready", 4),
+        (signal.SIGINT, "mitmdump -s addons/cllama.py is ready", 3),
         (signal.SIGTERM, "trading_api.py is ready", 1),  # early: all that a demo starts takes seconds
     ],
 )
