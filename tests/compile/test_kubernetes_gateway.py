@@ -63,6 +63,7 @@ def test_a_pod_has_one_deployment_of_proxies_and_its_agents_none_beside_them(tmp
         "livenessProbe": {"path": "/health", "port": 8080},
         "readinessProbe": {"path": "/ready", "port": 8080},
     }
+    assert {proxy[probe]["timeoutSeconds"] for probe in ("livenessProbe", "readinessProbe")} == {5}, "a busy proxy is alive"
     assert proxy["securityContext"]["readOnlyRootFilesystem"] is True
     assert proxy["securityContext"]["runAsNonRoot"] is True
     assert proxy["securityContext"]["capabilities"] == {"drop": ["ALL"]}

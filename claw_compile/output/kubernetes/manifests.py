@@ -64,6 +64,7 @@ _PAST_THE_GUARD = CAPABILITIES | {"SETFCAP", "SETPCAP", "SETUID"}
 KUBERNETES_FILE = "kubernetes.generated.yml"
 _HOST = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _CARRIED = {"services", "name", "version", "networks", "volumes", "x-claw"}
+_PATIENT: Object = {"periodSeconds": 10, "timeoutSeconds": 5}  # As in Compose: a busy proxy is alive, too
 _FIRST = ("apiVersion", "kind", "metadata")
 _ORDER = (
     *("Secret", "ConfigMap", "PersistentVolumeClaim", "NetworkPolicy", "Service", "Deployment"),
@@ -309,8 +310,8 @@ def _proxy_container(whole: Deployment, lookup: Lookup) -> Object:
         "command": [*proxy_command(whole)],
         "env": [{"name": key, "value": value} for key, value in sorted(environment.items())],
         "startupProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 1, "failureThreshold": 60},
-        "livenessProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 10},
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 10},
+        "livenessProbe": _PATIENT | {"httpGet": {"path": "/health", "port": 8080}},
+        "readinessProbe": _PATIENT | {"httpGet": {"path": "/ready", "port": 8080}},
         "securityContext": restricted(PROXY_UID),
         "volumeMounts": mounts,
     }
