@@ -418,8 +418,9 @@ PROXYS_USER = error(
 )
 UNSHARED_STATE = error(
     "A fleet (`--topology gateway`) has several proxies, any of which serves a request, and `CLAW_STATE` is no server that they"
-    " share: it is not set, a file, or an address of each proxy's own.",
-    "Name a Valkey or Redis in `cllama-defaults`: `env: {CLAW_STATE: 'redis://valkey:6379/0'}`.",
+    " share: it is not set, a file, no valid URL, or an address of each proxy's own.",
+    "Name a Valkey or Redis in `cllama-defaults`: `env: {CLAW_STATE: 'redis://valkey:6379/0'}`. In a password, write"
+    " `@` as `%40` and `/` as `%2F`.",
 )
 TRANSPARENT_GATEWAY = error(
     "In a fleet (`--topology gateway`) the proxy is in another pod than its agent, whose traffic can't be redirected there.",

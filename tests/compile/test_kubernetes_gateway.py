@@ -140,7 +140,8 @@ def test_the_url_of_the_state_is_a_secret_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("gateway:shared-state")
 @pytest.mark.parametrize(
-    "state", [None, "", "/claw/state/state.db", "redis://localhost/0", "rediss://[::1]:6379", "redis://x:y"]
+    "state",
+    [None, "", "/claw/state/state.db", "redis://localhost/0", "rediss://[::1]:6379", "redis://x:y", "redis://:p@ss/w@v/0"],
 )
 def test_a_fleet_without_a_state_that_its_proxies_share_is_refused(state: str | None, tmp_path: Path) -> None:
     code, place = refused(tmp_path, pod(state=state))

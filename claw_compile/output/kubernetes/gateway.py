@@ -58,7 +58,8 @@ def state_server(whole: Deployment) -> StateServer | None:
         host, port = url.hostname, url.port or _STATE_PORT
     except ValueError:
         return None
-    if url.scheme not in _SERVERS or not host or host == "localhost":
+    database = url.path.removeprefix("/") or "0"  # else a password with "@" and "/" would name another host
+    if url.scheme not in _SERVERS or not host or host == "localhost" or not database.isdecimal() or url.query:
         return None
     address = parse_ip(host)
     return None if address is not None and address.is_loopback else StateServer(host, port)
