@@ -5,9 +5,11 @@ the turn, and of the others only the usage counts. History is therefore read twi
 resumed attempts. Lines are untrusted until they are decoded, and members that are not needed are skipped without decoding.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -235,14 +237,30 @@ def find_turns(histories: tuple[Path, ...], prefix: str, agent: str = "", progre
     return result
 
 
+def _decode_entry(line: bytes) -> Any:
+    """Return a line as JSON data. A number that is too large, which a peer may say, becomes its text."""
+    return json.loads(line, parse_float=_read_float, parse_int=_read_int)
+
+
+def _read_float(text: str) -> float | str:
+    return number if isfinite(number := float(text)) else text
+
+
+def _read_int(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
 def _search(directory: Path, agent: str, prefix: str, result: Lookup, progress: Progress) -> None:
     needle = prefix.encode(errors="surrogateescape")
     with open_history(directory, progress) as files:
         for line in (line for file in files for line in read_lines(file.blocks())):
             # Most lines belong to other turns and are not decoded.
             if line.data is not None and needle in line.data and len(result.turns) <= _MAX_TURNS:
-                with suppress(UnreadableLineError):
+                with suppress(ValueError, RecursionError):  # the report counts such lines
                     turn = decode_turn(line.data, agent)
                     if has_id_prefix(turn.turn_id, prefix):
-                        entry = msgspec.json.decode(line.data)
+                        entry = _decode_entry(line.data)
                         result.turns.setdefault(turn.turn_id, Attempts()).add(turn.at or 0.0, entry)

@@ -135,10 +135,11 @@ class Mediator:
     def missing(self) -> str | None:
         """Return in one line, with the remedy, what keeps the proxy from starting; None if nothing does, or it may yet come."""
         problems = []
-        if not self._settings.context.is_dir():
-            problems.append(
-                f"no context directory at {str(self._settings.context)!r} (run `claw compile`, then set CLAW_CONTEXT_ROOT)"
-            )
+        context = self._settings.context
+        if not context.is_dir():
+            problems.append(f"no context directory at {str(context)!r} (run `claw compile`, then set CLAW_CONTEXT_ROOT)")
+        elif not os.access(context, os.R_OK | os.X_OK):
+            problems.append(f"the context directory {str(context)!r} can't be read (let the proxy's user list it)")
         usable = any(provider.is_usable for provider in self.registry.all().values())
         if not usable and not self.registry.may_be_filled:
             names = ", ".join(KEY_VARIABLES)
@@ -165,11 +166,11 @@ class Mediator:
     async def prepare(self) -> None:
         """Do beforehand, for a short time, what the first requests would wait for: read the agents' files, open the state."""
         until = time.monotonic() + _PREPARATION_SECONDS
-        for agent_id in self._agents.ids():
-            if time.monotonic() > until:
-                return
-            self._agents.find(agent_id)
-        with suppress(TimeoutError):
+        with suppress(OSError):  # or it takes too long; requests will tell
+            for agent_id in self._agents.ids():
+                if time.monotonic() > until:
+                    return
+                self._agents.find(agent_id)
             async with asyncio.timeout(_PREPARATION_SECONDS):
                 await self._not_ready()
 

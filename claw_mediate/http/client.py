@@ -318,6 +318,7 @@ def _is_no_host(field: tuple[bytes, bytes]) -> bool:
 _PLAIN_HEAD = re.compile(rb"HTTP/1\.1 ([2-5]\d\d)(?: [\t -~]*)?\r\n((?:[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+)\r\n")
 _BODILESS = (204, 304)
 _NOT_PLAIN = frozenset({b"transfer-encoding", b"connection"})
+_STAYS = (b"connection", b"keep-alive")
 
 
 def read_plain_head(received: bytearray, request: h11.Request) -> tuple[int, int, RawHeaders, int] | None:
@@ -328,7 +329,7 @@ def read_plain_head(received: bytearray, request: h11.Request) -> tuple[int, int
     fields = [(name, value.strip(b" \t")) for name, _, value in (line.partition(b":") for line in match[2].splitlines())]
     lengths = [value for name, value in fields if name.lower() == b"content-length"]
     is_plain = len(lengths) == 1 and lengths[0].isdigit() and len(lengths[0]) <= _MAX_DIGITS
-    if not is_plain or any(name.lower() in _NOT_PLAIN and value.lower() != b"keep-alive" for name, value in fields):
+    if not is_plain or any(name.lower() in _NOT_PLAIN and (name.lower(), value.lower()) != _STAYS for name, value in fields):
         return None
     return match.end(), status, fields, int(lengths[0])
 

@@ -82,6 +82,13 @@ def test_no_content_of_a_file_raises_an_error(tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.requirement("audit:damaged")
+@pytest.mark.parametrize("odd", ["1e400", "-1E99999999999999999999", "9" * 5000])
+def test_a_turn_is_found_whatever_number_a_peer_has_said(files: ProxyFiles, odd: str) -> None:
+    files.file().write_bytes(line(response={"format": "json", "json": "odd"}).replace(b'"odd"', odd.encode()) + b"\n")
+    assert find_turns((files.directory,), "t2").turns["t2"].last["response"]["json"] == odd
+
+
+@pytest.mark.requirement("audit:damaged")
 def test_a_line_that_is_still_being_written_is_ignored(files: ProxyFiles) -> None:
     with files.file().open("ab") as file:
         file.write(line()[:300])

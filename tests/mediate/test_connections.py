@@ -140,6 +140,7 @@ FIELDS = (
     "Connection: Keep-Alive",
     "connection: close",
     "connection: keep-alive, x",
+    "transfer-encoding: keep-alive",
     "content-type: application/json",
     "empty:",
     "x y: 1",

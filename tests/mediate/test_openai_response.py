@@ -47,6 +47,7 @@ REFUSED: dict[str, bytes] = {
     "calls object": b'{"choices":[{"message":{"tool_calls":{}}}]}',
     "second choice": b'{"choices":[{"message":{}},{"message":5}]}',
     "second calls": b'{"choices":[{"message":{}},{"message":{"tool_calls":["a"]}}]}',
+    "too many members": b'{"choices":[{"message":{}}],%b}' % b",".join(b'"%d":0' % number for number in range(1000)),
     "choices twice": b'{"choices":[{"message":{}}],"choices":[{"message":{}}]}',
     "usage twice": b'{"choices":[{"message":{}}],"usage":{},"us\\u0061ge":{}}',
     "message twice": b'{"choices":[{"message":{},"message":{}}]}',

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import httpx2
 import pytest
 
@@ -32,6 +34,17 @@ def test_without_configuration_it_says_what_is_missing_in_one_line_and_ends(pod:
     (line,) = fails_to_start(pod)
     for named in ("/claw/context", "claw compile", "CLAW_CONTEXT_ROOT", "OPENAI_API_KEY", "providers.json"):
         assert named in line
+
+
+@pytest.mark.requirement("start:missing-configuration")
+def test_a_context_directory_that_cannot_be_listed_is_named_in_one_line(pod: Pod) -> None:
+    pod.agent("analyst")
+    (pod.home / "context").chmod(0o111)
+    if os.geteuid() == 0:  # root may list every directory unless these capabilities are dropped
+        pod.launcher = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+    (line,) = fails_to_start(pod)
+    assert "can't be read" in line
+    assert "Errno" not in line
 
 
 @pytest.mark.requirement("start:missing-configuration")

@@ -173,10 +173,7 @@ def write_answers(answered: Round) -> tuple[bytes, ...]:
 
 def _find_message(body: bytes) -> bytes:
     """Return the first choice's message. Raises ``RepeatedMemberError`` for a member that is read or changed here."""
-    names = _READ_MEMBERS.findall(body)
-    if len(names) == len({*names}) and not (
-        b"\\u00" in body and _ESCAPED_ASCII.search(body)
-    ):  # no member stands twice, at whatever depth
+    if _is_plain(body):
         only = bytes(_raw_response.decode(body).choices[0].message)
         for raw in _raw_message.decode(only).tool_calls or ():
             json_splice.find_members(bytes(raw), _CALL_MEMBERS)
@@ -190,6 +187,13 @@ def _find_message(body: bytes) -> bytes:
         for call, _ in json_splice.element_spans(body, calls.start):
             json_splice.find_members(body, _CALL_MEMBERS, call)
     return body[message.start : message.end]
+
+
+def _is_plain(body: bytes) -> bool:
+    """Return whether no member that is read stands twice, at whatever depth, and no object can have too many members."""
+    names = _READ_MEMBERS.findall(body)
+    is_escaped = b"\\u00" in body and _ESCAPED_ASCII.search(body) is not None
+    return len(names) == len({*names}) and not is_escaped and body.count(b":") <= json_splice.MAX_MEMBERS
 
 
 def _edit_first_choice(body: bytes, edit: Callable[[bytes], bytes], *, alone: bool = False) -> bytes:

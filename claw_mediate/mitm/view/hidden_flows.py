@@ -245,6 +245,6 @@ def _place(text: str) -> tuple[str, str, int, str]:
 def _bounded(entry: bytes) -> str:
     """Return a line of history; without its requests if it is too long, and empty if it is too long even so."""
     if len(entry) > MAX_SHOWN:
-        document: dict[str, Any] = msgspec.json.decode(entry)
+        document: dict[str, Any] = msgspec.json.decode(entry, type=dict[str, msgspec.Raw])
         entry = msgspec.json.encode({**document, "request_original": None, "request_effective": None})
     return entry.decode(errors="replace").strip() if len(entry) <= MAX_SHOWN else ""
