@@ -91,7 +91,7 @@ def count(modules: list[Module]) -> Iterator[Count]:
     registries = [
         f"{module.path.relative_to(ROOT)}"
         for module in modules
-        if "mitm" in module.path.parts and "WeakKeyDictionary[http.HTTPFlow" in module.text
+        if "mitm" in module.path.parts and re.search(r"Weak(KeyDictionary|Set)\[http\.HTTPFlow", module.text)
     ]
     yield Count("registries of flow state", len(registries), 1, registries)
     stores = sorted({module.path.relative_to(ROOT).parts[0] for module in modules if SQL.search(without_docstrings(module))})

@@ -11,6 +11,8 @@ anew each time. ``check_types`` does that once. A field of exactly an allowed ty
 
 Headers. mitmproxy looks one up through five functions, and misses by an exception: some thirty times a request.
 
+Options. mitmproxy copies the value of an option deeply with each look, mostly twice: some sixteen times a request.
+
 Log. For each record of its log, shown or not, mitmproxy wakes the loop and asks all addons whether they have the deprecated
 handler ``add_log``. Records are passed on only while one has, and those about connections are made only if somebody takes them.
 
@@ -32,7 +34,7 @@ from operator import attrgetter, is_
 from types import MethodType
 from typing import Any, get_args
 
-from mitmproxy import addonmanager, connection, ctx, exceptions, flow, hooks, http, log
+from mitmproxy import addonmanager, connection, ctx, exceptions, flow, hooks, http, log, optmanager
 
 from claw_mediate.mitm import merged_writes
 from claw_mediate.mitm.governance import Governance
@@ -61,7 +63,7 @@ class FastManager(addonmanager.AddonManager):
                     result = handler(*args)
                     if result is not None and isawaitable(result):
                         await result
-                elif handler or nests:
+                elif handler or (nests and _any_handles(addon.addons, name)):
                     await self.invoke_addon(addon, event)
             except exceptions.AddonHalt:
                 return
@@ -109,6 +111,14 @@ def _never_handles(addon: Any, name: str) -> bool:
     return is_fixed and getattr(addon, name, None) is None and not hasattr(addon, "addons")
 
 
+def _any_handles(addons: Any, name: str) -> bool:
+    """Return whether one of these addons has a handler now, or one that it nests. A script is an addon two levels down."""
+    for addon in addons:  # noqa: SIM110 - `any` with a generator takes three times as long
+        if getattr(addon, name, None) or (hasattr(addon, "addons") and _any_handles(addon.addons, name)):
+            return True
+    return False
+
+
 class DispatchAddon:
     """The addon: chooses the manager by the setting ``dispatch``. It outlives scripts."""
 
@@ -130,6 +140,7 @@ class DispatchAddon:
         is_fast = ctx.options.cllama_dispatch == "fast"
         use_fast_type_check(fast=is_fast)
         use_fast_headers(fast=is_fast)
+        use_fast_options(fast=is_fast)
         skip_unheard_records(fast=is_fast)
         if self._problem is None:
             ctx.master.addons.__class__ = FastManager if is_fast else addonmanager.AddonManager
@@ -188,7 +199,12 @@ def _get_all(headers: http.Headers, name: str | bytes) -> list[str]:
     if type(name) is not str:
         return _full_get_all(headers, name)
     key = name.encode("utf-8", "surrogateescape").lower()
-    return [value.decode("utf-8", "surrogateescape") for each, value in headers.fields if each.lower() == key]
+    length = len(key)  # It differs mostly, and then no other spelling is made
+    return [
+        value.decode("utf-8", "surrogateescape")
+        for each, value in headers.fields
+        if len(each) == length and each.lower() == key
+    ]
 
 
 def _get(headers: http.Headers, name: str | bytes, default: Any = None) -> Any:
@@ -207,6 +223,20 @@ def use_fast_headers(*, fast: bool) -> None:
     """Look headers up in one step, or in mitmproxy's own way."""
     for name, lookup in (_FAST_LOOKUPS if fast else _FULL_LOOKUPS).items():
         setattr(http.Headers, name, lookup)
+
+
+_full_current = optmanager._Option.current  # noqa: SLF001 - there is no public way to read an option without copies
+_IMMUTABLE = frozenset({str, int, bool, type(None)})
+
+
+def _current(option: Any) -> Any:
+    value = option._default if option.value is optmanager.unset else option.value  # noqa: SLF001
+    return value if type(value) in _IMMUTABLE else _full_current(option)
+
+
+def use_fast_options(*, fast: bool) -> None:
+    """Read options whose value can't be changed without copying it, or in mitmproxy's own way."""
+    optmanager._Option.current = _current if fast else _full_current  # type: ignore[method-assign, assignment]  # noqa: SLF001
 
 
 def skip_unheard_records(*, fast: bool) -> None:

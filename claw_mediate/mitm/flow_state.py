@@ -1,15 +1,15 @@
 """The state of a flow: one ``FlowState`` for all parts of the addon.
 
-It is kept by the flow object, not by its id: a flow that is loaded from a file may have the id of one under way. It is not in
-``flow.metadata``, which is copied and saved with the flow, and not in an addon: a script may be reloaded between two hooks of
-one request, and this module outlives it.
+It is an attribute of the flow object, not kept by its id: a flow that is loaded from a file may have the id of one under way.
+It is not in ``flow.metadata``, which is copied and saved with the flow, and not in an addon: a script may be reloaded between
+two hooks of one request, and this module outlives it.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from mitmproxy import http
 
@@ -150,14 +150,19 @@ class FlowState:
     """Set when the turn's line of history is in the metadata of a flow whose runner has left."""
 
 
-_states: WeakKeyDictionary[http.HTTPFlow, FlowState] = WeakKeyDictionary()
+_ATTRIBUTE = "_claw_state"  # Of the flow object itself: mitmproxy neither copies nor saves it
+_flows: WeakSet[http.HTTPFlow] = WeakSet()  # Those that have a state
 
 
 def state_of(flow: http.HTTPFlow) -> FlowState:
     """Return the state of this flow; a new one for a flow that has none."""
-    state = _states.get(flow)
-    if state is None:
-        state = _states[flow] = FlowState()
+    state: FlowState | None = flow.__dict__.get(_ATTRIBUTE)
+    return state if state is not None else _new_state(flow)
+
+
+def _new_state(flow: http.HTTPFlow) -> FlowState:
+    state = flow.__dict__[_ATTRIBUTE] = FlowState()
+    _flows.add(flow)
     return state
 
 
@@ -166,14 +171,15 @@ def begin(flow: http.HTTPFlow) -> None:
     if not flow.live:
         state_of(flow).is_recorded = True
     elif flow.is_replay:
-        _states[flow] = FlowState()
+        _new_state(flow)
 
 
 def release(flow: http.HTTPFlow, state: FlowState) -> None:
     """Drop the state of a flow for which nothing is left to do."""
     parts = (state.pending, state.redaction, state.decision, state.source, state.forwarded, state.entry_written)
     if not any(part is not None for part in parts) and state.awaited_turn is None and not state.is_recorded:
-        _states.pop(flow, None)
+        flow.__dict__.pop(_ATTRIBUTE, None)
+        _flows.discard(flow)
 
 
 def is_recorded(flow: http.HTTPFlow) -> bool:
@@ -183,12 +189,12 @@ def is_recorded(flow: http.HTTPFlow) -> bool:
 
 def all_states() -> list[FlowState]:
     """Return the states of all flows under way, and of those that were loaded from a file."""
-    return list(_states.values())
+    return [state_of(flow) for flow in [*_flows]]
 
 
 def flows_awaiting(turn_id: str) -> list[http.HTTPFlow]:
     """Return the flows of runners that wait for this turn."""
-    return [flow for flow, state in list(_states.items()) if state.awaited_turn == turn_id]
+    return [flow for flow in [*_flows] if state_of(flow).awaited_turn == turn_id]
 
 
 def pending_requests() -> list[PendingRequest]:

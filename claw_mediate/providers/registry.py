@@ -56,6 +56,15 @@ class KeyStates:
     def ready_at(self, provider: str, key: PoolKey) -> float:
         """Return when the key is ready again, as POSIX time; in the past if it is ready now."""
         self._load()
+        return self._ready_at(provider, key)
+
+    def times(self, provider: Provider) -> list[tuple[PoolKey, float]]:
+        """Return the keys of a provider in order, each with the time when it is ready again."""
+        if provider.keys:
+            self._load()
+        return [(key, self._ready_at(provider.name, key)) for key in provider.keys]
+
+    def _ready_at(self, provider: str, key: PoolKey) -> float:
         name = _file_name(provider, key.secret)
         return max(key.unavailable_until, self._stored.get(name, 0.0), self._unstored.get(name, 0.0))
 
@@ -253,13 +262,13 @@ class ProviderRegistry:
         if provider.auth == "none":
             return [None]
         now = self._key_states.now()
-        return [key for key in provider.keys if self._key_states.ready_at(provider.name, key) <= now]
+        return [key for key, ready_at in self._key_states.times(provider) if ready_at <= now]
 
     def wait(self, provider: Provider) -> float:
         """Return the seconds until the provider has a ready key; ``inf`` when all are dead."""
         if provider.auth == "none":
             return 0.0
-        times = (self._key_states.ready_at(provider.name, key) for key in provider.keys)
+        times = (ready_at for _, ready_at in self._key_states.times(provider))
         return max(0.0, min(times, default=math.inf) - self._key_states.now())
 
     def has_usable_key(self) -> bool:
@@ -269,8 +278,7 @@ class ProviderRegistry:
     def count_keys(self) -> dict[tuple[str, KeyState], int]:
         now, counts = self._key_states.now(), dict[tuple[str, KeyState], int]()
         for provider in self.all().values():
-            for key in provider.keys:
-                ready_at = self._key_states.ready_at(provider.name, key)
+            for _, ready_at in self._key_states.times(provider):
                 state: KeyState = "ready" if ready_at <= now else "dead" if ready_at == math.inf else "cooldown"
                 counts[provider.name, state] = counts.get((provider.name, state), 0) + 1
         return counts

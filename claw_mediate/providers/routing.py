@@ -16,7 +16,7 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import is_anthropic
 from claw_mediate.core.http import Naming, Request, RunnerResponse, refuse, refuse_unknown_id
-from claw_mediate.core.model_policy import Candidate, ModelChoice, Provider, ProviderScope, choose_models
+from claw_mediate.core.model_policy import Candidate, ModelChoice, PoolKey, Provider, ProviderScope, choose_models
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.http.headers import TURN_STATE, Headers
@@ -153,12 +153,14 @@ class Router:
         self._log_choice(requester, model, choice)
         return choice.candidates or _nothing_allowed(request)
 
-    def first_ready(self, requester: Requester, candidates: Sequence[Candidate]) -> Candidate | None:
-        """Return the first candidate that has a ready key, for a request that is sent only once."""
-        ready = next((each for each in candidates if self._registry.ready(each.provider)), None)
-        if ready is not None and ready is not candidates[0]:
-            log_failover(self._log, requester, (candidates[0], ready), KEY_UNAVAILABLE)
-        return ready
+    def first_ready(self, requester: Requester, candidates: Sequence[Candidate]) -> tuple[Candidate, PoolKey | None] | None:
+        """Return the first candidate that has a ready key, with that key, for a request that is sent only once."""
+        for candidate in candidates:
+            if keys := self._registry.ready(candidate.provider):
+                if candidate is not candidates[0]:
+                    log_failover(self._log, requester, (candidates[0], candidate), KEY_UNAVAILABLE)
+                return candidate, keys[0]
+        return None
 
     def body_for_model(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
         """Return the request with that model. Under a policy, raise ``JsonSpliceError`` if it names a model twice."""

@@ -91,11 +91,11 @@ class Passthrough:
         candidates = self._routing.candidates(asker, request, view, about.kept)
         if isinstance(candidates, RunnerResponse):
             return candidates
-        candidate = self._routing.first_ready(asker, candidates)
-        if candidate is None:
+        ready = self._routing.first_ready(asker, candidates)
+        if ready is None:
             return self._no_key(request, candidates)
+        candidate, key = ready
         provider, model = candidate.provider, candidate.model
-        key = self._registry.ready(provider)[0]
         if view is not None:
             view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
         is_dialect = view is not None and view.bypass != NO_DIALECT

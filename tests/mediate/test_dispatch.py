@@ -300,6 +300,22 @@ def test_headers_are_found_as_mitmproxy_itself_finds_them(fields: list[tuple[byt
     assert http.Headers.get_all.__module__ == "mitmproxy.http"
 
 
+@pytest.mark.requirement("dispatch:options")
+def test_options_are_read_as_mitmproxy_itself_reads_them() -> None:
+    known = options.Options()
+    known.update(ignore_hosts=["a.test"], listen_host="::1")
+    names = sorted(known.keys())
+    plain = {name: getattr(known, name) for name in names}
+    fast_dispatch.use_fast_options(fast=True)
+    try:
+        assert {name: getattr(known, name) for name in names} == plain
+        known.ignore_hosts.append("b.test")
+        assert known.ignore_hosts == ["a.test"]
+        assert not known.has_changed("listen_port")
+    finally:
+        fast_dispatch.use_fast_options(fast=False)
+
+
 @pytest.mark.requirement("dispatch:log")
 def test_a_record_wakes_the_loop_only_while_an_addon_asks_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
     woken: list[str] = []

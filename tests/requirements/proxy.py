@@ -120,6 +120,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "decision 0008", "With the fast dispatch every addon hears what it hears without, also after hot reload."
     ),
     "dispatch:headers": Requirement("decision 0008", "Headers are looked up faster, with the same results as mitmproxy's."),
+    "dispatch:options": Requirement("decision 0008", "Options are read faster, and a list that is changed changes no option."),
     "dispatch:log": Requirement(
         "decision 0008", "A record of the log reaches addons that ask for records, and costs nothing while none does."
     ),

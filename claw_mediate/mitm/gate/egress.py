@@ -62,7 +62,8 @@ class EgressAddon:
     @guard.fail_closed
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Refuse plain HTTP to ungoverned hosts, and to governed ones that only its Host header names."""
-        if self._is_governed(flow) or flow.response is not None:
+        # The script has just read which hosts are governed; without one the guard refuses whatever was.
+        if self._governance.governs(flow) or flow.response is not None or self._is_governed(flow):
             return
         if self._governance.denies_egress:
             guard.refuse(flow, *_DENIED)
