@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.requests import Request
