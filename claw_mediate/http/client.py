@@ -29,6 +29,7 @@ from claw_mediate.http.headers import RawHeaders, ResponseHeaders
 _MAX_IDLE = 20
 _MAX_HEAD_BYTES = 100 * 1024  # Limit of a response's head
 _MAX_UNREAD_BYTES = 256 * 1024  # Received bytes above which reading from the socket pauses
+_MAX_COPIED = 64 * 1024  # Bytes of a body that costs less to copy than to write apart from its head
 _FALLBACK_SECONDS = 1.0
 """Time to try an address while there is another one. (asyncio's own happy eyeballs fails an assertion where tasks start
 eagerly, as mitmproxy's do.)"""
@@ -53,7 +54,7 @@ class _Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a URL names."""
+    """The peer and path of a URL."""
 
     origin: _Origin
     host_header: bytes
@@ -231,7 +232,10 @@ class Connection(asyncio.Protocol):
     async def send(self, request: "Request", body: bytes) -> tuple[int, RawHeaders]:
         """Send a request; return status and headers of its response, which may come before all of the request has left."""
         self._http, self._left = None, -1
-        self._open_transport().writelines([request.head, body] if body else [request.head])
+        if len(body) > _MAX_COPIED:
+            self._open_transport().writelines([request.head, body])
+        else:
+            self._open_transport().write(request.head + body)
         await self._await_data()
         if (plain := read_plain_head(self._received, request.method)) is not None:
             size, status, fields, self._left = plain

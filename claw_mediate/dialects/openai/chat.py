@@ -177,9 +177,8 @@ def _find_message(body: bytes) -> bytes:
     if json_splice.stand_once(_READ_MEMBERS, body):
         only = bytes(_raw_response.decode(body).choices[0].message)
         for raw in _raw_message.decode(only).tool_calls or ():
-            call = bytes(raw)
-            if not json_splice.stand_once(_CALL_MARKS, call):
-                json_splice.find_members(call, _CALL_MEMBERS)
+            if not json_splice.stand_once(_CALL_MARKS, made := bytes(raw)):
+                json_splice.find_members(made, _CALL_MEMBERS)
         return only
     choices = json_splice.find_members(body, ("choices", "usage"))["choices"]
     first, _ = json_splice.element_spans(body, choices.start)[0]

@@ -113,7 +113,7 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
     try:
         json_splice.check_utf8(body)
         view = _response_decoder.decode(body)
-        parsed: json_splice.Object | None = json_splice.Object(body, unique=_READ)
+        parsed = json_splice.Object(body, unique=_READ)
         raw = items = split_items(parsed.value("output") or b"[]")
         if len(raw) > MAX_PARTS:
             raise UnreadableResponseError(f"the provider's response holds more than {MAX_PARTS} items")
@@ -131,10 +131,11 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableResponseError("the provider's response is not one of the Responses API") from error
     message = join_items(raw)
+    found: json_splice.Object | None = parsed
     if raw != items:
-        body, parsed = parsed.edit({"output": message}), None
+        body, found = parsed.edit({"output": message}), None
     response_id = view.id if isinstance(view.id, str) else ""
-    return ModelResponse(body, message, calls, view.usage or {}, response_id, view.store is True, owed, parsed=parsed)
+    return ModelResponse(body, message, calls, view.usage or {}, response_id, view.store is True, owed, parsed=found)
 
 
 def _check_status(view: _Response) -> str:
