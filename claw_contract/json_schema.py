@@ -69,15 +69,17 @@ def _find_problem(text: str) -> str | None:
     return None
 
 
-def check_instance(schema: dict[str, Any], instance: Any, limit: int) -> list[dict[str, str]]:
+def check_instance(schema: dict[str, Any] | str, instance: Any, limit: int) -> list[dict[str, str]]:
     """Return at most ``limit`` violations, in the order of their places: ``{path, message}``, the path as ``a.b[1]``.
 
+    A caller that checks often gives the schema as JSON.
     Numbers of the instance are ``int`` or ``json_schema_keywords.Number``.
     """
     errors: list[ValidationError] = []
     token = current_work.set(Work(MAX_WORK))
     try:
-        errors.extend(islice(_validator(json.dumps(schema)).iter_errors(instance), _MAX_ERRORS))
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        errors.extend(islice(_validator(text).iter_errors(instance), _MAX_ERRORS))
     except TooMuchWorkError:
         if not errors:
             return [{"path": "", "message": "these arguments are too large to be checked against the schema"}]

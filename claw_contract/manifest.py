@@ -3,7 +3,9 @@
 The model sees ``name`` (as an alias), ``description`` and ``inputSchema`` of a tool; the rest is for the proxy.
 """
 
+import json
 import re
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -24,6 +26,8 @@ type Delivery = Literal["mediated", "native"]
 """The way of a tool to its agent: the proxy offers it to the model, or the runner calls it at the broker (docs/spec/mcp.md)."""
 
 _NOT_PLAIN = re.compile(r"[^\x21-\x7e]|[?#\\]")
+CLAW_ID = "claw_id"
+"""The parameter that holds the authenticated agent, whatever the model sends for it."""
 PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")  # ``{name}`` in an HTTP path; ``{claw_id}`` is the authenticated agent
 
 
@@ -136,6 +140,24 @@ class Tool(Contract):
         if self.input_schema.get("type", "object") != "object":
             raise ValueError("inputSchema must be an object schema")
         return self
+
+    @cached_property
+    def visible_schema(self) -> JsonObject:
+        """The schema that the model sees and must obey: the declared one without ``claw_id``."""
+        schema = {"type": "object", **self.input_schema}
+        properties = schema.get("properties")
+        if isinstance(properties, dict) and CLAW_ID in properties:
+            schema["properties"] = {name: value for name, value in properties.items() if name != CLAW_ID}
+        if isinstance(schema.get("required"), list) and CLAW_ID in schema["required"]:
+            schema["required"] = [name for name in schema["required"] if name != CLAW_ID]
+            if not schema["required"]:
+                del schema["required"]  # draft 4 forbids an empty list
+        return schema
+
+    @cached_property
+    def visible_schema_text(self) -> str:
+        """The same as JSON: every call is checked against it."""
+        return json.dumps(self.visible_schema)
 
     @property
     def effect(self) -> Effect:

@@ -14,7 +14,7 @@ import httpx2
 
 from claw_mcp.protocol import SESSION_ID, SSE_TYPE
 from claw_mediate.core.http import Request, RunnerResponse, refuse
-from claw_mediate.http.client import ConnectionPool
+from claw_mediate.http.client import ConnectionPool, Response
 from claw_mediate.http.headers import end_to_end, raw_headers
 from claw_mediate.workers import worker as workers
 
@@ -58,7 +58,7 @@ class SessionRouter:
         await self._pool.close()
 
 
-async def _chunks(response: httpx2.Response, stack: AsyncExitStack) -> AsyncGenerator[bytes]:
+async def _chunks(response: Response, stack: AsyncExitStack) -> AsyncGenerator[bytes]:
     async with stack:
         yield b""
         async for chunk in response.aiter_raw():

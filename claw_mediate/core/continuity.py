@@ -366,11 +366,8 @@ def _digest_of_text(text: str) -> tuple[str, str]:
 
 
 def _digest(parts: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode(errors="surrogatepass")
-        digest.update(len(data).to_bytes(8) + data)
-    return digest.hexdigest()
+    encoded = [part.encode(errors="surrogatepass") for part in parts]
+    return hashlib.sha256(b"".join([len(data).to_bytes(8) + data for data in encoded])).hexdigest()
 
 
 EMPTY_TEXT_KEY = text_key("")  # The key of an answer without visible text, and of none

@@ -43,6 +43,8 @@ _SLICE = 1 << 20
 
 type Cut = tuple[int, int, bytes | memoryview]  # A span, and its replacement
 
+_ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
+
 _raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_elements = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -109,6 +111,18 @@ def find_members(document: bytes, names: Collection[str], at: int = 0) -> dict[s
                 raise RepeatedMemberError(member.name)
             members[member.name] = member
     return members
+
+
+def marks(names: Iterable[str]) -> re.Pattern[bytes]:
+    """Return the expression of these names as names of members. Text matches nowhere: its quotes are escaped."""
+    return re.compile(rb'"(%b)"[ \t\r\n]*+:' % b"|".join(re.escape(name.encode()) for name in names))
+
+
+def stand_once(names: re.Pattern[bytes], document: bytes) -> bool:
+    """Return whether none of the names (``marks``) stands twice, at whatever depth. False is no proof that one does."""
+    found = names.findall(document)
+    is_plain = len(found) == len({*found}) and document.count(b":") <= MAX_MEMBERS
+    return is_plain and not (b"\\u00" in document and _ESCAPED_ASCII.search(document))
 
 
 def element_spans(document: bytes, at: int = 0) -> list[tuple[int, int]]:

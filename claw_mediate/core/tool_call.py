@@ -15,11 +15,10 @@ from urllib.parse import quote
 import msgspec
 
 from claw_contract.json_schema import check_instance
-from claw_contract.manifest import PLACEHOLDER, HttpExecution, McpExecution, Tool
+from claw_contract.manifest import CLAW_ID, PLACEHOLDER, HttpExecution, McpExecution, Tool
 from claw_contract.strict_json import NoObjectError, RepeatedKeyError, read_strict_object
 from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 
-CLAW_ID = "claw_id"
 MAX_VIOLATIONS = 8
 MAX_TARGET = 32_768
 """Characters of path and query together. Clients and servers treat longer targets differently, so they are refused here."""
@@ -56,22 +55,9 @@ def read_arguments(text: str) -> Arguments | UnreadableArguments:
         return UnreadableArguments(reason, text)
 
 
-def visible_schema(tool: Tool) -> dict[str, Any]:
-    """Return the schema that the model sees and must obey: the declared one without ``claw_id``."""
-    schema = {"type": "object", **tool.input_schema}
-    properties = schema.get("properties")
-    if isinstance(properties, dict) and CLAW_ID in properties:
-        schema["properties"] = {name: value for name, value in properties.items() if name != CLAW_ID}
-    if isinstance(schema.get("required"), list) and CLAW_ID in schema["required"]:
-        schema["required"] = [name for name in schema["required"] if name != CLAW_ID]
-        if not schema["required"]:
-            del schema["required"]  # draft 4 forbids an empty list
-    return schema
-
-
 def find_violations(tool: Tool, arguments: Arguments) -> list[dict[str, str]]:
     """Return up to eight places where the arguments break the tool's schema: ``{path, message}``."""
-    return check_instance(visible_schema(tool), arguments.values, MAX_VIOLATIONS)
+    return check_instance(tool.visible_schema_text, arguments.values, MAX_VIOLATIONS)
 
 
 def build_http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolRequest | str:

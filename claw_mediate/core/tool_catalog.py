@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from claw_contract.manifest import Tool
 from claw_contract.names import assign_aliases, provider_safe_name
-from claw_mediate.core.tool_call import read_arguments, visible_schema
+from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.types import ToolCall, UnreadableArguments
 
 
@@ -47,7 +47,7 @@ class ToolCatalog:
         names = assign_aliases((tool.name for tool in present), native)
         managed = {tool.name: tool for tool in present} | {names[tool.name]: tool for tool in present}
         return cls(
-            offered=tuple(OfferedTool(names[tool.name], tool.description, visible_schema(tool)) for tool in present),
+            offered=tuple(OfferedTool(names[tool.name], tool.description, tool.visible_schema) for tool in present),
             managed=managed,
             native=frozenset(native),
             is_open=is_open,

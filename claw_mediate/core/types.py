@@ -13,6 +13,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_contract.history import McpRecord
 from claw_contract.manifest import Policy, Tool
+from claw_mediate.core.json_splice import Object
 
 type Owner = Literal["managed", "native", "unknown"]
 
@@ -69,6 +70,7 @@ class ModelResponse(msgspec.Struct, frozen=True):
     owed: tuple[bytes, ...] = ()  # Answers to calls that left the view, and that a provider that keeps the response waits for
     maker: str = ""  # The provider and model that made it; "" where an earlier attempt at the turn recorded it
     headers: tuple[tuple[str, str], ...] = ()  # The headers that the runner may see
+    parsed: Object | None = None  # The members of ``body``, where they have been found
 
 
 class Image(NamedTuple):

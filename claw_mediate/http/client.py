@@ -1,7 +1,7 @@
 """HTTP/1.1 client for providers and services, on h11 and asyncio (docs/decisions/0013 compares it with others).
 
-h11 checks every request. Plain responses are read here: a whole head in ASCII, a length, a connection that stays. h11 reads all
-others, from their first byte.
+Plain requests are written here, and plain responses are read here: a whole head in ASCII, a length, a connection that stays.
+h11 checks all other requests, and reads all other responses, from their first byte.
 
 It does no more than the proxy needs: no cookies, redirects, upgrades or HTTP/2, and no proxies of the environment (a pod-wide
 HTTPS_PROXY would lead back to this proxy). Only connecting has a time-out; callers bound everything else by cancelling.
@@ -15,19 +15,21 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from types import TracebackType
 from typing import NamedTuple
 
 import h11
 import httpx2
 
-from claw_mediate.http.headers import RawHeaders
+from claw_mediate.http.headers import RawHeaders, ResponseHeaders
 
 _MAX_IDLE = 20
 _MAX_HEAD_BYTES = 100 * 1024  # Limit of a response's head
 _MAX_UNREAD_BYTES = 256 * 1024  # Received bytes above which reading from the socket pauses
+_MAX_COPIED = 64 * 1024  # Bytes of a body that costs less to copy than to write apart from its head
 _FALLBACK_SECONDS = 1.0
 """Time to try an address while there is another one. (asyncio's own happy eyeballs fails an assertion where tasks start
 eagerly, as mitmproxy's do.)"""
@@ -51,7 +53,9 @@ class _Origin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class Target:
+    """The peer and path of a URL."""
+
     origin: _Origin
     host_header: bytes
     path: bytes  # Including the query
@@ -68,23 +72,17 @@ class ConnectionPool:
         self._idle: list[tuple[_Origin, Connection]] = []
         self._closed = False
 
-    @asynccontextmanager
-    async def stream(
-        self, method: str, url: str, headers: RawHeaders, body: bytes | None, *, path: str = ""
-    ) -> AsyncIterator[httpx2.Response]:
-        """Send a request and yield its response, body unread. ``path`` (with query) is appended to the URL.
+    def stream(self, method: str, url: str, headers: RawHeaders, body: bytes | None, *, path: str = "") -> "Exchange":
+        """Return the exchange that sends a request when it is entered. ``path`` (with query) is appended to the URL.
 
-        Raise httpx2's errors: ``InvalidURL``, ``UnsupportedProtocol``, ``LocalProtocolError`` for an impossible request;
+        It raises httpx2's errors: ``InvalidURL``, ``UnsupportedProtocol``, ``LocalProtocolError`` for what can't be asked;
         ``ConnectError``, ``ConnectTimeout`` when nothing was sent; other ``HTTPError``s when something may have been sent.
         """
-        target = _parse_url(url)
-        request = _request(method, target, headers, body, path)
-        connection = self._take_idle(target.origin) or await self._connect(target.origin)
-        try:
-            status, fields = await connection.send(request, body or b"")
-            yield httpx2.Response(status, headers=fields, stream=_Body(connection))
-        finally:
-            self._release(target.origin, connection)
+        return Exchange(self, method, url, headers, body, path)
+
+    async def take(self, origin: _Origin) -> "Connection":
+        """Return a connection for one request."""
+        return self._take_idle(origin) or await self._connect(origin)
 
     async def close(self) -> None:
         self._closed = True
@@ -125,7 +123,8 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         return (await loop.create_connection(Connection, address, origin.port, ssl=tls, server_hostname=name))[1]
 
-    def _release(self, origin: _Origin, connection: "Connection") -> None:
+    def release(self, origin: _Origin, connection: "Connection") -> None:
+        """Keep a connection for another request, or close it."""
         has_room = not self._closed and len(self._idle) < _MAX_IDLE
         if has_room and connection.reset(time.monotonic() + self._idle_seconds):
             self._idle.append((origin, connection))
@@ -150,6 +149,57 @@ class ConnectionPools[K]:
         for pool in self._pools.values():
             await pool.close()
         self._pools.clear()
+
+
+class Exchange:
+    """A request and its response, body unread; the connection is given back when it is left."""
+
+    def __init__(self, pool: ConnectionPool, method: str, url: str, headers: RawHeaders, body: bytes | None, path: str) -> None:
+        self._pool = pool
+        self._asked = method, url, headers, body, path
+        self._held: tuple[_Origin, Connection] | None = None
+
+    async def __aenter__(self) -> "Response":
+        method, url, headers, body, path = self._asked
+        target = parse_url(url)
+        request = write_request(method, target, headers, body, path)
+        connection = await self._pool.take(target.origin)
+        self._held = target.origin, connection
+        try:
+            return Response(connection, *await connection.send(request, body or b""))
+        except BaseException:
+            self._pool.release(target.origin, connection)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._held is not None
+        self._pool.release(*self._held)
+
+
+class Response:
+    """A response whose body is read once, in one of three ways."""
+
+    def __init__(self, connection: "Connection", status_code: int, fields: RawHeaders) -> None:
+        self._connection = connection
+        self._fields = fields
+        self.status_code = status_code
+        self.headers = ResponseHeaders(fields)
+
+    def take_whole(self) -> bytes | None:
+        """Return the body as it was sent if all of it is here; None otherwise."""
+        return self._connection.take_whole()
+
+    def aiter_raw(self) -> AsyncIterator[bytes]:
+        """Return the chunks of the body as it was sent."""
+        return self._connection.iter_body()
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Return the chunks of the body without its content coding."""
+        if not self.headers.get_list("content-encoding"):
+            return self.aiter_raw()
+        return httpx2.Response(self.status_code, headers=self._fields, stream=_Body(self._connection)).aiter_bytes()
 
 
 class Connection(asyncio.Protocol):
@@ -179,18 +229,21 @@ class Connection(asyncio.Protocol):
         self._lost, self._error = True, error
         self._wake()
 
-    async def send(self, request: h11.Request, body: bytes) -> tuple[int, RawHeaders]:
+    async def send(self, request: "Request", body: bytes) -> tuple[int, RawHeaders]:
         """Send a request; return status and headers of its response, which may come before all of the request has left."""
         self._http, self._left = None, -1
-        self._open_transport().writelines([_head(request), body] if body else [_head(request)])
+        if len(body) > _MAX_COPIED:
+            self._open_transport().writelines([request.head, body])
+        else:
+            self._open_transport().write(request.head + body)
         await self._await_data()
-        if (plain := read_plain_head(self._received, request)) is not None:
+        if (plain := read_plain_head(self._received, request.method)) is not None:
             size, status, fields, self._left = plain
             del self._received[:size]
             return status, fields
         self._left = 0
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
-        self._http.send(request)
+        self._http.send(request.checked())
         if body:
             self._http.send(h11.Data(data=body))
         self._http.send(h11.EndOfMessage())
@@ -199,6 +252,13 @@ class Connection(asyncio.Protocol):
         if not isinstance(event, h11.Response):
             raise httpx2.RemoteProtocolError("no response")
         return event.status_code, event.headers.raw_items()
+
+    def take_whole(self) -> bytes | None:
+        """Return a plain response's body if all of it is here; None otherwise."""
+        if self._http is not None or not 0 < self._left <= len(self._received):
+            return None
+        data, self._left = self._take(self._left), 0
+        return data
 
     async def iter_body(self) -> AsyncIterator[bytes]:
         """Yield the chunks of the response's body as they arrive."""
@@ -285,34 +345,63 @@ def _has_input(transport: asyncio.Transport) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _parse_url(text: str) -> _Target:
+def parse_url(text: str) -> Target:
+    """Return where a URL leads. Raise ``InvalidURL`` or ``UnsupportedProtocol``."""
     url = httpx2.URL(text)
     if url.scheme not in _PORTS or not url.raw_host:
         raise httpx2.UnsupportedProtocol(f"{url.scheme!r} is not HTTP")
     port = url.port or _PORTS[url.scheme]
-    return _Target(_Origin(url.scheme == "https", url.raw_host.decode("ascii"), port), url.netloc, url.raw_path)
+    return Target(_Origin(url.scheme == "https", url.raw_host.decode("ascii"), port), url.netloc, url.raw_path)
 
 
-def _request(method: str, target: _Target, headers: RawHeaders, body: bytes | None, path: str) -> h11.Request:
+class Request(NamedTuple):
+    """A request without its body."""
+
+    method: bytes
+    target: bytes
+    fields: RawHeaders  # The host first (RFC 9110, 7.2)
+
+    @property
+    def head(self) -> bytes:
+        lines = [b"%b: %b\r\n" % field for field in self.fields]
+        return b"".join((self.method, b" ", self.target, b" HTTP/1.1\r\n", *lines, b"\r\n"))
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the request needs no check by h11, which would leave it as it is."""
+        return (
+            _PLAIN_LINE.fullmatch(b"%b %b" % (self.method, self.target)) is not None
+            and all(map(_PLAIN_VALUE.fullmatch, [value for _, value in self.fields]))
+            and all(map(_PLAIN_NAME.fullmatch, [name for name, _ in self.fields[1:]]))
+        )
+
+    def checked(self) -> h11.Request:
+        """Return the request as h11 sends it."""
+        try:
+            return h11.Request(method=self.method, target=self.target, headers=self.fields)
+        except h11.LocalProtocolError as error:
+            raise httpx2.LocalProtocolError("this can't be said in HTTP") from error
+
+
+_PLAIN_LINE = re.compile(rb"[A-Z]+ [!-~]+")
+_PLAIN_VALUE = re.compile(rb"[!-~]+(?:[\t ]+[!-~]+)*+")
+_PLAIN_NAME = re.compile(rb"(?!(?:host|content-length|transfer-encoding)\Z)[-!#$%&'*+.^_`|~0-9A-Za-z]+", re.IGNORECASE)
+
+
+def write_request(method: str, target: Target, headers: RawHeaders, body: bytes | None, path: str) -> Request:
+    """Return a request that can be sent. Raise ``LocalProtocolError``."""
     full_path = target.path.rstrip(b"/") + _percent_encode(path) if path else target.path
-    raw = [*headers, (b"host", target.host_header)]
-    if body is not None or method in _METHODS_WITH_BODY:
-        raw.append((b"content-length", b"%d" % len(body or b"")))
-    try:
-        return h11.Request(method=method, target=full_path, headers=raw)
-    except h11.LocalProtocolError as error:
-        raise httpx2.LocalProtocolError("this can't be said in HTTP") from error
-
-
-def _head(request: h11.Request) -> bytes:
-    """Return a head, whose parts h11 has checked, with the host first (RFC 9110, 7.2)."""
-    fields = sorted(request.headers.raw_items(), key=_is_no_host)
-    lines = (b"%b: %b\r\n" % field for field in fields)
-    return b"".join((request.method, b" ", request.target, b" HTTP/1.1\r\n", *lines, b"\r\n"))
-
-
-def _is_no_host(field: tuple[bytes, bytes]) -> bool:
-    return field[0].lower() != b"host"
+    fields = [(b"host", target.host_header), *headers]
+    request = Request(method.encode(), full_path, fields)
+    has_body = body is not None or method in _METHODS_WITH_BODY
+    is_plain = request.is_plain
+    if has_body:
+        fields.append((b"content-length", b"%d" % len(body or b"")))
+    if is_plain:
+        return request
+    read = request.checked()
+    hosts_first = sorted(read.headers.raw_items(), key=lambda field: field[0].lower() != b"host")
+    return Request(read.method, read.target, hosts_first)
 
 
 _PLAIN_HEAD = re.compile(rb"HTTP/1\.1 ([2-5]\d\d)(?: [\t -~]*)?\r\n((?:[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+)\r\n")
@@ -321,10 +410,10 @@ _NOT_PLAIN = frozenset({b"transfer-encoding", b"connection"})
 _STAYS = (b"connection", b"keep-alive")
 
 
-def read_plain_head(received: bytearray, request: h11.Request) -> tuple[int, int, RawHeaders, int] | None:
+def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, RawHeaders, int] | None:
     """Return (size of the head, status, headers, length of the body) of a plain response; None for any other."""
     match = _PLAIN_HEAD.match(received, 0, _MAX_HEAD_BYTES)
-    if match is None or request.method == b"HEAD" or (status := int(match[1])) in _BODILESS:
+    if match is None or method == b"HEAD" or (status := int(match[1])) in _BODILESS:
         return None
     fields = [(name, value.strip(b" \t")) for name, _, value in (line.partition(b":") for line in match[2].splitlines())]
     lengths = [value for name, value in fields if name.lower() == b"content-length"]

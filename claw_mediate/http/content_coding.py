@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import brotli  # type: ignore[import-untyped]
-import httpx2
 import zstandard
+
+from claw_mediate.http.client import Response
 
 _PIECE = 1 << 16  # Decoded bytes at a time, where a format lets us choose
 _ZSTD_SLICE = 512  # Encoded bytes at a time: zstd does not bound its output, and makes up to 32 KiB of each byte
@@ -207,12 +208,13 @@ _CODINGS: Final[dict[str, Callable[[], _Member]]] = {
 }
 
 
-async def read_bounded(response: httpx2.Response, keep: int, max_bytes: int) -> tuple[bytes, int]:
+async def read_bounded(response: Response, keep: int, max_bytes: int) -> tuple[bytes, int]:
     """Return (the first ``keep`` bytes, the size). Stop reading once the size exceeds ``max_bytes``."""
+    if not response.headers.get_list("content-encoding") and (whole := response.take_whole()) is not None:
+        return whole[:keep], len(whole)
     kept = bytearray()
     size = 0
-    stream, is_packed = response.stream, "content-encoding" in response.headers
-    async for chunk in response.aiter_bytes() if is_packed or not isinstance(stream, httpx2.AsyncByteStream) else stream:
+    async for chunk in response.aiter_bytes():
         if len(kept) < keep:
             kept += chunk[: keep - len(kept)]
         size += len(chunk)

@@ -3,6 +3,8 @@
 import base64
 from collections.abc import Iterable
 
+import httpx2
+
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import Provider
@@ -20,6 +22,31 @@ _HOP_BY_HOP = frozenset(
 )
 _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-encoding", "expect"})
 _NEVER_SENT = CREDENTIALS | _HOP_BY_HOP | _MESSAGE
+
+
+class ResponseHeaders:
+    """The headers of a response as text; names in lower case."""
+
+    def __init__(self, fields: RawHeaders) -> None:
+        try:
+            self._pairs = [(name.decode("ascii").lower(), value.decode("ascii")) for name, value in fields]
+        except UnicodeDecodeError:
+            self._pairs = httpx2.Headers(fields).multi_items()
+
+    def get[D](self, name: str, default: D) -> str | D:
+        """Return a header's values, joined by commas."""
+        return ", ".join(values) if (values := self.get_list(name)) else default
+
+    def get_list(self, name: str) -> list[str]:
+        return [value for known, value in self._pairs if known == name]
+
+    def multi_items(self) -> Headers:
+        """Return the headers, of a repeated one each."""
+        return self._pairs
+
+    def items(self) -> Headers:
+        """Return the headers, a repeated one once, its values joined by commas."""
+        return [(name, self.get(name, "")) for name in dict.fromkeys(name for name, _ in self._pairs)]
 
 
 TURN_STATE = "x-codex-turn-state"

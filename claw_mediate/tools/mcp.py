@@ -11,12 +11,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
-from claw_contract.manifest import Auth, McpExecution
+from claw_contract.manifest import CLAW_ID, Auth, McpExecution
 from claw_mcp import protocol
 from claw_mediate.core import tool_result
 from claw_mediate.core.mcp_result import read_call_result
 from claw_mediate.core.observer import RequestInfo, ResponseInfo, mask_values
-from claw_mediate.core.tool_call import CLAW_ID, build_mcp_params
+from claw_mediate.core.tool_call import build_mcp_params
 from claw_mediate.core.types import ToolResult
 from claw_mediate.http.client import ConnectionPool
 from claw_mediate.http.headers import Headers

@@ -14,7 +14,7 @@ import httpx2
 from claw_mcp import protocol
 from claw_mcp.protocol import Message, MessageError
 from claw_mcp.sse import EventTooLongError, SseReader
-from claw_mediate.http.client import ConnectionPool
+from claw_mediate.http.client import ConnectionPool, Response
 from claw_mediate.http.content_coding import coding_names, read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers
 from claw_mediate.tools.managed_call import MAX_BODY_BYTES
@@ -75,7 +75,7 @@ class McpWire:
                 if size > MAX_MESSAGE_BYTES:
                     raise AnswerTooLargeError
                 message = find(answer, may_lack_id=response.status_code >= _FIRST_ERROR)
-        return Reply(response.status_code, content_type, answer, message, response.headers.get(protocol.SESSION_ID))
+        return Reply(response.status_code, content_type, answer, message, response.headers.get(protocol.SESSION_ID, None))
 
     async def send(self, method: str, headers: Headers, body: bytes | None = None) -> int:
         """Send a message that has no response, and return the status. Raise ``FAILURES``."""
@@ -132,7 +132,7 @@ class _ResponseFinder:
         return found
 
 
-async def _read_stream(response: httpx2.Response, find: _ResponseFinder) -> tuple[bytes, Message]:
+async def _read_stream(response: Response, find: _ResponseFinder) -> tuple[bytes, Message]:
     """Return (the event with the response, the response). Raise ``HTTPError`` if the stream ends before it."""
     reader, size = SseReader(MAX_MESSAGE_BYTES), 0
     chunks = response.aiter_raw()

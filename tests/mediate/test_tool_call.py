@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from claw_mediate.core.tool_call import MAX_TARGET, ToolRequest, build_http_request, read_arguments, visible_schema
+from claw_mediate.core.tool_call import MAX_TARGET, ToolRequest, build_http_request, read_arguments
 from claw_mediate.core.types import UnreadableArguments
 from tests.mediate.made import JSON_TEXT, NUMBER, SPACE, arguments, granted
 
@@ -115,8 +115,8 @@ def test_claw_id_is_the_agents_and_never_the_models(sent: str) -> None:
 
 @pytest.mark.requirement("calls:claw-id")
 def test_the_model_does_not_see_claw_id_in_the_schema() -> None:
-    assert visible_schema(granted(schema=DECLARES)) == {"type": "object", "properties": {"a": {}}}
-    assert visible_schema(granted(schema={"required": ["a", "claw_id"]})) == {"type": "object", "required": ["a"]}
+    assert granted(schema=DECLARES).visible_schema == {"type": "object", "properties": {"a": {}}}
+    assert granted(schema={"required": ["a", "claw_id"]}).visible_schema == {"type": "object", "required": ["a"]}
 
 
 @pytest.mark.requirement("calls:query-and-body")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -107,10 +106,12 @@ class _RawResponse(msgspec.Struct):
 
 
 _FREE_TEXT = "free text"
-_READ_MEMBERS = re.compile(rb'"(choices|usage|message|finish_reason|role|content|tool_calls|function_call)"[ \t\r\n]*+:')
-"""The members that are read, but for those of calls. Text matches nowhere: its quotes are escaped."""
-_ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
+_READ_MEMBERS = json_splice.marks(
+    ("choices", "usage", "message", "finish_reason", "role", "content", "tool_calls", "function_call")
+)
+"""The members that are read, but for those of calls."""
 _CALL_MEMBERS = ("id", "function", "custom")
+_CALL_MARKS = json_splice.marks(_CALL_MEMBERS)
 _raw_response, _raw_message = msgspec.json.Decoder(_RawResponse), msgspec.json.Decoder(_RawMessage)
 _response_decoder = msgspec.json.Decoder(_Response)
 
@@ -173,10 +174,11 @@ def write_answers(answered: Round) -> tuple[bytes, ...]:
 
 def _find_message(body: bytes) -> bytes:
     """Return the first choice's message. Raises ``RepeatedMemberError`` for a member that is read or changed here."""
-    if _is_plain(body):
+    if json_splice.stand_once(_READ_MEMBERS, body):
         only = bytes(_raw_response.decode(body).choices[0].message)
         for raw in _raw_message.decode(only).tool_calls or ():
-            json_splice.find_members(bytes(raw), _CALL_MEMBERS)
+            if not json_splice.stand_once(_CALL_MARKS, made := bytes(raw)):
+                json_splice.find_members(made, _CALL_MEMBERS)
         return only
     choices = json_splice.find_members(body, ("choices", "usage"))["choices"]
     first, _ = json_splice.element_spans(body, choices.start)[0]
@@ -187,13 +189,6 @@ def _find_message(body: bytes) -> bytes:
         for call, _ in json_splice.element_spans(body, calls.start):
             json_splice.find_members(body, _CALL_MEMBERS, call)
     return body[message.start : message.end]
-
-
-def _is_plain(body: bytes) -> bool:
-    """Return whether no member that is read stands twice, at whatever depth, and no object can have too many members."""
-    names = _READ_MEMBERS.findall(body)
-    is_escaped = b"\\u00" in body and _ESCAPED_ASCII.search(body) is not None
-    return len(names) == len({*names}) and not is_escaped and body.count(b":") <= json_splice.MAX_MEMBERS
 
 
 def _edit_first_choice(body: bytes, edit: Callable[[bytes], bytes], *, alone: bool = False) -> bytes:

@@ -87,7 +87,20 @@ class _Response(msgspec.Struct):
     usage: dict[str, Any] | None = None
 
 
-_READ = (*_Response.__struct_fields__, *_ECHOED)
+_READ = frozenset((*_Response.__struct_fields__, *_ECHOED))
+_ITEM_MEMBERS = ("type", "id", "call_id", "name", "namespace", "arguments")
+_ITEM_MARKS = json_splice.marks(_ITEM_MEMBERS)
+
+
+class _Asked(msgspec.Struct):
+    """What a runner's request says that its response repeats, or is taken to say."""
+
+    tool_choice: msgspec.Raw = msgspec.Raw(b'"auto"')
+    instructions: msgspec.Raw = msgspec.Raw(b"null")
+    input: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_asked_decoder = msgspec.json.Decoder(_Asked)
 _response_decoder = msgspec.json.Decoder(_Response)
 
 
@@ -100,12 +113,13 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
     try:
         json_splice.check_utf8(body)
         view = _response_decoder.decode(body)
-        output = json_splice.find_members(body, _READ)["output"]
-        raw = items = split_items(body[output.start : output.end])
+        parsed = json_splice.Object(body, unique=_READ)
+        raw = items = split_items(parsed.value("output") or b"[]")
         if len(raw) > MAX_PARTS:
             raise UnreadableResponseError(f"the provider's response holds more than {MAX_PARTS} items")
         for item in items:
-            json_splice.find_members(item, ("type", "id", "call_id", "name", "namespace", "arguments"))
+            if not json_splice.stand_once(_ITEM_MARKS, item):
+                json_splice.find_members(item, _ITEM_MEMBERS)
         reason = _check_status(view)
         raw, calls = _read_calls(raw, view.output, catalog, hashlib.sha256(body).hexdigest()[:16], is_cut=reason == _CUT)
         owed: tuple[bytes, ...] = ()
@@ -117,10 +131,11 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableResponseError("the provider's response is not one of the Responses API") from error
     message = join_items(raw)
+    found: json_splice.Object | None = parsed
     if raw != items:
-        body = json_splice.splice(body, [(output.start, output.end, message)])
+        body, found = parsed.edit({"output": message}), None
     response_id = view.id if isinstance(view.id, str) else ""
-    return ModelResponse(body, message, calls, view.usage or {}, response_id, view.store is True, owed)
+    return ModelResponse(body, message, calls, view.usage or {}, response_id, view.store is True, owed, parsed=found)
 
 
 def _check_status(view: _Response) -> str:
@@ -195,7 +210,7 @@ def _without_managed_calls(raw: Sequence[bytes], views: Sequence[Item], calls: S
 
 def write_response(response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
     """Return the provider's bytes as the runner may see them (section 6): its own tools and choices, and ``usage``."""
-    body = json_splice.Object(response.body)
+    body = response.parsed or json_splice.Object(response.body)
     changes: Changes = _echo(body, request)
     named = _delivered_items(response, terminal=terminal)
     if terminal:
@@ -215,15 +230,15 @@ def _delivered_items(response: ModelResponse, *, terminal: bool) -> list[bytes]:
 
 def _echo(body: json_splice.Object, request: RunnerRequest) -> Changes:
     """Return the changes that make the response repeat the runner's request, and not ours."""
-    asked = json_splice.Object(request.body)
+    asked = _asked_decoder.decode(request.body)
     changes: Changes = {}
     tools = body.value("tools")
     if tools is not None and tools[:1] == b"[":
         declared = frozenset(("", *request.declared_tools))  # Tools of other types have no name
         changes["tools"] = join_items(tool for tool in split_items(tools) if tool_name(tool) in declared)
-    for name, default in (("tool_choice", b'"auto"'), ("instructions", b"null"), ("input", b"null")):
+    for name in ("tool_choice", "instructions", "input"):
         if body.value(name) is not None:
-            changes[name] = asked.value(name) or default
+            changes[name] = bytes(getattr(asked, name))
     changes |= {name: b"null" for name in TOLD if body.value(name) is not None}
     if body.value("previous_response_id") is not None:
         changes["previous_response_id"] = encode(request.previous_response or None)
