@@ -146,7 +146,7 @@ class Mediator:
             nowhere = f"no provider has a key (set one of {names}, or CLAW_AUTH_DIR with providers.json)"
             problems.append(self.registry.problem or nowhere)
         if self._history is not None and not self._history.is_writable():
-            problems.append(f"no history can be written in {str(self._settings.history)!r} (CLAW_SESSION_HISTORY_DIR)")
+            problems.append(f"no history can be written in {str(self._history.directory)!r} (CLAW_SESSION_HISTORY_DIR)")
         return "; ".join(problems) or None
 
     async def _not_ready(self) -> str | None:

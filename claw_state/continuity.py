@@ -10,7 +10,7 @@ from typing import Protocol
 MAX_TURNS = 256
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 MAX_BYTES = 8 * 1024 * 1024
-MAX_MARKS = 1024  # Entries without hidden messages that are kept for each agent: the latest
+MAX_MARKS = 1024  # Entries without hidden messages that are kept for each agent: the latest, and some more for a while
 MAX_NAMES = 32
 ID_KIND = "item"  # The kind of a key that is the id of an item
 MAX_CANDIDATES = 64  # Entries of one agent with equal anchors that are read: the latest

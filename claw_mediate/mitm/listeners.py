@@ -43,14 +43,20 @@ def _share(worker: Worker) -> None:
 
     async def listen(instance: Any, host: str, port: int) -> list[asyncio.Server]:
         if instance.mode.transport_protocol != "tcp" or not port:
-            problem = "workers share listeners of TCP with a fixed port, and no others (--workers 1)"
-            raise OSError(errno.EOPNOTSUPP, problem)
+            await _refuse(instance)
         if worker.place.is_alone and not worker.is_up:
             probe = await asyncio.start_server(instance.handle_stream, host, port, start_serving=False)
             probe.close()
         return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=True)]
 
     mode_servers.AsyncioServerInstance.listen = listen  # type: ignore[assignment, method-assign]
+    for kind in (mode_servers.LocalRedirectorInstance, mode_servers.TunInstance):
+        kind._start = _refuse  # type: ignore[assignment, method-assign] # noqa: SLF001 - each would take the others' own requests
+
+
+async def _refuse(_instance: object) -> None:
+    """Raise ``OSError`` for a way in that workers can't share."""
+    raise OSError(errno.EOPNOTSUPP, "workers share listeners of TCP with a fixed port, and no others (--workers 1)")
 
 
 def check(settings: Settings) -> None:

@@ -30,7 +30,7 @@ class History:
     """The history files of all agents in one directory; rotation keeps one older file (``history.jsonl.1``)."""
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
-        self._directory = directory
+        self.directory = directory
         self._max_bytes = max_bytes
         self._files: dict[str, Path] = {}
         self._ends: dict[str, tuple[_FileState, str]] = {}
@@ -39,15 +39,15 @@ class History:
     def is_writable(self) -> bool:
         """Return whether the directory exists, or can be created, and is writable by its permissions."""
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError:
             return False
-        return os.access(self._directory, os.W_OK | os.X_OK)
+        return os.access(self.directory, os.W_OK | os.X_OK)
 
     def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> AppendedLine:
         """Append one turn, sealed with ``prev``, ``id`` and ``hash``. Raise ``OSError``."""
         if agent_id not in self._files:
-            self._files[agent_id] = self._directory / agent_id / "history.jsonl"
+            self._files[agent_id] = self.directory / agent_id / "history.jsonl"
         file, prefix, has_rotated, is_cut = self._files[agent_id], b"", False, False
         state = _state(file)
         left, last = self._ends.pop(agent_id, (None, GENESIS))

@@ -35,6 +35,7 @@ MAX_FAILED_STARTS: Final = 5
 _SOUND_SECONDS = 60.0  # A worker that lived longer is replaced at once
 FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT = 30.0
+_COPY_PAUSE_SECONDS = 0.005  # After lines were copied: those that come meanwhile are copied together
 _LAST_MILLISECONDS = 1000  # The time for the last lines, when all workers have ended
 _SIGNALED = 128  # A shell's exit code of a process that a signal ended is this and the signal's number
 _MAX_UNSENT_BYTES = 1 << 20  # Of messages to a worker that does not read
@@ -89,6 +90,7 @@ class Supervisor:
         self._selector = selectors.PollSelector()  # poll takes any file, epoll does not
         self._relays: set[Relay] = set()
         self._is_stopping = False
+        self._has_copied = False
 
     def run(self) -> Place | None:
         """Supervise until all workers have ended, and return None; in each worker, return its place."""
@@ -168,6 +170,9 @@ class Supervisor:
         for key, _ in self._selector.select(timeout):
             key.data()
         self._questions.expire()
+        if self._has_copied:
+            self._has_copied = False
+            time.sleep(_COPY_PAUSE_SECONDS)
 
     def _take_signals(self, reader: int) -> None:
         for number in dict.fromkeys(os.read(reader, 1 << 10)):
@@ -296,6 +301,7 @@ class Supervisor:
                     self._selector.register(relay.source, selectors.EVENT_READ, partial(self._copy, relay))
 
     def _copy(self, relay: Relay) -> None:
+        self._has_copied = True
         if not relay.copy():
             self._selector.unregister(relay.source)
             self._relays.discard(relay)

@@ -6,6 +6,7 @@ mistaken for it.
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from claw_state.continuity import (
@@ -33,6 +34,9 @@ UPDATE kept SET messages = x'2d' WHERE agent = ? AND LENGTH(messages) > 1 AND us
     SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) > 1 ORDER BY used DESC LIMIT 1 OFFSET ?
 )
 """
+_MARKS_INTERVAL = 16
+"""Marks beyond the limit go with every sixteenth entry of their agent: finding them reads a thousand places of an index, which
+SQLite holds no longer when another process has written."""
 _DELETE_MARKS = """
 DELETE FROM kept WHERE agent = ? AND LENGTH(messages) <= 1 AND used < (
     SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) <= 1 ORDER BY used DESC LIMIT 1 OFFSET ?
@@ -69,11 +73,13 @@ class SqliteContinuityStore:
         self._clock = clock
         self._max_held: dict[str, int] = {}
         """An upper bound of each agent's bytes. They are summed up again only when the bound is too high."""
+        self._saves: Counter[str] = Counter()
         self._swept_at = 0.0
         self._db = database
 
     async def save(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
         now = self._clock()
+        self._saves[agent_id] += 1
 
         def insert(execute: Execute) -> None:
             row = (agent_id, anchor.key, " ".join(anchor.before), session, messages, now)
@@ -82,7 +88,8 @@ class SqliteContinuityStore:
                 execute(_INSERT_NAME, (agent_id, name, number))
             execute(_DELETE_OLD, (agent_id, now - MAX_AGE_SECONDS))
             execute(_EVICT_BY_USE, (agent_id, agent_id, MAX_TURNS - 1))
-            execute(_DELETE_MARKS, (agent_id, agent_id, MAX_MARKS - 1))
+            if self._saves[agent_id] % _MARKS_INTERVAL == 1:
+                execute(_DELETE_MARKS, (agent_id, agent_id, MAX_MARKS - 1))
             if not 0 <= now - self._swept_at < _SWEEP_SECONDS:
                 deleted = execute(_DELETE_ANY_OLD, (now - MAX_AGE_SECONDS,)).rowcount
                 self._swept_at = 0.0 if deleted else now

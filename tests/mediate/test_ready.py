@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
@@ -14,6 +15,8 @@ from claw_mediate.core.http import Request
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.workers import worker as workers
+from claw_mediate.workers.worker import Place
 
 pytestmark = pytest.mark.requirement("own:health-ready")
 
@@ -57,6 +60,19 @@ async def test_what_a_turn_needs_and_is_not_there_is_not_ready_and_alive_all_the
     assert await asked(mediator, "/ready") == 200
     happens(tmp_path)
     assert (await asked(mediator, "/ready"), await asked(mediator, "/health")) == (503, 200)
+
+
+async def test_a_history_that_can_not_be_written_is_named_as_this_worker_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_current", [])
+    values = {setting.name: setting.default for setting in SETTINGS} | {"history": str(tmp_path)}
+    (tmp_path / ".worker-2").touch()
+    with socket.socket() as channel, socket.socket() as inner:
+        workers.become(Place(2, 2, channel, inner))
+        made = Mediator(Settings.of(values), EventLog(lambda _: None), {})
+        assert f"no history can be written in '{tmp_path / '.worker-2'}'" in str(made.missing())
+        await made.close(0)
 
 
 async def test_a_state_that_can_not_be_written_is_not_ready_until_it_can(mediator: Mediator, tmp_path: Path) -> None:

@@ -250,6 +250,7 @@ def _lives(pid: int) -> bool:
         ({"CLAW_STATE": ""}, (), "cllama: 2 workers need a state that they share: set CLAW_STATE to a file"),
         ({}, ("-w", "flows"), "cllama: save_stream_file: 2 workers would write one file (run --workers 1)"),
         ({}, ("--mode", "reverse:https://example.com@0"), "workers share listeners of TCP with a fixed port"),
+        ({}, ("--mode", "local:curl"), "workers share listeners of TCP with a fixed port"),
     ],
 )
 def test_what_workers_cannot_share_is_refused_at_the_start(
