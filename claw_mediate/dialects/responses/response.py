@@ -121,7 +121,7 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
             if not json_splice.stand_once(_ITEM_MARKS, item):
                 json_splice.find_members(item, _ITEM_MEMBERS)
         reason = _check_status(view)
-        raw, calls = _read_calls(raw, view.output, catalog, hashlib.sha256(body).hexdigest()[:16], is_cut=reason == _CUT)
+        raw, calls = _read_calls(raw, view.output, catalog, body, is_cut=reason == _CUT)
         owed: tuple[bytes, ...] = ()
         if reason not in {"", _CUT}:  # Its calls may be half of what the model meant
             owed = _answer_filtered(view.output, calls)
@@ -161,11 +161,13 @@ def _failure(error: Any) -> FailedResponseError:
 
 
 def _read_calls(
-    raw: Sequence[bytes], views: Sequence[Item], catalog: ToolCatalog, seed: str, *, is_cut: bool
+    raw: Sequence[bytes], views: Sequence[Item], catalog: ToolCatalog, body: bytes, *, is_cut: bool
 ) -> tuple[list[bytes], tuple[ToolCall, ...]]:
     """Return the items, each call with an id of its own, and the calls."""
     places = [index for index, view in enumerate(views) if view.is_call]
-    ids = unique_ids((views[index].own_call_id for index in places), f"call{seed}")
+    if not places:
+        return [*raw], ()
+    ids = unique_ids((views[index].own_call_id for index in places), f"call{_seed(body)}")
     named, calls = list(raw), []
     for index, call_id in zip(places, ids, strict=True):
         view = views[index]
@@ -225,7 +227,7 @@ def write_response(response: ModelResponse, request: RunnerRequest, usage: JsonO
 def _delivered_items(response: ModelResponse, *, terminal: bool) -> list[bytes]:
     """Return the items that the runner gets, each with an id."""
     raw = split_items(response.message)
-    return _with_ids(_terminal_items(raw) if terminal else raw, hashlib.sha256(response.body).hexdigest()[:16])
+    return _with_ids(_terminal_items(raw) if terminal else raw, response.body)
 
 
 def _echo(body: json_splice.Object, request: RunnerRequest) -> Changes:
@@ -255,16 +257,23 @@ def _terminal_items(raw: Sequence[bytes]) -> list[bytes]:
     return [*(item for item in words if not read_item(item).is_message), encode(done)]
 
 
-def _with_ids(raw: Sequence[bytes], seed: str) -> list[bytes]:
+def _with_ids(raw: Sequence[bytes], body: bytes) -> list[bytes]:
     """Return items that have an id each, since strict clients refuse one without."""
     views = [read_item(item) for item in raw]
-    prefix = {FUNCTION: "fc", "message": "msg", REASONING: "rs"}
+    if all(isinstance(view.id, str) and view.id for view in views):
+        return [*raw]
+    prefix, seed = {FUNCTION: "fc", "message": "msg", REASONING: "rs"}, _seed(body)
     return [
         item
         if isinstance(view.id, str) and view.id
         else json_splice.edit(item, {"id": encode(f"{prefix.get(view.kind, 'item')}{seed}{index}")})
         for index, (item, view) in enumerate(zip(raw, views, strict=True))
     ]
+
+
+def _seed(body: bytes) -> str:
+    """Return what the ids that a response lacks are made of."""
+    return hashlib.sha256(body).hexdigest()[:16]
 
 
 def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
