@@ -25,7 +25,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
@@ -102,18 +101,20 @@ class Database:
         return await self._when_free(lambda: self._transact(work))
 
     async def _when_free[T](self, work: Callable[[], T], *, backs_off: bool = True) -> T:
-        """Return the result of ``work``, which writes, as soon as no other process does."""
-        until, pause = 0.0, _MAX_PAUSE_SECONDS / 4
+        """Return the result of ``work``, which writes, as soon as no other process does.
+
+        What the event loop does meanwhile is no waiting for the lock: only the pauses count.
+        """
+        waited, pause = 0.0, _MAX_PAUSE_SECONDS / 4
         while True:
             try:
                 return self._attempt(work, backs_off=backs_off)
             except sqlite3.OperationalError as error:
-                now = time.monotonic()
-                until = until or now + _LOCK_SECONDS
-                if now >= until:
+                if waited >= _LOCK_SECONDS:
                     self.health.back_off()
                     raise self._failure(error) from error
             await asyncio.sleep(pause)
+            waited += pause
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
     def _attempt[T](self, work: Callable[[], T], *, backs_off: bool) -> T:

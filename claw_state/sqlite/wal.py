@@ -69,6 +69,8 @@ class WriteAheadLog:
         with suppress(sqlite3.Error):  # the next checkpoint tries again
             _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if pages >= _LONG_LOG_PAGES:
+                # A slow disk gave writers much time meanwhile. What they wrote is copied first without the lock, too.
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                 self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 
 

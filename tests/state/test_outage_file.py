@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -137,6 +138,23 @@ async def test_who_writes_waits_while_another_process_does_and_the_loop_goes_on(
             ("b", 0, 1),
         ]
     assert told == []
+
+
+@pytest.mark.requirement("state:file-shared")
+async def test_time_in_which_the_loop_did_something_else_is_no_waiting_for_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("claw_state.sqlite.connection._LOCK_SECONDS", 0.1)
+    database = Database(str(tmp_path / "s.db"), SCHEMA)
+    with closing(sqlite3.connect(tmp_path / "s.db", autocommit=True)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        writing = asyncio.ensure_future(database.write(ADD, b"x"))
+        await asyncio.sleep(0.01)
+        time.sleep(0.2)  # noqa: ASYNC251 - the loop is busy
+        await asyncio.sleep(0.01)
+        assert not writing.done()
+    assert await writing == 1
+    database.close()
 
 
 @pytest.mark.requirement("state:file-damaged")
