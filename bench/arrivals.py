@@ -33,7 +33,7 @@ class Plan:
     thinks: tuple[float, float] = (0.8, 0.12)
     agents: int = 50
     starts: bool = True
-    """Whether each cold row gets a proxy of its own; else the very first turn is cold, and no other."""
+    """True if each cold row starts a proxy of its own; otherwise only the first turn of the run is cold."""
 
 
 @dataclass(frozen=True)

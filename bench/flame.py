@@ -1,4 +1,4 @@
-"""Where a turn's time goes: ``python bench/flame.py [--py-spy PROGRAM] [--svg FILE] [--page FILE]``.
+"""Draw where a turn's time goes: ``python bench/flame.py [--py-spy PROGRAM] [--svg FILE] [--page FILE]``.
 
 py-spy samples a proxy that does turns of one round for 16 kept connections. The stacks become a picture, from the thread at its
 top down to what ran, in which what is ours has a colour; and a table by part: a sample belongs to the innermost part of ours

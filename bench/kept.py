@@ -93,7 +93,7 @@ class Figure:
 
 @dataclass
 class Rounds:
-    """What the rounds of a subject found."""
+    """The measurements of one subject, round by round."""
 
     results: list[LoadResult] = field(default_factory=list)
     cpus: list[float] = field(default_factory=list)

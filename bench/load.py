@@ -23,7 +23,7 @@ class Load:
     """A load to generate. ``steps``: port and request (as text) of each request of an operation."""
 
     connections: int
-    """Of a closed loop."""
+    """The number of kept connections; 0 where turns arrive by themselves."""
     operations: int
     steps: list[tuple[int, str]]
     first: int = 0

@@ -26,7 +26,7 @@ _PLAIN = "text/plain; charset=utf-8"
 
 type Page = tuple[bytes, str]  # Body and content type
 type Sharing = Literal["none", "first", "others"]
-"""Whether other workers listen there, too: the first of them must find the address free."""
+"""True if other workers share the address. The first worker must find it free."""
 type Generate = Callable[[str], Awaitable[Page]]  # Returns the metrics for an ``Accept`` header
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 type Topic = Literal["ready", "metrics"]
-"""What workers can be asked for."""
+"""The questions that one worker can ask another."""
 _LENGTH = struct.Struct("!I")
 
 

@@ -1,4 +1,4 @@
-"""What a Responses runner gets: the status, the request's repetition, and the stream."""
+"""The answer to a Responses runner: its status, the members that repeat the request, and the stream."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ _ITEM_MARKS = json_splice.marks(_ITEM_MEMBERS)
 
 
 class _Asked(msgspec.Struct):
-    """What a runner's request says that its response repeats, or is taken to say."""
+    """The members of a request that its response repeats, with the API's defaults."""
 
     tool_choice: msgspec.Raw = msgspec.Raw(b'"auto"')
     instructions: msgspec.Raw = msgspec.Raw(b"null")
