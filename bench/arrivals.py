@@ -8,6 +8,7 @@ subjects of a round get the same arrivals; a turn that begins late, for whatever
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
@@ -60,7 +61,7 @@ ROWS = (
 
 
 @dataclass(frozen=True)
-class Added:
+class Overhead:
     """Milliseconds that turns took beyond what the peers think, and of the process's CPU for each."""
 
     what: str
@@ -88,8 +89,8 @@ class Arrivals:
         self._at = proxies.at
         self._proxies = proxies
 
-    def measure(self, rows: list[Row], *, pin: bool) -> list[Added]:
-        """Measure the rows, round by round."""
+    def measure(self, rows: list[Row], *, pin: bool) -> Iterator[list[Overhead]]:
+        """Measure the rows, round by round. After each round, yield the medians of all rounds so far."""
         samples: dict[tuple[str, str], list[Sample]] = {}
         for number in range(self._plan.rounds):
             for row in rows:
@@ -101,7 +102,7 @@ class Arrivals:
                         sample = self._sample(row.stream, by, process, starts)
                     samples.setdefault((row.what, by), []).append(sample)
             print(f"done: round {number + 1} of arrivals", flush=True)
-        return [_added(*key, found) for key, found in samples.items()]
+            yield [_overhead(*key, found) for key, found in samples.items()]
 
     def _proxy(self, by: str, *, fresh: bool) -> AbstractContextManager[Process | None]:
         """Return a proxy: one that was just started and has had no connection, or one that has had two turns of each agent."""
@@ -143,8 +144,8 @@ def arrivals(rate: float, number: int, seed: int) -> list[float]:
     return list(accumulate(chance.expovariate(rate) for _ in range(number)))
 
 
-def _added(what: str, subject: str, samples: list[Sample]) -> Added:
+def _overhead(what: str, subject: str, samples: list[Sample]) -> Overhead:
     """Return the medians of the rounds."""
     spent = [sample.cpu for sample in samples if sample.cpu is not None]
     p50, p99 = (median(column) for column in zip(*((sample.p50, sample.p99) for sample in samples), strict=True))
-    return Added(what, subject, p50, p99, median(spent) if spent else None)
+    return Overhead(what, subject, p50, p99, median(spent) if spent else None)

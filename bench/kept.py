@@ -6,6 +6,7 @@ service exactly as often as the row's name says.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -150,12 +151,10 @@ class KeptConnections:
             raise SystemExit(f"one proxy opened {sessions} sessions")
 
 
-def measure(plan: Plan, load: Generator, rows: list[Row], proxies: Proxies, *, pin: bool) -> list[Figure]:
-    """Measure rows, one after the other."""
-    figures: list[Figure] = []
+def measure(plan: Plan, load: Generator, rows: list[Row], proxies: Proxies, *, pin: bool) -> Iterator[list[Figure]]:
+    """Measure rows, one after the other, and yield the figures of each."""
     kept = KeptConnections(plan, load, proxies)
     for row in rows:
         for connections in filter(row.operations.__contains__, plan.connections):
-            figures += kept.measure(row, connections, pin=pin)
+            yield kept.measure(row, connections, pin=pin)
         print(f"done: {row.what}", flush=True)
-    return figures

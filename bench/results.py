@@ -1,27 +1,27 @@
-"""Everything that a run of the bench has measured."""
+"""What a run of the bench has measured so far."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from arrivals import FIRST, Added
+from arrivals import FIRST, Overhead
 from kept import Figure
 from state import ConcurrentWrites, StateCost
 
 
-@dataclass(frozen=True)
+@dataclass
 class Results:
     """The figures of a run; ``has_workers``: ``claw proxy`` knows ``--workers``."""
 
     machine: str
     has_workers: bool
-    added: list[Added]
-    figures: list[Figure]
-    by_turns: dict[int, float]
+    overheads: list[Overhead] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    by_turns: dict[int, float] = field(default_factory=dict)
     """Megabytes of memory by number of turns."""
-    by_agents: dict[int, float]
-    stored: list[StateCost]
-    together: list[ConcurrentWrites]
+    by_agents: dict[int, float] = field(default_factory=dict)
+    stored: list[StateCost] = field(default_factory=list)
+    together: list[ConcurrentWrites] = field(default_factory=list)
 
     def value(self, what: str, connections: int, subject: str, member: str) -> float | None:
         """Return one member of a figure, or None if it was not measured."""
@@ -34,8 +34,8 @@ class Results:
     def over_direct(self, what: str, subject: str) -> tuple[float, float] | None:
         """Return p50 and p99 of what a subject adds to direct calls; a proxy that was just started has those of a warm one."""
         warm = "arrivals, one every 2 s" if what == FIRST else what.replace(", cold", "")
-        added, direct = self._added(what, subject), self._added(warm, "direct")
-        return (added.p50 - direct.p50, added.p99 - direct.p99) if added and direct else None
+        ours, direct = self._overhead(what, subject), self._overhead(warm, "direct")
+        return (ours.p50 - direct.p50, ours.p99 - direct.p99) if ours and direct else None
 
-    def _added(self, what: str, subject: str) -> Added | None:
-        return next((each for each in self.added if (each.what, each.subject) == (what, subject)), None)
+    def _overhead(self, what: str, subject: str) -> Overhead | None:
+        return next((each for each in self.overheads if (each.what, each.subject) == (what, subject)), None)

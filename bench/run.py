@@ -61,29 +61,27 @@ class Run:
         self._home = home
         self._shared: Proxies | None = None
 
-    def measure(self) -> Results:
-        """Measure the rows whose names contain what is asked for."""
+    def measure(self, results: Results) -> None:
+        """Measure the rows whose names contain what is asked for. Each figure is in the results as soon as it is known."""
         plan, only, pin = self._plan, self._options.only, self._options.pin
-        added: list[arrivals.Added] = []
-        figures: list[kept.Figure] = []
-        by_agents: dict[int, float] = {}
-        by_turns: dict[int, float] = {}
         with ExitStack() as started:
             if plan.shares:
                 self._shared = started.enter_context(self._proxies(plan.arrivals.agents))
             if rows := [row for row in arrivals.ROWS if only in row.what]:
                 with self._proxies(plan.arrivals.agents, plan.arrivals.thinks) as proxies:
-                    added = arrivals.Arrivals(plan.arrivals, self._load, proxies).measure(rows, pin=pin)
+                    for overheads in arrivals.Arrivals(plan.arrivals, self._load, proxies).measure(rows, pin=pin):
+                        results.overheads = overheads
             if kinds := [row for row in kept.ROWS if only in row.what]:
                 with self._proxies(0) as proxies:
-                    figures = kept.measure(plan.kept, self._load, kinds, proxies, pin=pin)
+                    for figures in kept.measure(plan.kept, self._load, kinds, proxies, pin=pin):
+                        results.figures += figures
             if only in "memory":
                 with self._proxies(max(plan.memory.agents)) as proxies:
-                    by_agents, by_turns = memory.measure(plan.memory, self._load, proxies.at, proxies["ours"])
+                    found = memory.measure(plan.memory, self._load, proxies.at, proxies["ours"])
+                    results.by_agents, results.by_turns = found
                 print("done: memory", flush=True)
-        stored, together = asyncio.run(state.measure(plan.state)) if only in "state" else ([], [])
-        machine = table.machine(sorted(os.sched_getaffinity(0)))
-        return Results(machine, has_workers(), added, figures, by_turns, by_agents, stored, together)
+        if only in "state":
+            results.stored, results.together = asyncio.run(state.measure(plan.state))
 
     @contextmanager
     def _proxies(self, agents: int, thinks: tuple[float, float] = (0.0, 0.0)) -> Iterator[Proxies]:
@@ -102,14 +100,17 @@ def main() -> None:
     plan = QUICK if options.quick else SMOKE if options.smoke else FULL
     if options.connections:
         plan = replace(plan, kept=replace(plan.kept, connections=options.connections))
-    with generator() as load, tempfile.TemporaryDirectory(prefix="claw-bench-") as home:
-        results = Run(plan, options, load, Path(home)).measure()
-    print(table.text(results))
+    results = Results(table.machine(sorted(os.sched_getaffinity(0))), has_workers())
+    try:
+        with generator() as load, tempfile.TemporaryDirectory(prefix="claw-bench-") as home:
+            Run(plan, options, load, Path(home)).measure(results)
+    finally:
+        print(table.text(results))
+        if options.json:
+            options.json.write_text(json.dumps(asdict(results), indent=1) + "\n", encoding="utf-8")
     if options.page:
         for name, text in table.tables(results).items():
             page.replace(options.page, name, text)
-    if options.json:
-        options.json.write_text(json.dumps(asdict(results), indent=1) + "\n", encoding="utf-8")
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -14,8 +14,8 @@ from targets import targets
 
 _EARLIER = ("ours, 2026-11", "original, 2026-11")
 """Columns of what was measured from outside in November 2026, on two cores: this proxy as it was, and the original."""
-_ADDED = ("what", "by", "added p50 ms", "p99 ms", "over direct p50", "p99", "CPU ms", *_EARLIER)
-_ADDED_EARLIER = {
+_ARRIVALS = ("what", "by", "added p50 ms", "p99 ms", "over direct p50", "p99", "CPU ms", *_EARLIER)
+_ARRIVALS_EARLIER = {
     "arrivals, 20/s": ("27 / 55, CPU 15.5", "8 / 21, CPU 4.9"),
     "arrivals, 20/s, cold": ("24-120 / 320-880", "as warm"),
     "arrivals, 60/s": ("29 / 97, CPU 10.4", "7 / 19, CPU 3.8"),
@@ -46,7 +46,7 @@ def machine(cores: Sequence[int]) -> str:
 def tables(results: Results) -> dict[str, str]:
     """Return the tables as Markdown, by their names in ``docs/performance.md``."""
     found: dict[str, tuple[Sequence[str], list[tuple[str, ...]]]] = {
-        "arrivals": (_ADDED, list(_added_lines(results))),
+        "arrivals": (_ARRIVALS, list(_overhead_lines(results))),
         "kept": (_KEPT, list(_kept_lines(results))),
         "turns": (("turns", "memory MB"), [(f"{turns:,}", f"{mb:.1f}") for turns, mb in results.by_turns.items()]),
         "agents": (("agents", "memory MB"), [(f"{agents:,}", f"{mb:.1f}") for agents, mb in results.by_agents.items()]),
@@ -64,8 +64,8 @@ def text(results: Results) -> str:
     return "\n\n".join(["", *tables(results).values(), *absent])
 
 
-def _added_lines(results: Results) -> Iterator[tuple[str, ...]]:
-    for row in results.added:
+def _overhead_lines(results: Results) -> Iterator[tuple[str, ...]]:
+    for row in results.overheads:
         over = results.over_direct(row.what, row.subject) if row.subject != "direct" else None
         yield (
             row.what,
@@ -74,7 +74,7 @@ def _added_lines(results: Results) -> Iterator[tuple[str, ...]]:
             f"{row.p99:.1f}",
             *(("", "") if over is None else (f"{over[0]:.1f}", f"{over[1]:.1f}")),
             "" if row.cpu is None else f"{row.cpu:.1f}",
-            *(_ADDED_EARLIER.get(row.what, ("", "")) if row.subject == "ours" else ("", "")),
+            *(_ARRIVALS_EARLIER.get(row.what, ("", "")) if row.subject == "ours" else ("", "")),
         )
 
 
@@ -100,7 +100,7 @@ def _sizes(results: Results) -> Iterator[tuple[str, str]]:
         yield "turns of one round a second, on kept connections", f"{1000 / one:.0f}"
     if one and eight:
         yield "turns of eight rounds a second, on kept connections", f"{1000 / eight:.0f}"
-    for row in results.added:
+    for row in results.overheads:
         if row.subject == "ours" and row.what == "arrivals, 60/s" and row.cpu:
             yield "turns of two rounds a second, each on a connection of its own", f"{1000 / row.cpu:.0f}"
     for what in ("JSON", "SSE"):

@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,7 @@ def test_every_row_of_the_bench_can_be_measured(tmp_path: Path) -> None:
         bare = {"bare", "empty addon"} if what.startswith("pass-through") else set()
         assert subjects - {"ours, Responses", "ours, pinned"} == {"direct", "ours"} | bare
     kinds = ("20/s", "20/s, SSE", "20/s, cold", "60/s", "one every 2 s", "the first after the start")
-    assert {row["what"] for row in found["added"]} >= {f"arrivals, {kind}" for kind in kinds}
+    assert {row["what"] for row in found["overheads"]} >= {f"arrivals, {kind}" for kind in kinds}
     assert all(megabytes > 0 for memory in (found["by_turns"], found["by_agents"]) for megabytes in memory.values())
     assert {row["by"] for row in found["stored"]} == {row["by"] for row in found["together"]} >= {"memory", "SQLite"}
     assert all(0 < row["state_p50"] < row["turn_p50"] for row in found["stored"])
@@ -57,6 +59,27 @@ def test_the_bench_stops_when_operations_do_not_ask_what_their_row_says(
             run_checked(2, 1)
         with pytest.raises(SystemExit, match="4 asked the model 1 times, 4 asked the model 3 times"):
             run_checked(1, 0, 2)  # whose sums are right
+
+
+@pytest.mark.requirement("bench:alive")
+def test_a_bench_that_stops_prints_what_it_has_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    run, arrivals = importlib.import_module("run"), importlib.import_module("arrivals")
+    found = tmp_path / "figures.json"
+    monkeypatch.setattr(sys, "argv", ["run.py", "--smoke", "--only", "one every 2 s", "--json", str(found)])
+    rounds = arrivals.Arrivals.measure
+
+    def stop_after_a_round(*arguments: Any, **options: Any) -> Iterator[Any]:
+        yield next(rounds(*arguments, **options))
+        raise SystemExit("the service was called too often")
+
+    monkeypatch.setattr(arrivals.Arrivals, "measure", stop_after_a_round)
+    with pytest.raises(SystemExit, match="too often"):
+        run.main()
+    assert "| arrivals, one every 2 s " in capsys.readouterr().out
+    assert json.loads(found.read_text(encoding="utf-8"))["overheads"]
 
 
 @pytest.mark.requirement("bench:alive")
