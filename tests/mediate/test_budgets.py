@@ -219,6 +219,7 @@ def lock(desk: Desk) -> sqlite3.Connection:
 
 @pytest.mark.requirement("budget:fail-mode")
 @pytest.mark.parametrize("spoil", [drop, lock])
+@pytest.mark.usefixtures("brief_lock")
 async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
     tmp_path: Path, spoil: Callable[[Desk], sqlite3.Connection | None]
 ) -> None:
