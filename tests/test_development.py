@@ -139,6 +139,7 @@ def test_the_page_of_the_stages_names_each_with_its_folders_and_shows_a_real_tes
 @pytest.mark.requirement("development:stages")
 def test_modules_of_stages_that_a_run_leaves_out_are_not_even_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     folders = [conftest.TESTS / place for places in STAGES.values() for place in places]
+    monkeypatch.setattr(conftest, "STAGES_TO_RUN", [])
     assert [folder for folder in folders if conftest.pytest_ignore_collect(folder)] == []
     monkeypatch.setattr(conftest, "STAGES_TO_RUN", ["pure", "desk"])
     left = {folder.name for folder in folders if conftest.pytest_ignore_collect(folder) is None}
