@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 JS := tests/js/node_modules
 CLIENTS := tests/clients/node_modules
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --inline-snapshot=disable
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --inline-snapshot=disable
 # Compiled modules are kept: else every process that a test starts would compile ours anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -32,8 +32,9 @@ test: peers lint  ## everything: the set-up, lint, then every test, in three pro
 	@$(MAKE) --no-print-directory --keep-going --jobs 4 sdks || true
 	$(PYTEST)
 
+quick: WORKERS = 2
 quick: lint  ## under a minute: lint, types, and the stages pure and desk with few cases of each test
-	CLAW_SEARCH_SIZE=0.1 CLAW_CASES=1 $(PYTEST) -m "(pure or desk) and not long"
+	CLAW_STAGES="pure desk" CLAW_SEARCH_SIZE=0.05 CLAW_CASES=1 $(PYTEST) -m "not long"
 
 coverage: peers sdks  ## every test, with branch coverage, which nearly doubles the time
 	$(PYTEST) --cov --cov-report=term:skip-covered

@@ -299,7 +299,7 @@ def is_listening(port: int) -> bool:
 
 
 def wait_until(is_so: Callable[[], object], what: str) -> None:
-    """Wait for a fact. Stop the bench if it does not come."""
+    """Wait for a fact, by asking: those of other processes set no event here. Stop the bench if it does not come."""
     deadline = time.monotonic() + READY_SECONDS
     while not is_so():
         if time.monotonic() > deadline:

@@ -58,7 +58,7 @@ def end_descendants(ending: threading.Event, exited: threading.Event) -> None:
     if not exited.is_set():
         send_signal(signal.SIGTERM)
         exited.wait(_GRACE_SECONDS)
-    while True:
+    while True:  # until the last has gone: a process may start another between the look at /proc and its own signal
         send_signal(signal.SIGKILL)
         time.sleep(0.02)
 

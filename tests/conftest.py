@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.fork_server import close_fork_servers
 from tests.not_tested import pytest_runtest_makereport, pytest_terminal_summary
-from tests.stages import stage_of
+from tests.search_size import examples
+from tests.stages import STAGES, stage_of
 from tests.waiting import DEADLINE
 
 __all__ = ["pytest_runtest_makereport", "pytest_terminal_summary"]  # pytest's hooks
@@ -39,12 +40,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("clawdapus")
-SEARCH_SIZE = float(os.environ.get("CLAW_SEARCH_SIZE", "0.1"))
-"""The part of its ``max_examples`` that a search tries: a tenth in ``make test``, five times as many in ``make soak``."""
-
 
 CASES = int(os.environ.get("CLAW_CASES", "0"))
 """The number of first cases of each parametrized test that run, beside its last one; 0: all cases run."""
+STAGES_TO_RUN = os.environ.get("CLAW_STAGES", "").split()
+"""The stages whose folders are collected, so that the modules of others are not even imported; none: all are."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -59,6 +59,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what belongs to other stages; None: pytest decides."""
+    place = collection_path.relative_to(TESTS).parts[:1]
+    others = (places for stage, places in STAGES.items() if STAGES_TO_RUN and stage not in STAGES_TO_RUN)
+    return True if place and any(place[0] in places for places in others) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its stage, and set the size of its search."""
     if CASES:
@@ -67,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(stage_of(item.path.relative_to(TESTS)))
     for owner, name in {_search(item) for item in items}:
         if full := getattr(owner, name, None):
-            setattr(owner, name, settings(full, max_examples=max(1, round(full.max_examples * SEARCH_SIZE))))
+            setattr(owner, name, settings(full, max_examples=examples(full.max_examples)))
 
 
 def _keep_some_cases(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import conftest
 from tests.not_tested import REMEDIES
+from tests.once import once_a_run
 from tests.stages import PAGE, STAGES, stage_of, with_examples
 
 ROOT = Path(__file__).parent.parent
@@ -132,3 +134,38 @@ def test_the_page_of_the_stages_names_each_with_its_folders_and_shows_a_real_tes
         example = re.search(r"From `(.+)::test_\w+`:", section)
         assert example is not None
         assert stage_of(PurePath(example[1])) == stage
+
+
+@pytest.mark.requirement("development:stages")
+def test_modules_of_stages_that_a_run_leaves_out_are_not_even_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [conftest.TESTS / place for places in STAGES.values() for place in places]
+    monkeypatch.setattr(conftest, "STAGES_TO_RUN", [])
+    assert [folder for folder in folders if conftest.pytest_ignore_collect(folder)] == []
+    monkeypatch.setattr(conftest, "STAGES_TO_RUN", ["pure", "desk"])
+    left = {folder.name for folder in folders if conftest.pytest_ignore_collect(folder) is None}
+    assert left == {*STAGES["pure"], *STAGES["desk"]}
+    assert conftest.pytest_ignore_collect(conftest.TESTS) is None
+    assert conftest.pytest_ignore_collect(conftest.TESTS / "proxy" / "test_runner.py") is True
+
+
+@pytest.mark.parametrize("worker", ["gw0", None])
+def test_what_processes_of_a_run_share_is_made_once_and_again_where_it_failed(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, worker: str | None
+) -> None:
+    made: list[str] = []
+
+    def make() -> str:
+        made.append("tried")
+        if len(made) == 1:
+            raise RuntimeError("not yet")
+        return "shared"
+
+    if worker is None:
+        monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    else:
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    monkeypatch.setattr(tmp_path_factory, "_basetemp", tmp_path_factory.mktemp("run") / "of-a-process")
+    with pytest.raises(RuntimeError, match="not yet"):
+        once_a_run(tmp_path_factory, "it", make)
+    assert [once_a_run(tmp_path_factory, "it", make) for _ in range(3)] == ["shared"] * 3
+    assert len(made) == (2 if worker else 4)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.tools.executor import ToolExecutor
 from tests.mediate.desk import Desk
+from tests.mediate.http_peer import Serve, serving
 from tests.mediate.kept import KeptDesk
 from tests.peers import Service
 from tests.wires import Wire, anthropic, openai, openai_legacy, responses
@@ -71,6 +73,25 @@ async def kept(tmp_path: Path) -> AsyncIterator[KeptDesk]:
     async with opened(KeptDesk(tmp_path)) as desk:
         await desk.owns()
         yield desk
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    async with serving() as start:
+        yield start
+
+
+@pytest.fixture
+async def connections() -> AsyncIterator[ConnectionPool]:
+    made = ConnectionPool(tls_context(), idle=60, connect=10)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def brief_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the state's writers wait for another process's lock for a twentieth of a second, and not for a whole one."""
+    monkeypatch.setattr("claw_state.sqlite.connection._LOCK_SECONDS", 0.05)
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.spending import SqliteSpending
 from tests.events import known
 from tests.mediate.made import limits
+from tests.waiting import DEADLINE
 
 CHAT = Request("POST", "/v1/chat/completions", [], b"")
 MESSAGES = Request("POST", "/v1/messages", [], b"")
@@ -176,7 +177,8 @@ def test_a_restart_forgets_nothing_and_the_file_is_private(tmp_path: Path) -> No
 
 
 @pytest.mark.requirement("budget:admission")
-def test_requests_at_one_time_do_not_all_slip_under_the_limit(tmp_path: Path) -> None:
+def test_requests_at_one_time_do_not_all_slip_under_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("claw_state.sqlite.connection._LOCK_SECONDS", DEADLINE)  # however slow the disk is
     file, poor = str(tmp_path / "state.db"), agent(max_requests=50)
     done(Desk(file).budgets.close())
 
@@ -219,6 +221,7 @@ def lock(desk: Desk) -> sqlite3.Connection:
 
 @pytest.mark.requirement("budget:fail-mode")
 @pytest.mark.parametrize("spoil", [drop, lock])
+@pytest.mark.usefixtures("brief_lock")
 async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
     tmp_path: Path, spoil: Callable[[Desk], sqlite3.Connection | None]
 ) -> None:

@@ -19,7 +19,7 @@ from claw_contract.json_schema import check_instance, find_schema_problem
 from claw_contract.json_schema_keywords import MAX_WORK, is_multiple, parse_exact
 from claw_mediate.core.tool_call import MAX_VIOLATIONS, read_arguments
 from claw_mediate.core.types import Arguments
-from tests.conftest import SEARCH_SIZE
+from tests.search_size import SEARCH_SIZE
 
 DRAFTS = {
     "3": "http://json-schema.org/draft-03/schema#",

@@ -75,6 +75,7 @@ async def test_a_history_that_can_not_be_written_is_named_as_this_worker_has_it(
         await made.close(0)
 
 
+@pytest.mark.usefixtures("brief_lock")
 async def test_a_state_that_can_not_be_written_is_not_ready_until_it_can(mediator: Mediator, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "state.db", autocommit=True)) as other:
         other.execute("BEGIN IMMEDIATE")

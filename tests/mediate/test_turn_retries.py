@@ -335,6 +335,7 @@ async def test_of_a_tool_that_was_revoked_in_between_the_call_stays_and_no_new_o
 
 @with_tools
 @pytest.mark.requirement("journal:unwritable")
+@pytest.mark.usefixtures("brief_lock")
 async def test_a_journal_that_can_not_be_written_stops_writes_and_nothing_else(desk: Desk) -> None:
     desk.remembers()
     desk.service_answers("balance", {"usd": 1})
@@ -352,6 +353,7 @@ async def test_a_journal_that_can_not_be_written_stops_writes_and_nothing_else(d
 
 
 @pytest.mark.requirement("journal:unwritable")
+@pytest.mark.usefixtures("brief_lock")
 async def test_a_turn_whose_journal_fails_behind_its_beginning_makes_no_write_and_says_so_once(desk: Desk) -> None:
     desk.remembers()
     gate = desk.services.gates["desk.quote"] = asyncio.Event()

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.sdks.conftest import Speakers, is_anthropic
-from tests.sdks.hearing import ANTHROPIC, OPENAI, Heard, hear
+from tests.sdks.hearing import ANTHROPIC, OPENAI, Heard, hear, install
 from tests.waiting import eventually
 
 SDKS = (*OPENAI, *ANTHROPIC)
@@ -41,6 +41,7 @@ class Listener:
 @pytest.fixture(scope="module")
 def waited(kept_alive: Speakers) -> tuple[dict[tuple[str, str], Heard], dict[str, list[str]]]:
     """Return the SDKs' readings, by case and SDK, and the keepalives of each protocol. All waited for the same tool."""
+    install()  # else the runners that have started would wait in vain for those that can't
     pairs = [(case, sdk) for case in CASES for sdk in SDKS]
     listeners = {"openai": Listener(kept_alive, OPENAI[0]), "anthropic": Listener(kept_alive, ANTHROPIC[0])}
     with ThreadPoolExecutor(3) as pool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.once import once_a_run
 from tests.sdks.cases import HEARD
 from tests.sdks.conftest import Speakers, is_anthropic
 from tests.sdks.hearing import ANTHROPIC, OPENAI, Heard, hear
@@ -60,9 +61,16 @@ def of_message(body: Any) -> Heard:
     }
 
 
+type Answers = dict[tuple[str, str], tuple[Heard, Heard]]
+"""For each (case, SDK), the JSON answer and the SDK's reading of the stream."""
+
+
 @pytest.fixture(scope="module")
-def answers(spoken: Speakers) -> dict[tuple[str, str], tuple[Heard, Heard]]:
-    """Return, for each (case, SDK), the JSON answer and the SDK's reading of the stream."""
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    return once_a_run(tmp_path_factory, "streams", lambda: read_all(request.getfixturevalue("spoken")))
+
+
+def read_all(spoken: Speakers) -> Answers:
     pairs = [(case, sdk) for case in HEARD for sdk in (*OPENAI, *ANTHROPIC)]
     heard = hear([spoken.job(case, sdk, **usage_asked(sdk)) for case, sdk in pairs])
     said = {
@@ -83,9 +91,7 @@ def usage_asked(sdk: str) -> dict[str, Any]:
 @pytest.mark.requirement("stream:sdks-hear-the-same", "stream:sdk-accepts")
 @pytest.mark.parametrize("sdk", [*OPENAI, *ANTHROPIC])
 @pytest.mark.parametrize("case", HEARD)
-def test_the_sdk_hears_what_the_json_answer_says(
-    answers: dict[tuple[str, str], tuple[Heard, Heard]], case: str, sdk: str
-) -> None:
+def test_the_sdk_hears_what_the_json_answer_says(answers: Answers, case: str, sdk: str) -> None:
     said, heard = answers[case, sdk]
     if (case, sdk) in THEIRS:
         assert heard["error"]["kind"] == THEIRS[case, sdk]
@@ -100,7 +106,7 @@ def test_the_sdk_hears_what_the_json_answer_says(
 
 @pytest.mark.requirement("stream:sdks-hear-the-same")
 @pytest.mark.parametrize("case", ["words", "long and sharp", "call"])
-def test_a_stream_has_the_id_and_the_role_of_the_answer(answers: dict[tuple[str, str], tuple[Heard, Heard]], case: str) -> None:
+def test_a_stream_has_the_id_and_the_role_of_the_answer(answers: Answers, case: str) -> None:
     for sdk in (*OPENAI, *ANTHROPIC):
         if not sdk.startswith("ai "):
             heard = answers[case, sdk][1]

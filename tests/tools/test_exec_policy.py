@@ -12,6 +12,13 @@ ALLOW = CommandPolicy(allow=NAMES)
 DENY = CommandPolicy(deny=["curl"])
 
 
+def refusal_of(policy: CommandPolicy, command: str) -> ErrorCode:
+    """Return the code with which a command is refused; fail if it is not."""
+    with pytest.raises(ToolError) as refused:
+        policy.check_shell(command)
+    return refused.value.code
+
+
 @pytest.mark.requirement("tools:exec:allow")
 @pytest.mark.parametrize(
     "command",
@@ -53,9 +60,7 @@ DENY = CommandPolicy(deny=["curl"])
     ],
 )
 def test_what_cant_be_judged_is_refused(command: str) -> None:
-    with pytest.raises(ToolError) as refused:
-        ALLOW.check_shell(command)
-    assert refused.value.code == ErrorCode.PERMISSION_DENIED
+    assert refusal_of(ALLOW, command) == ErrorCode.PERMISSION_DENIED
 
 
 @pytest.mark.requirement("tools:exec:allow")
@@ -98,9 +103,7 @@ def test_spawn_runs_only_what_the_fixed_path_has() -> None:
     ],
 )
 def test_a_denied_name_is_found_where_a_command_begins(command: str) -> None:
-    with pytest.raises(ToolError) as refused:
-        DENY.check_shell(command)
-    assert refused.value.code == ErrorCode.PERMISSION_DENIED
+    assert refusal_of(DENY, command) == ErrorCode.PERMISSION_DENIED
 
 
 @pytest.mark.requirement("tools:exec:deny")

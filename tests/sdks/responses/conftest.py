@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse
 
+from tests.once import once_a_run
 from tests.peers import Service
 from tests.proxy.pod import Pod
-from tests.sdks.responses.plays import PLANTED, Metronome, Stage
+from tests.sdks.responses.plays import PLANTED, Metronome, Performance, Stage
 from tests.sdks.responses.provider import KeepingProvider
 
 _PLAY = {"type": "object", "properties": {"play": {"type": "string"}}, "required": ["play"]}
@@ -16,7 +17,7 @@ _PLAY = {"type": "object", "properties": {"play": {"type": "string"}}, "required
 
 @pytest.fixture(scope="package")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Yield a running pod, at which all clients have played. Streams get events from the first keepalive on."""
+    """Yield a running pod. Streams get events from the first keepalive on."""
     provider, service, metronome = KeepingProvider(), Service(), Metronome()
     service.routes = {
         ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
@@ -31,12 +32,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     made.agent("analyst", made.tool("balance"), made.tool("wait", schema=_PLAY), made.tool("trade", "POST", schema=_PLAY))
     made.start()
     metronome.start(made)
-    stage = Stage(made, provider, service, metronome)
     try:
-        stage.perform()
-        yield stage
+        yield Stage(made, provider, service, metronome)
     finally:
         metronome.stop()
         made.stop()
         provider.stop()
         service.stop()
+
+
+@pytest.fixture(scope="package")
+def performance(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Performance:
+    """Return what became of all clients' conversations, which they have once in a run."""
+    return once_a_run(tmp_path_factory, "responses", lambda: request.getfixturevalue("stage").perform())

@@ -8,9 +8,10 @@ import json
 import os
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,18 @@ def plays(base: str = "", key: str = "") -> Iterator[Play]:
             yield Play(runner, way, mode, next(numbers), url, key)
 
 
+@dataclass(frozen=True)
+class Performance:
+    """What became of all clients' conversations."""
+
+    played: dict[str, Played]
+    """By the name of the play."""
+    traded: Counter[str]
+    """How often the write ran, by the number of the play."""
+    refused: list[str]
+    """What the provider refused."""
+
+
 @dataclass
 class Stage:
     """A pod whose provider keeps responses, and whose tools are read, slow, and a write."""
@@ -106,8 +119,6 @@ class Stage:
     provider: KeepingProvider
     service: Service
     metronome: Metronome
-    played: dict[str, Played] = field(default_factory=dict)
-    """By the name of the play."""
 
     def environment(self) -> dict[str, str]:
         """Return the environment of a runner that may use both entrances: a base URL at loopback, or the forward proxy."""
@@ -124,7 +135,7 @@ class Stage:
             "CODEX_CA_CERTIFICATE": bundle,
         }
 
-    def perform(self) -> None:
+    def perform(self) -> Performance:
         """Have the clients of both languages play, all at once."""
         made = list(plays(self.pod.url, self.pod.token()))
         in_node = [play for play in made if play.runner in {"openai-js", "ai-sdk"}]
@@ -136,8 +147,9 @@ class Stage:
         install()
         install(".venv/runners/.installed")
         with ThreadPoolExecutor(len(commands)) as pool:
-            for some in pool.map(lambda each: self._perform(*each), commands):
-                self.played |= some
+            some, others = pool.map(lambda each: self._perform(*each), commands)
+        traded = Counter(str(json.loads(request.body)["play"]) for request in self.service.received if request.path == "/trade")
+        return Performance(some | others, traded, self.provider.refused)
 
     def _perform(self, command: Sequence[Path | str], some: list[Play]) -> dict[str, Played]:
         given = json.dumps([{**asdict(play), "words": play.words} for play in some]).encode()

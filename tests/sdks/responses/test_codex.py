@@ -59,3 +59,4 @@ def test_codex_plays_every_scenario_and_remembers_them(stage: Stage, entrance: s
     shown = sessions(stage.pod.home / f"codex-{entrance}")
     assert "three files" in shown
     assert [word for word in ("desk__", PLANTED) if word in shown] == []
+    assert stage.provider.refused == []
