@@ -7,8 +7,9 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from heapq import merge
+from sys import byteorder
 from urllib.parse import quote
 
 from claw_contract.secret import DOTS, Secret
@@ -53,10 +54,10 @@ class Redactor:
     def __init__(self, secrets: Iterable[Secret | str]) -> None:
         every = [*secrets]
         known = _long_enough(each.reveal() for each in every if isinstance(each, Secret))
-        self._values, self._forms = known, _cached_forms(known)
+        self._values, self._searches = known, (_cached_search(known),) if known else ()
         if len(known) < len(every) and (strings := _long_enough(each for each in every if isinstance(each, str)) - known):
             self._values |= strings
-            self._forms += tuple(form for value in strings for form in encoded_forms(value))
+            self._searches += (_FormSearch({form for value in strings for form in encoded_forms(value)}),)
 
     def with_secrets(self, secrets: Iterable[Secret | str]) -> Redactor:
         """Return a redactor of these secrets too."""
@@ -64,13 +65,13 @@ class Redactor:
         if not more._values:
             return self
         more._values |= self._values
-        more._forms += self._forms
+        more._searches += self._searches
         return more
 
     @property
     def max_form_bytes(self) -> int:
         """Length of the longest form of a secret, in bytes."""
-        return max(map(len, self._forms), default=0)
+        return max((len(form) for search in self._searches for form in search.forms), default=0)
 
     def text(self, text: str) -> str:
         return self.data(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
@@ -96,7 +97,7 @@ class Redactor:
         Other bytes are treated as by ``data``.
         """
         spans = self._spans(document)
-        if not spans and not (self._forms and _ESCAPE in document and _HIDING.search(document)):
+        if not spans and not (self._searches and _ESCAPE in document and _HIDING.search(document)):
             return document
         try:
             json.loads(document.decode("utf-8-sig", errors="surrogatepass"))
@@ -136,18 +137,11 @@ class Redactor:
     def _spans(self, data: bytes) -> Spans:
         """Return the places of secrets. Overlapping ones are merged, so that none leaves its tail behind."""
         spans: Spans = []
-        for form in self._forms if len(data) >= MIN_REDACTED else ():
-            start = data.find(form)
-            if start < 0:
-                continue
-            length = len(form)
-            while start >= 0:
-                last = start
-                # "aaaaaa" may begin at every byte, so the last of the overlapping ones is searched from the end.
-                while (further := data.rfind(form, last + 1, last + 2 * length - 1)) >= 0:
-                    last = further
-                spans.append((start, last + length))
-                start = data.find(form, last + length)
+        for search in self._searches if len(data) >= MIN_REDACTED else ():
+            for form in search.candidates(data):
+                start = data.find(form)
+                if start >= 0:
+                    spans += _places(data, form, start)
         merged: Spans = []
         for start, end in sorted(spans) if spans else ():
             if merged and start < merged[-1][1]:
@@ -157,9 +151,39 @@ class Redactor:
         return merged
 
 
+class _FormSearch:
+    """The encoded forms of some secrets, and a fast test whether one of them can be in a text.
+
+    A block is eight bytes of a text at a multiple of eight. Any 15 bytes of a text contain a whole block. So a text holds a
+    form only if one of its blocks is in the form's last 15 bytes. (The first bytes of a secret are often a plain name.)
+    """
+
+    def __init__(self, forms: Iterable[bytes]) -> None:
+        self.forms = tuple(sorted(forms))
+
+    def candidates(self, data: bytes) -> tuple[bytes, ...]:
+        """Return the forms that may be in the data."""
+        if len(self.forms) < _MANY_FORMS or len(data) > len(self.forms) * _BYTES_PER_FORM:
+            return self.forms  # which are found sooner by a search for each
+        ends, short = self._ends
+        is_absent = ends.isdisjoint(memoryview(data)[: len(data) & -_BLOCK].cast("Q"))
+        return short if is_absent else self.forms
+
+    @cached_property
+    def _ends(self) -> tuple[frozenset[int], tuple[bytes, ...]]:
+        """The blocks that the ends of forms can contain, as numbers; and the forms that may contain none."""
+        ends = [form[-_TAIL:] for form in self.forms if len(form) >= _TAIL]
+        blocks = {int.from_bytes(end[at : at + _BLOCK], byteorder) for end in ends for at in range(_BLOCK)}
+        return frozenset(blocks), tuple(form for form in self.forms if len(form) < _TAIL)
+
+
 type Spans = list[tuple[int, int]]
 
 MIN_REDACTED = 6  # Shorter values are not replaced: they would blank out ordinary words and protect nothing
+_BLOCK = 8
+_TAIL = 2 * _BLOCK - 1
+_MANY_FORMS = 16  # Those of about three secrets. Fewer are not worth the blocks of their ends
+_BYTES_PER_FORM = 64  # Reading the blocks of so many bytes takes about as long as searching for a form
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
@@ -205,9 +229,21 @@ def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> It
         begin = end + between
 
 
+def _places(data: bytes, form: bytes, start: int) -> Iterator[tuple[int, int]]:
+    """Yield the places of a form, of which the first one is known. Those that overlap are one place."""
+    length = len(form)
+    while start >= 0:
+        last = start
+        # "aaaaaa" may begin at every byte, so the last of the overlapping ones is searched from the end.
+        while (further := data.rfind(form, last + 1, last + 2 * length - 1)) >= 0:
+            last = further
+        yield start, last + length
+        start = data.find(form, last + length)
+
+
 @lru_cache(maxsize=1024)
-def _cached_forms(values: frozenset[str]) -> tuple[bytes, ...]:
-    return tuple(sorted({form for value in values for form in _cached_forms_of(value)}))
+def _cached_search(values: frozenset[str]) -> _FormSearch:
+    return _FormSearch({form for value in values for form in _cached_forms_of(value)})
 
 
 @lru_cache(maxsize=4096)

@@ -87,6 +87,38 @@ def test_a_secret_that_overlaps_itself_is_one_place_and_not_one_for_each_byte() 
     assert most < 4_000_000
 
 
+MANY = tuple(f"agent-{number}:" + f"{number:x}/z~\u00e4"[: 1 + number % 5] * (1 + number % 7) for number in range(40))
+
+
+class Text(bytes):
+    """A text that counts how often it is searched."""
+
+    searches = 0
+
+    def find(self, *of: Any) -> int:
+        self.searches += 1
+        return super().find(*of)
+
+
+@pytest.mark.requirement("redactor:cost")
+def test_a_short_text_is_not_searched_for_each_of_many_secrets() -> None:
+    long = Redactor([Secret(f"agent-{number}:of the pod's many agents") for number in range(40)])
+    text = Text(b'{"claw_id":"agent-17","type":"request","path":"/v1/chat/completions"}')
+    assert long.data(text) is text
+    assert text.searches == 0
+
+
+@given(st.sampled_from(MANY), st.integers(0, 9), st.binary(max_size=20), st.binary(max_size=20), st.data())
+def test_among_many_secrets_each_is_found_in_every_form_and_place(
+    secret: str, shift: int, before: bytes, behind: bytes, data: st.DataObject
+) -> None:
+    form = data.draw(st.sampled_from(sorted(module.encoded_forms(secret))))
+    text = before + b"-" * shift + form + behind
+    redacted = Redactor(map(Secret, MANY)).data(text)
+    assert form not in redacted
+    assert DOTS.encode() in redacted
+
+
 @pytest.mark.requirement("redactor:kept")
 def test_nothing_is_kept_of_what_a_stranger_shows() -> None:
     base = Redactor([Secret("s3cr3t-value")])
