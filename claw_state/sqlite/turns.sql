@@ -9,10 +9,11 @@ DROP INDEX IF EXISTS turns_that_may_go_on;
 DROP INDEX IF EXISTS turns_to_go_on_with;
 CREATE INDEX IF NOT EXISTS turns_not_done ON turns (agent, earlier, seen) WHERE state != 'done';
 CREATE INDEX IF NOT EXISTS turns_by_time ON turns (seen);
+-- Not WITHOUT ROWID: there a record of more than a kilobyte would lie in pages of its own, and each is five to write.
 CREATE TABLE IF NOT EXISTS steps (
     turn TEXT NOT NULL, round INTEGER NOT NULL, place INTEGER NOT NULL, record BLOB NOT NULL,
     PRIMARY KEY (turn, round, place)
-) WITHOUT ROWID;
+);
 CREATE TRIGGER IF NOT EXISTS a_turn_goes_with_its_steps AFTER DELETE ON turns BEGIN
     DELETE FROM steps WHERE turn = OLD.turn;
 END;

@@ -193,6 +193,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "journal:reads-again": Requirement(
         "docs/spec/mediation.md section 5", "A read whose result was never recorded is run again, under the key that it had."
     ),
+    "journal:small-writes": Requirement(
+        "docs/decisions/0014", "A step writes few pages, and a file of an earlier version is used as it is."
+    ),
     "journal:call-in-flight": Requirement(
         "docs/spec/mediation.md section 5",
         "A call that was in flight when its runner left is awaited, and its answer used by the retry.",
