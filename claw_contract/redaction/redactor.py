@@ -54,7 +54,8 @@ class Redactor:
     def __init__(self, secrets: Iterable[Secret | str]) -> None:
         every = [*secrets]
         known = _long_enough(each.reveal() for each in every if isinstance(each, Secret))
-        self._values, self._searches = known, (_cached_search(known),) if known else ()
+        self._values = known
+        self._searches: tuple[_FormSearch, ...] = (_cached_search(known),) if known else ()
         if len(known) < len(every) and (strings := _long_enough(each for each in every if isinstance(each, str)) - known):
             self._values |= strings
             self._searches += (_FormSearch({form for value in strings for form in encoded_forms(value)}),)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from claw_state.journal import RecordedCall, RequestFingerprint, StoredResponse
+from claw_state.journal import RequestFingerprint, StoredResponse
 from claw_state.lease import Owner
 from claw_state.sqlite import wal
 from claw_state.sqlite.connection import Database
@@ -76,7 +76,8 @@ async def test_a_file_of_an_earlier_version_keeps_its_table_of_steps(tmp_path: P
     with closing(sqlite3.connect(tmp_path / "s.db")) as before:
         before.execute(f"CREATE TABLE steps ({columns}, PRIMARY KEY (turn, round, place)) WITHOUT ROWID")
     journal = await running(tmp_path, 1)
-    await journal.record_response("intent-of-turn-0", 2, b"next", [RecordedCall(1, 0, INTENT)])
+    await journal.record_intent("intent-of-turn-0", 1, 0, INTENT)
+    await journal.record_response("intent-of-turn-0", 2, b"next")
     await journal.record_result("intent-of-turn-0", 1, 0, b"result")
     assert await journal.response("intent-of-turn-0", 2) == b"next"
     assert await journal.call_record("intent-of-turn-0", 1, 0) == b"result"
