@@ -43,6 +43,9 @@ class ResponseHeaders:
 
     def items(self) -> Headers:
         """Return the headers, a repeated one once, its values joined by commas."""
+        names = {name for name, _ in self._pairs}
+        if len(names) == len(self._pairs):
+            return self._pairs
         return [(name, self.get(name, "")) for name in dict.fromkeys(name for name, _ in self._pairs)]
 
 
