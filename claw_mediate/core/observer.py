@@ -4,7 +4,7 @@ are made, and how the turn ended.
 Nothing that an observer receives holds a secret. Without an observer nothing is prepared.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
@@ -86,12 +86,17 @@ class TurnObserver:
         self._redactor = redactor
 
     @contextmanager
-    def observe(self, subject: Subject, request: RequestInfo, redactor: Redactor | None = None) -> Iterator[ExchangeObserver]:
-        """Report a request made in this context, without credentials. ``redactor`` knows more secrets than the turn's."""
+    def observe(
+        self, subject: Subject, describe: Callable[[], RequestInfo], redactor: Redactor | None = None
+    ) -> Iterator[ExchangeObserver]:
+        """Report a request made in this context, without credentials. ``redactor`` knows more secrets than the turn's.
+
+        ``describe`` returns the request; it is called only if there is an observer.
+        """
         if self._observer is None:
             yield NO_EXCHANGE_OBSERVER
             return
-        exchange = self._begin(subject, request, redactor or self._redactor)
+        exchange = self._begin(subject, describe(), redactor or self._redactor)
         try:
             yield exchange
         except BaseException:

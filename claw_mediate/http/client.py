@@ -24,7 +24,7 @@ from typing import NamedTuple
 import h11
 import httpx2
 
-from claw_mediate.http.headers import RawHeaders, ResponseHeaders
+from claw_mediate.http.headers import Headers, RawHeaders, ResponseHeaders, decode_headers
 
 _MAX_IDLE = 20
 _MAX_HEAD_BYTES = 100 * 1024  # Limit of a response's head
@@ -80,10 +80,6 @@ class ConnectionPool:
         """
         return Exchange(self, method, url, headers, body, path)
 
-    async def take(self, origin: _Origin) -> "Connection":
-        """Return a connection for one request."""
-        return self._take_idle(origin) or await self._connect(origin)
-
     async def close(self) -> None:
         self._closed = True
         for _, connection in self._idle:
@@ -91,7 +87,7 @@ class ConnectionPool:
         self._idle.clear()
         await asyncio.sleep(0)  # let their last callbacks run
 
-    def _take_idle(self, origin: _Origin) -> "Connection | None":
+    def take_idle(self, origin: _Origin) -> "Connection | None":
         """Return the origin's most recently used connection that is still reusable; close all that are not."""
         now, latest = time.monotonic(), None
         for index in range(len(self._idle) - 1, -1, -1):
@@ -104,7 +100,8 @@ class ConnectionPool:
                 del self._idle[index]
         return latest
 
-    async def _connect(self, origin: _Origin) -> "Connection":
+    async def connect(self, origin: _Origin) -> "Connection":
+        """Return a new connection."""
         try:
             async with asyncio.timeout(self._connect_seconds):
                 *others, last = await asyncio.get_running_loop().getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
@@ -163,7 +160,7 @@ class Exchange:
         method, url, headers, body, path = self._asked
         target = parse_url(url)
         request = write_request(method, target, headers, body, path)
-        connection = await self._pool.take(target.origin)
+        connection = self._pool.take_idle(target.origin) or await self._pool.connect(target.origin)
         self._held = target.origin, connection
         try:
             return Response(connection, *await connection.send(request, body or b""))
@@ -181,11 +178,10 @@ class Exchange:
 class Response:
     """A response whose body is read once, in one of three ways."""
 
-    def __init__(self, connection: "Connection", status_code: int, fields: RawHeaders) -> None:
+    def __init__(self, connection: "Connection", status_code: int, headers: ResponseHeaders) -> None:
         self._connection = connection
-        self._fields = fields
         self.status_code = status_code
-        self.headers = ResponseHeaders(fields)
+        self.headers = headers
 
     def take_whole(self) -> bytes | None:
         """Return the body as it was sent if all of it is here; None otherwise."""
@@ -197,9 +193,10 @@ class Response:
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
         """Return the chunks of the body without its content coding."""
-        if not self.headers.get_list("content-encoding"):
+        codings = [(b"content-encoding", value.encode()) for value in self.headers.get_list("content-encoding")]
+        if not codings:
             return self.aiter_raw()
-        return httpx2.Response(self.status_code, headers=self._fields, stream=_Body(self._connection)).aiter_bytes()
+        return httpx2.Response(self.status_code, headers=codings, stream=_Body(self._connection)).aiter_bytes()
 
 
 class Connection(asyncio.Protocol):
@@ -214,10 +211,12 @@ class Connection(asyncio.Protocol):
         self._wakeup: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._reusable_until = 0.0
+        self._poll = select.poll()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._poll.register(transport.get_extra_info("socket"), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -229,7 +228,7 @@ class Connection(asyncio.Protocol):
         self._lost, self._error = True, error
         self._wake()
 
-    async def send(self, request: "Request", body: bytes) -> tuple[int, RawHeaders]:
+    async def send(self, request: "Request", body: bytes) -> tuple[int, ResponseHeaders]:
         """Send a request; return status and headers of its response, which may come before all of the request has left."""
         self._http, self._left = None, -1
         if len(body) > _MAX_COPIED:
@@ -238,9 +237,9 @@ class Connection(asyncio.Protocol):
             self._open_transport().write(request.head + body)
         await self._await_data()
         if (plain := read_plain_head(self._received, request.method)) is not None:
-            size, status, fields, self._left = plain
+            size, status, headers, self._left = plain
             del self._received[:size]
-            return status, fields
+            return status, ResponseHeaders(headers)
         self._left = 0
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._http.send(request.checked())
@@ -251,7 +250,7 @@ class Connection(asyncio.Protocol):
             pass
         if not isinstance(event, h11.Response):
             raise httpx2.RemoteProtocolError("no response")
-        return event.status_code, event.headers.raw_items()
+        return event.status_code, ResponseHeaders(decode_headers(event.headers.raw_items()))
 
     def take_whole(self) -> bytes | None:
         """Return a plain response's body if all of it is here; None otherwise."""
@@ -277,7 +276,7 @@ class Connection(asyncio.Protocol):
     def is_reusable(self, now: float) -> bool:
         """Return whether an idle connection can take a request: not expired, and neither data nor an end has arrived."""
         usable = now < self._reusable_until and not self._lost and not self._received
-        return usable and not _has_input(self._open_transport())
+        return usable and not self._open_transport().is_closing() and not self._poll.poll(0)
 
     def reset(self, until: float) -> bool:
         """Prepare for another request until that monotonic time; return False if this exchange is incomplete."""
@@ -336,14 +335,6 @@ class _Body(httpx2.AsyncByteStream):
         return self._connection.iter_body()
 
 
-def _has_input(transport: asyncio.Transport) -> bool:
-    if transport.is_closing():
-        return True
-    poll = select.poll()
-    poll.register(transport.get_extra_info("socket"), select.POLLIN)
-    return bool(poll.poll(0))
-
-
 @lru_cache(maxsize=256)
 def parse_url(text: str) -> Target:
     """Return where a URL leads. Raise ``InvalidURL`` or ``UnsupportedProtocol``."""
@@ -360,20 +351,7 @@ class Request(NamedTuple):
     method: bytes
     target: bytes
     fields: RawHeaders  # The host first (RFC 9110, 7.2)
-
-    @property
-    def head(self) -> bytes:
-        lines = [b"%b: %b\r\n" % field for field in self.fields]
-        return b"".join((self.method, b" ", self.target, b" HTTP/1.1\r\n", *lines, b"\r\n"))
-
-    @property
-    def is_plain(self) -> bool:
-        """Return whether the request needs no check by h11, which would leave it as it is."""
-        return (
-            _PLAIN_LINE.fullmatch(b"%b %b" % (self.method, self.target)) is not None
-            and all(map(_PLAIN_VALUE.fullmatch, [value for _, value in self.fields]))
-            and all(map(_PLAIN_NAME.fullmatch, [name for name, _ in self.fields[1:]]))
-        )
+    head: bytes
 
     def checked(self) -> h11.Request:
         """Return the request as h11 sends it."""
@@ -383,44 +361,60 @@ class Request(NamedTuple):
             raise httpx2.LocalProtocolError("this can't be said in HTTP") from error
 
 
-_PLAIN_LINE = re.compile(rb"[A-Z]+ [!-~]+")
-_PLAIN_VALUE = re.compile(rb"[!-~]+(?:[\t ]+[!-~]+)*+")
-_PLAIN_NAME = re.compile(rb"(?!(?:host|content-length|transfer-encoding)\Z)[-!#$%&'*+.^_`|~0-9A-Za-z]+", re.IGNORECASE)
+_VALUE = rb"[!-~]+(?:[\t ]+[!-~]+)*+\r\n"
+_PLAIN_REQUEST = re.compile(
+    rb"[A-Z]+ [!-~]+ HTTP/1\.1\r\nhost: " + _VALUE + rb"(?:(?!(?i:host|content-length|transfer-encoding):)"
+    rb"[-!#$%&'*+.^_`|~0-9A-Za-z]++: " + _VALUE + rb")*+"
+)
 
 
 def write_request(method: str, target: Target, headers: RawHeaders, body: bytes | None, path: str) -> Request:
     """Return a request that can be sent. Raise ``LocalProtocolError``."""
     full_path = target.path.rstrip(b"/") + _percent_encode(path) if path else target.path
     fields = [(b"host", target.host_header), *headers]
-    request = Request(method.encode(), full_path, fields)
-    has_body = body is not None or method in _METHODS_WITH_BODY
-    is_plain = request.is_plain
-    if has_body:
-        fields.append((b"content-length", b"%d" % len(body or b"")))
-    if is_plain:
+    head = _write_head(method.encode(), full_path, fields)
+    is_plain = (
+        _PLAIN_REQUEST.fullmatch(head) is not None
+        and head.count(b"\n") == len(fields) + 1  # no line break in a header
+        and b":" not in b"".join([name for name, _ in headers])
+    )
+    if body is not None or method in _METHODS_WITH_BODY:
+        length = b"%d" % len(body or b"")
+        fields.append((b"content-length", length))
+        head += b"content-length: " + length + b"\r\n"
+    request = Request(method.encode(), full_path, fields, head + b"\r\n")
+    if is_plain:  # h11 would leave it as it is
         return request
     read = request.checked()
     hosts_first = sorted(read.headers.raw_items(), key=lambda field: field[0].lower() != b"host")
-    return Request(read.method, read.target, hosts_first)
+    return Request(read.method, read.target, hosts_first, _write_head(read.method, read.target, hosts_first) + b"\r\n")
+
+
+def _write_head(method: bytes, target: bytes, fields: RawHeaders) -> bytes:
+    """Return a head without the empty line at its end."""
+    return b"%b %b HTTP/1.1\r\n%b" % (method, target, b"".join([b"%b: %b\r\n" % field for field in fields]))
 
 
 _PLAIN_HEAD = re.compile(rb"HTTP/1\.1 ([2-5]\d\d)(?: [\t -~]*)?\r\n((?:[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+)\r\n")
 _BODILESS = (204, 304)
-_NOT_PLAIN = frozenset({b"transfer-encoding", b"connection"})
-_STAYS = (b"connection", b"keep-alive")
 
 
-def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, RawHeaders, int] | None:
+def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, Headers, int] | None:
     """Return (size of the head, status, headers, length of the body) of a plain response; None for any other."""
     match = _PLAIN_HEAD.match(received, 0, _MAX_HEAD_BYTES)
     if match is None or method == b"HEAD" or (status := int(match[1])) in _BODILESS:
         return None
-    fields = [(name, value.strip(b" \t")) for name, _, value in (line.partition(b":") for line in match[2].splitlines())]
-    lengths = [value for name, value in fields if name.lower() == b"content-length"]
-    is_plain = len(lengths) == 1 and lengths[0].isdigit() and len(lengths[0]) <= _MAX_DIGITS
-    if not is_plain or any(name.lower() in _NOT_PLAIN and (name.lower(), value.lower()) != _STAYS for name, value in fields):
-        return None
-    return match.end(), status, fields, int(lengths[0])
+    lines = [line.partition(":") for line in match[2].decode("ascii").split("\r\n")[:-1]]
+    headers = [(name.lower(), value.strip(" \t")) for name, _, value in lines]
+    length = ""
+    for name, value in headers:
+        if name == "content-length":
+            if length or not value.isdigit() or len(value) > _MAX_DIGITS:
+                return None
+            length = value
+        elif name == "transfer-encoding" or (name == "connection" and value.lower() != "keep-alive"):
+            return None
+    return (match.end(), status, headers, int(length)) if length else None
 
 
 def _percent_encode(path: str) -> bytes:

@@ -27,11 +27,8 @@ _NEVER_SENT = CREDENTIALS | _HOP_BY_HOP | _MESSAGE
 class ResponseHeaders:
     """The headers of a response as text; names in lower case."""
 
-    def __init__(self, fields: RawHeaders) -> None:
-        try:
-            self._pairs = [(name.decode("ascii").lower(), value.decode("ascii")) for name, value in fields]
-        except UnicodeDecodeError:
-            self._pairs = httpx2.Headers(fields).multi_items()
+    def __init__(self, pairs: Headers) -> None:
+        self._pairs = pairs
 
     def get[D](self, name: str, default: D) -> str | D:
         """Return a header's values, joined by commas."""
@@ -46,7 +43,18 @@ class ResponseHeaders:
 
     def items(self) -> Headers:
         """Return the headers, a repeated one once, its values joined by commas."""
+        names = {name for name, _ in self._pairs}
+        if len(names) == len(self._pairs):
+            return self._pairs
         return [(name, self.get(name, "")) for name in dict.fromkeys(name for name, _ in self._pairs)]
+
+
+def decode_headers(fields: RawHeaders) -> Headers:
+    """Return the headers of a response as text; names in lower case."""
+    try:
+        return [(name.decode("ascii").lower(), value.decode("ascii")) for name, value in fields]
+    except UnicodeDecodeError:
+        return httpx2.Headers(fields).multi_items()
 
 
 TURN_STATE = "x-codex-turn-state"

@@ -231,15 +231,16 @@ class ProviderFailover:
         return replace(parsed, maker=route.candidate.maker) if isinstance(parsed, ModelResponse) else parsed
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
-        provider = route.candidate.provider
-        body, path = route.body(call.body_for(route.candidate.maker)), provider.strip_base_path(route.path)
-        own = route.provider_headers
-        shown = [*own, *mask_values(credential)]
-        info = RequestInfo("POST", provider.base_url.rstrip("/") + path, shown, body)
-        with call.observer.observe(Subject("model", call.round, provider.name), info) as exchange:
-            headers = [*own, *credential]
-            with route.stopwatch.model_call(route.candidate) as set_status:
-                request = RequestInfo("POST", path, headers, body)
+        candidate, own = route.candidate, route.provider_headers
+        provider = candidate.provider
+        body, path = route.body(call.body_for(candidate.maker)), provider.strip_base_path(route.path)
+
+        def describe() -> RequestInfo:
+            return RequestInfo("POST", provider.base_url.rstrip("/") + path, [*own, *mask_values(credential)], body)
+
+        with call.observer.observe(Subject("model", call.round, provider.name), describe) as exchange:
+            with route.stopwatch.model_call(candidate) as set_status:
+                request = RequestInfo("POST", path, [*own, *credential], body)
                 result = await self._client.send(route.requester.agent.id, provider, request)
                 if isinstance(result, ProviderResponse):
                     set_status(result.status)

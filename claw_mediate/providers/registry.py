@@ -65,6 +65,8 @@ class KeyStates:
         return [(key, self._ready_at(provider.name, key)) for key in provider.keys]
 
     def _ready_at(self, provider: str, key: PoolKey) -> float:
+        if not self._stored and not self._unstored:
+            return key.unavailable_until
         name = _file_name(provider, key.secret)
         return max(key.unavailable_until, self._stored.get(name, 0.0), self._unstored.get(name, 0.0))
 

@@ -32,18 +32,19 @@ class Stopwatch:
         self._wait_started = 0.0
         self.model_calls: list[ModelCallRecord] = []
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Count the time inside as waiting."""
+    def waiting(self) -> "Stopwatch":
+        """Return the context in which time counts as waiting."""
+        return self
+
+    def __enter__(self) -> None:
         if self._waits == 0:
             self._wait_started = self._clock()
         self._waits += 1
-        try:
-            yield
-        finally:
-            self._waits -= 1
-            if self._waits == 0:
-                self._waited += self._clock() - self._wait_started
+
+    def __exit__(self, *_: object) -> None:
+        self._waits -= 1
+        if self._waits == 0:
+            self._waited += self._clock() - self._wait_started
 
     @contextmanager
     def model_call(self, candidate: Candidate) -> Iterator[Callable[[int], None]]:

@@ -34,9 +34,12 @@ class HttpTransport:
         headers = managed.own_headers("application/json")
         if request.body is not None:
             headers.append(("content-type", "application/json"))
-        shown = [*mask_values(managed.credentials), *headers]
-        info = RequestInfo(request.method, execution.base_url.rstrip("/") + request.target, shown, request.body or b"")
-        with managed.context.observer.observe(managed.subject, info, managed.context.redactor) as exchange:
+
+        def describe() -> RequestInfo:
+            url, shown = execution.base_url.rstrip("/") + request.target, [*mask_values(managed.credentials), *headers]
+            return RequestInfo(request.method, url, shown, request.body or b"")
+
+        with managed.context.observer.observe(managed.subject, describe, managed.context.redactor) as exchange:
             result = await self._send(managed, request, [*managed.credentials, *headers], exchange)
             exchange.on_failure(result.code or "")  # ignored after a response
         return result

@@ -107,8 +107,11 @@ class McpTransport:
         if session.is_stateless:
             headers += protocol.param_headers(tool.input_schema, _plain_arguments(managed))
         headers += managed.own_headers(protocol.ACCEPT)
-        info = RequestInfo("POST", connection.url, _shown_headers(connection, session, headers), body, session.server)
-        with managed.context.observer.observe(managed.subject, info, managed.context.redactor) as exchange:
+
+        def describe() -> RequestInfo:
+            return RequestInfo("POST", connection.url, _shown_headers(connection, session, headers), body, session.server)
+
+        with managed.context.observer.observe(managed.subject, describe, managed.context.redactor) as exchange:
             try:
                 reply = await connection.ask(session, request_id, headers, body)
             except (AnswerTooLargeError, *FAILURES) as error:

@@ -15,6 +15,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from claw_mediate.core.observer import NO_OBSERVER, Subject
 from claw_mediate.mitm.governance import BuiltinAddons, Governance
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.mitm.view.redaction import RedactionAddon
@@ -237,6 +238,12 @@ def test_where_nobody_looks_on_there_is_no_watch() -> None:
         governance = redacting(context)
         context.options.flow_detail = 0
         assert hidden_flows.observe(tflow.tflow(), governance) is not None
+
+
+@pytest.mark.requirement("shadow:free")
+def test_where_nobody_looks_on_no_request_is_described() -> None:
+    with NO_OBSERVER.observe(Subject("model", 1, "openai"), lambda: pytest.fail("it was described")) as exchange:
+        exchange.on_failure("")
 
 
 def redacting(context: Any) -> Governance:
