@@ -11,7 +11,7 @@ _ANNOTATIONS = frozenset({"$schema", "title", "description", "default", "example
 """Keywords that no draft checks, formats being off. ``$schema``: what is read here means the same in all drafts."""
 _OBJECT = frozenset({"type", "properties", "required", "additionalProperties"})
 _NUMERIC = ("minimum", "maximum")
-_MEMBERS: dict[str, tuple[type, tuple[str, ...]]] = {
+_MEMBERS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "boolean": (bool, ()),
     "integer": (int, _NUMERIC),
     "number": (int, _NUMERIC),  # Numbers with a point are left to the library
@@ -22,7 +22,7 @@ _MAX_MEMBERS = 200  # Beyond it the library's check might cost more than its bud
 
 
 class _Member(NamedTuple):
-    kind: type
+    kind: type[Any]
     low: float  # Of a number, or of a text's length
     high: float
     allowed: frozenset[str] | None
