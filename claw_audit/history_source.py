@@ -5,11 +5,9 @@ the turn, and of the others only the usage counts. History is therefore read twi
 resumed attempts. Lines are untrusted until they are decoded, and members that are not needed are skipped without decoding.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +38,7 @@ from claw_audit.turns import (
     to_count,
     usage_of_attempt,
 )
+from claw_contract.history import decode_recorded
 from claw_contract.transcript.render import render_headline
 
 _RESUMED = b'"resumed":true'
@@ -237,22 +236,6 @@ def find_turns(histories: tuple[Path, ...], prefix: str, agent: str = "", progre
     return result
 
 
-def _decode_entry(line: bytes) -> Any:
-    """Return a line as JSON data. A number that is too large, which a peer may say, becomes its text."""
-    return json.loads(line, parse_float=_read_float, parse_int=_read_int)
-
-
-def _read_float(text: str) -> float | str:
-    return number if isfinite(number := float(text)) else text
-
-
-def _read_int(text: str) -> int | str:
-    try:
-        return int(text)
-    except ValueError:
-        return text
-
-
 def _search(directory: Path, agent: str, prefix: str, result: Lookup, progress: Progress) -> None:
     needle = prefix.encode(errors="surrogateescape")
     with open_history(directory, progress) as files:
@@ -262,5 +245,5 @@ def _search(directory: Path, agent: str, prefix: str, result: Lookup, progress: 
                 with suppress(ValueError, RecursionError):  # the report counts such lines
                     turn = decode_turn(line.data, agent)
                     if has_id_prefix(turn.turn_id, prefix):
-                        entry = _decode_entry(line.data)
+                        entry = decode_recorded(line.data)
                         result.turns.setdefault(turn.turn_id, Attempts()).add(turn.at or 0.0, entry)

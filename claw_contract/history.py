@@ -1,5 +1,7 @@
 """history.jsonl: one line for each turn (docs/spec/contract.md "history.jsonl")."""
 
+import json
+from math import isfinite
 from typing import Any, Literal
 
 from claw_contract.base import Contract, JsonObject
@@ -105,3 +107,22 @@ class HistoryEntry(Contract):
     tool_trace: tuple[RoundRecord, ...] = ()
     prev: str
     hash: str
+
+
+def decode_recorded(data: bytes | str) -> Any:
+    """Return recorded JSON as data. A number that is too large, which a peer may say, becomes its text.
+
+    Raise ``ValueError`` and ``RecursionError``.
+    """
+    return json.loads(data, parse_float=_read_float, parse_int=_read_int)
+
+
+def _read_float(text: str) -> float | str:
+    return number if isfinite(number := float(text)) else text
+
+
+def _read_int(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text

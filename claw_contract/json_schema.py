@@ -27,6 +27,7 @@ from claw_contract.json_schema_keywords import (
     parse_exact,
     shorten,
 )
+from claw_contract.json_schema_plain import PlainSchema, read_plain_schema
 from claw_contract.pattern import PatternError, compile_pattern, find_patterns
 
 _MAX_WORK_AT_LOAD = 2 * MAX_WORK
@@ -79,6 +80,8 @@ def check_instance(schema: dict[str, Any] | str, instance: Any, limit: int) -> l
     token = current_work.set(Work(MAX_WORK))
     try:
         text = schema if isinstance(schema, str) else json.dumps(schema)
+        if (plain := _plain_schema(text)) is not None and plain.accepts(instance):
+            return []
         errors.extend(islice(_validator(text).iter_errors(instance), _MAX_ERRORS))
     except TooMuchWorkError:
         if not errors:
@@ -121,6 +124,11 @@ def _validator(schema: str) -> _Validator:
     draft = validator_for(document, default=Draft202012Validator)
     validator: _Validator = bounded_validator(draft)(_without_dialects(document), registry=referencing.Registry())
     return validator
+
+
+@lru_cache(maxsize=1024)
+def _plain_schema(schema: str) -> PlainSchema | None:
+    return read_plain_schema(json.loads(schema, parse_float=parse_exact))
 
 
 def _without_dialects(node: Any) -> Any:

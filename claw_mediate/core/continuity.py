@@ -137,13 +137,19 @@ class Transcript:
         self._steps: list[str] = []
         self._last_user_step: int | None = None
 
-    def add_user(self, *parts: str) -> None:
-        """Add a message of the user's by its parts. One without visible text, such as one with results, is left out."""
+    def add_user(self, *parts: str) -> Anchor | None:
+        """Add a message of the user's by its parts. One without visible text, such as one with results, is left out.
+
+        Return the anchor of a turn without an answer that may stand before it; None for a message that is left out.
+        """
         text = "".join(parts)
-        if is_resent(text):
-            self._last_user_step = len(self._steps)
-            self._steps.append(text_key(text))
-            self._digests.append(_digest_of_parts(parts))
+        if not is_resent(text):
+            return None
+        gap = Anchor(EMPTY_TEXT_KEY, self.before)
+        self._last_user_step = len(self._steps)
+        self._steps.append(text_key(text))
+        self._digests.append(_digest_of_parts(parts))
+        return gap
 
     @property
     def earlier(self) -> str:

@@ -13,7 +13,6 @@ no such turn is kept               missed: unknown      it was no mediated turn,
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -29,8 +28,7 @@ MAX_UNCHANGED = 256  # Characters of arguments, or of a result, that a summary l
 _PREFIX_LENGTH = 160  # Characters of longer ones that it keeps
 
 
-@dataclass(frozen=True, slots=True)
-class Reinjection:
+class Reinjection(msgspec.Struct, frozen=True):
     """The hidden messages for one request, and the log event about them."""
 
     insertions: Mapping[int, bytes]  # Keyed by the index of the message that they go before; the same bytes every time

@@ -8,7 +8,6 @@ Every number is sent in the spelling that the model gave it.
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -29,8 +28,7 @@ _TOO_LONG = "the arguments are too long for a URL."
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRequest:
+class ToolRequest(msgspec.Struct, frozen=True):
     """The HTTP request of a call, without host and credentials. ``target`` is path and query, encoded."""
 
     method: str

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from claw_mediate.core import json_splice
-from claw_mediate.core.continuity import EMPTY_TEXT_KEY, Evidence, Transcript, is_resent
+from claw_mediate.core.continuity import Evidence, Transcript
 from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import MAX_MESSAGES, ProviderRequest, UnreadableRequestError
 from claw_state.continuity import Anchor
@@ -133,10 +133,9 @@ def evidence_reader[M: _Message](
             if message.role in _RESULTS:
                 is_unanswered = True
             elif message.role == "user":
-                parts = parts_of(message)
-                if is_unanswered and is_resent("".join(parts)):
-                    gaps[index] = Anchor(EMPTY_TEXT_KEY, transcript.before)
-                transcript.add_user(*parts)
+                gap = transcript.add_user(*parts_of(message))
+                if is_unanswered and gap is not None:
+                    gaps[index] = gap
                 is_unanswered = True
             elif message.role == "assistant":
                 text = "".join(parts_of(message))

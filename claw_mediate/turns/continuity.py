@@ -54,9 +54,10 @@ class Continuity:
     async def _candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
         """Ask the store for a few keys at a time, so that a conversation of 100,000 messages keeps no other one waiting."""
         stored: list[StoredRounds] = []
-        for batch in batched(sorted(keys), _BATCH):
+        for number, batch in enumerate(batched(sorted(keys), _BATCH)):
+            if number > 0:
+                await asyncio.sleep(0)
             stored += await self._store.find(agent_id, batch)
-            await asyncio.sleep(0)
         return join_by_id(stored)
 
     async def remember(self, context: TurnContext, anchor: Anchor, hidden: tuple[bytes, ...]) -> None:

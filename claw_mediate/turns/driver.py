@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
+import msgspec
 from msgspec.structs import replace
 
 from claw_mediate.core import tool_result
@@ -43,8 +43,7 @@ type Note = Callable[[ModelResponse, Sequence[ToolResult]], Awaitable[None]]
 async def _note_nothing(_response: ModelResponse, _results: Sequence[ToolResult]) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(msgspec.Struct, frozen=True):
     """Everything that a turn reaches outside itself."""
 
     model: Model
@@ -53,7 +52,7 @@ class Ports:
     observer: TurnObserver = NO_OBSERVER
     note_progress: Note = _note_nothing
     """Told of the last response that the provider has, and of what its calls gave so far: never of an earlier one."""
-    reasoning: ReplayableReasoning = field(default_factory=ReplayableReasoning)
+    reasoning: ReplayableReasoning = msgspec.field(default_factory=ReplayableReasoning)
     report: Callable[[str], None] = lambda _: None
     """Told the name of an intervention."""
 
@@ -116,15 +115,16 @@ class TurnDriver:
         if command.rounds:
             await self._ports.note_progress(command.rounds[-1].response, command.rounds[-1].results)
         self.progress.set_waiting(number, "model")
+        body = self._dialect.write_request(self._variants(command.tool_use), self._hidden(command))
         call = ModelCall(
-            self._dialect.write_request(self._variants(command.tool_use), self._hidden(command)),
+            body,
             read=self._read,
             may_retry=self.progress.committed.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
             round=number,
             observer=self._ports.observer,
+            adapt=partial(self._adapt, command, body),
         )
-        call = replace(call, adapt=partial(self._adapt, command, call.body))
         try:
             async with asyncio.timeout_at(call.until):
                 answer = await self._ports.model(call)

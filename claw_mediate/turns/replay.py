@@ -5,7 +5,6 @@ and the clock shows what it showed. If the turn takes another way than it took, 
 (docs/spec/inspect.md).
 """
 
-import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
+from claw_contract.history import decode_recorded
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.transcript.text import as_array, as_object
 from claw_mediate.agents.directory import Agent
@@ -113,7 +113,7 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
         "usage": usage_record(add_usage(outcome.usage), len(outcome.usage)).model_dump(),
         "tool_trace": tool_trace(outcome.rounds),
     }
-    entry = {**recording.entry, **json.loads(encode_json(about))}
+    entry = {**recording.entry, **decode_recorded(encode_json(about))}
     return ReplayOutcome(status, body, entry, tuple(peers.missing))
 
 
@@ -162,7 +162,7 @@ def _answer(call: ToolCall, recorded: RecordedResponse, known: JsonObject | None
     if recorded.status is not None and not recorded.whole:
         cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
         return tool_result.read_http_response(call, recorded.status, recorded.body, recorded.size, cut)
-    envelope = as_object(json.loads(recorded.body)) if recorded.whole else as_object(as_object(known).get("result"))
+    envelope = as_object(decode_recorded(recorded.body)) if recorded.whole else as_object(as_object(known).get("result"))
     code = as_object(envelope.get("error")).get("code")
     status = envelope.get("status_code")
     ok = envelope.get("ok") is True

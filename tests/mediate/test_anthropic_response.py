@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.core import tool_result
+from claw_mediate.core import json_splice, tool_result
 from claw_mediate.core.types import Arguments, ModelResponse, Round, UnreadableArguments
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import UnreadableResponseError
@@ -133,6 +133,11 @@ REFUSED = {
     "half a character": b'{"content":[{"type":"text","text":"\\ud800"}]}',
     "content twice": b'{"content":[],"content":[]}',
     "input twice": b'{"content":[{"type":"tool_use","id":"a","name":"x","input":{},"input":{}}]}',
+    "content twice, once with an escape": b'{"content":[],"c\\u006fntent":[]}',
+    "input twice, once with an escape": b'{"content":[{"type":"tool_use","id":"a","name":"x","input":{},"\\u0069nput":{}}]}',
+    "usage twice": b'{"content":[],"usage":{},"usage":{"output_tokens":1}}',
+    "text twice": b'{"content":[{"type":"text","text":"a","text":"b"}]}',
+    "a call with too many members": b'{"content":[{"type":"tool_use","id":"a",%b"name":"x"}]}' % (b'"x":1,' * 1000),
     "deep": b'{"content":[],"x":' + b"[" * 100_000,
 }
 
@@ -142,3 +147,10 @@ REFUSED = {
 def test_a_reply_that_is_broken_or_ambiguous_is_refused_as_a_whole(name: str) -> None:
     with pytest.raises(UnreadableResponseError):
         anthropic_messages.read_response(REFUSED[name], NAMES)
+
+
+def test_a_plain_reply_is_read_without_a_list_of_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_splice, "list_members", lambda *_: pytest.fail("its members were listed"))
+    reply = replied({"type": "text", "text": "content: input, text"}, call(), usage={"input_tokens": 1}, stop_reason="tool_use")
+    assert [made.name for made in reply.calls] == ["desk__get"]
+    assert json.loads(reply.message) == [{"type": "text", "text": "content: input, text"}, call()]

@@ -95,8 +95,15 @@ class _Response(msgspec.Struct):
     usage: dict[str, Any] | None = None
 
 
+class _RawResponse(msgspec.Struct):
+    content: msgspec.Raw
+
+
 _THINKING = ("thinking", "redacted_thinking")
-_response_decoder = msgspec.json.Decoder(_Response)
+_READ_MEMBERS = ("content", "usage", "stop_reason")
+_BLOCK_MEMBERS = ("type", "id", "name", "input", "text")
+_READ_MARKS, _BLOCK_MARKS = json_splice.marks(_READ_MEMBERS), json_splice.marks(_BLOCK_MEMBERS)
+_response_decoder, _raw_response = msgspec.json.Decoder(_Response), msgspec.json.Decoder(_RawResponse)
 
 
 def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
@@ -108,15 +115,26 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
             raise UnreadableResponseError("the provider's response has a block without a type")
         if len(view.content) > MAX_PARTS:
             raise UnreadableResponseError(f"the provider's response holds more than {MAX_PARTS} blocks")
-        place = json_splice.find_members(body, ("content", "usage", "stop_reason"))["content"]
-        for start, _ in json_splice.element_spans(body, place.start):
-            json_splice.find_members(body, ("type", "id", "name", "input", "text"), start)
+        content = _find_content(body)
         calls = _read_calls(view, catalog, hashlib.sha256(body).hexdigest()[:16])
     except json_splice.JsonSpliceError as error:
         raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableResponseError("the provider's response is not a message") from error
-    return ModelResponse(body, body[place.start : place.end], calls, view.usage or {})
+    return ModelResponse(body, content, calls, view.usage or {})
+
+
+def _find_content(body: bytes) -> bytes:
+    """Return the array of blocks. Raises ``RepeatedMemberError`` for a member that is read here and stands twice."""
+    if json_splice.stand_once(_READ_MARKS, body):
+        content = bytes(_raw_response.decode(body).content)
+    else:
+        place = json_splice.find_members(body, _READ_MEMBERS)["content"]
+        content = body[place.start : place.end]
+    for block in split_array(content):
+        if not json_splice.stand_once(_BLOCK_MARKS, block):
+            json_splice.find_members(block, _BLOCK_MEMBERS)
+    return content
 
 
 def write_response(response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
@@ -130,7 +148,7 @@ def write_response(response: ModelResponse, request: RunnerRequest, usage: JsonO
         has_text = any(read_block.decode(block).type == "text" for block in words)
         done = [] if has_text else [encode({"type": "text", "text": TERMINAL_TEXT})]
         changes |= {"content": _write_array([*words, *done]), "stop_reason": b'"end_turn"'}
-    elif (named := _blocks_with_calls(response, response.calls)) != _raw_blocks(response):
+    elif response.calls and (named := _blocks_with_calls(response, response.calls)) != _raw_blocks(response):
         changes["content"] = _write_array(named)  # with the ids that were minted
     return json_splice.edit(response.body, changes) if changes else response.body
 

@@ -15,7 +15,7 @@ Reasoning and hosted items lead to the message or call behind them, so their ids
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from claw_mediate.core.continuity import EMPTY_TEXT_KEY, Block, Evidence, Transcript, calls_key, is_resent, item_key, text_key
+from claw_mediate.core.continuity import EMPTY_TEXT_KEY, Block, Evidence, Transcript, calls_key, item_key, text_key
 from claw_mediate.dialects.openai.wire_types import text_parts, visible_text
 from claw_mediate.dialects.responses.items import REFERENCE, Item, output_text
 from claw_state.continuity import MAX_NAMES, Anchor
@@ -54,10 +54,9 @@ def read_evidence(items: Sequence[Item]) -> Evidence:
         if item.speaker == "tool":
             is_unanswered = True
         elif item.speaker == "user":
-            parts = text_parts(item)
-            if is_unanswered and is_resent("".join(parts)):
-                gaps[index] = Anchor(EMPTY_TEXT_KEY, transcript.before)
-            transcript.add_user(*parts)
+            gap = transcript.add_user(*text_parts(item))
+            if is_unanswered and gap is not None:
+                gaps[index] = gap
             is_unanswered, stretch = True, index
         index += 1
     return Evidence(anchors, gaps, transcript.before, transcript.earlier, blocks)

@@ -92,7 +92,7 @@ _ITEM_MEMBERS = ("type", "id", "call_id", "name", "namespace", "arguments")
 _ITEM_MARKS = json_splice.marks(_ITEM_MEMBERS)
 
 
-class _Asked(msgspec.Struct):
+class _EchoedMembers(msgspec.Struct):
     """The members of a request that its response repeats, with the API's defaults."""
 
     tool_choice: msgspec.Raw = msgspec.Raw(b'"auto"')
@@ -100,7 +100,7 @@ class _Asked(msgspec.Struct):
     input: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_asked_decoder = msgspec.json.Decoder(_Asked)
+_echoed_decoder = msgspec.json.Decoder(_EchoedMembers)
 _response_decoder = msgspec.json.Decoder(_Response)
 
 
@@ -232,7 +232,7 @@ def _delivered_items(response: ModelResponse, *, terminal: bool) -> list[bytes]:
 
 def _echo(body: json_splice.Object, request: RunnerRequest) -> Changes:
     """Return the changes that make the response repeat the runner's request, and not ours."""
-    asked = _asked_decoder.decode(request.body)
+    asked = _echoed_decoder.decode(request.body)
     changes: Changes = {}
     tools = body.value("tools")
     if tools is not None and tools[:1] == b"[":

@@ -7,12 +7,12 @@
 A flow that was loaded from a file is shown like a live one. Its metadata is as hostile as the file.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from mitmproxy import contentviews, flow, http
 
+from claw_contract.history import decode_recorded
 from claw_contract.transcript import text as said
 from claw_contract.transcript.render import render_transcript
 from claw_contract.transcript.text import as_line
@@ -92,6 +92,6 @@ def _body(message: http.Message | None) -> str:
 
 def _json(text: object) -> Any:
     try:
-        return json.loads(text) if isinstance(text, str) else None
+        return decode_recorded(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         return None

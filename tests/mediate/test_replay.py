@@ -1,0 +1,45 @@
+"""The replay of a recorded turn, with numbers that no computer holds: a peer may say them, and history has them verbatim."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from claw_contract.metadata import Metadata
+from claw_contract.secret import Secret
+from claw_mediate.agents.directory import Agent
+from claw_mediate.dialects.openai import chat
+from claw_mediate.turns.replay import RecordedResponse, RecordedTurn, replay_turn
+from tests.mediate.made import granted, limits
+
+pytestmark = pytest.mark.requirement("web:replay")
+
+
+@pytest.mark.parametrize("odd", ["1e400", "9" * 5000])
+@pytest.mark.parametrize("whole", [False, True], ids=["of a service", "as the model was told it"])
+async def test_a_turn_is_replayed_whatever_number_a_peer_has_said(odd: str, whole: bool) -> None:
+    calls = [{"id": "c1", "type": "function", "function": {"name": "desk__get", "arguments": "{}"}}]
+    asked = {"messages": [{"role": "user", "content": "Go"}], "model": "m"}
+    data = b'{"ok":true,"data":%b}' % odd.encode() if whole else odd.encode()
+    trace = [{"round": 1, "wall_time_ms": 1, "tool_calls": [{"name": "desk.get"}]}]
+    recording = RecordedTurn(
+        {"turn_id": "t1", "tool_trace": trace},
+        "/v1/chat/completions",
+        json.dumps(asked).encode(),
+        {1: _said({"content": None, "tool_calls": calls}), 2: _said({"content": "Done"})},
+        {(1, "desk.get"): [_recorded(data, whole=whole)]},
+    )
+    agent = Agent("a", Metadata(service="a", pod="p", type="generic", token=Secret("a:one")), (granted(),), limits(), "digest")
+    again = await replay_turn(recording, agent, chat)
+    assert (again.status, again.missing) == (200, ())
+    assert again.entry["tool_trace"][0]["tool_calls"][0]["result"]["data"] == odd
+
+
+def _said(message: dict[str, Any]) -> RecordedResponse:
+    return _recorded(json.dumps({"choices": [{"message": {"role": "assistant", **message}}]}).encode())
+
+
+def _recorded(body: bytes, *, whole: bool = False) -> RecordedResponse:
+    return RecordedResponse(200, "application/json", body, len(body), 1, whole)
