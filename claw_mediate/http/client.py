@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from ipaddress import ip_address
 from types import TracebackType
 from typing import NamedTuple
 
@@ -104,12 +105,12 @@ class ConnectionPool:
         """Return a new connection."""
         try:
             async with asyncio.timeout(self._connect_seconds):
-                *others, last = await asyncio.get_running_loop().getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
-                for _, _, _, _, address in others:
+                *others, last = await _find_addresses(origin)
+                for address in others:
                     with suppress(OSError):
                         async with asyncio.timeout(_FALLBACK_SECONDS):
-                            return await self._connect_to(str(address[0]), origin)
-                return await self._connect_to(str(last[4][0]), origin)
+                            return await self._connect_to(address, origin)
+                return await self._connect_to(last, origin)
         except TimeoutError as error:
             raise httpx2.ConnectTimeout("connecting took too long") from error
         except (OSError, UnicodeError) as error:
@@ -127,6 +128,15 @@ class ConnectionPool:
             self._idle.append((origin, connection))
         else:
             connection.abort()
+
+
+async def _find_addresses(origin: _Origin) -> list[str]:
+    """Return the addresses of a host, one at least. Raise ``OSError`` or ``UnicodeError`` if it has none."""
+    try:
+        return [str(ip_address(origin.host))]
+    except ValueError:  # a name, which a thread looks up
+        found = await asyncio.get_running_loop().getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+        return [str(address[0]) for _, _, _, _, address in found]
 
 
 class ConnectionPools[K]:
