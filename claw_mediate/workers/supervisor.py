@@ -214,7 +214,8 @@ class Supervisor:
             if (until := self._last_moment(slot)) is not None and time.monotonic() >= until:
                 slot.is_killed = True
                 os.kill(slot.pid, signal.SIGKILL)
-                reason = f"worker {slot.number} (process {slot.pid}) did not end in {slot.drain + LATE_SECONDS:g} s; it is killed"
+                seconds = slot.drain + LATE_SECONDS
+                reason = f"worker {slot.number} (process {slot.pid}) did not end in {seconds:g} s; it is killed"
                 self._events.event("error", error="worker_died", reason=reason)
 
     def _reap(self) -> None:
