@@ -72,6 +72,7 @@ class Lifecycle:
         self._settings = settings
         if (worker := workers.current()) is not None:
             worker.reply("ready", mediator.readiness)
+            worker.set_drain(settings.drain)
         if old is not None:
             old.retire()
             self._retire(old, pending_requests())

@@ -24,19 +24,24 @@ def install(handler: Any) -> None:
 def _merge(handle_event: Callable[[Any], Iterator[Any]], event: Any) -> Iterator[Any]:
     """Yield the commands of an event, with writes to one connection joined that follow each other."""
     held: commands.SendData | None = None
-    for command in handle_event(event):
-        if not isinstance(command, commands.SendData):
-            if held is not None and not isinstance(command, commands.Log):
+    try:
+        for command in handle_event(event):
+            if not isinstance(command, commands.SendData):
+                if held is not None and not isinstance(command, commands.Log):
+                    yield held
+                    held = None
+                yield command
+            elif held is None:
+                held = command
+            elif _can_merge(held, command):
+                held = commands.SendData(held.connection, held.data + command.data)
+            else:
                 yield held
-                held = None
-            yield command
-        elif held is None:
-            held = command
-        elif _can_merge(held, command):
-            held = commands.SendData(held.connection, held.data + command.data)
-        else:
+                held = command
+    except Exception:  # of a layer; what it has written before goes out, as without us
+        if held is not None:
             yield held
-            held = command
+        raise
     if held is not None:
         yield held
 

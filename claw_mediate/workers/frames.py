@@ -14,7 +14,7 @@ _LENGTH = struct.Struct("!I")
 class Message(msgspec.Struct, array_like=True):
     """One message. ``number`` identifies a question, of the worker that asks or of the supervisor.
 
-    up        worker → supervisor   my listeners are open
+    up        worker → supervisor   my listeners are open; ``number``: how long I may drain, in ms
     ask       worker → supervisor   ask all workers about ``topic``
     question  supervisor → worker   the same, from whomever
     reply     worker → supervisor   ``parts`` has the one reply

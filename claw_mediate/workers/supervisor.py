@@ -4,7 +4,8 @@ the start             the first worker alone: it makes what all use (mitmproxy's
                       that somebody else listens on. When its listeners are open, the others follow
 a worker dies         another takes its place at once; one that dies again within a minute waits, each time twice as long
 one does not start    the first time: all end, with its exit code. Later only after ``MAX_FAILED_STARTS``, with the same waits
-SIGTERM, SIGINT       all workers get it, and drain; the exit code is the greatest of those that had opened their listeners
+SIGTERM, SIGINT       all workers get it, and drain; the exit code is the greatest of those that had opened their listeners.
+                      One that has not ended ``LATE_SECONDS`` after its time for that is killed
 SIGHUP                all workers get it
 the supervisor dies   its workers notice, and drain
 
@@ -36,6 +37,7 @@ _SOUND_SECONDS = 60.0  # A worker that lived longer is replaced at once
 FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT = 30.0
 _COPY_PAUSE_SECONDS = 0.005  # After lines were copied: those that come meanwhile are copied together
+LATE_SECONDS: Final = 4.0  # Less than the time between the drain and the end of a container (``grace_seconds``)
 _LAST_MILLISECONDS = 1000  # The time for the last lines, when all workers have ended
 _SIGNALED = 128  # A shell's exit code of a process that a signal ended is this and the signal's number
 _MAX_UNSENT_BYTES = 1 << 20  # Of messages to a worker that does not read
@@ -61,6 +63,8 @@ class _Slot:
     failures: int = 0  # Deaths, each soon after the one before
     failed_starts: int = 0
     has_been_up: bool = False
+    drain: float = 0.0  # The seconds that the process may take to end
+    is_killed: bool = False
 
 
 def supervise(count: int, serve: Callable[[], object], first_wait: float = FIRST_WAIT) -> NoReturn:
@@ -89,7 +93,7 @@ class Supervisor:
         self._questions = Questions(count, self._send)
         self._selector = selectors.PollSelector()  # poll takes any file, epoll does not
         self._relays: set[Relay] = set()
-        self._is_stopping = False
+        self._stopped_at: float | None = None  # When the end began
         self._has_copied = False
 
     def run(self) -> Place | None:
@@ -138,7 +142,7 @@ class Supervisor:
         theirs.close()
         ours.setblocking(False)
         slot.state, slot.pid, slot.channel = "starting", pid, ours
-        slot.frames, slot.unsent = FrameReader(), bytearray()
+        slot.frames, slot.unsent, slot.drain = FrameReader(), bytearray(), 0.0
         self._selector.register(ours, selectors.EVENT_READ, partial(self._serve, slot))
         for relay in relays.values():
             relay.close_end()
@@ -164,12 +168,14 @@ class Supervisor:
     def _wait(self) -> None:
         self._watch_outputs()
         times = [slot.due for slot in self._slots.values() if slot.state == "waiting" and self._slots[1].has_been_up]
+        times += [until for slot in self._slots.values() if (until := self._last_moment(slot)) is not None]
         if (until := self._questions.seconds_left()) is not None:
             times.append(until)
         timeout = max(0.0, min(times) - time.monotonic()) if times else None
         for key, _ in self._selector.select(timeout):
             key.data()
         self._questions.expire()
+        self._kill_late()
         if self._has_copied:
             self._has_copied = False
             time.sleep(_COPY_PAUSE_SECONDS)
@@ -188,12 +194,29 @@ class Supervisor:
                     os.kill(slot.pid, sign)
 
     def _stop(self, sign: signal.Signals) -> None:
-        if not self._is_stopping and not any(slot.has_been_up for slot in self._slots.values()):
-            self.exit_code = _SIGNALED + sign  # as one proxy that has not begun
-        self._is_stopping = True
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+            if not any(slot.has_been_up for slot in self._slots.values()):
+                self.exit_code = _SIGNALED + sign  # as one proxy that has not begun
         for slot in self._slots.values():
             if slot.state == "waiting":
                 slot.state = "ended"
+
+    def _last_moment(self, slot: _Slot) -> float | None:
+        """Return when to kill a process that has been asked to end; None if there is none, or it is killed already."""
+        if self._stopped_at is None or not slot.pid or slot.is_killed:
+            return None
+        return self._stopped_at + slot.drain + LATE_SECONDS
+
+    def _kill_late(self) -> None:
+        """Kill the workers that hang, or that somebody has stopped: nobody would end them."""
+        for slot in self._slots.values():
+            if (until := self._last_moment(slot)) is not None and time.monotonic() >= until:
+                slot.is_killed = True
+                os.kill(slot.pid, signal.SIGKILL)
+                seconds = slot.drain + LATE_SECONDS
+                reason = f"worker {slot.number} (process {slot.pid}) did not end in {seconds:g} s; it is killed"
+                self._events.event("error", error="worker_died", reason=reason)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
@@ -209,7 +232,7 @@ class Supervisor:
         was_up, pid, slot.pid = slot.state == "up", slot.pid, 0
         self._questions.forget(slot.number)
         exit_code = code if code >= 0 else _SIGNALED - code
-        if self._is_stopping:
+        if self._stopped_at is not None:
             slot.state = "ended"
             self.exit_code = max(self.exit_code, exit_code if was_up else 0)
             return
@@ -255,6 +278,7 @@ class Supervisor:
     def _handle(self, slot: _Slot, message: Message) -> None:
         match message.kind:
             case "up":
+                slot.drain = message.number / 1000
                 if slot.state == "starting":
                     slot.state, slot.since, slot.has_been_up = "up", time.monotonic(), True
             case "ask":

@@ -48,6 +48,7 @@ class Worker:
         self._replies: dict[Topic, Reply] = {}
         self._asked: dict[int, asyncio.Future[Mapping[int, bytes]]] = {}
         self._last_number = 0
+        self._drain_ms = 0
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: set[asyncio.Future[None]] = set()
         self.inner_server: asyncio.Server | None = None
@@ -65,7 +66,12 @@ class Worker:
         if self._writer is None:
             reader, self._writer = await asyncio.open_unix_connection(sock=self.place.channel)
             self._keep(self._serve(reader))
-        self._send(Message("up"))
+        self._send(Message("up", self._drain_ms))
+
+    def set_drain(self, seconds: float) -> None:
+        """Let the supervisor wait so long for the end of this process after a signal to stop, from now on."""
+        self._drain_ms = round(seconds * 1000)
+        self._send(Message("up", self._drain_ms))  # only if it is up
 
     def reply(self, topic: Topic, reply: Reply) -> None:
         """Answer questions about a topic by ``reply`` from now on."""

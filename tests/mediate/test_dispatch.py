@@ -6,7 +6,7 @@ import asyncio
 import logging
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -383,6 +383,21 @@ def test_merged_writes_are_the_same_bytes_before_what_came_after_them(made: list
     for one, other in pairwise(silent):
         if is_sent(one, PEERS[0]) and is_sent(other, PEERS[0]):
             assert len(one.data) + len(other.data) > 64 << 10
+
+
+@pytest.mark.requirement("dispatch:writes")
+def test_what_a_layer_wrote_before_it_failed_goes_out() -> None:
+    def handle_event(_event: object) -> Iterator[commands.Command]:
+        yield commands.SendData(PEERS[0], b"a")
+        yield commands.SendData(PEERS[0], b"b")
+        raise ValueError("a layer failed")
+
+    handler = types.SimpleNamespace(layer=types.SimpleNamespace(handle_event=handle_event))
+    merged_writes.install(handler)
+    made = []
+    with pytest.raises(ValueError, match="a layer failed"):
+        made += handler.layer.handle_event(None)
+    assert story(made, PEERS[0]) == [b"ab"]
 
 
 def is_sent(command: Any, peer: connection.Connection) -> bool:

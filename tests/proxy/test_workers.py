@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,7 @@ from starlette.responses import JSONResponse
 
 from claw_audit.audit import AuditQuery, audit
 from claw_audit.verify import verify
-from claw_mediate.workers.supervisor import MAX_FAILED_STARTS
+from claw_mediate.workers.supervisor import LATE_SECONDS, MAX_FAILED_STARTS
 from tests.events import known
 from tests.fork_server import CLAW, fork_server
 from tests.peers import Provider, Service, calls, text
@@ -234,6 +235,23 @@ def test_the_end_of_the_supervisor_drains_all_workers(pod: Pod, sign: signal.Sig
         assert [turn.result() for turn in turns] == ["Bought."] * len(turns)
     eventually(lambda: not any(map(_lives, pids)), "all workers have ended")
     assert pod.process.wait(10) == (-sign if sign == signal.SIGKILL else 0)
+
+
+@pytest.mark.requirement("workers:hung")
+def test_a_worker_that_does_not_end_is_killed_after_its_drain(pod: Pod) -> None:
+    pod.environment["CLLAMA_DRAIN_MS"] = "1500"
+    start(pod)
+    assert pod.process is not None
+    pids = workers(pod)
+    os.kill(pids[0], signal.SIGSTOP)
+    begun = time.monotonic()
+    pod.process.terminate()
+    eventually(lambda: not _lives(pids[1]), "the other one ends at once")
+    assert pod.process.wait(30) == 128 + signal.SIGKILL
+    assert time.monotonic() - begun >= 1.5 + LATE_SECONDS
+    assert not any(map(_lives, pids))
+    died = [event for event in pod.log() if event.get("error") == "worker_died"]
+    assert [event["reason"] for event in died] == [f"worker 1 (process {pids[0]}) did not end in 5.5 s; it is killed"]
 
 
 def _lives(pid: int) -> bool:

@@ -30,6 +30,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "workers:signals": Requirement(
         "decision 0035", "SIGTERM and SIGINT drain all workers, and end with the codes of one proxy; SIGHUP ends none."
     ),
+    "workers:hung": Requirement(
+        "decision 0035", "A worker that hangs at the end is killed a few seconds after its drain, and the log says so."
+    ),
     "workers:no-orphans": Requirement(
         "decision 0035", "kill -9 of the supervisor drains and ends its workers; no process is left behind."
     ),
