@@ -94,7 +94,9 @@ class MetricsAddon:
             scrape.close()
 
     async def _write(self, accept: str) -> Page:
-        if (worker := workers.current()) is not None and (parts := await worker.ask_all("metrics")):
+        if (worker := workers.current()) is not None and worker.is_up:
+            if not (parts := await worker.ask_all("metrics")):
+                raise TimeoutError  # The supervisor is silent: our own counts alone are less than the last page's
             return write_text(SummedMetrics(add_up(map(decode, parts.values()))), accept)
         await self._observe()
         return self.metrics.text(accept)
