@@ -194,7 +194,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 5", "A read whose result was never recorded is run again, under the key that it had."
     ),
     "journal:small-writes": Requirement(
-        "docs/decisions/0014", "A step writes few pages, and a file of an earlier version is used as it is."
+        "docs/decisions/0014-a-turn-is-journaled.md",
+        "A step writes few pages, and a file of an earlier version is used as it is.",
     ),
     "journal:call-in-flight": Requirement(
         "docs/spec/mediation.md section 5",
