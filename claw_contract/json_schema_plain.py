@@ -70,16 +70,10 @@ def _read_member(schema: Any) -> _Member | None:
     kind, keywords = _MEMBERS.get(str(schema.get("type")), (None, ())) if isinstance(schema, dict) else (None, ())
     if kind is None or not schema.keys() <= {"type", *keywords} | _ANNOTATIONS:
         return None
-    allowed = schema.get("enum")
-    low, high = [schema.get(name) for name in keywords[:2]] or (None, None)
-    if (allowed is not None and not _are_texts(allowed)) or not all(type(bound) in {int, type(None)} for bound in (low, high)):
+    low, high = (schema.get(name, bound) for name, bound in zip(keywords[:2] or ("", ""), (-math.inf, math.inf), strict=True))
+    if not {type(low), type(high)} <= {int, float} or ("enum" in schema and not _are_texts(schema["enum"])):
         return None
-    return _Member(
-        kind,
-        -math.inf if low is None else low,
-        math.inf if high is None else high,
-        None if allowed is None else frozenset(allowed),
-    )
+    return _Member(kind, low, high, frozenset(schema["enum"]) if "enum" in schema else None)
 
 
 def _are_texts(values: Any) -> bool:
