@@ -1,7 +1,7 @@
 """The rows of kept connections: a closed loop, in which each connection asks again as soon as it is answered.
 
-The subjects of a row run alternately, round by round. Every load is checked: each operation has asked the provider and the
-service exactly as often as the row's name says.
+The rows, and the subjects of each, run one after the other in each round. Every load is checked: each operation has asked the
+provider and the service exactly as often as the row's name says.
 """
 
 from __future__ import annotations
@@ -121,21 +121,24 @@ class KeptConnections:
         self._load = load
         self._at = proxies.at
         self._proxies = proxies
+        self._found: dict[tuple[str, int, str], Rounds] = {}
 
-    def measure(self, row: Row, connections: int, *, pin: bool) -> list[Figure]:
-        """Measure all subjects of a row, round by round."""
+    def figures(self) -> list[Figure]:
+        """Return the medians of all rounds so far."""
+        return [rounds.figure(*key) for key, rounds in self._found.items()]
+
+    def measure(self, row: Row, connections: int, *, pin: bool) -> None:
+        """Measure all subjects of a row, one round."""
         operations = max(int(row.operations[connections] * self._plan.share), 2 * connections)
-        subjects = [by for by in row.by if by not in self._at.absent | self._plan.without]
-        found = {by: Rounds() for by in subjects}
-        for _ in range(self._plan.rounds):
-            for by in subjects:
-                process = None if by == "direct" else self._proxies[row.proxy(by)]
-                steps = row.steps(by, {**self._at.ports, row.proxy(by): process.port if process else 0})
-                load = Load(connections, operations, steps)
-                with pinned(process if pin or by.endswith(PINNED) else None):
-                    self._run(load, process, row.rounds, found[by])
+        for by in row.by:
+            if by in self._at.absent | self._plan.without:
+                continue
+            process = None if by == "direct" else self._proxies[row.proxy(by)]
+            steps = row.steps(by, {**self._at.ports, row.proxy(by): process.port if process else 0})
+            load = Load(connections, operations, steps)
+            with pinned(process if pin or by.endswith(PINNED) else None):
+                self._run(load, process, row.rounds, self._found.setdefault((row.what, connections, by), Rounds()))
         self._check_sessions(row)
-        return [rounds.figure(row.what, connections, by) for by, rounds in found.items()]
 
     def _run(self, load: Load, process: Process | None, rounds: int, found: Rounds) -> None:
         operations = load.operations + 2 * load.connections
@@ -152,9 +155,11 @@ class KeptConnections:
 
 
 def measure(plan: Plan, load: Generator, rows: list[Row], proxies: Proxies, *, pin: bool) -> Iterator[list[Figure]]:
-    """Measure rows, one after the other, and yield the figures of each."""
+    """Measure the rows, round by round, so that a slow minute is one round of all. After each, yield the medians so far."""
     kept = KeptConnections(plan, load, proxies)
-    for row in rows:
-        for connections in filter(row.operations.__contains__, plan.connections):
-            yield kept.measure(row, connections, pin=pin)
-        print(f"done: {row.what}", flush=True)
+    for number in range(plan.rounds):
+        for row in rows:
+            for connections in filter(row.operations.__contains__, plan.connections):
+                kept.measure(row, connections, pin=pin)
+        print(f"done: round {number + 1} of kept connections", flush=True)
+        yield kept.figures()

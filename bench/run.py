@@ -74,7 +74,7 @@ class Run:
             if kinds := [row for row in kept.ROWS if only in row.what]:
                 with self._proxies(0) as proxies:
                     for figures in kept.measure(plan.kept, self._load, kinds, proxies, pin=pin):
-                        results.figures += figures
+                        results.figures = figures
             if only in "memory":
                 with self._proxies(max(plan.memory.agents)) as proxies:
                     found = memory.measure(plan.memory, self._load, proxies.at, proxies["ours"])
