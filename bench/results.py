@@ -1,4 +1,4 @@
-"""What a run of the bench has measured so far."""
+"""The figures of a run of the bench. While it runs, they are those that it has measured so far."""
 
 from __future__ import annotations
 

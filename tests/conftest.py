@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.fork_server import close_fork_servers
 from tests.not_tested import pytest_runtest_makereport, pytest_terminal_summary
-from tests.search_size import examples
+from tests.search_size import scale_examples
 from tests.stages import STAGES, stage_of
 from tests.waiting import DEADLINE
 
@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(stage_of(item.path.relative_to(TESTS)))
     for owner, name in {_search(item) for item in items}:
         if full := getattr(owner, name, None):
-            setattr(owner, name, settings(full, max_examples=examples(full.max_examples)))
+            setattr(owner, name, settings(full, max_examples=scale_examples(full.max_examples)))
 
 
 def _keep_some_cases(config: pytest.Config, items: list[pytest.Item]) -> None:

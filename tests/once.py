@@ -1,4 +1,4 @@
-"""What one process of a run makes for all of them: pytest-xdist deals the tests of a costly fixture out among them."""
+"""Costly fixtures that are made once in a run, though pytest-xdist deals their tests out among several processes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 
-def once_a_run[T](directories: pytest.TempPathFactory, name: str, make: Callable[[], T]) -> T:
-    """Return what ``make`` returned in the first process that came here; the others wait for it. Where it fails, each tries."""
+def make_once[T](directories: pytest.TempPathFactory, name: str, make: Callable[[], T]) -> T:
+    """Return what ``make`` returns, called by the first process that asks for this name. If it fails, the next one tries."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return make()
     made = directories.getbasetemp().parent / f"{name}.pickle"  # the processes' directories lie beside each other

@@ -14,7 +14,7 @@ import yaml
 
 from tests import conftest
 from tests.not_tested import REMEDIES
-from tests.once import once_a_run
+from tests.once import make_once
 from tests.stages import PAGE, STAGES, stage_of, with_examples
 
 ROOT = Path(__file__).parent.parent
@@ -166,6 +166,6 @@ def test_what_processes_of_a_run_share_is_made_once_and_again_where_it_failed(
         monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
     monkeypatch.setattr(tmp_path_factory, "_basetemp", tmp_path_factory.mktemp("run") / "of-a-process")
     with pytest.raises(RuntimeError, match="not yet"):
-        once_a_run(tmp_path_factory, "it", make)
-    assert [once_a_run(tmp_path_factory, "it", make) for _ in range(3)] == ["shared"] * 3
+        make_once(tmp_path_factory, "it", make)
+    assert [make_once(tmp_path_factory, "it", make) for _ in range(3)] == ["shared"] * 3
     assert len(made) == (2 if worker else 4)

@@ -139,10 +139,10 @@ class Redactor:
         """Return the places of secrets. Overlapping ones are merged, so that none leaves its tail behind."""
         spans: Spans = []
         for search in self._searches if len(data) >= MIN_REDACTED else ():
-            for form in search.candidates(data):
+            for form in search.find_candidates(data):
                 start = data.find(form)
                 if start >= 0:
-                    spans += _places(data, form, start)
+                    spans += _find_places(data, form, start)
         merged: Spans = []
         for start, end in sorted(spans) if spans else ():
             if merged and start < merged[-1][1]:
@@ -162,7 +162,7 @@ class _FormSearch:
     def __init__(self, forms: Iterable[bytes]) -> None:
         self.forms = tuple(sorted(forms))
 
-    def candidates(self, data: bytes) -> tuple[bytes, ...]:
+    def find_candidates(self, data: bytes) -> tuple[bytes, ...]:
         """Return the forms that may be in the data."""
         if len(self.forms) < _MANY_FORMS or len(data) > len(self.forms) * _BYTES_PER_FORM:
             return self.forms  # which are found sooner by a search for each
@@ -230,7 +230,7 @@ def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> It
         begin = end + between
 
 
-def _places(data: bytes, form: bytes, start: int) -> Iterator[tuple[int, int]]:
+def _find_places(data: bytes, form: bytes, start: int) -> Iterator[tuple[int, int]]:
     """Yield the places of a form, of which the first one is known. Those that overlap are one place."""
     length = len(form)
     while start >= 0:

@@ -13,7 +13,7 @@ from claw_compile.compiler import check_pod, preview
 from claw_compile.diagnostics.report import as_github, as_json, as_sarif, as_text
 from claw_compile.lock_update import lock_pod
 from tests.compile.planted import DOTENV, ENVIRON, POD, planted_pod
-from tests.search_size import examples
+from tests.search_size import scale_examples
 
 BASE = "services:\n  base: &b\n    env_file: [{path: ../two.env, format: raw}]\n    environment: {LEVEL: '${LEVEL:-1}'}\n"
 DAMAGED = ("claw-pod.yml", ".env", "claw.lock", "two.env", "kept.env", "held.txt", "api/Dockerfile", "AGENTS.md", "more/b.yml")
@@ -39,7 +39,7 @@ def test_one_damaged_byte_of_any_file_gives_diagnostics(tmp_path: Path, name: st
     file = pod.parent / name
     data = file.read_bytes()
 
-    @settings(max_examples=examples(500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=scale_examples(500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.integers(0, len(data) - 1), st.integers(0, 255), st.sampled_from(["change", "insert", "drop", "cut"]))
     def judge(at: int, byte: int, how: str) -> None:
         put = b"" if how in {"drop", "cut"} else bytes([byte])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from claw_compile.codes import CODES
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_json, as_text
-from tests.search_size import examples
+from tests.search_size import scale_examples
 
 ENVIRON = {"TOKEN": "planted-token-of-the-api", "CLAW_MASTER_SECRET": "planted-master-secret"}
 SCHEMA = {
@@ -69,7 +69,7 @@ def test_one_damaged_byte_of_what_describes_a_service_gives_diagnostics(tmp_path
         diagnostic.code.name for diagnostic in check_pod(tmp_path / "claw-pod.yml", ENVIRON).diagnostics if diagnostic.is_error
     ]
 
-    @settings(max_examples=examples(600), deadline=None)
+    @settings(max_examples=scale_examples(600), deadline=None)
     @given(st.integers(0, len(sound) - 1), st.integers(0, 255), st.sampled_from(["change", "insert", "drop", "cut"]))
     def judge(at: int, byte: int, how: str) -> None:
         put = b"" if how in {"drop", "cut"} else bytes([byte])

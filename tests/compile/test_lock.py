@@ -16,7 +16,7 @@ from claw_compile.compiler import check_pod, compile_pod
 from claw_compile.descriptors.lock import LockContent
 from claw_compile.diagnostics.diagnostic import Diagnostic
 from claw_compile.lock_update import ImageDescriptor, LockResult, lock_pod, rotate_pod
-from tests.search_size import examples
+from tests.search_size import scale_examples
 
 ENVIRON = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"}
 type Tool = dict[str, Any]
@@ -231,7 +231,7 @@ def test_one_damaged_character_of_a_lock_is_told_or_does_not_matter(tmp_path: Pa
     sound = lock.read_text(encoding="utf-8")
     plain = LockContent.model_validate_json(sound)
 
-    @settings(max_examples=examples(2000), deadline=None)
+    @settings(max_examples=scale_examples(2000), deadline=None)
     @given(damaged(sound))
     def judge(text: str) -> None:
         lock.write_text(text, encoding="utf-8", newline="")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from claw_compile.compiler import check_pod, preview
 from tests.compile.planted import ENVIRON, planted_pod
 from tests.compile.worked_pods import WORKED_PODS
-from tests.search_size import examples
+from tests.search_size import scale_examples
 
 WITHOUT_ORDER = {"tools", "tools-defaults", "allow", "deny", "service-auth"}
 
@@ -51,7 +51,7 @@ def test_any_permutation_of_mappings_and_grants_compiles_to_the_same_bytes(tmp_p
     pod.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
     expected = compiled(pod, environ)
 
-    @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=scale_examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.randoms(use_true_random=False))
     def judge(random: Random) -> None:
         pod.write_text(yaml.safe_dump(permuted(written, random), sort_keys=False), encoding="utf-8")

@@ -178,6 +178,19 @@ def test_the_proxy_is_ready_when_all_workers_are(pair: Pod) -> None:
     assert "is not up" in [event for event in pair.log() if event.get("error") == "not_ready"][-1]["reason"]
 
 
+@pytest.mark.requirement("workers:one-page")
+def test_a_worker_gives_no_page_of_its_own_counts_alone(pair: Pod) -> None:
+    assert pair.process is not None
+    time.sleep(0.12)
+    os.kill(pair.process.pid, signal.SIGSTOP)  # the supervisor
+    try:
+        with pytest.raises(httpx2.RemoteProtocolError):
+            httpx2.get(f"http://{pair.environment['CLAW_METRICS_ADDR']}/metrics", timeout=10)
+    finally:
+        os.kill(pair.process.pid, signal.SIGCONT)
+    assert metrics(pair)["claw_workers"] == len(PAIR)
+
+
 def _counted(pod: Pod) -> float | None:
     try:
         return metrics(pod)["claw_requests_total"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.once import once_a_run
+from tests.once import make_once
 from tests.sdks.cases import HEARD
 from tests.sdks.conftest import Speakers, is_anthropic
 from tests.sdks.hearing import ANTHROPIC, OPENAI, Heard, hear
@@ -67,7 +67,7 @@ type Answers = dict[tuple[str, str], tuple[Heard, Heard]]
 
 @pytest.fixture(scope="module")
 def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    return once_a_run(tmp_path_factory, "streams", lambda: read_all(request.getfixturevalue("spoken")))
+    return make_once(tmp_path_factory, "streams", lambda: read_all(request.getfixturevalue("spoken")))
 
 
 def read_all(spoken: Speakers) -> Answers:

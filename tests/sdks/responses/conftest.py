@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.once import once_a_run
+from tests.once import make_once
 from tests.peers import Service
 from tests.proxy.pod import Pod
 from tests.sdks.responses.plays import PLANTED, Metronome, Performance, Stage
@@ -43,5 +43,5 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="package")
 def performance(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Performance:
-    """Return what became of all clients' conversations, which they have once in a run."""
-    return once_a_run(tmp_path_factory, "responses", lambda: request.getfixturevalue("stage").perform())
+    """Return the outcome of all clients' conversations, which they have once in a run."""
+    return make_once(tmp_path_factory, "responses", lambda: request.getfixturevalue("stage").perform())

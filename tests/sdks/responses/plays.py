@@ -101,14 +101,14 @@ def plays(base: str = "", key: str = "") -> Iterator[Play]:
 
 @dataclass(frozen=True)
 class Performance:
-    """What became of all clients' conversations."""
+    """The outcome of all clients' conversations."""
 
     played: dict[str, Played]
     """By the name of the play."""
     traded: Counter[str]
     """How often the write ran, by the number of the play."""
     refused: list[str]
-    """What the provider refused."""
+    """The provider's refusals, in the words of the API."""
 
 
 @dataclass
