@@ -96,8 +96,6 @@ def count(modules: list[Module]) -> Iterator[Count]:
     yield Count("registries of flow state", len(registries), 1, registries)
     stores = sorted({module.path.relative_to(ROOT).parts[0] for module in modules if SQL.search(without_docstrings(module))})
     yield Count("packages that hold SQL or Lua", len(stores), 1, stores)
-    lines = sum(module.text.count("\n") for module in modules)
-    yield Count("lines of source", lines, 52_500, [])
     sizes = sorted(((node.end_lineno or 0) - node.lineno + 1, at(module, node)) for module, node in functions(modules))
     yield Count("lines of a function, 90th percentile", sizes[len(sizes) * 9 // 10][0], 16, [])
     longest = [name for size, name in sizes if size > MAX_FUNCTION_LINES]
