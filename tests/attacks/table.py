@@ -120,6 +120,12 @@ ATTACKS = (
         ),
     ),
     Attack(
+        "Removing one's own record",
+        "an agent fills its history with requests that cost nothing, until a turn of its own is rotated away; "
+        "a line is edited, cut off or removed",
+        ("audit:pushed-out", "history:free-turns-short", "audit:verify-anchor", "audit:verify-property", "log:history-cut"),
+    ),
+    Attack(
         "Incomplete or malformed calls",
         "half a JSON document, JSON that is not an object, repeated keys, a response that ran out of tokens",
         ("calls:invalid-arguments", "calls:cut-off", "wire:repeated-member"),
