@@ -20,7 +20,7 @@ from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_e
 from claw_cli.screen import fail
 
 _START = (
-    "import sys; from claw_mediate.mitm.options import log_to_stderr; from mitmproxy.tools.main import {0};"
+    "import sys; from claw_mediate.mitm.governance import log_to_stderr; from mitmproxy.tools.main import {0};"
     " log_to_stderr(); sys.argv[0] = '{0}'; {0}()"
 )
 _START_WORKERS = (

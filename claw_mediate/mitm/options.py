@@ -8,11 +8,9 @@ import asyncio
 import logging
 import math
 import os
-import sys
 from typing import Any
 
 from mitmproxy import ctx, exceptions, optmanager
-from mitmproxy.addons import termlog
 from mitmproxy.proxy import mode_servers
 from mitmproxy.utils import human
 
@@ -98,14 +96,6 @@ VERBOSE_LOGGERS = ("httpcore2", "httpx2")
 """Loggers with a dozen records a request, with headers. mitmproxy passes every record of every level to all of its addons,
 shown or not: a third of a turn's time (bench/README.md)."""
 MIN_TCP_TIMEOUT = 300  # Seconds; a shorter idle time-out would cut turns that are waiting for a model
-
-
-def log_to_stderr() -> None:
-    """Let mitmproxy's own messages go to stderr, from the first one on. Call it before mitmproxy starts.
-
-    Its "Loading script" comes before any script runs, so that an addon alone can't keep it from stdout.
-    """
-    termlog.TermLog.__init__.__defaults__ = (sys.stderr,)
 
 
 def is_set(name: str) -> bool:

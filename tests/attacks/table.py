@@ -59,7 +59,7 @@ ATTACKS = (
     ),
     Attack(
         "Leaking the agent's token to a provider",
-        "the token in a header, cookie, URL or body of the forwarded request",
+        "the token in a header, cookie, URL (percent-encoded once or often) or body of the forwarded request",
         ("hostile:token-elsewhere", "proxy:credentials-swapped", "attack:planted-secrets"),
     ),
     Attack(
@@ -118,6 +118,11 @@ ATTACKS = (
             "redactor:kept",
             "veil:cost",
         ),
+    ),
+    Attack(
+        "Credentials in what an agent gets",
+        "a key in a variable, file, folder or other service's volume that Compose gives the agent; power over its host",
+        ("compile:starvation", "compile:folders", "compile:planted-secrets"),
     ),
     Attack(
         "Removing one's own record",
