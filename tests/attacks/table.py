@@ -59,7 +59,7 @@ ATTACKS = (
     ),
     Attack(
         "Leaking the agent's token to a provider",
-        "the token in a header, cookie, URL (percent-encoded once or often) or body of the forwarded request",
+        "the token in a header, cookie or URL of the forwarded request, percent-encoded once or often",
         ("hostile:token-elsewhere", "proxy:credentials-swapped", "attack:planted-secrets"),
     ),
     Attack(
