@@ -74,7 +74,7 @@ ATTACKS = (
     ),
     Attack(
         "Leaking the agent's token to a provider",
-        "the token in a header, cookie, URL or body of the forwarded request",
+        "the token in a header, cookie or URL of the forwarded request, percent-encoded once or often",
         ("hostile:token-elsewhere", "proxy:credentials-swapped", "attack:planted-secrets"),
     ),
     Attack(
@@ -133,6 +133,17 @@ ATTACKS = (
             "redactor:kept",
             "veil:cost",
         ),
+    ),
+    Attack(
+        "Credentials in what an agent gets",
+        "a key in a variable, file, folder or other service's volume that Compose gives the agent; power over its host",
+        ("compile:starvation", "compile:folders", "compile:planted-secrets"),
+    ),
+    Attack(
+        "Removing one's own record",
+        "an agent fills its history with requests that cost nothing, until a turn of its own is rotated away; "
+        "a line is edited, cut off or removed",
+        ("audit:pushed-out", "history:free-turns-short", "audit:verify-anchor", "audit:verify-property", "log:history-cut"),
     ),
     Attack(
         "Incomplete or malformed calls",
