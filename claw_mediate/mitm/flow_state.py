@@ -92,11 +92,15 @@ class ForwardedRequest(NamedTuple):
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A governed request, until the last byte of its response was handed to the connection, or never will be."""
+    """A governed request, until the last byte of its response was handed to the connection, or never will be.
+
+    The answer of a turn must have left the process (``response_stream/delivery.py``).
+    """
 
     client_id: str  # The id of the connection that it came on
     admitted: Identity | None = None  # The agent, while the body is still to come
-    on_delivered: Callable[[], Awaitable[None]] | None = None  # Awaited when the whole response went to the runner's connection
+    on_delivered: Callable[[], Awaitable[None]] | None = None  # Awaited when the whole response has left the process
+    is_being_delivered: bool = False  # The response is whole, and may wait in the connection's buffers
     has_ended: bool = False  # mitmproxy has reported the response, or the error
     done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -203,16 +207,27 @@ def pending_requests() -> list[PendingRequest]:
 
 def end_pending(flow: http.HTTPFlow, state: FlowState) -> None:
     """End the request of a flow whose stream has nothing left to do, if mitmproxy has reported its end."""
-    if (pending := state.pending) is not None and pending.has_ended:
+    pending = state.pending
+    if pending is not None and pending.has_ended and not pending.is_being_delivered:
+        finish(flow, pending)
+
+
+def finish(flow: http.HTTPFlow, pending: PendingRequest) -> None:
+    """End a request. A second call does nothing."""
+    if pending.done.done():
+        return
+    pending.done.set_result(None)
+    state = state_of(flow)
+    if state.pending is pending:
         state.pending = None
-        pending.done.set_result(None)
         release(flow, state)
 
 
 def end_requests_of(client_id: str) -> None:
-    """End all requests of a connection that is closed."""
+    """End all requests of a connection that is closed, but for answers that its transport still sends."""
     for state in all_states():
-        if (pending := state.pending) is not None and pending.client_id == client_id:
+        pending = state.pending
+        if pending is not None and pending.client_id == client_id and not pending.is_being_delivered:
             state.pending = None
             pending.done.set_result(None)
 
