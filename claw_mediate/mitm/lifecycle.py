@@ -188,9 +188,10 @@ class Lifecycle:
         await wait_until_done(begun, seconds)
         await asyncio.gather(*(mediator.finish(until - loop.time()) for mediator in mediators))
         await _cut_off(begun)
-        await _wait_for_all(_LAST_SECONDS, *(_send_written(handler) for handler in connections.values()))
-        # What was sent just now is marked as delivered before the journal is closed.
-        await wait_until_done([each for each in begun if each.is_being_delivered], _LAST_SECONDS)
+        # What is sent now is marked as delivered before the journal is closed.
+        delivered = [each for each in begun if each.is_being_delivered]
+        sent = [_send_written(handler) for handler in connections.values()]
+        await _wait_for_all(_LAST_SECONDS, *sent, wait_until_done(delivered, _LAST_SECONDS))
         await _wait_for_all(_LAST_SECONDS, *(mediator.close(0) for mediator in mediators))
 
     def _retire(self, mediator: Mediator, requests: Collection[PendingRequest]) -> None:

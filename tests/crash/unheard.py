@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -102,16 +103,17 @@ class Unheard:
     def _play_round(self) -> None:
         trials = [self._ask() for _ in range(_AT_ONCE)]
         eventually(lambda: all(each.name in self.model.ended for each in trials), "the model has answered all")
-        # The answers are at any step of their ways: some wait for the kernel, some are not written yet.
-        self._pause()
+        self._pause(trials)
         victim = self._random.choice(self.proxies)
         self.tally.kills += self.kill(victim)
         cut = [each for each in trials if not self._take(each)]
         self.restart(victim)
-        for each in cut:
-            self._ask_anew(each)
+        self.tally.cut += len(cut)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(self._ask_anew, cut))
         for each in trials:
-            self._count(each, is_cut=each in cut)
+            self._count(each)
+        self.model.kept.responses.clear()  # No trial goes on from one, and they are large
 
     def _ask(self) -> Trial:
         name = f"{self.name}.{self.tally.answers}"
@@ -124,9 +126,12 @@ class Unheard:
         answer = UnreadAnswer(proxy.port, request(wire.PATH, proxy.token(AGENT), body))
         return Trial(name, wire, stream, body, proxy, answer)
 
-    def _pause(self) -> None:
-        """Let a moment pass that is another in each round, by requests that take one."""
-        for _ in range(self._random.choice((0, 0, 1, 2, 4))):
+    def _pause(self, trials: Sequence[Trial]) -> None:
+        """Let a moment pass that is another in each round, mostly until all answers wait for the kernel."""
+        if self._random.random() < 0.25:
+            return
+        eventually(lambda: all(each.answer.has_begun() for each in trials), "all answers are on their ways")
+        for _ in range(self._random.choice((0, 1, 2, 4, 8))):
             httpx2.get(f"{self._random.choice(self.proxies).url}/health", timeout=30)
 
     def _take(self, trial: Trial) -> bool:
@@ -135,16 +140,16 @@ class Unheard:
             return answer.take_rest()
 
     def _ask_anew(self, trial: Trial) -> None:
-        self.tally.cut += 1
         proxy = self._random.choice(self.proxies)
         answer = httpx2.post(proxy.url + trial.wire.PATH, headers=headers(proxy, AGENT), content=trial.body, timeout=60)
+        self._count(trial)
         assert answer.status_code == 200, f"{trial.name}: {answer.text[:300]} {self._books.faults[self.name]}"
         document = trial.wire.assembled(answer.content) if trial.stream else answer.content
         expected = words(f"{trial.name} is over", self.model.lengths[trial.name])
         assert trial.wire.said(document).text == expected
 
-    def _count(self, trial: Trial, *, is_cut: bool) -> None:
+    def _count(self, trial: Trial) -> None:
         effects = self._books.writes[f"{trial.name}.1.0"]
         self.tally.repeated += len(effects) - 1
         form = "a stream" if trial.stream else "JSON"
-        assert len(effects) == 1, f"{trial.name} ({trial.wire.PATH}, {form}, cut: {is_cut}): {len(effects)} writes"
+        assert len(effects) == 1, f"{trial.name} ({trial.wire.PATH}, {form}): {len(effects)} writes"

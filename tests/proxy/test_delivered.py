@@ -1,4 +1,7 @@
-"""An answer is delivered when the kernel has all of it: no write is repeated for a runner that got less (mediation.md section 5)."""
+"""An answer is delivered when the kernel has all of it: no write is repeated for a runner that got less.
+
+(docs/spec/mediation.md section 5)
+"""
 
 from __future__ import annotations
 
@@ -148,7 +151,8 @@ def test_an_answer_that_http_2_holds_back_for_want_of_a_window_is_not_delivered(
         first = runner.send("POST", openai.PATH, fields, [asked(openai, stream=stream)])
         runner.until(lambda: len(first.body) > 60_000)
         eventually(lambda: states(desk) != ["running"], "its turn is over")
-        httpx2.get(f"{desk.url}/ready")  # Time in which a whole stream goes to the layers of its connection
+        for _ in range(20):  # Time in which the whole stream goes to the layers of its connection
+            httpx2.get(f"{desk.url}/health")
         desk.kill()
         assert not first.ended
     desk.start()

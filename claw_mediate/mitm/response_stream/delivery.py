@@ -8,7 +8,8 @@
 The buffer is looked at and never limited: a limit of zero bytes would keep mitmproxy from reading this connection until all
 is sent, and a runner that first writes its next request would wait forever.
 
-Over QUIC nothing tells what has left the process, so an answer over HTTP/3 is never delivered: the same request gets it again.
+A connection that is no socket of asyncio's (HTTP/3, WireGuard) does not tell what has left the process. There an answer is
+never delivered, and the same request gets it again.
 """
 
 import asyncio
