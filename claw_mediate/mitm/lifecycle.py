@@ -23,7 +23,7 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import flow_state, listeners
-from claw_mediate.mitm.flow_state import PendingRequest, pending_requests, state_of, wait_until_done
+from claw_mediate.mitm.flow_state import PendingRequest, TurnAnswer, pending_requests, state_of, wait_until_done
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.metrics import MetricsAddon
@@ -123,8 +123,8 @@ class Lifecycle:
 
     async def answer(self, flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
         state = state_of(flow)
-        if state.pending is not None:
-            state.pending.on_delivered = exchange.on_delivered
+        if state.pending is not None and exchange.on_delivered is not None:
+            state.pending.answer = TurnAnswer.of(exchange.answer_of, exchange.on_delivered)
         if exchange.streaming:
             door.stream_response(flow, exchange)
         else:

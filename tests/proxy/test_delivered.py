@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.proxy.frames import FrameRunner
 from tests.proxy.pod import Pod, headers
+from tests.proxy.test_waiting import Held
 from tests.proxy.test_workers import workers
 from tests.proxy.unread import UnreadAnswer, request
 from tests.waiting import eventually
@@ -208,8 +209,29 @@ def test_while_an_answer_waits_for_one_runner_the_same_request_of_another_gets_i
     said(narrow, openai, words)
     with unread(narrow, openai, body) as first:
         eventually(first.has_begun, "the answer is on its way")
-        assert told(openai, post(narrow, openai, body), stream=stream) == words
+        for _ in range(2):  # Also when one runner has got it: the first would ask anew
+            assert told(openai, post(narrow, openai, body), stream=stream) == words
         assert first.take_rest()
+        eventually(lambda: states(narrow) == ["done"], "both have it")
+    assert trades(narrow) == 1
+
+
+@pytest.mark.requirement("journal:delivered")
+@pytest.mark.requirement("journal:join")
+@pytest.mark.parametrize("stream", [False, True])
+def test_of_two_runners_of_one_turn_the_one_that_got_a_part_is_given_its_answer_again(narrow: Pod, stream: bool) -> None:
+    held, words, body = Held(JSONResponse({"order": 1})), "b" * SMALL, asked(openai, stream=stream)
+    narrow.service.routes["POST", "/trade"] = held
+    said(narrow, openai, words)
+    with unread(narrow, openai, body) as first, unread(narrow, openai, body) as second:
+        eventually(lambda: [line["type"] for line in narrow.log()].count("join") == 1, "one has joined the other")
+        held.go.set()
+        assert first.take_rest()
+        eventually(second.has_begun, "the other's is on its way")
+        narrow.kill()
+        assert not second.take_rest()
+    narrow.start()
+    assert told(openai, post(narrow, openai, body), stream=stream) == words
     assert trades(narrow) == 1
 
 

@@ -67,8 +67,10 @@ class Delivery:
     async def _end(self) -> None:
         try:
             if await self._wait():
-                assert self._pending.on_delivered is not None
-                await self._pending.on_delivered()
+                answer, self._pending.answer = self._pending.answer, None
+                mark = answer.note_end(is_delivered=True) if answer is not None else None
+                if mark is not None:
+                    await mark
         finally:
             self._finish()
 
@@ -120,7 +122,7 @@ class ResponseSentHook(commands.StartHook):
 def expect(flow: http.HTTPFlow, stream_id: int) -> None:
     """Note that the whole answer of this flow goes to the layers of its connection now."""
     pending = state_of(flow).pending
-    if pending is None or pending.on_delivered is None or flow.client_conn.transport_protocol != "tcp":
+    if pending is None or pending.answer is None or flow.client_conn.transport_protocol != "tcp":
         return
     pending.is_being_delivered = True
     _under_way.setdefault(flow.client_conn, {})[stream_id] = Delivery(flow, stream_id, pending)
