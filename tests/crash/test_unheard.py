@@ -59,14 +59,14 @@ def _kill(pod: Pod) -> int:
     return 1
 
 
-@pytest.mark.timeout(60 + 5 * _SHARE)
+@pytest.mark.timeout(60 + 10 * _SHARE)
 @pytest.mark.requirement("crash:unheard")
 def test_one_process_is_killed_while_answers_wait_in_it(pod: Pod) -> None:
     pod.start()
     play("one", pod, [pod])
 
 
-@pytest.mark.timeout(60 + 5 * _SHARE)
+@pytest.mark.timeout(60 + 10 * _SHARE)
 @pytest.mark.requirement("crash:unheard")
 @pytest.mark.requirement("workers:at-most-once")
 def test_workers_are_killed_while_answers_wait_in_them(pod: Pod) -> None:
@@ -96,7 +96,7 @@ def test_workers_are_killed_while_answers_wait_in_them(pod: Pod) -> None:
     play("two", pod, [pod], kill, restart)
 
 
-@pytest.mark.timeout(60 + 5 * _SHARE)
+@pytest.mark.timeout(60 + 10 * _SHARE)
 @pytest.mark.requirement("crash:unheard")
 @pytest.mark.requirement("fleet:killed")
 def test_proxies_of_a_fleet_are_killed_while_answers_wait_in_them(pod: Pod) -> None:

@@ -128,7 +128,7 @@ class Unheard:
 
     def _pause(self, trials: Sequence[Trial]) -> None:
         """Let a moment pass that is another in each round, mostly until all answers wait for the kernel."""
-        if self._random.random() < 0.25:
+        if self._random.random() < 0.1:
             return
         eventually(lambda: all(each.answer.has_begun() for each in trials), "all answers are on their ways")
         for _ in range(self._random.choice((0, 1, 2, 4, 8))):
