@@ -105,8 +105,17 @@ ATTACKS = (
     ),
     Attack(
         "Repeating a side effect",
-        "the same call twice in one reply, in a later reply, after an error of the provider, or in a runner's retry",
-        ("attack:double-execution", "loop:terminates", "calls:signature", "failure:matrix", "journal:resume"),
+        "the same call twice in one reply, in a later reply, after an error of the provider, or in a runner's retry; "
+        "the same request again, as no retry, after a proxy was killed while its answer was on the way",
+        (
+            "attack:double-execution",
+            "loop:terminates",
+            "calls:signature",
+            "failure:matrix",
+            "journal:resume",
+            "journal:delivered",
+            "crash:unheard",
+        ),
     ),
     Attack(
         "Injection through results",
