@@ -14,9 +14,9 @@ MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _TABLE = """
 acct 163 89, add_key 248 217, adjtimex 159 171, bpf 321 280, capset 126 91, chmod 90 -, chown 92 -, chroot 161 51,
 clock_adjtime 305 266, clock_settime 227 112, clone 56 220, clone3 435 435, close_range 436 436, delete_module 176 106,
-fanotify_init 300 262, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, fchown 93 55, fchownat 260 54, fcntl 72 25,
+fanotify_init 300 262, fanotify_mark 301 263, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, fchown 93 55, fchownat 260 54, fcntl 72 25,
 file_setattr 469 469, finit_module 313 273, fremovexattr 199 16, fsconfig 431 431, fsetxattr 190 7, fsmount 432 432,
-fsopen 430 430, fspick 433 433, futimesat 261 -, init_module 175 105, io_uring_enter 426 426, io_uring_register 427 427,
+fsopen 430 430, fspick 433 433, futimesat 261 -, init_module 175 105, inotify_add_watch 254 27, io_uring_enter 426 426, io_uring_register 427 427,
 io_uring_setup 425 425, ioctl 16 29, ioperm 173 -, iopl 172 -, ioprio_set 251 30, kcmp 312 272, kexec_file_load 320 294,
 kexec_load 246 104, keyctl 250 219, kill 62 129, landlock_add_rule 445 445, landlock_create_ruleset 444 444,
 landlock_restrict_self 446 446, lchown 94 -, lookup_dcookie 212 18, lremovexattr 198 15, lsetxattr 189 6,
