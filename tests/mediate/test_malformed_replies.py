@@ -17,7 +17,23 @@ from tests.mediate.any_reply import WIRES
 from tests.mediate.test_any_reply import CATALOG, DIALECTS
 from tests.wires import Body
 
-VALUES: tuple[Any, ...] = (None, True, 7, -1.5, 10**400, "text", "", [], ["text"], [None], [[]], [{}], {}, {"a": 1}, {"type": 7})
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    7,
+    -1.5,
+    10**400,
+    "text",
+    "",
+    [],
+    ["text"],
+    [None],
+    [[]],
+    [{}],
+    {},
+    {"a": 1},
+    {"type": 7},
+)
 """One of each JSON type, and lists and objects that hold what does not belong there."""
 _ANNOTATION = {"type": "url_citation", "url": "https://example.com", "start_index": 0, "end_index": 1, "title": "t"}
 _ITEMS: tuple[Body, ...] = (
@@ -79,7 +95,7 @@ def _tool_call(name: str) -> Body:
 
 
 ANSWERS: dict[str, tuple[Body, ...]] = {
-    "responses": (_response(*_ITEMS), *(_response(_ITEMS[0], call) for call in _CALLS), _response(*_ITEMS, *_CALLS)),
+    "responses": (_response(*_ITEMS), *(_response(_ITEMS[0], call) for call in _CALLS)),
     "openai": (
         _completion({"content": "Hi", "refusal": None, "reasoning_content": "so", "annotations": [_ANNOTATION]}),
         _completion({"content": [{"type": "text", "text": "Hi"}], "audio": {"id": "a", "data": "aGk="}}),
