@@ -5,8 +5,8 @@ settings change          a new mediator takes over the state of the old one, whi
                          proxy that is shutting down takes up no new settings
 a request ends           this is heard here, because the script may be broken or gone by then
 SIGTERM, SIGINT          nothing new is begun (503, retry later); a connection that waits for its next request is closed after a
-                         moment, since the request may be on its way. What was begun has ``cllama_drain_ms`` to end. Then it is cut off: runners that wait are
-                         told, and the journal knows where each turn goes on
+                         moment, since the request may be on its way. What was begun has ``cllama_drain_ms`` to end. Then it
+                         is cut off: runners that wait are told, and the journal knows where each turn goes on
 """
 
 import asyncio

@@ -70,6 +70,8 @@ class Worker:
             return not self.place.channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
+        except OSError:
+            return True
 
     def when_orphaned(self, step: Callable[[], None]) -> None:
         """Do a step as soon as the supervisor is gone, before the drain."""

@@ -50,8 +50,8 @@ TOOLS_HOST = (
     ),
     Attack(
         "Out of a command's containment",
-        "other files, links, watches on other principals' folders, /proc, sockets of every family, signals, ptrace, namespaces, mounts, bpf, io_uring, TIOCSTI,"
-        " another architecture, setuid programs, inherited descriptors and variables",
+        "other files, links, watches on folders of others, /proc, sockets of every family, signals, ptrace, namespaces,"
+        " mounts, bpf, io_uring, TIOCSTI, another architecture, setuid programs, inherited descriptors and variables",
         (
             *("tools:exec:form", "tools:exec:files", "tools:exec:proc", "tools:exec:sockets", "tools:exec:signals"),
             "tools:exec:watches",

@@ -117,7 +117,10 @@ FAULTS: dict[str, str] = {
     "unauthorized": "{at} refuses the credential with status 401: give the service 'x-claw.auth', and set its variable",
     "redirect": "{at} redirects to 'http://elsewhere.example/mcp', which is not followed: name the final address",
     "page": "{at} answered with content of type 'text/html': it is no MCP server",
-    "not-found": "{at} answered with status 404 ('{{\"detail\": \"Not Found\"}}'): no MCP server listens at this path: correct 'x-claw.mcp.path', or --url",
+    "not-found": (
+        '{at} answered with status 404 (\'{{"detail": "Not Found"}}\'): no MCP server listens at this path:'
+        " correct 'x-claw.mcp.path', or --url"
+    ),
     "broken": '{at} answered with status 503 (\'{{"detail": "sorry"}}\')',
     "garbage": '{at} answered with \'{{"jsonrpc": "2.0", "id": 1, "res\': this is no JSON-RPC message',
     "half": "{at} did not answer 'initialize', and ended its response",
