@@ -3,7 +3,8 @@
 Rules. Every worker opens every listener of mitmproxy with SO_REUSEPORT, and the kernel deals connections out among them. The
 first worker tries each address without it before: an address that another program uses, or another proxy, is refused, after a
 wait for workers of a proxy that was killed. Those stop to listen as soon as their supervisor is gone: who has connected by then
-gets an answer, and nobody else can connect. Each worker has one more listener, on loopback, where the others reach it. It is an entrance like the base URL.
+gets an answer, and nobody else can connect. Each worker has one more listener, on loopback, where the others reach it. It is an
+entrance like the base URL.
 """
 
 import asyncio

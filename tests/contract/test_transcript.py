@@ -222,7 +222,7 @@ def sse(events: list[dict[str, Any]]) -> str:
 def test_a_stream_is_read_with_any_line_end_and_with_characters_that_end_none(end: str) -> None:
     text = {"choices": [{"delta": {"content": "one\u2028two\x85three"}}]}
     stream = f"\ufeffdata: {json.dumps(text, ensure_ascii=False)}\n\ndata: [DONE]\n\n".replace("\n", end)
-    assert response_lines(stream) == ["assistant: one\\u2028two\\x85three"]
+    assert list(response_lines(stream)) == ["assistant: one\\u2028two\\x85three"]
 
 
 @pytest.mark.requirement("transcript:dialects")
