@@ -114,7 +114,10 @@ def test_the_credential_of_the_service_is_sent_and_never_written(
 
 
 FAULTS: dict[str, str] = {
-    "unauthorized": "{at} refuses the credential with status 401: give the service 'x-claw.auth', and set its variable",
+    "unauthorized": (
+        '{at} refuses the credential with status 401 (\'{{"error":"no: ••••••"}}\'):'
+        " give the service 'x-claw.auth', and set its variable"
+    ),
     "redirect": "{at} redirects to 'http://elsewhere.example/mcp', which is not followed: name the final address",
     "page": "{at} answered with content of type 'text/html': it is no MCP server",
     "not-found": (
