@@ -43,6 +43,21 @@ ATTACKS = (
         ),
     ),
     Attack(
+        "Disabling the keys that agents share",
+        "a request that needs a scope which the key lacks, or costs more than the balance; a flood of them; a credential "
+        "of its own in the URL; words that the provider's error repeats; a count of tokens that is throttled; a thousand "
+        "models; the trial of a dead key held or thrown away",
+        (
+            "keys:request-only",
+            "keys:asked",
+            "keys:codes",
+            "keys:scopes",
+            "keys:trial",
+            "keys:other-paths",
+            "keys:account-headers",
+        ),
+    ),
+    Attack(
         "Bypassing the decision",
         "a hook that raises, a script that breaks or is deleted, unusual paths, framing, Host headers, WebSockets, "
         "large bodies",
