@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -37,6 +38,7 @@ from claw_mediate.dialects.openai import chat as openai_chat
 from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.content_coding import DecodingError
 from claw_mediate.prompt.build import PromptContext
+from claw_mediate.prompt.feeds import AskWorkers
 from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
 from claw_mediate.providers.routing import Router
@@ -113,7 +115,7 @@ class Mediator:
         self._agents = AgentDirectory(settings.context, log, self._note_change)
         self.state = open_state(settings.state, log, before)
         self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
-        self._prompt = PromptContext.of(settings, log)
+        self._prompt = PromptContext.of(settings, log, _feed_question())
         self._history: History | None = None
         if settings.history is not None:
             directory = workers.own_history(settings.history)
@@ -185,9 +187,13 @@ class Mediator:
             return problem
         return await worker.find_problem()
 
-    async def readiness(self) -> bytes:
+    async def reply_readiness(self, _question: bytes) -> bytes:
         """Return what a sibling is told: why this process is not ready; empty where it is."""
         return (await self._not_ready() or "").encode()
+
+    async def reply_feed(self, question: bytes) -> bytes:
+        """Return what a sibling asks for: our copy of an agent's feed; empty if there is none."""
+        return self._prompt.feeds.reply(question)
 
     def _note_change(self, agent_id: str) -> None:
         """End an agent's MCP sessions with services, and tell its own clients; its files have changed."""
@@ -334,6 +340,12 @@ class Mediator:
         secrets = [*self.registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
         self._log.protect(secrets)
         return secrets
+
+
+def _feed_question() -> AskWorkers | None:
+    """Return how all workers of this proxy are asked for a feed; None where it is one process."""
+    worker = workers.current()
+    return None if worker is None else partial(worker.ask_all, "feed")
 
 
 def _find_object(request: Request) -> StoredPath | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from claw_state.url import Place, parse_place
 
@@ -75,6 +75,10 @@ SETTINGS = (
     ),
     Setting("metrics", "CLAW_METRICS_ADDR", "", "Address that serves /metrics; empty: no metrics."),
 )
+
+
+ADDRESS_SECONDS: Final = 5.0
+"""How long the first worker waits for an address. Workers whose supervisor was killed give theirs up at once."""
 
 
 @dataclass(frozen=True, slots=True)

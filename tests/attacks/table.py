@@ -80,7 +80,14 @@ ATTACKS = (
     Attack(
         "Echoed secrets",
         "a peer returns a secret of a provider, a service or the agent: verbatim, escaped, percent-encoded or in base64",
-        ("attack:planted-secrets", "failure:matrix", "service:no-echo", "contract:redaction", "feeds:redaction"),
+        (
+            "attack:planted-secrets",
+            "failure:matrix",
+            "service:no-echo",
+            "mcp:refused-words",
+            "contract:redaction",
+            "feeds:redaction",
+        ),
     ),
     Attack(
         "Hostile path arguments",
@@ -121,6 +128,16 @@ ATTACKS = (
         "Injection through results",
         "tool results that contain fake results, roles, prompts, envelopes, stream framing or terminal sequences",
         ("attack:injected-results", "stream:sdk-accepts", "results:body-kinds"),
+    ),
+    Attack(
+        "Malformed answers of a provider",
+        "every JSON type at every place of an answer: text, null or numbers for parts, lists for ids; streamed and not",
+        ("stream:any-reply", "stream:same-verdict"),
+    ),
+    Attack(
+        "Workers that hang, or outlive their supervisor",
+        "SIGSTOP of a worker, or of the whole proxy; kill -9 of the supervisor and a start at the same address",
+        ("workers:silent", "workers:gone", "workers:no-orphans", "workers:at-most-once"),
     ),
     Attack(
         "Exhausting resources",
