@@ -118,7 +118,7 @@ def test_workers_share_an_address_and_each_has_a_chain_of_its_own(pair: Pod, tmp
 
 
 @pytest.mark.requirement("workers:history")
-def test_a_rotation_of_one_worker_excuses_no_missing_line_of_another(tmp_path: Path, pair: Pod) -> None:
+def test_what_is_missing_of_one_worker_is_told_apart_from_what_another_rotated_away(tmp_path: Path, pair: Pod) -> None:
     trade_everywhere(pair, "rotation")
     events = sorted((each for each in pair.log() if each.get("history_hash")), key=lambda each: -each["worker"])
     events[-1]["history_rotated"] = True  # the last line of the first worker
@@ -132,7 +132,8 @@ def test_a_rotation_of_one_worker_excuses_no_missing_line_of_another(tmp_path: P
         whole = (pair.home / "history" / place / "history.jsonl").read_bytes().splitlines(keepends=True)
         (history / place / name).write_bytes(b"".join(whole[lines_left]))
     second, first = verify((history,), (str(log),))
-    assert first.broken == 0
+    assert [missing.why for missing in first.missing] == ["rotated"]
+    assert [missing.why for missing in second.missing] == ["removed"]
     assert "records 1 line that is missing" in second.findings[0].what
 
 
