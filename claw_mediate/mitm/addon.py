@@ -24,6 +24,7 @@ from claw_mediate.mitm import listeners, options
 from claw_mediate.mitm.fast_dispatch import DispatchAddon
 from claw_mediate.mitm.flow_state import is_recorded
 from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm.gate.connections import ConnectionsAddon
 from claw_mediate.mitm.gate.egress import EgressAddon
 from claw_mediate.mitm.gate.guard import GuardAddon
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
@@ -53,7 +54,7 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
     metrics, tls_ca, retention = MetricsAddon(governance), TlsCaAddon(governance), RetentionAddon(governance)
     observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
     governance.observers = tuple(each for each in observers if each is not None)
-    addons.add(DoorAddon(governance), EgressAddon(governance), GuardAddon(governance), tls_ca)
+    addons.add(ConnectionsAddon(governance), DoorAddon(governance), EgressAddon(governance), GuardAddon(governance), tls_ca)
     addons.add(DispatchAddon(governance), retention, metrics, CommandsAddon(governance))
     lifecycle = Lifecycle(governance, metrics, tls_ca)
     addons.add(lifecycle)
@@ -150,6 +151,7 @@ class Cllama:
         admitted = self._mediator.admit(request)
         if isinstance(admitted, RunnerResponse):
             return admitted
+        self._installed().governance.connections.note_token(flow.client_conn.id)
         add_secrets(flow, partial(self._mediator.secrets, admitted))
         if not self._mediator.must_read(admitted, request):
             return await self._mediator.other_paths.decide_unread(admitted, request)

@@ -16,6 +16,7 @@ from mitmproxy.proxy.mode_specs import ReverseMode
 
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.mediator import Mediator
+from claw_mediate.mitm.gate.connection_table import ConnectionTable
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -57,6 +58,7 @@ class Governance:
         self.denies_egress = True
         self.max_flows = 0
         self.max_bytes = 0  # How many flows the view keeps, and how many bytes of them; 0 flows: no limit
+        self.connections = ConnectionTable()
         self._is_observed: bool | None = None
 
     def apply(self, settings: Settings, mediator: Mediator) -> None:

@@ -47,6 +47,7 @@ class EgressAddon:
         """Let TLS to ungoverned hosts pass; when egress is denied, go on to a handshake that fails."""
         if not self._governance.denies_egress and not self._governs(data.context, data.client_hello.sni):
             data.ignore_connection = True
+            self._governance.connections.note_tunnel(data.context.client.id)
 
     def tls_start_client(self, data: tls.TlsData) -> None:
         """Fail the handshake for an ungoverned host. This comes after mitmproxy's own hook, which would decrypt it."""
