@@ -31,4 +31,13 @@ REQUIREMENTS: dict[str, Requirement] = {
     "connections:refusals-limited": Requirement(
         _ONE, "Lines about refused tokens are limited in number for each reason, and say how many were left out."
     ),
+    "egress:no-private": Requirement(
+        _ONE,
+        "With egress allowed, no ungoverned connection leads to a loopback, link-local, private or special address, by the "
+        "address that is dialled, unless CLLAMA_EGRESS_NETWORKS opens it or a provider is configured there.",
+    ),
+    "egress:refusals-logged": Requirement(_ONE, "A refused destination is one line a minute, however often it is asked for."),
+    "egress:shell-defaults": Requirement(
+        _ONE, "Where no setting says otherwise, the entrances are on loopback, and egress is denied; compiled files say it."
+    ),
 }
