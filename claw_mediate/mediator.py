@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -36,6 +37,7 @@ from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.content_coding import DecodingError
+from claw_mediate.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
@@ -256,7 +258,7 @@ class Mediator:
                 return await self._stored.answer(admitted, dataclasses.replace(request, body=body), path)
             if spoken is None:
                 return await self.other_paths.decide(admitted, request, body)
-            view = _read(admitted.agent, spoken, body)
+            view = await compute(len(body), partial(_read, admitted.agent, spoken, body))
             incoming = DialectRequest(
                 admitted, request, view, spoken.dialect, self.redactor(admitted), only_counts=spoken.counts
             )

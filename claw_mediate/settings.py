@@ -48,6 +48,18 @@ SETTINGS = (
         "",
         "Private addresses and networks that allowed egress reaches, comma separated; empty: none.",
     ),
+    Setting(
+        "max_agent_body_bytes",
+        "CLLAMA_MAX_AGENT_BODY_BYTES",
+        "134217728",
+        "Most bytes of request bodies that one agent has in flight in one process.",
+    ),
+    Setting(
+        "max_body_bytes",
+        "CLLAMA_MAX_BODY_BYTES",
+        "536870912",
+        "Most bytes of request bodies that one process holds for all agents.",
+    ),
     Setting("dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy calls its addons: fast, or plain (mitmproxy's own way)."),
     Setting("keep_flows", "CLLAMA_KEEP_FLOWS", "5000", "How many flows mitmweb and the console keep."),
     Setting("keep_bytes", "CLLAMA_KEEP_BYTES", "268435456", "How many bytes of flows mitmweb and the console keep."),
@@ -131,6 +143,8 @@ class Settings:
     ca: Path | None
     egress: Literal["allow", "deny"]
     egress_networks: tuple[Network, ...]
+    max_agent_body_bytes: int
+    max_body_bytes: int
     dispatch: Literal["fast", "plain"]
     keep_flows: int
     keep_bytes: int
@@ -170,6 +184,8 @@ class Settings:
             ca=Path(values["ca"]).expanduser() if values["ca"] else None,
             egress=_word(values, "egress", "allow", "deny"),
             egress_networks=_networks(values, "egress_networks"),
+            max_agent_body_bytes=_positive(values, "max_agent_body_bytes"),
+            max_body_bytes=_positive(values, "max_body_bytes"),
             dispatch=_word(values, "dispatch", "fast", "plain"),
             keep_flows=_positive(values, "keep_flows"),
             keep_bytes=_positive(values, "keep_bytes"),

@@ -201,6 +201,7 @@ type Fault = Literal[
     "agent_context_broken",
     "agents_not_read",
     "budget_not_written",
+    "bytes_in_flight",
     "ca_does_not_cover",
     "ca_expired",
     "ca_expires",

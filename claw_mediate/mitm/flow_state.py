@@ -16,6 +16,7 @@ from mitmproxy import http
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.mediator import Mediator
+from claw_mediate.mitm.gate.body_bytes import HeldBody
 from claw_mediate.turns.passthrough import PassthroughHandle
 
 type HeaderField = tuple[bytes, bytes]
@@ -95,6 +96,7 @@ class PendingRequest:
     """A governed request, until the last byte of its response was handed to the connection, or never will be."""
 
     client_id: str  # The id of the connection that it came on
+    body: HeldBody | None = None  # The bytes that are counted for its body
     admitted: Identity | None = None  # The agent, while the body is still to come
     on_delivered: Callable[[], Awaitable[None]] | None = None  # Awaited when the whole response went to the runner's connection
     has_ended: bool = False  # mitmproxy has reported the response, or the error

@@ -17,6 +17,7 @@ from mitmproxy.proxy.mode_specs import ReverseMode
 from claw_contract.addresses import Network
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.mediator import Mediator
+from claw_mediate.mitm.gate.body_bytes import BodyBytes
 from claw_mediate.mitm.gate.connection_table import ConnectionTable
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
@@ -61,6 +62,7 @@ class Governance:
         self.max_flows = 0
         self.max_bytes = 0  # How many flows the view keeps, and how many bytes of them; 0 flows: no limit
         self.connections = ConnectionTable()
+        self.body_bytes = BodyBytes()
         self._is_observed: bool | None = None
 
     def apply(self, settings: Settings, mediator: Mediator) -> None:
@@ -68,6 +70,8 @@ class Governance:
         self.mediator, self.has_script = mediator, True
         self.denies_egress = settings.egress == "deny"
         self.egress_networks = settings.egress_networks
+        self.body_bytes.max_agent = settings.max_agent_body_bytes
+        self.body_bytes.max_all = settings.max_body_bytes
         self.max_flows, self.max_bytes = settings.keep_flows, settings.keep_bytes
 
     def redactor(self) -> Redactor:

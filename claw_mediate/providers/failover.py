@@ -13,6 +13,7 @@ seconds is waited for. If everything fails, the runner gets the last real respon
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import httpx2
@@ -26,6 +27,7 @@ from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseEr
 from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, provider_auth, raw_headers, runner_headers
+from claw_mediate.large_bodies import compute
 from claw_mediate.providers.registry import KEY_REJECTED, RATE_LIMITED, ProviderRegistry
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.telemetry.event_log import EventLog
@@ -227,13 +229,17 @@ class ProviderFailover:
                 break
             if not self._registry.record_response(provider, key, result.status, result.retry_after, result.body):
                 break
-        parsed = self._no_key(provider) if result is None else parse_response(result, call.read)
+        if result is None:
+            return self._no_key(provider)
+        size = len(result.body) if isinstance(result, ProviderResponse) else 0
+        parsed = await compute(size, partial(parse_response, result, call.read))
         return replace(parsed, maker=route.candidate.maker) if isinstance(parsed, ModelResponse) else parsed
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
         candidate, own = route.candidate, route.provider_headers
         provider = candidate.provider
-        body, path = route.body(call.body_for(candidate.maker)), provider.strip_base_path(route.path)
+        body = await compute(len(call.body), partial(route.body, call.body_for(candidate.maker)))
+        path = provider.strip_base_path(route.path)
 
         def describe() -> RequestInfo:
             return RequestInfo("POST", provider.base_url.rstrip("/") + path, [*own, *mask_values(credential)], body)

@@ -147,12 +147,17 @@ def _is_torn(file: Path) -> bool:
         return False
 
 
+def cut_for_history(body: bytes, size: int, redactor: Redactor) -> Any:
+    """Return the beginning of a body of ``size`` bytes. The cut does not split a secret: half of one would not be found."""
+    head = redactor.cut(body[: MAX_BODY_BYTES + redactor.max_form_bytes], MAX_BODY_BYTES).decode(errors="replace")
+    return {"truncated": True, "original_bytes": size, "head": head}
+
+
 def body_for_history(body: bytes, redactor: Redactor) -> Any:
     """Return a JSON body unchanged (exact numbers), other bodies as text; a body above the limit is cut."""
-    # Secrets are redacted later, in the whole line. The cut does not split one: half a secret would not be found.
+    # Secrets are redacted later, in the whole line.
     if len(body) > MAX_BODY_BYTES:
-        head = redactor.cut(body[: MAX_BODY_BYTES + redactor.max_form_bytes], MAX_BODY_BYTES).decode(errors="replace")
-        return {"truncated": True, "original_bytes": len(body), "head": head}
+        return cut_for_history(body, len(body), redactor)
     try:
         body.decode()
         _check_json(body)

@@ -30,7 +30,11 @@ x-claw:
   pod: desk
   cllama-defaults:
     proxy: passthrough
-    env: {{OPENAI_API_KEY: "${{OPENAI}}", ANTHROPIC_API_KEY: "${{ANTHROPIC}}", CLLAMA_EGRESS: {egress}, CLLAMA_EGRESS_NETWORKS: "{networks}"}}
+    env:
+      OPENAI_API_KEY: "${{OPENAI}}"
+      ANTHROPIC_API_KEY: "${{ANTHROPIC}}"
+      CLLAMA_EGRESS: {egress}
+      CLLAMA_EGRESS_NETWORKS: "{networks}"
 services:
   analyst:
     image: analyst:1

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
-
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,11 +22,12 @@ from tests.waiting import eventually
 
 _FEW = 128
 """The descriptors of a proxy that is asked for more connections than it can have."""
+_GO_ON = "os.execv(sys.argv[1], sys.argv[1:])"
 _LIMITED = (
     sys.executable,
     "-c",
-    f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({_FEW}, {_FEW}));"
-    " os.execv(sys.argv[1], sys.argv[1:])",
+    f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({_FEW}, {_FEW}))\n"
+    + _GO_ON,
 )
 _SHORT = """
 from mitmproxy import ctx
@@ -112,8 +112,9 @@ def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one(pod: Pod) -> No
     pod.launcher = (
         sys.executable,
         "-c",
-        "import os, resource, sys; _, hard = resource.getrlimit(resource.RLIMIT_NOFILE);"
-        " resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard)); os.execv(sys.argv[1], sys.argv[1:])",
+        "import os, resource, sys; _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))\n"
+        + _GO_ON,
     )
     pod.start()
     assert pod.process is not None

@@ -38,7 +38,7 @@ def neighbour() -> Iterator[Service]:
         ("2130706434", 403),
         ("0x7f000002", 403),
         ("127.2", 403),
-        ("0.0.0.0", 403),  # noqa: S104 - a destination
+        ("0.0.0.0", 403),
         ("localhost", 502),
         ("LOCALHOST.", 502),
     ],

@@ -1,4 +1,4 @@
-"""The runners' connections: which of them wait, which are in use, and which have shown a token (docs/spec/mediation.md section 1).
+"""The runners' connections: which wait, which are in use, which have shown a token (docs/spec/mediation.md section 1).
 
     waits for a head   no complete head of a request yet, or none behind CONNECT: closed after ``HEAD_SECONDS``
     idle               kept between two requests, with no stream open: closed after ``IDLE_SECONDS``

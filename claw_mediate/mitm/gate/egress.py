@@ -9,8 +9,8 @@
 
 In the last row a name gets 502: its address is known, and checked, only when it is dialled (``destinations``).
 
-About the row before it: over plain HTTP no handshake names a host, so a transparent proxy knows an address only. Such a request is
-meant for a provider and carries the agent's credential, but would go wherever that address leads.
+About the row before it: over plain HTTP no handshake names a host, so a transparent proxy knows an address only. Such a
+request is meant for a provider and carries the agent's credential, but would go wherever that address leads.
 
 The addon outlives the script, and denies everything until a script has set what is governed.
 """
