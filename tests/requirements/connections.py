@@ -40,4 +40,13 @@ REQUIREMENTS: dict[str, Requirement] = {
     "egress:shell-defaults": Requirement(
         _ONE, "Where no setting says otherwise, the entrances are on loopback, and egress is denied; compiled files say it."
     ),
+    "bodies:bounded": Requirement(
+        "docs/spec/mediation.md section 2",
+        "Request bodies that are held whole count from their heads until they are answered, packed and unpacked; beyond the "
+        "limit of an agent a request gets 429, beyond that of the process 503, with Retry-After.",
+    ),
+    "bodies:beside-the-loop": Requirement(
+        "docs/spec/mediation.md section 2",
+        "What is done with a body of more than 1 MiB is done in a thread, or in pieces, and changes no byte of it.",
+    ),
 }
