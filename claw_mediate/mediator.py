@@ -37,7 +37,7 @@ from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.content_coding import DecodingError
-from claw_mediate.large_bodies import compute
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.registry import AuthPaths, ProviderRegistry

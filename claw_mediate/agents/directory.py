@@ -36,9 +36,9 @@ _CADENCES = ("every_turn", "always")  # The original's word, and our synonym
 _NO_TOOLS: tuple[Manifest, tuple[QuarantinedTool, ...]] = (Manifest(version=1), ())
 
 
-_OF_THE_FILE = frozenset({
-    errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL,
-})
+_OF_THE_FILE = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL}
+)
 """Errors that are about a file itself, and disable its agent. Any other one is about the machine, and passes."""
 
 

@@ -26,7 +26,7 @@ import h11
 import httpx2
 
 from claw_mediate.http.headers import Headers, RawHeaders, ResponseHeaders, decode_headers
-from claw_mediate.large_bodies import MAX_INLINE_BYTES
+from claw_mediate.http.large_bodies import MAX_INLINE_BYTES
 
 _MAX_IDLE = 20
 _MAX_HEAD_BYTES = 100 * 1024  # Limit of a response's head

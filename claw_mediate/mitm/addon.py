@@ -21,10 +21,10 @@ from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import listeners, options
+from claw_mediate.mitm.connections import ConnectionsAddon
 from claw_mediate.mitm.fast_dispatch import DispatchAddon
 from claw_mediate.mitm.flow_state import is_recorded
 from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.gate.connections import ConnectionsAddon
 from claw_mediate.mitm.gate.egress import EgressAddon
 from claw_mediate.mitm.gate.guard import GuardAddon
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon

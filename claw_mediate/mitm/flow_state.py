@@ -16,7 +16,7 @@ from mitmproxy import http
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm.gate.body_bytes import HeldBody
+from claw_mediate.mitm.body_bytes import HeldBody
 from claw_mediate.turns.passthrough import PassthroughHandle
 
 type HeaderField = tuple[bytes, bytes]

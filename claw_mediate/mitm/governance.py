@@ -17,8 +17,8 @@ from mitmproxy.proxy.mode_specs import ReverseMode
 from claw_contract.addresses import Network
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm.gate.body_bytes import BodyBytes
-from claw_mediate.mitm.gate.connection_table import ConnectionTable
+from claw_mediate.mitm.body_bytes import BodyBytes
+from claw_mediate.mitm.connection_table import ConnectionTable
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 

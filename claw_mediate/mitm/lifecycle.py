@@ -108,8 +108,8 @@ class Lifecycle:
         pending = state_of(flow).pending
         assert pending is not None
         if pending.body is None:
-            pending.body = self.governance.body_bytes.hold(admitted.agent.id, pending.client_id)
-            pending.done.add_done_callback(lambda _, body=pending.body: body.release())
+            pending.body = body = self.governance.body_bytes.hold(admitted.agent.id, pending.client_id)
+            pending.done.add_done_callback(lambda _: body.release())
         limit = pending.body.grow_to(size)
         if limit is None:
             return None

@@ -27,7 +27,7 @@ from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseEr
 from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, provider_auth, raw_headers, runner_headers
-from claw_mediate.large_bodies import compute
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.registry import KEY_REJECTED, RATE_LIMITED, ProviderRegistry
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.telemetry.event_log import EventLog

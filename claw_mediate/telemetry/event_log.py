@@ -106,8 +106,12 @@ class EventLog:
         A line says how many of its kind were ``left_out`` before it.
         """
         left_out = (limit or self._limit).take(f"{error} {reason}")
-        if left_out is not None:
-            self.event("error", error=error, reason=reason, **({"left_out": left_out} if left_out else {}))
+        if left_out is None:
+            return
+        if left_out:
+            self.event("error", error=error, reason=reason, left_out=left_out)
+        else:
+            self.event("error", error=error, reason=reason)
 
     def event(self, kind: EventType, agent: AgentRef | str | None = None, **fields: Any) -> None:
         """Write one event. ``turn_id``, ``model`` and ``intervention`` are in every line. ``agent`` may be an id only."""

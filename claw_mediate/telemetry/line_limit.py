@@ -56,7 +56,5 @@ class LineLimit:
     def _forget_old(self, now: float) -> None:
         """Forget the kinds of which nothing was left out, and nothing came for a period."""
         self._periods = {
-            kind: period
-            for kind, period in self._periods.items()
-            if period.left_out or now - period.begun < PERIOD_SECONDS
+            kind: period for kind, period in self._periods.items() if period.left_out or now - period.begun < PERIOD_SECONDS
         }

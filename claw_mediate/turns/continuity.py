@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.reinjection import plan_reinjection
 from claw_mediate.dialects.base import Dialect
-from claw_mediate.large_bodies import compute
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.ownership import marks_of

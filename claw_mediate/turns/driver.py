@@ -27,7 +27,7 @@ from claw_mediate.core.types import (
     TurnGenerator,
 )
 from claw_mediate.dialects.base import Dialect, MakerRequests, RequestVariants, UnreadableResponseError
-from claw_mediate.large_bodies import compute
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, TransportFailure
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.replayable import ReplayableReasoning

@@ -38,7 +38,7 @@ from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import names_containing, provider_auth
-from claw_mediate.large_bodies import compute
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.registry import RATE_LIMITED, ProviderRegistry, is_out_of_quota
 from claw_mediate.providers.routing import NO_KEY, Requester, Route, Router, new_turn_id, replace_model
 from claw_mediate.turns.budgets import Budgets

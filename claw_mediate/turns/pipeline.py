@@ -29,7 +29,7 @@ from claw_mediate.dialects.base import Additions, MakerRequests, RequestVariants
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import provider_headers
-from claw_mediate.large_bodies import compute
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.routing import Requester, Route, Router, new_turn_id, replace_model
 from claw_mediate.settings import Settings

@@ -76,7 +76,15 @@ ATTACKS = (
         "Requests to other hosts (SSRF)",
         "redirects, URLs as arguments, proxies in the environment, the proxy's own loopback and networks through the forward "
         "proxy, names that lead elsewhere a moment later",
-        ("egress:no-private", "egress:refusals-logged", "egress:shell-defaults", "results:redirect", "service:own-host-only", "contract:base-url", "feeds:own-host-only"),
+        (
+            "egress:no-private",
+            "egress:refusals-logged",
+            "egress:shell-defaults",
+            "results:redirect",
+            "service:own-host-only",
+            "contract:base-url",
+            "feeds:own-host-only",
+        ),
     ),
     Attack(
         "Mixing credentials or sessions",

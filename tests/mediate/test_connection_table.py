@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from claw_mediate.mitm.gate.connection_table import HEAD_SECONDS, IDLE_SECONDS, ConnectionTable
+from claw_mediate.mitm.connection_table import HEAD_SECONDS, IDLE_SECONDS, ConnectionTable
 from claw_mediate.telemetry.line_limit import PERIOD_SECONDS, LineLimit
 
 

@@ -14,7 +14,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from claw_mediate.large_bodies import MAX_INLINE_BYTES, compute
+from claw_mediate.http.large_bodies import MAX_INLINE_BYTES, compute
 from tests.peers import text
 from tests.proxy.pod import Pod, headers
 from tests.waiting import eventually

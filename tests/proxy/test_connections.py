@@ -26,8 +26,7 @@ _GO_ON = "os.execv(sys.argv[1], sys.argv[1:])"
 _LIMITED = (
     sys.executable,
     "-c",
-    f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({_FEW}, {_FEW}))\n"
-    + _GO_ON,
+    f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({_FEW}, {_FEW}))\n" + _GO_ON,
 )
 _SHORT = """
 from mitmproxy import ctx
@@ -113,8 +112,7 @@ def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one(pod: Pod) -> No
         sys.executable,
         "-c",
         "import os, resource, sys; _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))\n"
-        + _GO_ON,
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))\n" + _GO_ON,
     )
     pod.start()
     assert pod.process is not None
@@ -153,7 +151,8 @@ def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(sh
     body = json.dumps({"model": "gpt-test", "messages": HI}).encode()
     waiting.sendall(
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {short.token('plain')}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+        + body
     )
     eventually(lambda: short.provider.received, "the provider is asked")
     idle = connect(short, strangers)
@@ -167,4 +166,3 @@ def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(sh
     may_answer.set()
     assert waiting.recv(65_536).startswith(b"HTTP/1.1 200")
     eventually(lambda: is_closed(waiting), "it is idle now, and closed in its turn")
-

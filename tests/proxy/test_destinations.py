@@ -43,9 +43,7 @@ def neighbour() -> Iterator[Service]:
         ("LOCALHOST.", 502),
     ],
 )
-def test_no_spelling_leads_an_ungoverned_request_to_loopback(
-    allowing: Pod, neighbour: Service, host: str, status: int
-) -> None:
+def test_no_spelling_leads_an_ungoverned_request_to_loopback(allowing: Pod, neighbour: Service, host: str, status: int) -> None:
     url = f"http://{host}:{neighbour.port}/balance"
     with httpx2.Client(proxy=f"http://127.0.0.1:{allowing.proxy_port}", trust_env=False, timeout=30) as client:
         assert client.get(url).status_code == status

@@ -1,4 +1,4 @@
-"""Where ungoverned connections may lead: to global addresses, and to networks that the operator opens (decision 0024).
+"""The places that ungoverned connections may lead to: global addresses, and to networks that the operator opens (decision 0024).
 
 The address that is dialled is checked, and not the one that a name had a moment before: the check stands in the loop's
 resolver, for the task that dials. What the configuration names is not checked: a provider, another proxy of ``--mode``.
@@ -69,13 +69,13 @@ def install_check(loop: asyncio.AbstractEventLoop) -> None:
         if networks is None:
             return found
 
-        refusals = [_refuse(ip_address(place[0].partition("%")[0]), networks) for *_, place in found]
+        refusals = [_refuse(ip_address(str(place[0]).partition("%")[0]), networks) for *_, place in found]
         open_places = [each for each, refusal in zip(found, refusals, strict=True) if refusal is None]
         if not open_places:
             raise ClosedAddressError(next(filter(None, refusals), _CLOSED))
         return open_places
 
-    loop.getaddrinfo = getaddrinfo  # type: ignore[method-assign, assignment]
+    loop.getaddrinfo = getaddrinfo  # type: ignore[method-assign]
 
 
 def endpoint(url: str) -> tuple[str, int] | None:

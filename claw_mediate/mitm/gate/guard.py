@@ -14,8 +14,8 @@ from mitmproxy import http
 
 from claw_mediate.core.http import RunnerResponse, build_error_body, respond
 from claw_mediate.mitm import options
+from claw_mediate.mitm.body_bytes import Limit
 from claw_mediate.mitm.flow_state import is_recorded, state_of
-from claw_mediate.mitm.gate.body_bytes import Limit
 from claw_mediate.mitm.governance import Governance
 
 TOO_LARGE = (413, "request_too_large", "the body of this request is larger than the proxy reads (body_size_limit)")

@@ -78,7 +78,7 @@ class DoorAddon:
         if "HttpStream" not in used or parameters != ["self", "already_streamed"]:
             raise RuntimeError("this version of mitmproxy is built differently: streaming answers are not possible")
         DoorStream.check()
-        layers.HttpStream = DoorStream  # type: ignore[misc]
+        layers.HttpStream = DoorStream  # type: ignore[misc, assignment]
         patches.install()
 
     async def door_chunk(self, flow: http.HTTPFlow) -> None:

@@ -21,7 +21,7 @@ from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.utils import human
 
-from claw_mediate.large_bodies import MAX_INLINE_BYTES
+from claw_mediate.http.large_bodies import MAX_INLINE_BYTES
 from claw_mediate.mitm.flow_state import ChunkSource, FlowState, end_pending, state_of
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.response_stream import patches
@@ -133,12 +133,12 @@ class DoorStream(layers.HttpStream):
                 return
             reply = None
             if isinstance(command, layers.SendHttp) and isinstance(command.event, layers.RequestData):
-                yield from self._send_pieces(command)
+                yield from self._send_pieces(command, command.event.data)
             else:
                 reply = yield command
 
-    def _send_pieces(self, command: layers.SendHttp) -> _Commands[None]:
-        data = original_data(self.flow, command.event.data)
+    def _send_pieces(self, command: layers.SendHttp, shown: bytes) -> _Commands[None]:
+        data = original_data(self.flow, shown)
         if len(data) <= MAX_INLINE_BYTES:
             yield command
             return

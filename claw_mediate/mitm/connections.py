@@ -148,5 +148,3 @@ class ConnectionsAddon:
         if (oldest := self.table.oldest_unknown()) is not None:
             self._close(oldest)
         return True
-
-
