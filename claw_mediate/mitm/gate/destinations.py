@@ -1,4 +1,4 @@
-"""The places that ungoverned connections may lead to: global addresses, and to networks that the operator opens (decision 0024).
+"""The addresses that ungoverned connections may lead to: global ones, and networks that the operator opens (decision 0024).
 
 The address that is dialled is checked, and not the one that a name had a moment before: the check stands in the loop's
 resolver, for the task that dials. What the configuration names is not checked: a provider, another proxy of ``--mode``.
