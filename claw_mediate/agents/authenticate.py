@@ -39,7 +39,7 @@ def authenticate(agents: AgentDirectory, request: Request, log: EventLog) -> Ide
     try:
         agent = agents.find(agent_id) if is_agent_id(agent_id) else None
     except UnreadableDirectoryError as error:
-        log.limited_fault("agents_not_read", str(error))
+        log.limited_event("error", error="agents_not_read", reason=str(error))
         message = "the agents can't be read now; ask again"
         body = build_error_body(request.path, 503, "agents_unavailable", message)
         return respond(503, body, retry_after=RETRY_AFTER)
@@ -54,7 +54,7 @@ def authenticate(agents: AgentDirectory, request: Request, log: EventLog) -> Ide
 
 
 def _log_refusal(log: EventLog, reason: str) -> None:
-    log.limited_fault("not_admitted", reason)
+    log.limited_event("error", error="not_admitted", reason=reason)
 
 
 def _bearer_tokens(request: Request) -> list[str]:

@@ -56,7 +56,8 @@ class Broker:
         """Answer a request of an authenticated agent. Cancelled when the client leaves."""
         agent, request = caller.agent, caller.request
         if find_broker(request.path) != agent.id:
-            self._log.limited_fault("not_admitted", f"the token of agent {agent.id} at another broker")
+            reason = f"the token of agent {agent.id} at another broker"
+            self._log.limited_event("error", error="not_admitted", reason=reason)
             return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
         if (port := self._router.find(request)) is not None:
             return await self._router.ask(port, request)

@@ -137,14 +137,15 @@ class ConnectionsAddon:
         return waits_here or patches.is_buffering(handler.client)
 
     def _report(self, reason: str) -> None:
-        self._events.limited_fault("connections_closed", reason, self._limit)
+        self._events.limited_event("error", error="connections_closed", reason=reason, limit=self._limit)
 
     def _report_exhaustion(self, context: dict[str, Any]) -> bool:
         """Report that no descriptor is left, if that is what happened. Return whether it is."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _OUT_OF_DESCRIPTORS:
             return False
-        self._events.limited_fault("descriptors_exhausted", "no more connections can be accepted", self._limit)
+        reason = "no more connections can be accepted"
+        self._events.limited_event("error", error="descriptors_exhausted", reason=reason, limit=self._limit)
         if (oldest := self.table.oldest_unknown()) is not None:
             self._close(oldest)
         return True

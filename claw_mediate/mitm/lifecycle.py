@@ -113,7 +113,8 @@ class Lifecycle:
         limit = pending.body.grow_to(size)
         if limit is None:
             return None
-        self.governance.events.limited_fault("bytes_in_flight", guard.describe_overflow(limit, admitted.agent.id))
+        reason = guard.describe_overflow(limit, admitted.agent.id)
+        self.governance.events.limited_event("error", error="bytes_in_flight", reason=reason)
         return guard.refuse_body(flow.request.path, limit)
 
     def take_admitted(self, flow: http.HTTPFlow) -> Identity | None:

@@ -19,12 +19,13 @@ from claw_mediate.mitm.flow_state import is_recorded, state_of
 from claw_mediate.mitm.governance import Governance
 
 TOO_LARGE = (413, "request_too_large", "the body of this request is larger than the proxy reads (body_size_limit)")
-BYTES_IN_FLIGHT = "bytes_in_flight"
-_OVERFLOW: dict[Limit, tuple[int, str, str]] = {
-    "one": (413, "request_too_large", "the body of this request is larger than all that an agent may send at once"),
-    "agent": (429, BYTES_IN_FLIGHT, "this agent's requests under way are too large together; ask again when one is answered"),
-    "process": (503, BYTES_IN_FLIGHT, "all requests under way are too large together; ask again later"),
-}
+_LARGER_THAN_ALL = (413, "request_too_large", "the body of this request is larger than all that an agent may send at once")
+_AGENT_IS_FULL = (
+    429,
+    "bytes_in_flight",
+    "this agent's requests under way are too large together; ask again when one is answered",
+)
+_PROCESS_IS_FULL = (503, "bytes_in_flight", "all requests under way are too large together; ask again later")
 _RETRY_SECONDS = "2"
 DOTTED_URL = (
     400,
@@ -81,14 +82,24 @@ def describe_overflow(limit: Limit, agent_id: str) -> str:
 
 def refuse_body(path: str, limit: Limit) -> RunnerResponse:
     """Return the refusal of a body for which there is no room."""
-    status, code, message = _OVERFLOW[limit]
-    later = "" if limit == "one" else _RETRY_SECONDS
-    return respond(status, build_error_body(path, status, code, message), retry_after=later)
+    match limit:
+        case "one":
+            return respond(_LARGER_THAN_ALL[0], build_error_body(path, *_LARGER_THAN_ALL))
+        case "agent":
+            return respond(_AGENT_IS_FULL[0], build_error_body(path, *_AGENT_IS_FULL), retry_after=_RETRY_SECONDS)
+        case "process":
+            return respond(_PROCESS_IS_FULL[0], build_error_body(path, *_PROCESS_IS_FULL), retry_after=_RETRY_SECONDS)
 
 
 def refuse_rest(flow: http.HTTPFlow, limit: Limit) -> None:
     """Answer a flow whose body grew too large while it came in."""
-    refuse(flow, *_OVERFLOW[limit])
+    match limit:
+        case "one":
+            refuse(flow, *_LARGER_THAN_ALL)
+        case "agent":
+            refuse(flow, *_AGENT_IS_FULL)
+        case "process":
+            refuse(flow, *_PROCESS_IS_FULL)
     if flow.response is not None and limit != "one":
         flow.response.headers["retry-after"] = _RETRY_SECONDS
 
