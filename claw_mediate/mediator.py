@@ -39,6 +39,7 @@ from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.content_coding import DecodingError
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
+from claw_mediate.prompt.feeds import AskWorkers
 from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
 from claw_mediate.providers.routing import Router
@@ -115,8 +116,12 @@ class Mediator:
         self._agents = AgentDirectory(settings.context, log, self._note_change)
         self.state = open_state(settings.state, log, before)
         self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
-        self._prompt = PromptContext.of(settings, log)
-        self._history = History(workers.own_history(settings.history), settings.history_max_bytes) if settings.history else None
+        self._prompt = PromptContext.of(settings, log, _feed_question())
+        self._history: History | None = None
+        if settings.history is not None:
+            directory = workers.own_history(settings.history)
+            self._history = History(directory, settings.history_max_bytes, settings.history_files)
+
         recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
         routing = Router(self.registry, log)
         ownership = self._ownership = Ownership(self.state.ownership, log, settings.stored_ids)
@@ -186,9 +191,13 @@ class Mediator:
             return problem
         return await worker.find_problem()
 
-    async def readiness(self) -> bytes:
+    async def reply_readiness(self, _question: bytes) -> bytes:
         """Return what a sibling is told: why this process is not ready; empty where it is."""
         return (await self._not_ready() or "").encode()
+
+    async def reply_feed(self, question: bytes) -> bytes:
+        """Return what a sibling asks for: our copy of an agent's feed; empty if there is none."""
+        return self._prompt.feeds.reply(question)
 
     def _note_change(self, agent_id: str) -> None:
         """End an agent's MCP sessions with services, and tell its own clients; its files have changed."""
@@ -344,6 +353,12 @@ class Mediator:
         secrets = [*self.registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
         self._log.protect(secrets)
         return secrets
+
+
+def _feed_question() -> AskWorkers | None:
+    """Return how all workers of this proxy are asked for a feed; None where it is one process."""
+    worker = workers.current()
+    return None if worker is None else partial(worker.ask_all, "feed")
 
 
 def _find_object(request: Request) -> StoredPath | None:

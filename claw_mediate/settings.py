@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from claw_contract.addresses import Network
 from claw_state.url import Place, parse_place
@@ -28,6 +28,7 @@ SETTINGS = (
     Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
     Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: no history."),
     Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
+    Setting("history_files", "CLLAMA_SESSION_HISTORY_FILES", "4", "How many older files of history each agent keeps."),
     Setting(
         "state",
         "CLAW_STATE",
@@ -96,6 +97,10 @@ SETTINGS = (
 )
 
 
+ADDRESS_SECONDS: Final = 5.0
+"""How long the first worker waits for an address. Workers whose supervisor was killed give theirs up at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
     """An address to listen on; an empty host means all addresses."""
@@ -137,6 +142,7 @@ class Settings:
     secrets: Path
     history: Path | None
     history_max_bytes: int
+    history_files: int
     state: Place
     pod: str
     hosts: dict[str, str]
@@ -178,6 +184,7 @@ class Settings:
             secrets=Path(values["secrets"]),
             history=Path(values["history"]) if values["history"] else None,
             history_max_bytes=_positive(values, "history_max_bytes"),
+            history_files=_between(values, "history_files", 1, 100),
             state=_place(values["state"]),
             pod=values["pod"],
             hosts=_hosts(values["hosts"]),

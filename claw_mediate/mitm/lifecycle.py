@@ -4,9 +4,9 @@ a script is reloaded     it goes on with the mediator that exists: state, budget
 settings change          a new mediator takes over the state of the old one, which is closed when its requests are over. A
                          proxy that is shutting down takes up no new settings
 a request ends           this is heard here, because the script may be broken or gone by then
-SIGTERM, SIGINT          connections that runners keep for their next request are closed. Nothing new is begun (503, retry
-                         later), and what was begun has ``cllama_drain_ms`` to end. Then it is cut off: runners that wait are
-                         told, and the journal knows where each turn goes on
+SIGTERM, SIGINT          nothing new is begun (503, retry later); a connection that waits for its next request is closed after a
+                         moment, since the request may be on its way. What was begun has ``cllama_drain_ms`` to end. Then it
+                         is cut off: runners that wait are told, and the journal knows where each turn goes on
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection, Coroutine, Iterable
 from typing import Any
 
@@ -23,7 +24,7 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import flow_state, listeners
-from claw_mediate.mitm.flow_state import PendingRequest, pending_requests, state_of, wait_until_done
+from claw_mediate.mitm.flow_state import PendingRequest, TurnAnswer, pending_requests, state_of, wait_until_done
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
 from claw_mediate.mitm.governance import Governance
@@ -35,6 +36,10 @@ from claw_mediate.settings import Settings
 from claw_mediate.workers import worker as workers
 
 TURN_SECONDS = 900.0  # Seconds that turns have to end after new settings replaced their mediator
+_GRACE_SECONDS = 0.3
+"""For a request that is on its way: on a connection that closes it would get no answer at all, not even a refusal."""
+_FRESH_SECONDS = 1.0  # A connection that is younger may be about to send its first request
+_PAUSE_SECONDS = 0.02
 _LAST_SECONDS = 0.5
 """Seconds for each of the last steps: refusals for what was cut off, closing our connections, sending the last bytes."""
 
@@ -72,7 +77,8 @@ class Lifecycle:
             raise ValueError(problem)
         self._settings = settings
         if (worker := workers.current()) is not None:
-            worker.reply("ready", mediator.readiness)
+            worker.reply("ready", mediator.reply_readiness)
+            worker.reply("feed", mediator.reply_feed)
             worker.set_drain(settings.drain)
         if old is not None:
             old.retire()
@@ -138,8 +144,8 @@ class Lifecycle:
 
     async def answer(self, flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
         state = state_of(flow)
-        if state.pending is not None:
-            state.pending.on_delivered = exchange.on_delivered
+        if state.pending is not None and exchange.on_delivered is not None:
+            state.pending.answer = TurnAnswer.of(exchange.answer_of, exchange.on_delivered)
         if exchange.streaming:
             door.stream_response(flow, exchange)
         else:
@@ -158,18 +164,15 @@ class Lifecycle:
             forward.begin_response(flow)
             _close_connection_if_shutting_down(flow)
 
-    async def response(self, flow: http.HTTPFlow) -> None:
+    def response(self, flow: http.HTTPFlow) -> None:
         """Handle the end of a response: a stream has been sent by now, and a whole response is sent next."""
         state = state_of(flow)
         if state.is_recorded:
             return
         hidden_flows.stop_waiting(flow)
-        pending = state.pending
-        if pending is not None and pending.on_delivered is not None:
-            await pending.on_delivered()
         forward.end_response(flow)
-        if pending is not None:
-            pending.has_ended = True
+        if state.pending is not None:
+            state.pending.has_ended = True
 
     def error(self, flow: http.HTTPFlow) -> None:
         state = state_of(flow)
@@ -202,17 +205,43 @@ class Lifecycle:
         until = loop.time() + seconds
         connections = self.governance.builtin.proxyserver.connections
         clients = {handler.client.id for handler in connections.values()}
-        _close_idle(connections.values(), self._runners - {each.client_id for each in pending_requests()})
-        begun = [each for each in pending_requests() if each.client_id in clients and each.admitted is None]
+        closing = asyncio.ensure_future(self._close_waiting())
+        begun = [each for each in pending_requests() if _has_begun(each, clients)]
         await wait_until_done(begun, seconds)
-        await asyncio.gather(*(mediator.finish(until - loop.time()) for mediator in mediators))
+        await asyncio.gather(closing, *(mediator.finish(until - loop.time()) for mediator in mediators))
         await _cut_off(begun)
+        # What is sent now is marked as delivered before the journal is closed.
+        delivered = [each for each in begun if each.is_being_delivered]
+        sent = [_send_written(handler) for handler in connections.values()]
+        await _wait_for_all(_LAST_SECONDS, *sent, wait_until_done(delivered, _LAST_SECONDS))
         await _wait_for_all(_LAST_SECONDS, *(mediator.close(0) for mediator in mediators))
-        await _wait_for_all(_LAST_SECONDS, *(_send_written(handler) for handler in connections.values()))
+
+    async def _close_waiting(self) -> None:
+        """Close the connections that wait for a request, after a moment in which those on their way are refused."""
+        connections = self.governance.builtin.proxyserver.connections
+        until = time.monotonic() + _GRACE_SECONDS
+        is_over = False
+        while not is_over:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            waiting = self._waiting_clients()
+            is_over = time.monotonic() >= until or not any(each.client.id in waiting for each in connections.values())
+        _close_idle(connections.values(), self._runners & self._waiting_clients())
+
+    def _waiting_clients(self) -> set[str]:
+        """Return the clients that have sent no request yet, or wait to send the next one."""
+        connections = self.governance.builtin.proxyserver.connections.values()
+        opened = time.time() - _FRESH_SECONDS
+        fresh = {each.client.id for each in connections if (each.client.timestamp_start or 0.0) > opened}
+        return (self._runners | fresh) - {each.client_id for each in pending_requests()}
 
     def _retire(self, mediator: Mediator, requests: Collection[PendingRequest]) -> None:
         task = self._retiring[mediator] = asyncio.ensure_future(_close_later(mediator, requests))
         task.add_done_callback(lambda _: self._retiring.pop(mediator))
+
+
+def _has_begun(request: PendingRequest, clients: Collection[str]) -> bool:
+    """Return whether a request is to end in the time of the drain; an answer may outlive mitmproxy's end of its connection."""
+    return request.is_being_delivered or (request.client_id in clients and request.admitted is None)
 
 
 def _close_idle(handlers: Iterable[Any], idle: Collection[str]) -> None:

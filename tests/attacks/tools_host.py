@@ -50,18 +50,19 @@ TOOLS_HOST = (
     ),
     Attack(
         "Out of a command's containment",
-        "other files, links, /proc, sockets of every family, signals, ptrace, namespaces, mounts, bpf, io_uring, TIOCSTI,"
-        " another architecture, setuid programs, inherited descriptors and variables",
+        "other files, links, watches on folders of others, /proc, sockets of every family, signals, ptrace, namespaces,"
+        " mounts, bpf, io_uring, TIOCSTI, another architecture, setuid programs, inherited descriptors and variables",
         (
             *("tools:exec:form", "tools:exec:files", "tools:exec:proc", "tools:exec:sockets", "tools:exec:signals"),
+            "tools:exec:watches",
             *("tools:exec:calls", "tools:exec:architecture", "tools:exec:setuid", "tools:exec:descriptors"),
             *("tools:exec:environment", "tools:exec:no-landlock", "tools:exec:root-workspace"),
         ),
     ),
     Attack(
         "A command that does not end, or takes everything",
-        "daemons, sessions of their own, ignored signals, held pipes, kill -9 of the host; fork, memory and disk bombs; output"
-        " without end",
+        "daemons, sessions of their own, ignored signals, held pipes, kill -9 of the host; fork and memory bombs; a file"
+        " without end (many files: docs/tools-host.md); output without end",
         (
             *("tools:exec:survivors", "tools:exec:kill-9", "tools:exec:cancellation", "tools:exec:timeout"),
             *("tools:exec:bombs", "tools:exec:files-size", "tools:exec:output", "tools:exec:busy"),

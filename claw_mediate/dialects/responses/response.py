@@ -38,6 +38,7 @@ from claw_mediate.dialects.responses.items import (
     REASONING,
     TOLD,
     Item,
+    check_parts,
     has_answer,
     item_name,
     join_items,
@@ -117,6 +118,8 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
         raw = items = split_items(parsed.value("output") or b"[]")
         if len(raw) > MAX_PARTS:
             raise UnreadableResponseError(f"the provider's response holds more than {MAX_PARTS} items")
+        for each in view.output:
+            check_parts(each)
         for item in items:
             if not json_splice.stand_once(_ITEM_MARKS, item):
                 json_splice.find_members(item, _ITEM_MEMBERS)

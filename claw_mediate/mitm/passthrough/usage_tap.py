@@ -15,6 +15,7 @@ import msgspec
 
 from claw_mediate.http.content_coding import Decoder, DecodingError
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_KEPT = 256 << 10
 _MAX_LINE = 1 << 20
 _MAX_DOCUMENT = 4 << 20
@@ -115,14 +116,33 @@ class _UsageReader(ABC):
 
 
 class _EventReader(_UsageReader):
-    """Reads a stream of events: each has the usage so far, and the last one counts."""
+    """Reads a stream of events: each has the usage so far, and the last one counts.
+
+    Lines end as HTML's standard says: with a line feed, a carriage return, or both.
+    """
+
+    def __init__(self, on_id: OnId | None) -> None:
+        super().__init__(on_id)
+        self._data: list[bytes] = []  # The lines of the event so far
+        self._size = 0  # Their bytes
+        self._is_first_line = True
+        self._ended_with_cr = False
 
     def feed(self, piece: bytes) -> None:
-        self._buffer += piece.replace(b"\r", b"\n")
-        if b"\n" not in self._buffer[-len(piece) :]:
+        if self._ended_with_cr:
+            piece = piece.removeprefix(b"\n")  # of the same line end
+        if not piece:
+            self._ended_with_cr = False
+            return
+
+        self._ended_with_cr = piece.endswith(b"\r")
+        piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        self._buffer += piece
+        if b"\n" not in piece:
             if len(self._buffer) > _MAX_LINE:
                 self._buffer.clear()
             return
+
         *lines, rest = bytes(self._buffer).split(b"\n")
         self._buffer = bytearray(rest)
         for line in lines:
@@ -130,10 +150,23 @@ class _EventReader(_UsageReader):
 
     def end(self) -> None:
         self._line(bytes(self._buffer))
+        self._end_event()
 
     def _line(self, line: bytes) -> None:
-        if line.startswith(b"data:") and (b'"usage"' in line or (self._on_id is not None and b'"response"' in line)):
-            self._take(line[5:])
+        if self._is_first_line:
+            self._is_first_line = False
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        if not line:
+            self._end_event()
+        elif line.startswith(b"data:") and self._size <= _MAX_LINE:
+            self._data.append(line[5:])
+            self._size += len(line)
+
+    def _end_event(self) -> None:
+        document = b"\n".join(self._data)
+        self._data, self._size = [], 0
+        if b'"usage"' in document or (self._on_id is not None and b'"response"' in document):
+            self._take(document)
 
 
 class _DocumentReader(_UsageReader):
