@@ -24,7 +24,7 @@ from claw_contract.secret import Secret
 from claw_mediate import reload
 from claw_mediate.agents import authenticate
 from claw_mediate.agents.authenticate import Identity
-from claw_mediate.agents.directory import Agent, AgentDirectory
+from claw_mediate.agents.directory import Agent, AgentDirectory, UnreadableDirectoryError
 from claw_mediate.broker.broker import Broker, is_for_broker
 from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core import json_splice
@@ -37,6 +37,7 @@ from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.content_coding import DecodingError
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.prompt.feeds import AskWorkers
 from claw_mediate.providers.failover import ProviderFailover
@@ -161,8 +162,11 @@ class Mediator:
             return "it is being stopped"
         if (problem := self.missing()) is not None:
             return problem
-        agents = self._agents.ids()
-        if agents and not any(self._agents.find(agent_id) for agent_id in agents):
+        try:
+            agents = self._agents.ids()
+        except UnreadableDirectoryError as error:
+            return str(error)
+        if agents and not any(map(self._find_readable, agents)):
             return "no agent's context can be read"
         if not self.registry.has_usable_key():
             return "no key of any provider is usable now"
@@ -172,7 +176,7 @@ class Mediator:
     async def prepare(self) -> None:
         """Do beforehand, for a short time, what the first requests would wait for: read the agents' files, open the state."""
         until = time.monotonic() + _PREPARATION_SECONDS
-        with suppress(OSError):  # or it takes too long; requests will tell
+        with suppress(OSError, UnreadableDirectoryError):  # or it takes too long; requests will tell
             for agent_id in self._agents.ids():
                 if time.monotonic() > until:
                     return
@@ -263,7 +267,7 @@ class Mediator:
                 return await self._stored.answer(admitted, dataclasses.replace(request, body=body), path)
             if spoken is None:
                 return await self.other_paths.decide(admitted, request, body)
-            view = _read(admitted.agent, spoken, body)
+            view = await compute(len(body), partial(_read, admitted.agent, spoken, body))
             incoming = DialectRequest(
                 admitted, request, view, spoken.dialect, self.redactor(admitted), only_counts=spoken.counts
             )
@@ -311,12 +315,21 @@ class Mediator:
     def known(self) -> Redactor:
         """Return the redactor of all secrets of the pod: its providers' and all of its agents'."""
         # No secret is forgotten when its file is gone or can't be read: it may still be valid.
-        agents = filter(None, map(self._agents.find, self._agents.ids()))
-        secrets = {*self.registry.secrets(), *(secret for agent in agents for secret in agent.secrets)}
+        secrets = set(self.registry.secrets())
+        with suppress(UnreadableDirectoryError):
+            for agent in filter(None, map(self._find_readable, self._agents.ids())):
+                secrets.update(agent.secrets)
         if not secrets <= self._secrets:
             self._secrets |= secrets
             self._known = Redactor(self._secrets)
         return self._known
+
+    def _find_readable(self, agent_id: str) -> Agent | None:
+        """Return an agent, or None for one that can't be read now."""
+        try:
+            return self._agents.find(agent_id)
+        except UnreadableDirectoryError:
+            return None
 
     def redactor(self, admitted: Identity) -> Redactor:
         """Return the redactor of a request: no service, prompt, runner, history or log may see its secrets.

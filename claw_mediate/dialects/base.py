@@ -127,6 +127,7 @@ class MakerRequests(NamedTuple):
 
     first: str  # Who is asked first
     build: Callable[[str], RequestVariants]
+    size: int = 0  # Bytes of the runner's request: of a large one, the requests are written beside the loop
 
 
 type Keepalive = Literal["comment", "native"]

@@ -25,6 +25,7 @@ from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import flow_state, listeners
 from claw_mediate.mitm.flow_state import PendingRequest, TurnAnswer, pending_requests, state_of, wait_until_done
+from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.metrics import MetricsAddon
@@ -108,6 +109,20 @@ class Lifecycle:
         assert pending is not None
         pending.admitted = admitted
 
+    def hold_body(self, flow: http.HTTPFlow, admitted: Identity, size: int) -> RunnerResponse | None:
+        """Count a body from now until its request is over; return the refusal if there is no room for it."""
+        pending = state_of(flow).pending
+        assert pending is not None
+        if pending.body is None:
+            pending.body = body = self.governance.body_bytes.hold(admitted.agent.id, pending.client_id)
+            pending.done.add_done_callback(lambda _: body.release())
+        limit = pending.body.grow_to(size)
+        if limit is None:
+            return None
+        reason = guard.describe_overflow(limit, admitted.agent.id)
+        self.governance.events.limited_event("error", error="bytes_in_flight", reason=reason)
+        return guard.refuse_body(flow.request.path, limit)
+
     def take_admitted(self, flow: http.HTTPFlow) -> Identity | None:
         """Return who asks, once the body is there; None if nobody waits for a decision."""
         pending = state_of(flow).pending
@@ -170,6 +185,7 @@ class Lifecycle:
 
     def client_disconnected(self, client: connection.Client) -> None:
         self._runners.discard(client.id)
+        self.governance.body_bytes.release_all_of(client.id)
         if _is_shutting_down():
             flow_state.end_requests_of(client.id)
 

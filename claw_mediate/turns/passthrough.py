@@ -38,6 +38,7 @@ from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import names_containing, provider_auth
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, has_own_credential, needs_body
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.providers.routing import NO_KEY, LimitedPart, Requester, Route, Router, new_turn_id, replace_model
@@ -85,7 +86,7 @@ class Passthrough:
         self._recorder = recorder
         self._ownership = ownership
 
-    def forward(
+    async def forward(
         self, admitted: Identity, request: Request, view: RunnerRequest | None, about: ForwardDetails = _ORDINARY
     ) -> RunnerResponse | Forward:
         """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal."""
@@ -101,9 +102,10 @@ class Passthrough:
         candidate, key = ready
         provider, model = candidate.provider, candidate.model
         if view is not None:
+            write_body = partial(self._routing.body_for_model, admitted.agent, view, model)
             try:
-                view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
-            except json_splice.JsonSpliceError:
+                view = replace(view, body=await compute(len(view.body), write_body))
+            except BaseException:  # also if the runner has left
                 if key is not None:  # it may be a dead one, which only this request tries
                     self._registry.record_response(provider, key, KeyAnswer(0))
                 raise
@@ -269,7 +271,7 @@ class OtherPaths:
     async def decide(self, admitted: Identity, request: Request, body: bytes) -> RunnerResponse | Forward:
         """Decide about a request by its body: unpacked, and without the agent's credential."""
         try:
-            view = read_other_path(body, _content_type(request))
+            view = await compute(len(body), partial(read_other_path, body, _content_type(request)))
         except UnreadableRequestError as error:
             return await self.decide_unread(admitted, request, str(error))
         place = _place(request)
@@ -298,7 +300,7 @@ class OtherPaths:
             if refusal is not None:
                 return refusal
         kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
-        return self._passthrough.forward(admitted, request, view, ForwardDetails(kept_as=kept_as))
+        return await self._passthrough.forward(admitted, request, view, ForwardDetails(kept_as=kept_as))
 
 
 def _may_name_responses(request: Request) -> bool:

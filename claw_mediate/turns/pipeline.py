@@ -29,6 +29,7 @@ from claw_mediate.dialects.base import Additions, MakerRequests, RequestVariants
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import provider_headers
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.routing import Requester, Route, Router, new_turn_id, replace_model
 from claw_mediate.settings import Settings
@@ -88,7 +89,8 @@ class RequestPreparer:
         view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
         hidden = {index: dialect.REPLAY_RULES.adapt(messages, "") for index, messages in found.items()}
-        body = insert_hidden_rounds(view.body, dialect.TRANSCRIPT, hidden)
+        insert = partial(insert_hidden_rounds, view.body, dialect.TRANSCRIPT, hidden)
+        body = await compute(len(view.body), insert)
         return replace(incoming, view=replace(view, body=body), woven=b",".join(hidden.values()))
 
     def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
@@ -151,7 +153,7 @@ class TurnPipeline:
         if isinstance(resolved, RunnerResponse):
             return resolved
         incoming = resolved
-        rule = find_side_request(incoming.view)
+        rule = await compute(len(incoming.view.body), partial(find_side_request, incoming.view))
         if rule is not None:
             return await self._forward_side_request(incoming, rule)
         if not incoming.agent.tools or incoming.view.bypass is not None:
@@ -167,7 +169,7 @@ class TurnPipeline:
         self._log.event("intervention", incoming.agent, model=incoming.view.model, intervention=name)
         if incoming.view.side_request is not None:
             incoming = await self._preparer.remind(incoming)
-        return self._pass(incoming, "side request")
+        return await self._pass(incoming, "side request")
 
     async def _forward_without_tools(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Forward a request that is offered no tools: the agent has none, or the form of the request rules them out."""
@@ -178,28 +180,30 @@ class TurnPipeline:
         if incoming.agent.tools:
             self._log.event("intervention", incoming.agent, model=view.model, intervention=view.bypass)
         if text:
-            incoming = replace(incoming, view=replace(view, body=incoming.dialect.add_context(view, text)))
-        return self._pass(incoming)
+            longer = await compute(len(view.body), partial(incoming.dialect.add_context, view, text))
+            incoming = replace(incoming, view=replace(view, body=longer))
+        return await self._pass(incoming)
 
     async def _forward_count(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Count tokens as they would be spent: with the managed tools, the hidden rounds and the context."""
         text = await self._prompt_text(incoming)
         _, build, _ = await self._preparer.prepare(incoming, text, _session(incoming))
-        body = build("")(ToolUse.AS_REQUESTED).body
-        return self._pass(replace(incoming, view=replace(incoming.view, body=body)))
+        body = await compute(len(incoming.view.body), lambda: build("")(ToolUse.AS_REQUESTED).body)
+        return await self._pass(replace(incoming, view=replace(incoming.view, body=body)))
 
-    def _pass(self, incoming: DialectRequest, purpose: Purpose = "answer") -> RunnerResponse | Forward:
+    async def _pass(self, incoming: DialectRequest, purpose: Purpose = "answer") -> RunnerResponse | Forward:
         about = ForwardDetails(
             redactor=incoming.redactor,
             purpose="count" if incoming.only_counts else purpose,
             kept=incoming.kept,
             kept_as=owned_request(incoming, _session(incoming)),
         )
-        return self._passthrough.forward(incoming.admitted, incoming.request, incoming.view, about)
+        return await self._passthrough.forward(incoming.admitted, incoming.request, incoming.view, about)
 
     async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:
         agent = incoming.agent
-        known_by = fingerprint(incoming.request, incoming.view, incoming.redactor)
+        identify = partial(fingerprint, incoming.request, incoming.view, incoming.redactor)
+        known_by = await compute(len(incoming.view.body), identify)
         # Two equal requests at one moment must not both find that there is no turn yet.
         entrance = self._entering.setdefault((agent.id, known_by.request), _EntryLock())
         async with entrance.lock:
@@ -288,7 +292,7 @@ class TurnPipeline:
         """Find an earlier attempt. A journal that can't be read costs the memory of it; writes then don't run."""
         try:
             request = incoming.request
-            cut = cut_answers(request, incoming.view)
+            cut = await compute(len(request.body), partial(cut_answers, request, incoming.view))
             return await self._retries.find(incoming.agent.id, turn_id, known_by, cut, says_retry=is_retry(request))
         except StateUnavailableError as error:
             return error
@@ -305,13 +309,15 @@ class TurnPipeline:
         if isinstance(candidates, RunnerResponse):
             return candidates
         if candidates[0].model != view.model:
-            view = replace(view, body=replace_model(view.body, candidates[0].model))
+            renamed = await compute(len(view.body), partial(replace_model, view.body, candidates[0].model))
+            view = replace(view, body=renamed)
             incoming = replace(incoming, view=view)
         headers = [*provider_headers(request.headers, incoming.admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
         named = _session(incoming)
         catalog, build, woven = await self._preparer.prepare(incoming, text, named, turn_id)
         first = candidates[0].maker
+        variants = await compute(len(view.body), partial(build, first))
         return TurnContext(
             turn_id=turn_id,
             agent=agent,
@@ -321,8 +327,8 @@ class TurnPipeline:
             route=route,
             dialect=incoming.dialect,
             catalog=catalog,
-            variants=build(first),
-            requests=MakerRequests(first, build),
+            variants=variants,
+            requests=MakerRequests(first, build, len(view.body)),
             woven=woven,
             session=named,
             conversation=self._conversation(incoming, route, catalog),

@@ -19,7 +19,7 @@ from claw_mediate.core.types import Round, ToolCall, ToolResult, ToolUse, Unread
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
-from claw_mediate.telemetry.history import MAX_BODY_BYTES, MAX_FREE_BODY_BYTES, History, body_for_history
+from claw_mediate.telemetry.history import MAX_BODY_BYTES, MAX_FREE_BODY_BYTES, History, body_for_history, cut_for_history
 from claw_mediate.telemetry.timing import Timings
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.checkpoint import ReplayStats
@@ -176,7 +176,6 @@ class Recorder:
         """Record a turn that is over: its calls, interventions and response in the log, then its line of history."""
         for past in rounds:
             self._log_round(context, past)
-        sent = context.route.body(context.variants(ToolUse.AS_REQUESTED).body)
         has_run = any(call.ran for past in rounds for call in past.results)
         limit = _body_limit(result, usage, has_run=has_run)
         entry = {
@@ -185,7 +184,7 @@ class Recorder:
             "resumed": context.attempt == "resumed",
             "tools_offered": [offered.alias for offered in context.catalog.offered],
             "tools_withheld": _withheld(context.agent, _OVER_LIMIT, context.catalog.managed),
-            "request_effective": body_for_history(sent, context.redactor, limit),
+            "request_effective": _sent_body(context, limit),
             "response": {
                 "format": "sse" if context.view.stream else "json",
                 "json": body_for_history(result.body, context.redactor, limit),
@@ -281,6 +280,19 @@ class Recorder:
         if appended is None:
             return {}
         return {"history_hash": appended.hash, **({"history_rotated": True} if appended.has_rotated else {})}
+
+
+def _sent_body(context: TurnContext, limit: int) -> Any:
+    """Return what history holds of the request that the provider was sent first."""
+    request = context.variants(ToolUse.AS_REQUESTED)
+    is_first = context.route.position == 0 or context.model == context.route.candidates[0].model
+    if not is_first or request.unextended or len(request.head) <= MAX_BODY_BYTES:
+        return body_for_history(context.route.body(request.body), context.redactor, limit)
+
+    # Only its beginning is kept, so that the whole is not put together once more.
+    size = len(request.head) + len(request.prefill) + len(request.tail)
+    comma = bool(request.prefill) and not request.head.endswith(b"[")
+    return cut_for_history(request.head, size + comma, context.redactor, limit)
 
 
 def _body_limit(result: TurnResult, usage: UsageRecord, *, has_run: bool) -> int:

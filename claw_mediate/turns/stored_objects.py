@@ -117,7 +117,7 @@ class StoredObjects:
         provider = candidates[0].provider
         asked = ObjectRequest(admitted, request, path, owned, provider, found is not None)
         if path.kind == "responses" and not path.part and asked.method == "GET" and asked.wants_stream:
-            return self._stream(asked)
+            return await self._stream(asked)
         if request.body and read_other_path(request.body, "application/json") is not None:
             raise UnreadableRequestError("a request for what is stored names no model")
         return await self._passthrough.record_fetch(admitted, request, provider, self._answer(asked))
@@ -156,13 +156,13 @@ class StoredObjects:
         body = owned.delivered if is_delivered else await self._fetch(asked, path.target(owned.provider_id))
         return body if path.kind == "conversations" else stored.show_response(body, _echo(owned), _own_concealment(asked))
 
-    def _stream(self, asked: ObjectRequest) -> RunnerResponse | Forward:
+    async def _stream(self, asked: ObjectRequest) -> RunnerResponse | Forward:
         if not asked.owned.is_plain:
             message = "a response of a turn with managed tools can't be streamed again; ask for it without 'stream'"
             return refuse(asked.request.path, 400, "invalid_request", message, param="stream")
         target = asked.path.target(asked.owned.provider_id)
         about = ForwardDetails(kept=asked.owned if asked.is_known else None)
-        return self._passthrough.forward(asked.admitted, dataclasses.replace(asked.request, path=target), None, about)
+        return await self._passthrough.forward(asked.admitted, dataclasses.replace(asked.request, path=target), None, about)
 
     async def _delete(self, asked: ObjectRequest) -> bytes:
         owned, path = asked.owned, asked.path

@@ -96,8 +96,17 @@ ATTACKS = (
     ),
     Attack(
         "Requests to other hosts (SSRF)",
-        "redirects, URLs as arguments, proxies in the environment",
-        ("results:redirect", "service:own-host-only", "contract:base-url", "feeds:own-host-only"),
+        "redirects, URLs as arguments, proxies in the environment, the proxy's own loopback and networks through the forward "
+        "proxy, names that lead elsewhere a moment later",
+        (
+            "egress:no-private",
+            "egress:refusals-logged",
+            "egress:shell-defaults",
+            "results:redirect",
+            "service:own-host-only",
+            "contract:base-url",
+            "feeds:own-host-only",
+        ),
     ),
     Attack(
         "Mixing credentials or sessions",
@@ -142,8 +151,16 @@ ATTACKS = (
     Attack(
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
-        "headers with thousands of credentials",
+        "headers with thousands of credentials, a thousand idle connections, half a head, endless refusals, many large bodies",
         (
+            "connections:unreadable-directory",
+            "connections:descriptors",
+            "connections:strangers",
+            "connections:head",
+            "connections:idle",
+            "connections:refusals-limited",
+            "bodies:bounded",
+            "bodies:beside-the-loop",
             "attack:many-calls",
             "attack:deep-and-huge",
             "attack:endless-results",
