@@ -69,10 +69,11 @@ def open_state(place: Place, log: EventLog, before: State | None = None) -> Stat
 
 def _in_file(place: Place, database: Database) -> State:
     try:
-        journal = SqliteJournal(database, Owner.current())
+        clock = database.open_clock()
+        journal = SqliteJournal(database, Owner.current(), clock)
         ownership = SqliteOwnershipStore(database)
-        return State(SqliteContinuityStore(database), journal, SqliteSpending(database), ownership, place, database)
-    except OSError:
+        return State(SqliteContinuityStore(database), journal, SqliteSpending(database, clock), ownership, place, database)
+    except (OSError, sqlite3.Error):
         database.close()
         raise
 

@@ -122,7 +122,8 @@ ATTACKS = (
     Attack(
         "Repeating a side effect",
         "the same call twice in one reply, in a later reply, after an error of the provider, or in a runner's retry; "
-        "the same request again, as no retry, after a proxy was killed while its answer was on the way",
+        "the same request again, as no retry, after a proxy was killed while its answer was on the way; "
+        "the clock set by hours or years, while the turn runs or between two starts",
         (
             "attack:double-execution",
             "loop:terminates",
@@ -131,6 +132,8 @@ ATTACKS = (
             "journal:resume",
             "journal:delivered",
             "crash:unheard",
+            "journal:clock",
+            "journal:lease-ahead",
         ),
     ),
     Attack(

@@ -158,6 +158,13 @@ REQUIREMENTS: dict[str, Requirement] = {
     "state:file-at-the-start": Requirement(
         "docs/state.md", "A lock passes, and is no reason not to start; what can never be used is, in one line with the remedy."
     ),
+    "journal:clock": Requirement(
+        "docs/state.md",
+        "Whoever sets the machine's clock, while turns run or between two starts: a turn of the last 10 minutes in a file is found, and goes on.",
+    ),
+    "journal:lease-ahead": Requirement(
+        "docs/state.md", "A sign of life from more than 10 seconds ahead, of a clock that was set back, holds no turn."
+    ),
     "journal:expiry": Requirement("docs/spec/mediation.md section 5", "After 10 minutes the same request is a new turn."),
     "journal:resume": Requirement(
         "docs/spec/mediation.md section 5",
