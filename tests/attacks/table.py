@@ -186,6 +186,12 @@ ATTACKS = (
         ("compile:starvation", "compile:folders", "compile:planted-secrets"),
     ),
     Attack(
+        "Out of an agent's pod in Kubernetes",
+        "a capability in another spelling or one that nobody listed, the user of the proxy, a surface's ports elsewhere, "
+        "metadata services, private addresses through NAT64 or 6to4, another namespace, a variable that the cluster fills in",
+        ("kubernetes:guarded", "kubernetes:surfaces", "kubernetes:world", "kubernetes:policies", "kubernetes:commands"),
+    ),
+    Attack(
         "Removing one's own record",
         "an agent fills its history with requests that cost nothing, until a turn of its own is rotated away; "
         "a line is edited, cut off or removed",
