@@ -26,6 +26,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec import DecodeError
+
 from claw_state.health import Health, StateUnavailableError
 from claw_state.url import Server, StoreError
 from claw_state.valkey.scripts import load_script
@@ -93,6 +95,10 @@ class Link:
         except (*self._connection_errors, TimeoutError, OSError) as error:
             self._health.back_off()
             raise self._health.fail(_connection_message(error)) from error
+        except UnicodeError as error:  # ours: what was to be written has no bytes
+            raise StoreError(str(error)) from error
+        except (ValueError, OverflowError, RecursionError, MemoryError) as error:  # of the client's parser
+            raise self._health.fail(f"the server of the state answers in no protocol that we know: {error}") from error
         except self._redis_error as error:
             if self._is_script_error(error):
                 raise StoreError(str(error)) from error
@@ -104,6 +110,15 @@ class Link:
     def _is_script_error(self, error: Exception) -> bool:
         message = str(error)
         return type(error) is self._response_error and (message.startswith(_WRONG_TYPE) or not _CODE.match(message))
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise ``StoreError`` instead of any error over an answer that is not of the form that a script gives."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError, DecodeError) as error:
+        raise StoreError(f"{what} on the server can't be read: {error}") from error
 
 
 @asynccontextmanager

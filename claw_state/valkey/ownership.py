@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from claw_state.ownership import MAX_AGE_SECONDS, MAX_OBJECTS, OwnedObject, decode_owned, encode_owned
-from claw_state.valkey.link import Link
+from claw_state.valkey.link import Link, reading
 from claw_state.valkey.scripts import load_script
 
 _SAVE = load_script("ownership_save")
@@ -24,7 +24,8 @@ class ValkeyOwnershipStore:
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
         record = await self._link.run(_FIND, self._now(), agent_id, object_id, int(MAX_AGE_SECONDS))
-        return None if record is None else decode_owned(record)
+        with reading(f"what {agent_id} owns"):
+            return None if record is None else decode_owned(record)
 
     async def delete(self, agent_id: str, object_id: str) -> None:
         await self._link.run(_DELETE, self._now(), agent_id, object_id)
