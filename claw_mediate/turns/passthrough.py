@@ -27,20 +27,21 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import ModelLocation, creates_object, find_stored, is_batch, locate_model
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
+from claw_mediate.core.stream_usage import ask_for_usage, has_optional_usage
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import names_containing, provider_auth
 from claw_mediate.providers.registry import RATE_LIMITED, ProviderRegistry, is_out_of_quota
 from claw_mediate.providers.routing import NO_KEY, Requester, Route, Router, new_turn_id, replace_model
-from claw_mediate.turns.budgets import Budgets
+from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
 from claw_mediate.turns.ownership import Ownership
 from claw_mediate.turns.recorder import Recorder
@@ -61,6 +62,7 @@ class PassthroughHandle:
     """True for a request of a dialect. A status of other paths says nothing about a key: some refuse every ordinary one."""
     kept_as: OwnedObject | None = None  # What the provider keeps of it, but for its id; None where it keeps nothing
     conversation: OwnedObject | None = None  # The conversation that the provider puts it into
+    hides_usage: bool = False  # True if we asked for the usage of the stream, and the runner did not
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,12 @@ class ForwardDetails:
     purpose: Purpose = "answer"  # A count of tokens is no line of history; a side request is not remembered
     kept: OwnedObject | None = None  # What it goes on from: that provider is asked, with that key
     kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
+    admission: Admission | None = None  # What is reserved for it; None for an agent without a limit in dollars
 
 
 _ORDINARY = ForwardDetails()
+_REFUSES_USAGE = frozenset({"api.mistral.ai"})
+"""Hosts that refuse ``stream_options.include_usage``, and send the usage of every stream without it."""
 
 
 class Passthrough:
@@ -98,6 +103,9 @@ class Passthrough:
         provider, model = candidate.provider, candidate.model
         if view is not None:
             view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
+        with_usage = _with_usage(request, view, provider) if about.admission is not None else None
+        if view is not None and with_usage is not None:
+            view = replace(view, body=with_usage)
         is_dialect = view is not None and view.bypass != NO_DIALECT
         recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, model)
         context = RequestContext(
@@ -108,8 +116,11 @@ class Passthrough:
             redactor=about.redactor or self._redactor(admitted),
             route=Route(asker, request.path, [], [candidate]),
             is_side_request=about.purpose == "side request",
+            admission=about.admission,
         )
         self._recorder.log_request(context)
+        if about.admission is not None:
+            about.admission.is_under_way = True
         is_put = view is not None and view.conversation and about.purpose != "count"
         conversation = about.kept if is_put else None
         base_url, target = provider.base_url, provider.strip_base_path(request.path)
@@ -122,7 +133,9 @@ class Passthrough:
             write_refusal=partial(_unreached, request.path, provider.name),
             body=None if view is None or (view.body is request.body and not _may_be_misread(request, view)) else view.body,
             dropped_headers=names_containing(request.headers, admitted.secret),
-            handle=PassthroughHandle(context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation),
+            handle=PassthroughHandle(
+                context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation, with_usage is not None
+            ),
         )
 
     def note_id(self, handle: PassthroughHandle, object_id: str) -> None:
@@ -146,7 +159,7 @@ class Passthrough:
         result = await fetch
         body = await asyncio.to_thread(redactor.document, result.body)  # A list may be long: other requests go on meanwhile
         result = replace(result, latency_ms=round((time.monotonic() - started) * 1000), body=body)
-        self._recorder.record_forwarded(context, result, {})
+        self._recorder.record_forwarded(context, result, ReceivedAnswer(result.status, {}))
         return respond(result.status, result.body, result.content_type, result.retry_after)
 
     def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
@@ -154,7 +167,7 @@ class Passthrough:
         if ticket.key is not None and (ticket.is_dialect or status == RATE_LIMITED):
             self._registry.record_response(ticket.provider, ticket.key, status, retry_after)
 
-    def record_end(self, ticket: PassthroughHandle, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
+    def record_end(self, ticket: PassthroughHandle, status: int, answer: ReceivedAnswer, body: bytes, *, whole: bool) -> None:
         """Record the response, which went through (``whole``) or broke off; ``body`` is the beginning of it."""
         if ticket.key is not None and is_out_of_quota(status, body):
             self._registry.record_response(ticket.provider, ticket.key, status, "", body)
@@ -165,7 +178,7 @@ class Passthrough:
             settled = msgspec.structs.replace(ticket.conversation, owed=b"", turn=ticket.context.turn_id)
             self._ownership.save_soon(ticket.context.agent, settled)
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
-        self._recorder.record_forwarded(ticket.context, result, usage)
+        self._recorder.record_forwarded(ticket.context, result, answer)
 
     def _redactor(self, admitted: Identity) -> Redactor:
         return Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
@@ -178,6 +191,13 @@ class Passthrough:
             return refuse(request.path, 502, NO_KEY, message)
         body = build_error_body(request.path, 503, NO_KEY, message)
         return respond(503, body, retry_after=str(math.ceil(seconds)))
+
+
+def _with_usage(request: Request, view: RunnerRequest | None, provider: Provider) -> bytes | None:
+    """Return the body of a stream that asks for its usage; None if it has one anyway, or asks for it itself."""
+    if view is None or not view.stream or view.model_span is not None or provider.host in _REFUSES_USAGE:
+        return None
+    return ask_for_usage(view.body) if has_optional_usage(request.path) else None
 
 
 def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple[Request, RunnerRequest | None]:
@@ -261,12 +281,16 @@ class OtherPaths:
     async def _forward(self, admitted: Identity, request: Request, view: RunnerRequest | None) -> RunnerResponse | Forward:
         if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
             return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
+        admission: Admission | None = None
         if view is not None:
-            refusal = await self._budgets.admit(admitted.agent, request, view.model)
-            if refusal is not None:
-                return refusal
+            found = await self._budgets.admit(admitted.agent, request, view)
+            if isinstance(found, RunnerResponse):
+                return found
+            admission = found
         kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
-        return self._passthrough.forward(admitted, request, view, ForwardDetails(kept_as=kept_as))
+        with self._budgets.held(admitted.agent, view.model if view is not None else "", admission):
+            about = ForwardDetails(kept_as=kept_as, admission=admission)
+            return self._passthrough.forward(admitted, request, view, about)
 
 
 def _may_name_responses(request: Request) -> bool:

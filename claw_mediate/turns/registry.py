@@ -245,6 +245,8 @@ class TurnRegistry:
 
     def start(self, context: TurnContext) -> RunningTurn:
         self._recorder.log_request(context, len(context.catalog.offered))
+        if context.admission is not None:
+            context.admission.is_under_way = True
         checkpoint = TurnCheckpoint(
             self.journal,
             context.turn_id,
@@ -313,7 +315,7 @@ class TurnRegistry:
         async def model(call: ModelCall) -> ModelResult:
             # What a provider echoes must reach neither a service, as an argument, nor the next provider.
             redacted = replace(call, read=lambda body: call.read(context.redactor.document(body)))
-            return await self._peers.upstream.post(context.route, redacted)
+            return await self._recorder.note_model_calls(context, redacted, partial(self._peers.upstream.post, context.route))
 
         async def tools(call: ToolCall, key: str, seconds: float) -> ToolResult:
             started = now_rfc3339()
