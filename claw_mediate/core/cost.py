@@ -30,6 +30,7 @@ _MAX_ANSWERS = 128  # OpenAI's limit of ``n``
 _MAX_PROMPTS = 2048
 _BLOCK = 4096  # Bytes of which one sample says whether they are base64
 _SAMPLE = 64
+_MIN_PACKED = 1024  # Bytes; less than that is counted as text
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-"
 _WITHOUT_OUTPUT = re.compile(r"/(?:embeddings|rerank|moderations)$")
 
@@ -76,7 +77,9 @@ def find_dearest_price(prices: Mapping[str, Price], model: str) -> Price | None:
     [3.0, 2.0, 9.0]
     """
     providers = {name.partition("/")[0] for name in prices if "/" in name}
-    found = [find_price(prices, provider, model) for provider in ("", *sorted(providers))]
+    prefix, _, rest = model.partition("/")
+    named = find_price(prices, prefix, rest) if rest else None
+    found = [named, *(find_price(prices, provider, model) for provider in ("", *sorted(providers)))]
     possible = [price for price in found if price is not None] or [*prices.values()]
     return max(possible, key=lambda price: (price.output, price.input), default=None)
 
@@ -190,7 +193,7 @@ def _count_prompts(prompt: msgspec.Raw) -> int:
 
 
 def count_tokens(data: bytes) -> float:
-    """Return the tokens of a document by its bytes. One sample of 4 KiB is looked at: a body may have many megabytes.
+    """Return the tokens of a document by its bytes. Of 4 KiB one sample is looked at: a body may be long.
 
     >>> count_tokens(b"Once upon a time"), count_tokens(b"QUJD" * 8192)
     (4.0, 1024.0)
@@ -198,7 +201,7 @@ def count_tokens(data: bytes) -> float:
     packed = sum(
         min(_BLOCK, len(data) - at)
         for at in range(0, len(data), _BLOCK)
-        if len(data) - at > _SAMPLE and not data[at + _SAMPLE : at + 2 * _SAMPLE].translate(None, _BASE64)
+        if len(data) - at >= _MIN_PACKED and not data[at + _SAMPLE : at + 2 * _SAMPLE].translate(None, _BASE64)
     )
     return packed / PACKED_BYTES_PER_TOKEN + (len(data) - packed) / BYTES_PER_TOKEN
 

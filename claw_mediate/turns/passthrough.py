@@ -77,8 +77,8 @@ class ForwardDetails:
 
 
 _ORDINARY = ForwardDetails()
-_REFUSES_USAGE = frozenset({"api.mistral.ai"})
-"""Hosts that refuse ``stream_options.include_usage``, and send the usage of every stream without it."""
+_SEND_USAGE_ANYWAY = frozenset({"api.mistral.ai", "openrouter.ai"})
+"""Hosts that send the usage of every stream. Mistral refuses ``stream_options.include_usage`` with 422."""
 
 
 class Passthrough:
@@ -195,7 +195,7 @@ class Passthrough:
 
 def _with_usage(request: Request, view: RunnerRequest | None, provider: Provider) -> bytes | None:
     """Return the body of a stream that asks for its usage; None if it has one anyway, or asks for it itself."""
-    if view is None or not view.stream or view.model_span is not None or provider.host in _REFUSES_USAGE:
+    if view is None or not view.stream or view.model_span is not None or provider.host in _SEND_USAGE_ANYWAY:
         return None
     return ask_for_usage(view.body) if has_optional_usage(request.path) else None
 

@@ -73,12 +73,23 @@ class TurnRun:
         try:
             result = await self._run()
         except asyncio.CancelledError:
-            await checkpoint.end(None)
+            await self._end_failed(checkpoint, billed_before)
             raise
-        if not result.ok and self._billed > billed_before:
-            await checkpoint.record_billed(self._billed)
-        await checkpoint.end(StoredResponse(result.status, result.content_type, result.body) if result.ok else None)
+        if result.ok:
+            await checkpoint.end(StoredResponse(result.status, result.content_type, result.body))
+        else:
+            await self._end_failed(checkpoint, billed_before)
         return result
+
+    async def _end_failed(self, checkpoint: TurnCheckpoint, billed_before: int) -> None:
+        """End the turn without an answer. What it has paid for, a later attempt does not pay for again."""
+        if self._billed > billed_before:
+            await checkpoint.record_billed(self._billed)
+        await checkpoint.end(None)
+
+    def _cut_short(self, status: int, code: str, message: str) -> Refuse:
+        """Return the end of a turn that did not end by itself, with what it has done and used."""
+        return Refuse(status, code, message, self._driver.partial_rounds(), self._driver.usage())
 
     async def _run(self) -> TurnResult:
         outcome: Outcome | None = None
@@ -87,18 +98,18 @@ class TurnRun:
             result = await self._end(outcome)
         except asyncio.CancelledError:
             if self._driver.is_stopping:
-                outcome = Refuse(503, *STOPPING, self._driver.partial_rounds())
+                outcome = self._cut_short(503, *STOPPING)
                 result = replace(await self._end(outcome), retry_after=RETRY_AFTER)
                 self._record(outcome, result)
                 return result
-            left = Refuse(GONE, "runner_left", "the runner closed its connection", self._driver.partial_rounds())
+            left = self._cut_short(GONE, "runner_left", "the runner closed its connection")
             self._record(left, TurnResult(GONE, ok=False, code=left.code))
             await self._settle(left)
             await self._remember_unanswered(left)
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: it is recorded with what ran, and the stream reports it
             self._recorder.log_fault(self._context, error)
-            outcome = Refuse(502, "internal_error", "the proxy failed in this turn", self._driver.partial_rounds())
+            outcome = self._cut_short(502, "internal_error", "the proxy failed in this turn")
             result = await self._end(outcome)
         self._record(outcome, result)
         return result

@@ -12,6 +12,7 @@ import pytest
 from starlette.responses import Response
 
 from claw_mediate.agents.authenticate import Identity
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
@@ -163,7 +164,9 @@ async def test_a_forwarded_request_that_finds_the_account_empty_kills_its_key(po
     decision = await pod.forwards(pod.request("big"))
     passthrough: Any = pod.mediator.passthrough
     passthrough.note_status(decision.handle, 429, "60")
-    passthrough.record_end(decision.handle, 429, {}, b'{"error": {"code": "insufficient_quota"}}', whole=True)
+    passthrough.record_end(
+        decision.handle, 429, ReceivedAnswer(429, {}), b'{"error": {"code": "insufficient_quota"}}', whole=True
+    )
     assert (await pod.answers(pod.request("big")))[0] == 502
     assert [event["action"] for event in pod.events if event["type"] == "provider_pool"] == ["cooldown", "dead"]
 

@@ -114,6 +114,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 8",
         "With a limit in dollars a request of unknown cost is charged an estimate, marked as one, and told once a window.",
     ),
+    "budget:estimate": Requirement(
+        "docs/spec/mediation.md section 8",
+        "An estimate is of a request's bytes and of the output that it allows, within bounds, whatever it claims.",
+    ),
     "budget:reserved": Requirement(
         "docs/spec/mediation.md section 8",
         "With a limit in dollars an estimate is reserved at admission, across processes, and corrected at the end.",
