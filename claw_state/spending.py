@@ -11,7 +11,7 @@ A limit in dollars also counts what requests under way may cost. Each has a rese
     settled        removed in the transaction that adds the cost
     renewed        every ``RENEWAL_SECONDS`` by the process that made it
     lapsed         not renewed for ``LAPSE_SECONDS``, because that process died: the next request of the agent
-                   adds its estimate to what is spent
+                   adds its estimate to what is spent, and marks it as charged (a process that was only silent corrects it)
 """
 
 import math
@@ -55,15 +55,18 @@ class Reservation:
 
 
 class Charge(NamedTuple):
-    """What a request is charged: US dollars, which are an estimate (or 0.0) where the cost is not known."""
+    """The charge for a request in US dollars; an estimate (or 0.0) where the cost is not known."""
 
     cost: float
     is_known: bool = True
     reservation: Reservation | None = None
 
 
+CHARGED = -1.0  # Is held in place of an amount where a reservation has lapsed, and its estimate was charged
+
+
 class Hold(NamedTuple):
-    """A reservation as it is stored. ``seen``: when its process last renewed it."""
+    """A reservation as it is stored. ``seen``: when its process last renewed it, or when it was charged."""
 
     id: str
     estimate: float

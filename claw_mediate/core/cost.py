@@ -244,7 +244,7 @@ def _text_bytes(value: object, depth: int = 6) -> int:
 
 
 class ReceivedAnswer(NamedTuple):
-    """What came of an answer: its usage, and the tokens that were received.
+    """An answer as far as it came: its usage, and the tokens that were received.
 
     ``status``: the provider's; 0 if it was asked and gave none, None if it was not asked.
     """

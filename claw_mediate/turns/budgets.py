@@ -14,7 +14,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -185,13 +185,14 @@ class Budgets:
         if admission is None:
             return Cost(known)
 
+        known = self._believable(provider, model, answer.usage, known)
+
         was_refused = answer.status is None or answer.status >= _FIRST_ERROR
         if was_refused and not answer.usage:
             return FREE
-        price = self._prices.find(provider, model)
-        says_nothing = known == 0 and price is not None and price.output > 0 and "cost" not in answer.usage
-        if known is not None and not says_nothing:
+        if known is not None:
             return Cost(known)
+        price = self._prices.find(provider, model)
         if price is not None:
             return Cost(None, estimate_answer(answer, admission.size, price))
         return Cost(None, admission.per_call or None)
@@ -199,39 +200,50 @@ class Budgets:
     def cost_of_turn(self, provider: str, model: str, usage: JsonObject, admission: Admission | None) -> Cost:
         """Return the cost of a turn by the usage of its model calls, with an estimate for those that have none."""
         known = self._prices.cost(provider, model, usage)
-        if admission is None or (known is None and not usage and not admission.lost):
+        if admission is None:
             return Cost(known)
-        estimated = admission.lost
-        if known is None and usage:
-            price = self._prices.find(provider, model)
-            estimated += admission.per_call if price is None else compute_cost(usage, price) or admission.per_call
+
+        known = self._believable(provider, model, usage, known)
+        # What was noted of each call counts: a sum of odd numbers must not give money back.
+        estimated = round(max(admission.lost, admission.spent - (known or 0.0)), 9)
+        if known is None and usage and not estimated:  # of an earlier attempt
+            estimated = self._estimate_by_usage(provider, model, usage) or admission.per_call
         return Cost(known, estimated or None)
 
     def note_call(self, provider: str, model: str, body: bytes, usage: JsonObject | None, admission: Admission) -> None:
         """Note a turn's model call; ``usage``: empty, or None, if nobody will ever know it."""
-        cost = self._prices.cost(provider, model, usage or {})
-        if usage:
-            admission.spent += admission.per_call if cost is None else cost
+        cost = self._believable(provider, model, usage or {}, self._prices.cost(provider, model, usage or {}))
+        if cost is not None:
+            admission.spent += cost
             return
+
+        estimate = self._estimate_by_usage(provider, model, usage or {})
         price = self._prices.find(provider, model)
-        output_tokens = admission.size.output_tokens
-        lost = admission.per_call if price is None else price_tokens(price, count_tokens(body), output_tokens)
+        if estimate is None and price is not None:
+            estimate = price_tokens(price, count_tokens(body), admission.size.output_tokens)
+        lost = admission.per_call if estimate is None else estimate
         admission.lost += lost
         admission.spent += lost
+
+    def _believable(self, provider: str, model: str, usage: JsonObject, cost: float | None) -> float | None:
+        """Return a cost, or None for one of nothing though its model has a price: that usage says nothing."""
+        price = self._prices.find(provider, model)
+        has_price = price is not None and (price.input > 0 or price.output > 0)
+        return None if cost == 0 and has_price and "cost" not in usage else cost
+
+    def _estimate_by_usage(self, provider: str, model: str, usage: JsonObject) -> float | None:
+        """Return the cost of a usage at the dearest price, for a model that has none; None if nothing can be computed."""
+        price = self._prices.find(provider, model)
+        return None if price is None else compute_cost(usage, price) or None
 
     async def grow(self, admission: Admission) -> None:
         """Reserve what a turn has cost so far, and as much as was expected of a model call for its next one."""
         reservation = admission.reservation
         if reservation is None or not admission.spent:
             return
-        before, reservation.estimate = reservation.estimate, admission.spent + admission.per_call
-        try:
-            is_reserved = await self._spending.renew([reservation])
-        except StoreError:
-            is_reserved = 0
-        if not is_reserved:
-            # It had lapsed, and the estimate before was charged; the end corrects that.
-            reservation.estimate = before
+        reservation.estimate = admission.spent + admission.per_call
+        with suppress(StoreError):  # the turn's end reports it
+            await self._spending.renew([reservation])
 
     def settle(self, agent: Agent, model: str, cost: Cost, admission: Admission | None = None) -> None:
         """Add the cost of a request that was counted, in the place of what was reserved for it."""
@@ -241,6 +253,7 @@ class Budgets:
             self._under_way.discard(reservation)
             if not self._under_way and self._renewal is not None:
                 self._renewal.cancel()
+                self._renewal = None
         if budget is None or (reservation is None and cost == FREE):
             return
         now = self._clock()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from claw_contract.metadata import Budget
 from claw_state.spending import (
+    CHARGED,
     Bucket,
     BudgetExcess,
     Charge,
@@ -30,12 +31,14 @@ INSERT INTO spending VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
 SET requests = requests + excluded.requests, cost = cost + excluded.cost, unknown = unknown + excluded.unknown
 """
 _HOLD = "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?)"
-_HELD = "SELECT id, estimate, held, seen FROM reservations WHERE agent = ?"
-_RELEASE = "DELETE FROM reservations WHERE agent = ? AND id = ?"
+_HELD = "SELECT id, estimate, held, seen FROM reservations WHERE agent = ? AND held >= 0"
+_RELEASE = "DELETE FROM reservations WHERE agent = ? AND id = ? RETURNING estimate, held"
 _RENEW = """
 UPDATE reservations SET estimate = ?1, held = CASE WHEN estimate = ?1 THEN held ELSE ?1 END, seen = ?2
-WHERE agent = ?3 AND id = ?4
+WHERE agent = ?3 AND id = ?4 AND held >= 0
 """
+_MARK_CHARGED = "UPDATE reservations SET held = ?, seen = ? WHERE agent = ? AND id = ?"
+_FORGET_CHARGED = "DELETE FROM reservations WHERE agent = ? AND held < 0 AND ABS(? - seen) >= ?"
 
 
 class SqliteSpending:
@@ -53,7 +56,7 @@ class SqliteSpending:
 
         def count(execute: Execute) -> BudgetExcess | None:
             execute("DELETE FROM spending WHERE agent = ? AND ends <= ?", (agent_id, now - budget.seconds))
-            holds = _charge_lapsed(execute, agent_id, ends, now) if reservation is not None else []
+            holds = _charge_lapsed(execute, agent_id, budget, now) if reservation is not None else []
             rows = execute("SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,))
             buckets = [Bucket(*row) for row in rows]
 
@@ -79,9 +82,10 @@ class SqliteSpending:
 
         def add(execute: Execute) -> None:
             difference = cost
-            if reservation is not None and not execute(_RELEASE, (agent_id, reservation.id)).rowcount:
-                # It has lapsed, and so it was charged already: what is added corrects the estimate.
-                difference -= reservation.estimate
+            removed = execute(_RELEASE, (agent_id, reservation.id)).fetchall() if reservation is not None else []
+            for estimate, held in removed:
+                if held == CHARGED:  # what is added corrects the estimate
+                    difference -= estimate
             if reservation is None or difference or unknown:
                 execute(_ADD, (agent_id, ends, 0, difference, unknown))
 
@@ -116,11 +120,12 @@ class SqliteSpending:
             on_error(str(error))
 
 
-def _charge_lapsed(execute: Execute, agent_id: str, ends: float, now: float) -> list[Hold]:
+def _charge_lapsed(execute: Execute, agent_id: str, budget: Budget, now: float) -> list[Hold]:
     """Charge the estimates of requests whose process is gone; return the reservations that are left."""
+    execute(_FORGET_CHARGED, (agent_id, now, budget.seconds))
     holds = [Hold(*row) for row in execute(_HELD, (agent_id,))]
     lapsed = [hold for hold in holds if has_lapsed(hold.seen, now)]
     for hold in lapsed:
-        execute(_RELEASE, (agent_id, hold.id))
-        execute(_ADD, (agent_id, ends, 0, hold.estimate, 1))
+        execute(_MARK_CHARGED, (CHARGED, now, agent_id, hold.id))
+        execute(_ADD, (agent_id, bucket_end(budget, now), 0, hold.estimate, 1))
     return [hold for hold in holds if hold not in lapsed]

@@ -71,9 +71,8 @@ class ValkeySpending:
         await self._link.close()
 
     async def _add_cost(self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError) -> None:
-        held = charge.reservation
-        settled: tuple[str | float, ...] = ("", 0.0) if held is None else (held.id, held.estimate)
-        arguments = (*self._arguments(agent_id, budget), charge.cost, int(not charge.is_known), *settled)
+        reserved = "" if charge.reservation is None else charge.reservation.id
+        arguments = (*self._arguments(agent_id, budget), charge.cost, int(not charge.is_known), reserved)
         try:
             await self._link.run(_ADD, *arguments)
         except StoreError as error:  # the turn is not affected

@@ -182,6 +182,32 @@ async def test_what_a_process_that_died_had_reserved_is_charged_and_blocks_nobod
 
 
 @pytest.mark.requirement("budget:reservation-lapses")
+async def test_what_the_state_does_not_know_gives_no_money_back(spendings: Spendings) -> None:
+    """A server that came back empty, or a request that was never stored: its estimate was not charged."""
+    limit, here = budget(limit_usd=1.0), spendings()
+    here.add_cost("a", limit, Charge(0.4, reservation=reserve("unknown", 0.9)), unexpected)
+    await settled(here)
+    over = await here.count_request("a", limit, reserve("next", 0.7))
+    assert over is not None
+    assert over.cost == pytest.approx(0.4)
+
+
+@pytest.mark.requirement("budget:reservation-lapses")
+async def test_a_reservation_that_was_charged_is_not_charged_again_and_not_kept_for_ever(
+    spendings: Spendings, clock: Clock
+) -> None:
+    limit, here, probe = budget(limit_usd=1.0, window="10m"), spendings(), reserve("probe", 5.0)
+    assert await here.count_request("a", limit, reserve("dead", 0.3)) is None
+    for _ in range(4):
+        clock.now += LAPSE_SECONDS
+        over = await here.count_request("a", limit, probe)
+        assert over is not None
+        assert (over.cost, over.reserved) == (pytest.approx(0.3), 0.0)
+    clock.now += 1200
+    assert await here.count_request("a", limit, reserve("dead", 0.3)) is None
+
+
+@pytest.mark.requirement("budget:reservation-lapses")
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 86_400.0 * 365])
 async def test_a_clock_that_jumps_charges_nothing_twice(spendings: Spendings, clock: Clock, jump: float) -> None:
     clock.now = 1e9

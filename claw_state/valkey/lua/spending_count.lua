@@ -5,8 +5,10 @@ if id ~= '' then
   local holds = redis.call('HGETALL', held_key)
   for place = 1, #holds, 2 do
     local its_estimate, amount, seen = read_hold(holds[place + 1])
-    if math.abs(now - seen) >= lapse then
-      redis.call('HDEL', held_key, holds[place])
+    if amount < 0 then
+      if math.abs(now - seen) >= seconds then redis.call('HDEL', held_key, holds[place]) end
+    elseif math.abs(now - seen) >= lapse then
+      hold(holds[place], its_estimate, -1)
       add(0, its_estimate, 1)
     elseif holds[place] ~= id then
       reserved, under_way = reserved + amount, under_way + 1
