@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -87,9 +87,9 @@ class TurnRun:
             await checkpoint.record_billed(self._billed)
         await checkpoint.end(None)
 
-    def _cut_short(self, status: int, code: str, message: str) -> Refuse:
-        """Return the end of a turn that did not end by itself, with what it has done and used."""
-        return Refuse(status, code, message, self._driver.partial_rounds(), self._driver.usage())
+    def _work(self) -> dict[str, Any]:
+        """Return what a turn that did not end by itself has done and used: members of its ``Refuse``."""
+        return {"rounds": self._driver.partial_rounds(), "usage": self._driver.usage()}
 
     async def _run(self) -> TurnResult:
         outcome: Outcome | None = None
@@ -98,18 +98,18 @@ class TurnRun:
             result = await self._end(outcome)
         except asyncio.CancelledError:
             if self._driver.is_stopping:
-                outcome = self._cut_short(503, *STOPPING)
+                outcome = Refuse(503, *STOPPING, **self._work())
                 result = replace(await self._end(outcome), retry_after=RETRY_AFTER)
                 self._record(outcome, result)
                 return result
-            left = self._cut_short(GONE, "runner_left", "the runner closed its connection")
+            left = Refuse(GONE, "runner_left", "the runner closed its connection", **self._work())
             self._record(left, TurnResult(GONE, ok=False, code=left.code))
             await self._settle(left)
             await self._remember_unanswered(left)
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: it is recorded with what ran, and the stream reports it
             self._recorder.log_fault(self._context, error)
-            outcome = self._cut_short(502, "internal_error", "the proxy failed in this turn")
+            outcome = Refuse(502, "internal_error", "the proxy failed in this turn", **self._work())
             result = await self._end(outcome)
         self._record(outcome, result)
         return result
