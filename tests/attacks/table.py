@@ -43,6 +43,21 @@ ATTACKS = (
         ),
     ),
     Attack(
+        "Disabling the keys that agents share",
+        "a request that needs a scope which the key lacks, or costs more than the balance; a flood of them; a credential "
+        "of its own in the URL; words that the provider's error repeats; a count of tokens that is throttled; a thousand "
+        "models; the trial of a dead key held or thrown away",
+        (
+            "keys:request-only",
+            "keys:asked",
+            "keys:codes",
+            "keys:scopes",
+            "keys:trial",
+            "keys:other-paths",
+            "keys:account-headers",
+        ),
+    ),
+    Attack(
         "Bypassing the decision",
         "a hook that raises, a script that breaks or is deleted, unusual paths, framing, Host headers, WebSockets, "
         "large bodies",
@@ -59,7 +74,7 @@ ATTACKS = (
     ),
     Attack(
         "Leaking the agent's token to a provider",
-        "the token in a header, cookie, URL or body of the forwarded request",
+        "the token in a header, cookie or URL of the forwarded request, percent-encoded once or often",
         ("hostile:token-elsewhere", "proxy:credentials-swapped", "attack:planted-secrets"),
     ),
     Attack(
@@ -118,6 +133,17 @@ ATTACKS = (
             "redactor:kept",
             "veil:cost",
         ),
+    ),
+    Attack(
+        "Credentials in what an agent gets",
+        "a key in a variable, file, folder or other service's volume that Compose gives the agent; power over its host",
+        ("compile:starvation", "compile:folders", "compile:planted-secrets"),
+    ),
+    Attack(
+        "Removing one's own record",
+        "an agent fills its history with requests that cost nothing, until a turn of its own is rotated away; "
+        "a line is edited, cut off or removed",
+        ("audit:pushed-out", "history:free-turns-short", "audit:verify-anchor", "audit:verify-property", "log:history-cut"),
     ),
     Attack(
         "Incomplete or malformed calls",
