@@ -108,31 +108,16 @@ class Passthrough:
         hides_usage = False
         if view is not None:
             try:
-                view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
-                with_usage = _with_usage(request, view, provider) if about.admission is not None else None
-                if with_usage is not None:
-                    view = replace(view, body=with_usage)
-                    hides_usage = True
+                body = self._routing.body_for_model(admitted.agent, view, model)
+                with_usage = _with_usage(request, view, body, provider) if about.admission is not None else None
             except json_splice.JsonSpliceError:
                 if key is not None:  # it may be a dead one, which only this request tries
                     self._registry.record_response(provider, key, KeyAnswer(0))
                 raise
-        recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, model)
-        context = RequestContext(
-            turn_id=asker.turn_id,
-            agent=admitted.agent,
-            request=recorded_request,
-            view=recorded_view,
-            redactor=about.redactor or self._redactor(admitted),
-            route=Route(asker, request.path, [], [candidate]),
-            is_side_request=about.purpose == "side request",
-            admission=about.admission,
-        )
-        self._recorder.log_request(context)
-        if about.admission is not None:
-            about.admission.is_under_way = True
-        is_put = view is not None and view.conversation and about.purpose != "count"
-        conversation = about.kept if is_put else None
+            hides_usage = with_usage is not None
+            view = replace(view, body=with_usage or body)
+        route = Route(asker, request.path, [], [candidate])
+        context = self._begin(request, view, route, about, about.redactor or self._redactor(admitted))
         base_url, target = provider.base_url, provider.strip_base_path(request.path)
         if not is_dialect:
             base_url, target = _other_target(provider, request)
@@ -144,17 +129,38 @@ class Passthrough:
             body=None if view is None or (view.body is request.body and not _may_be_misread(request, view)) else view.body,
             dropped_headers=names_containing(request.headers, admitted.secret),
             handle=PassthroughHandle(
-                context,
-                provider,
-                key,
-                time.monotonic(),
-                is_dialect,
-                about.kept_as,
-                conversation,
-                part.scope(candidate),
-                hides_usage,
+                context=context,
+                provider=provider,
+                key=key,
+                started=time.monotonic(),
+                is_dialect=is_dialect,
+                kept_as=about.kept_as,
+                conversation=_conversation(view, about),
+                scope=part.scope(candidate),
+                hides_usage=hides_usage,
             ),
         )
+
+    def _begin(
+        self, request: Request, view: RunnerRequest | None, route: Route, about: ForwardDetails, redactor: Redactor
+    ) -> RequestContext:
+        """Log that a request goes to its provider, and return all that is recorded of it."""
+        counted = None if about.purpose == "count" else view
+        recorded_request, recorded_view = _recorded(request, counted, route.candidate.model)
+        context = RequestContext(
+            turn_id=route.requester.turn_id,
+            agent=route.requester.agent,
+            request=recorded_request,
+            view=recorded_view,
+            redactor=redactor,
+            route=route,
+            is_side_request=about.purpose == "side request",
+            admission=about.admission,
+        )
+        self._recorder.log_request(context)
+        if about.admission is not None:
+            about.admission.is_under_way = True
+        return context
 
     def note_id(self, handle: PassthroughHandle, object_id: str) -> None:
         """Save under its id, which has just come, what the provider keeps of a request: the runner may name it next."""
@@ -224,11 +230,16 @@ class Passthrough:
         return respond(503, body, retry_after=str(math.ceil(seconds)))
 
 
-def _with_usage(request: Request, view: RunnerRequest | None, provider: Provider) -> bytes | None:
+def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> OwnedObject | None:
+    """Return the conversation that the provider puts a request into; None where it puts it into none."""
+    return about.kept if view is not None and view.conversation and about.purpose != "count" else None
+
+
+def _with_usage(request: Request, view: RunnerRequest, body: bytes, provider: Provider) -> bytes | None:
     """Return the body of a stream that asks for its usage; None if it has one anyway, or asks for it itself."""
-    if view is None or not view.stream or view.model_span is not None or provider.host in _SEND_USAGE_ANYWAY:
+    if not view.stream or view.model_span is not None or provider.host in _SEND_USAGE_ANYWAY:
         return None
-    return ask_for_usage(view.body) if has_optional_usage(request.path) else None
+    return ask_for_usage(body) if has_optional_usage(request.path) else None
 
 
 def _limited_part(view: RunnerRequest | None, about: ForwardDetails) -> LimitedPart:
