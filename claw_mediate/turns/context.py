@@ -9,6 +9,7 @@ from claw_mediate.core.http import Request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.dialects.base import Dialect, MakerRequests, RequestVariants, RunnerRequest
 from claw_mediate.providers.routing import Route
+from claw_mediate.turns.budgets import Admission
 from claw_mediate.turns.conversation import KeptConversation
 from claw_state.journal import AttemptKind
 from claw_state.ownership import OwnedObject
@@ -41,6 +42,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     view: RunnerRequest | None  # None where the request asks no model
     redactor: Redactor
     route: Route | None = None  # None where no provider is asked: a call that the runner makes itself (``broker``)
+    admission: Admission | None = None  # None for an agent without a limit in dollars
     is_side_request: bool = False  # True for a request of the runner's own housekeeping, which is no part of the conversation
 
     @property

@@ -27,14 +27,15 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import ModelLocation, creates_object, find_stored, is_batch, locate_model
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
+from claw_mediate.core.stream_usage import ask_for_usage, has_optional_usage
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import names_containing, provider_auth
@@ -42,7 +43,7 @@ from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, has_own_credential, needs_body
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.providers.routing import NO_KEY, LimitedPart, Requester, Route, Router, new_turn_id, replace_model
-from claw_mediate.turns.budgets import Budgets
+from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
 from claw_mediate.turns.ownership import Ownership
 from claw_mediate.turns.recorder import Recorder
@@ -64,6 +65,7 @@ class PassthroughHandle:
     kept_as: OwnedObject | None = None  # What the provider keeps of it, but for its id; None where it keeps nothing
     conversation: OwnedObject | None = None  # The conversation that the provider puts it into
     scope: str | None = None  # What a 429 is about (``KeyAnswer``)
+    hides_usage: bool = False  # True if we asked for the usage of the stream, and the runner did not
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,12 @@ class ForwardDetails:
     purpose: Purpose = "answer"  # A count of tokens is no line of history; a side request is not remembered
     kept: OwnedObject | None = None  # What it goes on from: that provider is asked, with that key
     kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
+    admission: Admission | None = None  # What is reserved for it; None for an agent without a limit in dollars
 
 
 _ORDINARY = ForwardDetails()
+_SEND_USAGE_ANYWAY = frozenset({"api.mistral.ai", "openrouter.ai"})
+"""Hosts that send the usage of every stream. Mistral refuses ``stream_options.include_usage`` with 422."""
 
 
 class Passthrough:
@@ -101,27 +106,20 @@ class Passthrough:
             return self._no_key(request, candidates, part)
         candidate, key = ready
         provider, model = candidate.provider, candidate.model
+        hides_usage = False
         if view is not None:
             write_body = partial(self._routing.body_for_model, admitted.agent, view, model)
             try:
-                view = replace(view, body=await compute(len(view.body), write_body))
+                body = await compute(len(view.body), write_body)
+                with_usage = _with_usage(request, view, body, provider) if about.admission is not None else None
             except BaseException:  # also if the runner has left
                 if key is not None:  # it may be a dead one, which only this request tries
                     self._registry.record_response(provider, key, KeyAnswer(0))
                 raise
-        recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, model)
-        context = RequestContext(
-            turn_id=asker.turn_id,
-            agent=admitted.agent,
-            request=recorded_request,
-            view=recorded_view,
-            redactor=about.redactor or self._redactor(admitted),
-            route=Route(asker, request.path, [], [candidate]),
-            is_side_request=about.purpose == "side request",
-        )
-        self._recorder.log_request(context)
-        is_put = view is not None and view.conversation and about.purpose != "count"
-        conversation = about.kept if is_put else None
+            hides_usage = with_usage is not None
+            view = replace(view, body=with_usage or body)
+        route = Route(asker, request.path, [], [candidate])
+        context = self._begin(request, view, route, about, about.redactor or self._redactor(admitted))
         base_url, target = provider.base_url, provider.strip_base_path(request.path)
         if not is_dialect:
             base_url, target = _other_target(provider, request)
@@ -133,9 +131,38 @@ class Passthrough:
             body=None if view is None or (view.body is request.body and not _may_be_misread(request, view)) else view.body,
             dropped_headers=names_containing(request.headers, admitted.secret),
             handle=PassthroughHandle(
-                context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation, part.scope(candidate)
+                context=context,
+                provider=provider,
+                key=key,
+                started=time.monotonic(),
+                is_dialect=is_dialect,
+                kept_as=about.kept_as,
+                conversation=_conversation(view, about),
+                scope=part.scope(candidate),
+                hides_usage=hides_usage,
             ),
         )
+
+    def _begin(
+        self, request: Request, view: RunnerRequest | None, route: Route, about: ForwardDetails, redactor: Redactor
+    ) -> RequestContext:
+        """Log that a request goes to its provider, and return all that is recorded of it."""
+        counted = None if about.purpose == "count" else view
+        recorded_request, recorded_view = _recorded(request, counted, route.candidate.model)
+        context = RequestContext(
+            turn_id=route.requester.turn_id,
+            agent=route.requester.agent,
+            request=recorded_request,
+            view=recorded_view,
+            redactor=redactor,
+            route=route,
+            is_side_request=about.purpose == "side request",
+            admission=about.admission,
+        )
+        self._recorder.log_request(context)
+        if about.admission is not None:
+            about.admission.is_under_way = True
+        return context
 
     def note_id(self, handle: PassthroughHandle, object_id: str) -> None:
         """Save under its id, which has just come, what the provider keeps of a request: the runner may name it next."""
@@ -158,7 +185,7 @@ class Passthrough:
         result = await fetch
         body = await asyncio.to_thread(redactor.document, result.body)  # A list may be long: other requests go on meanwhile
         result = replace(result, latency_ms=round((time.monotonic() - started) * 1000), body=body)
-        self._recorder.record_forwarded(context, result, {})
+        self._recorder.record_forwarded(context, result, ReceivedAnswer(result.status, {}))
         return respond(result.status, result.body, result.content_type, result.retry_after)
 
     def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
@@ -166,7 +193,7 @@ class Passthrough:
         if not needs_body(status):
             self._note_key(ticket, KeyAnswer(status, b"", retry_after))
 
-    def record_end(self, ticket: PassthroughHandle, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
+    def record_end(self, ticket: PassthroughHandle, status: int, answer: ReceivedAnswer, body: bytes, *, whole: bool) -> None:
         """Record the response, which went through (``whole``) or broke off; ``body`` is the beginning of it."""
         if not whole:
             self._note_key(ticket, KeyAnswer(0))
@@ -181,7 +208,7 @@ class Passthrough:
             settled = msgspec.structs.replace(ticket.conversation, owed=b"", turn=ticket.context.turn_id)
             self._ownership.save_soon(ticket.context.agent, settled)
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
-        self._recorder.record_forwarded(ticket.context, result, usage)
+        self._recorder.record_forwarded(ticket.context, result, answer)
 
     def _note_key(self, ticket: PassthroughHandle, answer: KeyAnswer, *, is_noted: bool = False) -> None:
         """Record what an answer says of its key; ``is_noted``: its status was, and only its code is new."""
@@ -203,6 +230,18 @@ class Passthrough:
             return refuse(request.path, 502, NO_KEY, message)
         body = build_error_body(request.path, 503, NO_KEY, message)
         return respond(503, body, retry_after=str(math.ceil(seconds)))
+
+
+def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> OwnedObject | None:
+    """Return the conversation that the provider puts a request into; None where it puts it into none."""
+    return about.kept if view is not None and view.conversation and about.purpose != "count" else None
+
+
+def _with_usage(request: Request, view: RunnerRequest, body: bytes, provider: Provider) -> bytes | None:
+    """Return the body of a stream that asks for its usage; None if it has one anyway, or asks for it itself."""
+    if not view.stream or view.model_span is not None or provider.host in _SEND_USAGE_ANYWAY:
+        return None
+    return ask_for_usage(body) if has_optional_usage(request.path) else None
 
 
 def _limited_part(view: RunnerRequest | None, about: ForwardDetails) -> LimitedPart:
@@ -295,12 +334,16 @@ class OtherPaths:
     async def _forward(self, admitted: Identity, request: Request, view: RunnerRequest | None) -> RunnerResponse | Forward:
         if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
             return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
+        admission: Admission | None = None
         if view is not None:
-            refusal = await self._budgets.admit(admitted.agent, request, view.model)
-            if refusal is not None:
-                return refusal
+            found = await self._budgets.admit(admitted.agent, request, view)
+            if isinstance(found, RunnerResponse):
+                return found
+            admission = found
         kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
-        return await self._passthrough.forward(admitted, request, view, ForwardDetails(kept_as=kept_as))
+        with self._budgets.held(admitted.agent, view.model if view is not None else "", admission):
+            about = ForwardDetails(kept_as=kept_as, admission=admission)
+            return await self._passthrough.forward(admitted, request, view, about)
 
 
 def _may_name_responses(request: Request) -> bool:

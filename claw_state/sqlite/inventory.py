@@ -33,7 +33,7 @@ from claw_state.url import File, StoreError
 
 _PATIENCE_SECONDS = 5.0  # The longest wait for another process's lock
 _TRIES = 5
-_OURS = {"kept", "turns", "steps", "spending", "owned"}
+_OURS = {"kept", "turns", "steps", "spending", "reservations", "owned"}
 _ROUNDS = """
 SELECT CAST(agent AS TEXT), COUNT(*) FILTER (WHERE LENGTH(messages) > 1), SUM(LENGTH(messages)),
     CAST(MIN(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL), CAST(MAX(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL),

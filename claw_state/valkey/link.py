@@ -6,6 +6,7 @@
     claw:a:AGENT:whole       those entries that have messages
     claw:a:AGENT:by:KEY      the entries of one anchor
     claw:a:AGENT:spent       the agent's spending by the ends of buckets
+    claw:a:AGENT:held        reservations of the agent's requests under way
     claw:a:AGENT:turns       the journal's turns by the time they were last seen; asked:…, earlier:…: indexes of them
     claw:t:TURN              a turn with all its steps
     claw:schema              the version of these keys

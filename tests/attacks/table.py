@@ -194,6 +194,19 @@ ATTACKS = (
         ("calls:invalid-arguments", "calls:cut-off", "wire:repeated-member"),
     ),
     Attack(
+        "Spending more than the budget's dollars",
+        "forty requests at one time, over workers and proxies; a stream whose usage is not asked for; leaving before it comes; "
+        "a kill of the proxy in the middle, a clock that jumps; `n`, a negative or huge `max_tokens`",
+        (
+            "budget:reserved",
+            "budget:reservation-lapses",
+            "budget:usage-asked-for",
+            "budget:broken-off",
+            "budget:estimate",
+            "budget:cost-unknown",
+        ),
+    ),
+    Attack(
         "Errors that look like success",
         "status 3xx or 204, an empty body, an error with status 200",
         ("results:envelope", "calls:error-results", "failure:matrix"),

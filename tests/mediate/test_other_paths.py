@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from claw_mediate.agents.authenticate import Identity
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from tests.mediate.conftest import WIRES
 from tests.mediate.test_form_data import CONTENT_TYPE, form
@@ -69,7 +70,8 @@ class OtherPod(Pod):
         return decision.status, error["code"]
 
     def ended(self, decision: Forward, usage: dict[str, Any], body: bytes = b"{}") -> None:
-        self.mediator.passthrough.record_end(decision.handle, 200, usage, body, whole=True)  # type: ignore[arg-type]
+        answer = ReceivedAnswer(200, usage, is_usage_final=True)
+        self.mediator.passthrough.record_end(decision.handle, 200, answer, body, whole=True)  # type: ignore[arg-type]
 
     def history(self) -> list[dict[str, Any]]:
         file = self.home / "history" / "analyst" / "history.jsonl"
@@ -283,7 +285,7 @@ async def test_a_refusal_there_kills_no_key(pod: OtherPod) -> None:
     body = b'{"error": {"code": "invalid_api_key", "type": "authentication_error"}}'
     handle: Any = decision.handle
     pod.mediator.passthrough.note_status(handle, 401, "")
-    pod.mediator.passthrough.record_end(handle, 401, {}, body, whole=True)
+    pod.mediator.passthrough.record_end(handle, 401, ReceivedAnswer(401, {}), body, whole=True)
     assert key(await pod.passes(EMBEDDINGS, b'{"model":"big"}')) == "sk-own"
 
 
