@@ -31,7 +31,7 @@ _SLASHES = re.compile(r"[/\\]+")
 _QUERY = re.compile(r"[?#]")
 _SEGMENT_END = re.compile(r"[/\\;]")
 _PARAMETERS = re.compile(r";[^/]*")
-_MAX_CACHED_LENGTH = 512  # Longer paths are not cached: anybody may send them
+MAX_CACHED_LENGTH = 512  # Longer paths are not cached: anybody may send them
 
 
 def normalize_path(path: str) -> str:
@@ -40,10 +40,11 @@ def normalize_path(path: str) -> str:
     >>> normalize_path("/v1/x/../Chat%2F/completions;a=b/?c")
     '/v1/chat/completions'
     """
-    return _resolve(path).lower()
+    return resolve_path(path).lower()
 
 
-def _resolve(path: str) -> str:
+def resolve_path(path: str) -> str:
+    """Return the path as a lenient provider would understand it, in its own case."""
     plain = _SLASHES.sub("/", _QUERY.split(unquote(path))[0])
     return posixpath.normpath(_PARAMETERS.sub("", plain))
 
@@ -60,7 +61,7 @@ def is_ambiguous(path: str) -> bool:
 
 def find_endpoint(path: str) -> Endpoint | None:
     """Return the endpoint that a path ends in; None where its protocol is no dialect."""
-    return _find_endpoint(path) if len(path) <= _MAX_CACHED_LENGTH else _find_endpoint.__wrapped__(path)
+    return _find_endpoint(path) if len(path) <= MAX_CACHED_LENGTH else _find_endpoint.__wrapped__(path)
 
 
 @lru_cache(maxsize=256)
@@ -98,7 +99,7 @@ def find_stored(path: str) -> StoredPath | None:
     StoredPath(prefix='/v1', kind='responses', id='resp_A', part='/input_items', query='limit=1')
     >>> find_stored("/v1/chat/completions")
     """
-    match = _STORED.fullmatch(_resolve(path))
+    match = _STORED.fullmatch(resolve_path(path))
     if match is None:
         return None
     kind: StoredKind = "responses" if match[2].lower().startswith("r") else "conversations"
