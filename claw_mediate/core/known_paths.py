@@ -311,6 +311,8 @@ _XAI: Final = (
     _asks_model("/complete"),
     _EMBEDDINGS,
     _asks_model("/tokenize-text"),
+    _row("POST", "/tts", "hidden", counted=True),  # Its voices name no model
+    _row("POST", "/stt", "hidden", counted=True),
     *_MODELS,
     *(
         _row("GET", path)
