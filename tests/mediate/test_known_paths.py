@@ -126,9 +126,7 @@ def test_ids_keep_their_case_and_are_named_by_their_kind() -> None:
 
 
 @pytest.mark.requirement("paths:spelling")
-@pytest.mark.parametrize(
-    "path", ["/v1/files/a%2525", "/v1/files/\udcff", "/v1/files/é", "/v1/files/a b", "/files/a"]
-)
+@pytest.mark.parametrize("path", ["/v1/files/a%2525", "/v1/files/\udcff", "/v1/files/é", "/v1/files/a b", "/files/a"])
 def test_an_id_that_another_server_could_read_otherwise_is_in_no_row(path: str) -> None:
     assert find_known_path(OPENAI, "GET", path) is None
 
