@@ -110,7 +110,6 @@ class PathTables:
         shape = "/messages" if is_anthropic else request.path
         return refuse(shape, 403, PATH_NOT_ALLOWED, f"{method} {path} is not allowed here: {_remedy(request, path)}")
 
-
     def refuse_body(self, agent: Agent, request: Request) -> RunnerResponse:
         """Return the refusal of a body that a method has not: a server that reads it reads another request."""
         method = request.method.upper()
