@@ -119,15 +119,13 @@ class Passthrough:
         provider, model = candidate.provider, candidate.model
         target = self._target(provider, request, is_dialect=is_dialect)
         if target is None:
-            if key is not None:  # it may be a dead one, which only this request tries
-                self._registry.record_response(provider, key, KeyAnswer(0))
+            self._give_back(provider, key)
             return self._paths.refuse(admitted.agent, request)
         if view is not None:
             try:
                 view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
             except json_splice.JsonSpliceError:
-                if key is not None:  # it may be a dead one, which only this request tries
-                    self._registry.record_response(provider, key, KeyAnswer(0))
+                self._give_back(provider, key)
                 raise
         recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, model)
         context = RequestContext(
@@ -153,6 +151,11 @@ class Passthrough:
                 context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation, part.scope(candidate)
             ),
         )
+
+    def _give_back(self, provider: Provider, key: PoolKey | None) -> None:
+        """Record that a key was not sent after all: it may be a dead one, which only this request would have tried."""
+        if key is not None:
+            self._registry.record_response(provider, key, KeyAnswer(0))
 
     def _target(self, provider: Provider, request: Request, *, is_dialect: bool) -> tuple[str, str] | None:
         """Return base URL and path with query at a provider; None where the path is not known there."""

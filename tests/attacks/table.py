@@ -54,6 +54,8 @@ ATTACKS = (
         "`models`, `fallbacks`, `preset`, `agent`, a model within `extra_body`, a tool, a plugin, a grader, the query; "
         "twice, in escapes, in another case; a JSON array; a packed body that is read in two ways",
         ("policy:other-names", "policy:other-paths", "packed:requests", "wire:repeated-member"),
+    ),
+    Attack(
         "Disabling the keys that agents share",
         "a request that needs a scope which the key lacks, or costs more than the balance; a flood of them; a credential "
         "of its own in the URL; words that the provider's error repeats; a count of tokens that is throttled; a thousand "

@@ -137,7 +137,8 @@ async def test_a_request_without_a_model_gets_the_primary_one(pod: Pod) -> None:
 @pytest.mark.parametrize("tools", [(), (tool("balance"),)])
 async def test_a_model_that_is_named_twice_is_refused(pod: Pod, tools: tuple[dict[str, Any], ...]) -> None:
     pod.agent(CHAIN, *tools)
-    twice = pod.request("big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
+    pod.agent([])  # under a policy it is refused before a key is looked for
+    twice = pod.request(f"{pod.name}/big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
     assert (await pod.answers(twice))[0] == 400
     assert pod.provider.received == []
 
