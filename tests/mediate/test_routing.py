@@ -38,12 +38,13 @@ class Pod:
     name: str
     provider: Provider = field(default_factory=Provider)
     events: list[dict[str, Any]] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
 
     def open(self) -> None:
         self.provider.start()
         values = {setting.name: setting.default for setting in SETTINGS}
         values |= {"context": str(self.home / "context"), "auth": str(self.home / "auth")}
-        values |= {"history": str(self.home / "history")}
+        values |= {"history": str(self.home / "history"), **self.settings}
         (self.home / "auth").mkdir()
         url, format_ = f"{self.provider.url}/v1", self.name
         second = {"base_url": url, "api_key": "sk-second", "api_format": format_}
@@ -137,7 +138,8 @@ async def test_a_request_without_a_model_gets_the_primary_one(pod: Pod) -> None:
 @pytest.mark.parametrize("tools", [(), (tool("balance"),)])
 async def test_a_model_that_is_named_twice_is_refused(pod: Pod, tools: tuple[dict[str, Any], ...]) -> None:
     pod.agent(CHAIN, *tools)
-    twice = pod.request("big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
+    pod.agent([])  # under a policy it is refused before a key is looked for
+    twice = pod.request(f"{pod.name}/big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
     assert (await pod.answers(twice))[0] == 400
     assert pod.provider.received == []
 
@@ -159,7 +161,7 @@ async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod:
 @pytest.mark.parametrize("status", [401, 402, 403, 429])
 async def test_what_another_path_refuses_or_throttles_says_nothing_of_a_key_for_models(pod: Pod, status: int) -> None:
     pod.agent([("primary", "{}/big")])
-    decision = await pod.forwards(b"", "/v1/organization/costs", pod.host)
+    decision = await pod.forwards(b"", "/v1/files", pod.host)
     pod.ends(decision, status, BAD_KEY, "60")
     assert isinstance(await pod.sends(pod.request("big")), Forward)
     assert [event for event in pod.events if event["type"] == "provider_pool"] == []
