@@ -84,6 +84,9 @@ class OwnershipStore(Protocol):
     async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
         """Return the agent's objects with these names, and mark them used."""
 
+    async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
+        """Return all of the agent's objects of a kind."""
+
     async def close(self) -> None: ...
 
 

@@ -1,4 +1,4 @@
-"""The known paths of each provider: what may be asked for, by which member a request names its model, whether a budget counts it.
+"""The known paths of each provider: what may be asked for, how it names its model, and whether a budget counts it.
 
 Deny by default (docs/spec/mediation.md section 1): what is not in these tables is refused, unless the operator opened it.
 A row of a table is read by columns:
@@ -22,10 +22,13 @@ from typing import Final, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 from claw_contract.known_providers import KNOWN_PROVIDERS
-from claw_mediate.core.api_paths import MAX_CACHED_LENGTH, Endpoint, ModelLocation, resolve_path
+from claw_mediate.core.api_paths import MAX_CACHED_LENGTH, Endpoint, resolve_path
 
 type Family = Literal["openai", "anthropic", "openrouter", "google", "xai", "ai-gateway", "ollama"]
 """Providers whose API has the same paths: a known provider, or (others) that after which its format is named."""
+
+type ModelLocation = Literal["nowhere", "optional", "required", "hidden"]
+"""Where a request names its model: nowhere, in the body or nowhere, in the body, or out of the proxy's sight."""
 
 type ObjectKind = Literal[
     "response", "conversation", "stored_completion", "file", "upload", "batch", "message_batch",
@@ -63,6 +66,13 @@ class PathMatch(NamedTuple):
     """The path in the one spelling in which it is sent: below the provider's base path, or (``row.is_from_root``) the host's
     root. Without a query.
     """
+    prefix: str = ""  # The base path that the request was found below
+
+    def below(self, base_path: str) -> str:
+        """Return the path below a provider's base path; where that is "", with the ``/v1`` that the request had."""
+        if base_path or self.row.is_from_root or not self.prefix:
+            return self.path
+        return f"/v1{self.path}"
 
 
 class ApiBase(NamedTuple):
@@ -399,7 +409,7 @@ def _find(base: ApiBase, method: str, path: str) -> PathMatch | None:
         table = _TABLES[family]
         for prefix in _prefixes_of(resolved, base.prefixes):
             if (match := table.find(method, resolved[len(prefix) :], "")) is not None:
-                return match
+                return match._replace(prefix=prefix)
         if (match := table.find(method, resolved, "/")) is not None:
             return match
     return None

@@ -91,9 +91,7 @@ class MemberRules:
         self.reads_sources = reads_sources
         words = sorted({name.removesuffix("s") for name in members}, key=len)
         # A search for ``file_id`` finds ``input_file_id``, too.
-        self._needles = tuple(
-            word.encode() for at, word in enumerate(words) if not any(short in word for short in words[:at])
-        )
+        self._needles = tuple(word.encode() for at, word in enumerate(words) if not any(short in word for short in words[:at]))
         names = sorted(members, key=len, reverse=True)
         self._marks = re.compile(rb'"(?:%b)"[ \t\r\n]*+:' % "|".join(names).encode())
 

@@ -152,7 +152,7 @@ class Lifecycle:
         pending = state.pending
         if pending is not None and pending.on_delivered is not None:
             await pending.on_delivered()
-        forward.end_response(flow)
+        await forward.end_response(flow)
         if pending is not None:
             pending.has_ended = True
 

@@ -21,7 +21,7 @@ import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -35,6 +35,7 @@ from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import ModelLocation, creates_object, find_stored, is_batch, locate_model
 from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
+from claw_mediate.core.object_ids import AnswerShape, GivenObject, shape_of_answer
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import names_containing, provider_auth
@@ -42,9 +43,12 @@ from claw_mediate.providers.registry import RATE_LIMITED, ProviderRegistry, is_o
 from claw_mediate.providers.routing import NO_KEY, Requester, Route, Router, new_turn_id, replace_model
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
+from claw_mediate.turns.fetched_document import answer_with
+from claw_mediate.turns.object_lists import ObjectLists
 from claw_mediate.turns.ownership import Ownership
+from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.recorder import Recorder
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import OwnedObject, ProviderObject
 
 type Purpose = Literal["answer", "count", "side request"]
 
@@ -61,6 +65,7 @@ class PassthroughHandle:
     """True for a request of a dialect. A status of other paths says nothing about a key: some refuse every ordinary one."""
     kept_as: OwnedObject | None = None  # What the provider keeps of it, but for its id; None where it keeps nothing
     conversation: OwnedObject | None = None  # The conversation that the provider puts it into
+    gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +76,34 @@ class ForwardDetails:
     purpose: Purpose = "answer"  # A count of tokens is no line of history; a side request is not remembered
     kept: OwnedObject | None = None  # What it goes on from: that provider is asked, with that key
     kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
+    named_object: ProviderObject | None = None  # What else of the agent's it names: the same
+    gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
+    read_body: bytes | None = None  # The body as it was read, where the view has none
+
+
+class Owners(NamedTuple):
+    """Which agent owns what providers keep."""
+
+    ownership: Ownership
+    objects: ProviderObjects
 
 
 _ORDINARY = ForwardDetails()
 
 
 class Passthrough:
-    def __init__(self, registry: ProviderRegistry, routing: Router, recorder: Recorder, ownership: Ownership) -> None:
+    def __init__(self, registry: ProviderRegistry, routing: Router, recorder: Recorder, memory: Owners) -> None:
         self._registry = registry
         self._routing = routing
         self._recorder = recorder
-        self._ownership = ownership
+        self._ownership, self._objects = memory
 
     def forward(
         self, admitted: Identity, request: Request, view: RunnerRequest | None, about: ForwardDetails = _ORDINARY
     ) -> RunnerResponse | Forward:
         """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal."""
         asker = Requester(admitted.agent, new_turn_id())
-        candidates = self._routing.candidates(asker, request, view, about.kept)
+        candidates = self._routing.candidates(asker, request, view, about.kept or about.named_object)
         if isinstance(candidates, RunnerResponse):
             return candidates
         ready = self._routing.first_ready(asker, candidates)
@@ -120,9 +135,11 @@ class Passthrough:
             target=target,
             credential=provider_auth(provider, key.secret if key else None),
             write_refusal=partial(_unreached, request.path, provider.name),
-            body=None if view is None or (view.body is request.body and not _may_be_misread(request, view)) else view.body,
+            body=_body_to_send(request, about.read_body if view is None else view.body),
             dropped_headers=names_containing(request.headers, admitted.secret),
-            handle=PassthroughHandle(context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation),
+            handle=PassthroughHandle(
+                context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation, about.gives
+            ),
         )
 
     def note_id(self, handle: PassthroughHandle, object_id: str) -> None:
@@ -131,6 +148,15 @@ class Passthrough:
             key = handle.key.id if handle.key is not None else ""
             names = {"id": object_id, "provider_id": object_id, "provider": handle.provider.name, "key_label": key}
             self._ownership.save_soon(handle.context.agent, msgspec.structs.replace(handle.kept_as, **names))
+
+    def note_objects(self, handle: PassthroughHandle, given: Sequence[GivenObject]) -> None:
+        """Save that the objects which a part of the answer gives are the agent's."""
+        key = handle.key.id if handle.key is not None else ""
+        self._objects.save_soon(handle.context.agent, given, handle.provider.name, key)
+
+    async def finish_noting(self) -> None:
+        """Wait until the objects that were noted are saved: the runner may name them at another proxy next."""
+        await self._objects.finish()
 
     async def record_fetch(
         self, admitted: Identity, request: Request, provider: Provider, fetch: Awaitable[TurnResult]
@@ -188,9 +214,13 @@ def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple
     return dataclasses.replace(request, body=view.history_body), replace(view, body=body)
 
 
-def _may_be_misread(request: Request, view: RunnerRequest) -> bool:
-    """Return whether the provider could unpack another body, which names other ids than the one that was read."""
-    return view.go_on_from is not None and bool(request.header("content-encoding"))
+def _body_to_send(request: Request, body: bytes | None) -> bytes | None:
+    """Return the body in whose place what the runner sent is no longer sent; None where that goes on as it came.
+
+    A packed one is sent as it was read: the provider could unpack another body, which names other ids.
+    """
+    is_as_it_came = body is request.body and not request.header("content-encoding")
+    return None if is_as_it_came else body
 
 
 def _unreached(path: str, provider: str) -> bytes:
@@ -222,13 +252,16 @@ _batch_decoder = msgspec.json.Decoder(_Batch)
 
 
 class OtherPaths:
-    def __init__(self, passthrough: Passthrough, budgets: Budgets, ownership: Ownership) -> None:
+    def __init__(self, passthrough: Passthrough, budgets: Budgets, owners: Owners, lists: ObjectLists) -> None:
         self._passthrough = passthrough
-        self._ownership = ownership
+        self._ownership, self._objects = owners
+        self._lists = lists
         self._budgets = budgets
 
     def must_read(self, agent: Agent, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
+        if self._objects.must_read(request):
+            return True
         place = _place(request)
         if place == "nowhere":
             return False
@@ -240,13 +273,46 @@ class OtherPaths:
             view = read_other_path(body, _content_type(request))
         except UnreadableRequestError as error:
             return await self.decide_unread(admitted, request, str(error))
+        decision = await self._check_path(admitted, request)
+        if isinstance(decision, RunnerResponse):
+            return decision
+        in_body = await self._objects.check_body(admitted.agent, request, body)
+        if isinstance(in_body, RunnerResponse):
+            return in_body
+        if decision.named_object is not None and in_body is not None and in_body.provider != decision.named_object.provider:
+            return self._objects.refuse_elsewhere(admitted.agent, request, in_body, decision.named_object.id)
+        about = dataclasses.replace(decision, named_object=decision.named_object or in_body, read_body=body)
         place = _place(request)
         if place == "hidden" or (place == "required" and view is None):
-            return await self.decide_unread(admitted, request, "its body names none", view)
-        return await self._forward(admitted, request, view)
+            return await self._decide_unread(admitted, request, "its body names none", view, about)
+        return await self._forward(admitted, request, view, about)
 
-    async def decide_unread(
-        self, admitted: Identity, request: Request, reason: str = "", view: RunnerRequest | None = None
+    async def _check_path(self, admitted: Identity, request: Request) -> ForwardDetails | RunnerResponse:
+        """Return what is known of a request by its path; the refusal; or the agent's own part of a list."""
+        match = self._objects.find_path(request)
+        named = await self._objects.check_path(admitted.agent, request)
+        if isinstance(named, RunnerResponse):
+            return named
+        if match is not None and match.row.lists is not None and self._objects.is_checked:
+            provider = self._lists.find_provider(admitted, request, match)
+            if isinstance(provider, RunnerResponse):
+                return provider
+            fetch = answer_with(self._objects.error_path(request), self._lists.read(admitted, request, match, provider))
+            return await self._passthrough.record_fetch(admitted, request, provider, fetch)
+        return ForwardDetails(named_object=named, gives=None if match is None else shape_of_answer(match))
+
+    async def decide_unread(self, admitted: Identity, request: Request, reason: str = "") -> RunnerResponse | Forward:
+        """Decide about a request whose body is not read. ``reason``: why it is not."""
+        decision = await self._check_path(admitted, request)
+        if isinstance(decision, RunnerResponse):
+            return decision
+        if self._objects.must_read(request):
+            message = f"whose the ids in this request are can't be told: {reason}"
+            return refuse(self._objects.error_path(request), 400, "invalid_request", message)
+        return await self._decide_unread(admitted, request, reason, None, decision)
+
+    async def _decide_unread(
+        self, admitted: Identity, request: Request, reason: str, view: RunnerRequest | None, about: ForwardDetails
     ) -> RunnerResponse | Forward:
         """Decide about a request whose model is not known. ``reason``: why it is not; ``view``: what its body says of it."""
         place = _place(request)
@@ -256,9 +322,11 @@ class OtherPaths:
             return refuse(request.path, 403, "model_not_allowed", message)
         if place in {"required", "hidden"}:
             view = view or view_without_model(request.body)
-        return await self._forward(admitted, request, view)
+        return await self._forward(admitted, request, view, about)
 
-    async def _forward(self, admitted: Identity, request: Request, view: RunnerRequest | None) -> RunnerResponse | Forward:
+    async def _forward(
+        self, admitted: Identity, request: Request, view: RunnerRequest | None, about: ForwardDetails
+    ) -> RunnerResponse | Forward:
         if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
             return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
         if view is not None:
@@ -266,7 +334,7 @@ class OtherPaths:
             if refusal is not None:
                 return refusal
         kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
-        return self._passthrough.forward(admitted, request, view, ForwardDetails(kept_as=kept_as))
+        return self._passthrough.forward(admitted, request, view, dataclasses.replace(about, kept_as=kept_as))
 
 
 def _may_name_responses(request: Request) -> bool:

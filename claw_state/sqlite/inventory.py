@@ -136,11 +136,7 @@ class SqliteInventory:
             turns.setdefault(agent, []).append(self._state(state, owner, seen))
         agents = tuple(
             AgentState(
-                agent,
-                rounds.get(agent, RoundStats()),
-                count_states(turns.get(agent, ())),
-                spent.get(agent),
-                owned[agent],
+                agent, rounds.get(agent, RoundStats()), count_states(turns.get(agent, ())), spent.get(agent), owned[agent]
             )
             for agent in sorted(rounds.keys() | turns.keys() | spent.keys() | owned.keys())
         )

@@ -39,6 +39,7 @@ DELETE FROM provider_objects WHERE agent = ?
 AND used < (SELECT used FROM provider_objects WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?)
 """
 _FIND_OBJECT = "SELECT provider, key_label, used FROM provider_objects WHERE agent = ? AND kind = ? AND id = ? AND used >= ?"
+_LIST_OBJECTS = "SELECT id, provider, key_label FROM provider_objects WHERE agent = ? AND kind = ? AND used >= ?"
 _MARK_OBJECT_USED = "UPDATE provider_objects SET used = ? WHERE agent = ? AND kind = ? AND id = ?"
 
 
@@ -109,6 +110,10 @@ class SqliteOwnershipStore:
             with suppress(StoreError):  # a state that can only be read tells whose an id is
                 await self._db.transact(mark)
         return found
+
+    async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
+        rows = self._db.read(_LIST_OBJECTS, agent_id, kind, self._clock() - MAX_PROVIDER_OBJECT_AGE_SECONDS)
+        return [ProviderObject(kind, *row) for row in rows]
 
     async def close(self) -> None:
         self._db.close()

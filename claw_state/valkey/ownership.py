@@ -24,6 +24,7 @@ _SAVE = load_script("ownership_save")
 _FIND = load_script("ownership_find")
 _DELETE = load_script("ownership_delete")
 _SAVE_OBJECTS = load_script("objects_save")
+_LIST_OBJECTS = load_script("objects_list")
 _FIND_OBJECTS = load_script("objects_find")
 
 
@@ -54,6 +55,11 @@ class ValkeyOwnershipStore:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), int(USE_MARK_SECONDS)
         fields = [_field(name) for name in names]
         records = await self._link.read(_FIND_OBJECTS, self._now(), agent_id, *bounds, *fields)
+        return [decode_object(record) for record in records]
+
+    async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
+        bound = int(MAX_PROVIDER_OBJECT_AGE_SECONDS)
+        records = await self._link.read(_LIST_OBJECTS, self._now(), agent_id, _field(ObjectName(kind, "")), bound)
         return [decode_object(record) for record in records]
 
     async def close(self) -> None:

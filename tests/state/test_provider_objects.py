@@ -44,6 +44,20 @@ async def test_another_proxy_finds_an_agents_objects_and_no_other_agent_does(own
     assert await here.find_objects("a", [FILE.name]) == [moved]
 
 
+async def test_all_objects_of_a_kind_are_listed(ownerships: Ownerships, clock: Clock) -> None:
+    store = ownerships()
+    old = ProviderObject("file", "file-0", "openai")
+    await store.save_objects("a", [old])
+    clock.now += MAX_PROVIDER_OBJECT_AGE_SECONDS
+    other = ProviderObject("file", "file-2", "second")
+    await store.save_objects("a", [FILE, BATCH, other, ProviderObject("file_x", "1", "openai")])
+    await store.save_objects("b", [ProviderObject("file", "file-3", "openai")])
+    assert sorted(await store.list_objects("a", "file"), key=lambda each: each.id) == [old, FILE, other]
+    clock.now += 1
+    assert sorted(await store.list_objects("a", "file"), key=lambda each: each.id) == [FILE, other]
+    assert await store.list_objects("a", "eval") == []
+
+
 async def test_an_id_of_one_kind_is_none_of_another_and_no_response(ownerships: Ownerships) -> None:
     store = ownerships()
     await store.save_objects("a", [FILE])
