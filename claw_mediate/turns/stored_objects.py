@@ -23,7 +23,7 @@ from claw_contract.names import assign_aliases, hashed_alias
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import StoredPath
-from claw_mediate.core.http import Forward, Naming, Request, RunnerResponse, refuse, refuse_unknown_id
+from claw_mediate.core.http import Forward, Naming, Request, RunnerResponse, build_error_body, refuse, refuse_unknown_id
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.core.object_ids import RESPONSE_SHAPE
 from claw_mediate.core.observer import RequestInfo

@@ -129,10 +129,7 @@ class _Taps:
     def __init__(self, usage: ResponseTap, objects: ObjectTap) -> None:
         self._usage = usage
         self._objects = objects
-
-    @property
-    def body(self) -> bytearray:
-        return self._usage.body
+        self.body = usage.body
 
     @property
     def usage(self) -> JsonObject:
