@@ -142,7 +142,7 @@ _STORED_RESPONSES = (
     _row("GET", "/responses/{response}/input_items"),
 )
 _CONVERSATIONS = (
-    _row("POST", "/conversations", creates="conversation"),
+    _row("POST", "/conversations", "optional", creates="conversation"),
     _row("GET", "/conversations", lists="conversation"),
     _row("GET POST DELETE", "/conversations/{conversation}"),
     _row("GET POST", "/conversations/{conversation}/items"),
@@ -154,10 +154,10 @@ _STORED_COMPLETIONS = (
     _row("GET", "/chat/completions/{stored_completion}/messages"),
 )
 _VECTOR_STORES = (
-    _row("POST", "/vector_stores", creates="vector_store"),
+    _row("POST", "/vector_stores", "optional", creates="vector_store"),
     _row("GET", "/vector_stores", lists="vector_store"),
     _row("GET POST DELETE", "/vector_stores/{vector_store}"),
-    _row("POST", "/vector_stores/{vector_store}/search"),
+    _row("POST", "/vector_stores/{vector_store}/search", "optional"),
     _row("GET POST", "/vector_stores/{vector_store}/files"),
     _row("GET POST DELETE", "/vector_stores/{vector_store}/files/{_file}"),
     _row("GET", "/vector_stores/{vector_store}/files/{_file}/content"),
@@ -167,7 +167,7 @@ _VECTOR_STORES = (
     _row("POST", "/vector_stores/{vector_store}/file_batches/{_file_batch}/cancel"),
 )
 _CONTAINERS = (
-    _row("POST", "/containers", creates="container"),
+    _row("POST", "/containers", "optional", creates="container"),
     _row("GET", "/containers", lists="container"),
     _row("GET DELETE", "/containers/{container}"),
     _row("GET POST", "/containers/{container}/files"),
@@ -179,7 +179,7 @@ _ASSISTANTS = (
     _row("GET", "/assistants", lists="assistant"),
     _row("GET DELETE", "/assistants/{assistant}"),
     _row("POST", "/assistants/{assistant}", "optional", counted=True),
-    _row("POST", "/threads", creates="thread"),
+    _row("POST", "/threads", "optional", creates="thread"),
     _row("POST", "/threads/runs", "required", counted=True, creates="thread"),  # Answers with the run, which names its thread
     _row("GET POST DELETE", "/threads/{thread}"),
     _row("GET POST", "/threads/{thread}/messages"),
@@ -256,10 +256,10 @@ _ANTHROPIC: Final = (
     _row("GET", "//api/claude_code/{_part*}"),
     _row("GET", "//api/claude_cli/bootstrap"),
     _row("GET", "//api/web/domain_info"),
-    _row("POST", "//api/claude_code/metrics"),
-    _row("POST", "//api/event_logging/batch"),
-    _row("POST", "//api/event_logging/v2/batch"),
-    _row("POST", "//api/eval/{_key}"),
+    _row("POST", "//api/claude_code/metrics", "optional"),
+    _row("POST", "//api/event_logging/batch", "optional"),
+    _row("POST", "//api/event_logging/v2/batch", "optional"),
+    _row("POST", "//api/eval/{_key}", "optional"),
 )
 
 _OPENROUTER: Final = (

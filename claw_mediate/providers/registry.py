@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -247,14 +248,15 @@ class ProviderRegistry:
             self._hosts_cache = providers, frozenset(hosts - {""})
         return self._hosts_cache[1]
 
-    def by_model(self, model: str, api_format: ApiFormat) -> Candidate:
-        """Return the provider that the model's prefix names, else the dialect's default (base-URL requests)."""
+    def by_model(self, model: str, family: str) -> Candidate:
+        """Return the provider that the model's prefix names, else that after which the paths are named (base-URL requests)."""
         providers = self.all()
         prefix, slash, rest = model.partition("/")
         if slash and prefix in providers:
             return Candidate(providers[prefix], rest)
-        default = providers[api_format]  # each format is named after its provider
-        if default.is_usable:
+        api_format: ApiFormat = "anthropic" if family == "anthropic" else "openai"
+        default = providers.get(family) or providers[api_format]  # each format is named after its provider
+        if default.is_usable or family not in get_args(ApiFormat.__value__):
             return Candidate(default, model)
         others = (p for p in providers.values() if p.is_usable and p.api_format == api_format)
         return Candidate(next(others, default), model)

@@ -3,15 +3,17 @@
 The host (``mitm``) sends the bytes; this module decides to whom, and records the outcome.
 A request that asks a model is a line of history like a mediated turn; others are events of the log.
 
-POSTs on paths of no dialect (embeddings, images, audio, …):
+Requests on known paths of no dialect (embeddings, images, audio, …), by where their row says that they name a model:
 
-    names its model in its body      the model policy clamps it, the budget counts it, history has a line of it
-    should name one, and the model   the same without a policy; an agent with a policy is refused
-    can't be read
-    asks no model                    it is forwarded
+    nowhere    forwarded, unread
+    optional   with a model: the policy clamps it, the budget counts it, history has a line of it; without: forwarded
+    required   the same; where the model can't be read, an agent with a policy is refused
+    hidden     counted; an agent with a policy is refused
 
-The body of an agent with a policy is always read, but that of an upload of files. Of an agent without one, JSON and forms are
-read as far as ``body_size_limit`` goes, so that the model's prefix picks the provider; all else streams.
+A row may say that it is counted without a model too. Under a policy, other members that name models are clamped like
+fallbacks are (``core/model_names``), and a body that can't be read is refused. Of an agent without one, JSON and forms are read
+as far as ``body_size_limit`` goes, so that the model's prefix picks the provider; all else streams.
+What was read for a decision is sent unpacked: nobody can unpack another body than the one that was decided about.
 """
 
 import asyncio
@@ -22,7 +24,6 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -32,21 +33,23 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import ModelLocation, creates_object, find_stored, is_batch, locate_model
+from claw_mediate.core.api_paths import creates_object, find_stored, is_batch
 from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
+from claw_mediate.core.known_paths import KnownPath
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.core.object_ids import AnswerShape, GivenObject, shape_of_answer
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import names_containing, provider_auth
+from claw_mediate.providers.paths import BODYLESS, PathTables, provider_target
 from claw_mediate.providers.registry import RATE_LIMITED, ProviderRegistry, is_out_of_quota
-from claw_mediate.providers.routing import NO_KEY, Requester, Route, Router, new_turn_id, replace_model
+from claw_mediate.providers.routing import NO_KEY, Requester, Route, Router, find_other_models, new_turn_id, replace_model
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
 from claw_mediate.turns.fetched_document import answer_with
 from claw_mediate.turns.object_lists import ObjectLists
 from claw_mediate.turns.ownership import Ownership
-from claw_mediate.turns.provider_objects import ProviderObjects
+from claw_mediate.turns.provider_objects import RECORDED_ELSEWHERE, ProviderObjects
 from claw_mediate.turns.recorder import Recorder
 from claw_state.ownership import OwnedObject, ProviderObject
 
@@ -78,7 +81,8 @@ class ForwardDetails:
     kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
     named_object: ProviderObject | None = None  # What else of the agent's it names: the same
     gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
-    read_body: bytes | None = None  # The body as it was read, where the view has none
+    is_read: bool = True  # False if the request is decided about without its body
+    body: bytes | None = None  # What was read of a request that has no view
 
 
 class Owners(NamedTuple):
@@ -92,11 +96,14 @@ _ORDINARY = ForwardDetails()
 
 
 class Passthrough:
-    def __init__(self, registry: ProviderRegistry, routing: Router, recorder: Recorder, memory: Owners) -> None:
+    def __init__(
+        self, registry: ProviderRegistry, routing: Router, paths: PathTables, recorder: Recorder, owners: Owners
+    ) -> None:
         self._registry = registry
         self._routing = routing
+        self._paths = paths
         self._recorder = recorder
-        self._ownership, self._objects = memory
+        self._ownership, self._objects = owners
 
     def forward(
         self, admitted: Identity, request: Request, view: RunnerRequest | None, about: ForwardDetails = _ORDINARY
@@ -111,9 +118,12 @@ class Passthrough:
             return self._no_key(request, candidates)
         candidate, key = ready
         provider, model = candidate.provider, candidate.model
+        is_dialect = view is not None and view.bypass != NO_DIALECT
+        target = self._target(provider, request, is_dialect=is_dialect)
+        if target is None:
+            return self._paths.refuse(admitted.agent, request)
         if view is not None:
             view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
-        is_dialect = view is not None and view.bypass != NO_DIALECT
         recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, model)
         context = RequestContext(
             turn_id=asker.turn_id,
@@ -127,20 +137,31 @@ class Passthrough:
         self._recorder.log_request(context)
         is_put = view is not None and view.conversation and about.purpose != "count"
         conversation = about.kept if is_put else None
-        base_url, target = provider.base_url, provider.strip_base_path(request.path)
-        if not is_dialect:
-            base_url, target = _other_target(provider, request)
         return Forward(
-            base_url=base_url,
-            target=target,
+            base_url=target[0],
+            target=target[1],
             credential=provider_auth(provider, key.secret if key else None),
             write_refusal=partial(_unreached, request.path, provider.name),
-            body=_body_to_send(request, about.read_body if view is None else view.body),
+            body=_sent_body(request, view, about),
             dropped_headers=names_containing(request.headers, admitted.secret),
             handle=PassthroughHandle(
                 context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation, about.gives
             ),
         )
+
+    def _target(self, provider: Provider, request: Request, *, is_dialect: bool) -> tuple[str, str] | None:
+        """Return base URL and path with query at a provider; None where the path is not known there."""
+        match = self._paths.find_at(provider, request)
+        if match is not None:
+            return provider_target(provider, match, request.path.partition("?")[2])
+        # A dialect's path, or that of a stored object, which were decided about as such.
+        if is_dialect or find_stored(request.path) is not None:
+            return provider.base_url, provider.strip_base_path(request.path)
+        return None
+
+    def refuse_by_policy(self, agent: Agent, request: Request, message: str) -> RunnerResponse:
+        """Return a refusal of the agent's model policy, and log it."""
+        return self._routing.refuse_by_policy(agent, request, message)
 
     def note_id(self, handle: PassthroughHandle, object_id: str) -> None:
         """Save under its id, which has just come, what the provider keeps of a request: the runner may name it next."""
@@ -214,30 +235,20 @@ def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple
     return dataclasses.replace(request, body=view.history_body), replace(view, body=body)
 
 
-def _body_to_send(request: Request, body: bytes | None) -> bytes | None:
-    """Return the body in whose place what the runner sent is no longer sent; None where that goes on as it came.
+def _sent_body(request: Request, view: RunnerRequest | None, about: ForwardDetails) -> bytes | None:
+    """Return the body that is sent in place of the runner's; None where that goes as it came.
 
-    A packed one is sent as it was read: the provider could unpack another body, which names other ids.
+    A packed body that was read goes unpacked: two that unpack it could find two bodies in it.
     """
-    is_as_it_came = body is request.body and not request.header("content-encoding")
-    return None if is_as_it_came else body
+    body = about.body if view is None else view.body
+    if body is None or not about.is_read:
+        return None
+    is_packed = bool(request.header("content-encoding"))
+    return body if is_packed or body is not request.body else None
 
 
 def _unreached(path: str, provider: str) -> bytes:
     return build_error_body(path, 502, "provider_unreachable", f"the provider {provider!r} gave no response")
-
-
-def _other_target(provider: Provider, request: Request) -> tuple[str, str]:
-    """Return base URL and path of a request of no dialect.
-
-    Claude Code asks its host for ``/api/…`` too: a runner that names a host, or such a path, means it from the root,
-    wherever the API begins there.
-    """
-    below = provider.strip_base_path(request.path)
-    from_the_root = request.host is not None or request.path.startswith("/api/")
-    if below == request.path and from_the_root:
-        return urlsplit(provider.base_url)._replace(path="").geturl(), request.path
-    return provider.base_url, below
 
 
 _HIDDEN = "on this path its body does not name it"
@@ -252,81 +263,74 @@ _batch_decoder = msgspec.json.Decoder(_Batch)
 
 
 class OtherPaths:
-    def __init__(self, passthrough: Passthrough, budgets: Budgets, owners: Owners, lists: ObjectLists) -> None:
+    def __init__(
+        self, passthrough: Passthrough, paths: PathTables, budgets: Budgets, owners: Owners, lists: ObjectLists
+    ) -> None:
         self._passthrough = passthrough
+        self._paths = paths
         self._ownership, self._objects = owners
         self._lists = lists
         self._budgets = budgets
 
     def must_read(self, agent: Agent, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
+        if request.method.upper() in BODYLESS:
+            return True  # that is, it must be seen that there is none
         if self._objects.must_read(request):
             return True
-        place = _place(request)
+        place = self._row(request).model
         if place == "nowhere":
             return False
         return place != "hidden" if _has_policy(agent) else _is_structured(request) or is_batch(request.path)
 
     async def decide(self, admitted: Identity, request: Request, body: bytes) -> RunnerResponse | Forward:
         """Decide about a request by its body: unpacked, and without the agent's credential."""
+        row = self._row(request)
+        if row.model == "nowhere":
+            return await self._forward(admitted, request, None, body)
         try:
             view = read_other_path(body, _content_type(request))
-        except UnreadableRequestError as error:
-            return await self.decide_unread(admitted, request, str(error))
-        decision = await self._check_path(admitted, request)
-        if isinstance(decision, RunnerResponse):
-            return decision
-        in_body = await self._objects.check_body(admitted.agent, request, body)
-        if isinstance(in_body, RunnerResponse):
-            return in_body
-        if decision.named_object is not None and in_body is not None and in_body.provider != decision.named_object.provider:
-            return self._objects.refuse_elsewhere(admitted.agent, request, in_body, decision.named_object.id)
-        about = dataclasses.replace(decision, named_object=decision.named_object or in_body, read_body=body)
-        place = _place(request)
-        if place == "hidden" or (place == "required" and view is None):
-            return await self._decide_unread(admitted, request, "its body names none", view, about)
-        return await self._forward(admitted, request, view, about)
-
-    async def _check_path(self, admitted: Identity, request: Request) -> ForwardDetails | RunnerResponse:
-        """Return what is known of a request by its path; the refusal; or the agent's own part of a list."""
-        match = self._objects.find_path(request)
-        named = await self._objects.check_path(admitted.agent, request)
-        if isinstance(named, RunnerResponse):
-            return named
-        if match is not None and match.row.lists is not None and self._objects.is_checked:
-            provider = self._lists.find_provider(admitted, request, match)
-            if isinstance(provider, RunnerResponse):
-                return provider
-            fetch = answer_with(self._objects.error_path(request), self._lists.read(admitted, request, match, provider))
-            return await self._passthrough.record_fetch(admitted, request, provider, fetch)
-        return ForwardDetails(named_object=named, gives=None if match is None else shape_of_answer(match))
+            if _has_policy(admitted.agent) and view is None:
+                _check_names_none(request, body)
+        except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
+            return await self._decide_unknown(admitted, request, row, str(error), body=body)
+        if row.model == "hidden" or (row.model == "required" and view is None):
+            return await self._decide_unknown(admitted, request, row, "its body names none", view, body)
+        return await self._forward(admitted, request, view or _counted(row, body), body)
 
     async def decide_unread(self, admitted: Identity, request: Request, reason: str = "") -> RunnerResponse | Forward:
-        """Decide about a request whose body is not read. ``reason``: why it is not."""
-        decision = await self._check_path(admitted, request)
-        if isinstance(decision, RunnerResponse):
-            return decision
-        if self._objects.must_read(request):
-            message = f"whose the ids in this request are can't be told: {reason}"
-            return refuse(self._objects.error_path(request), 400, "invalid_request", message)
-        return await self._decide_unread(admitted, request, reason, None, decision)
+        """Decide about a request whose body is not read; ``reason``: why it is not."""
+        if request.method.upper() in BODYLESS and reason:
+            return self._paths.refuse_body(admitted.agent, request)
+        request = self._paths.canonical(request)
+        return await self._decide_unknown(admitted, request, self._row(request), reason)
 
-    async def _decide_unread(
-        self, admitted: Identity, request: Request, reason: str, view: RunnerRequest | None, about: ForwardDetails
+    async def _decide_unknown(
+        self,
+        admitted: Identity,
+        request: Request,
+        row: KnownPath,
+        reason: str,
+        view: RunnerRequest | None = None,
+        body: bytes | None = None,
     ) -> RunnerResponse | Forward:
-        """Decide about a request whose model is not known. ``reason``: why it is not; ``view``: what its body says of it."""
-        place = _place(request)
-        if place != "nowhere" and _has_policy(admitted.agent):
-            reason = _HIDDEN if place == "hidden" else reason
+        """Decide about a request whose model is not known.
+
+        ``reason``: why; ``view``: what its body says of it; ``body``: None where it is not there.
+        """
+        if row.model != "nowhere" and _has_policy(admitted.agent):
+            reason = _HIDDEN if row.model == "hidden" else reason
             message = f"the agent has a model policy, and the model of this request can't be read: {reason}"
-            return refuse(request.path, 403, "model_not_allowed", message)
-        if place in {"required", "hidden"}:
-            view = view or view_without_model(request.body)
-        return await self._forward(admitted, request, view, about)
+            return self._passthrough.refuse_by_policy(admitted.agent, request, message)
+        counted = _counted(row, request.body if body is None else body)
+        return await self._forward(admitted, request, view or counted, body)
 
     async def _forward(
-        self, admitted: Identity, request: Request, view: RunnerRequest | None, about: ForwardDetails
+        self, admitted: Identity, request: Request, view: RunnerRequest | None, body: bytes | None
     ) -> RunnerResponse | Forward:
+        owned = await self._check_objects(admitted, request, body)
+        if isinstance(owned, RunnerResponse):
+            return owned
         if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
             return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
         if view is not None:
@@ -334,7 +338,50 @@ class OtherPaths:
             if refusal is not None:
                 return refusal
         kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
-        return self._passthrough.forward(admitted, request, view, dataclasses.replace(about, kept_as=kept_as))
+        details = dataclasses.replace(owned, kept_as=kept_as, is_read=body is not None, body=body)
+        return self._passthrough.forward(admitted, request, view, details)
+
+    async def _check_objects(self, admitted: Identity, request: Request, body: bytes | None) -> ForwardDetails | RunnerResponse:
+        """Return what is known of the objects that a request names or makes; the refusal; or the agent's part of a list."""
+        named = await self._objects.check_other(admitted.agent, request, body)
+        if isinstance(named, RunnerResponse):
+            return named
+
+        match = self._objects.find_path(request)
+        if match is None:
+            return ForwardDetails()
+        if match.row.lists is None or match.row.lists in RECORDED_ELSEWHERE or not self._objects.is_checked:
+            return ForwardDetails(named_object=named, gives=shape_of_answer(match))
+
+        provider = self._lists.find_provider(admitted, request, match)
+        if isinstance(provider, RunnerResponse):
+            return provider
+        page = self._lists.read(admitted, request, match, provider)
+        fetch = answer_with(self._objects.error_path(request), page)
+        return await self._passthrough.record_fetch(admitted, request, provider, fetch)
+
+    def _row(self, request: Request) -> KnownPath:
+        match = self._paths.find(request)
+        return match.row if match is not None else _UNKNOWN
+
+
+_UNKNOWN = KnownPath((), "", "hidden", is_counted=True)
+"""What is known of a path that is in no table, which ``Mediator.admit`` refuses before: nothing."""
+
+
+def _counted(row: KnownPath, body: bytes) -> RunnerRequest | None:
+    """Return the view of a request whose model is not known, where budgets count it."""
+    return view_without_model(body) if row.is_counted else None
+
+
+def _check_names_none(request: Request, body: bytes) -> None:
+    """Raise ``UnreadableRequestError`` for a request that names models, though not by ``model``."""
+    view = view_without_model(body)
+    if body.lstrip(b" \t\r\n").startswith(b"{"):
+        if named := find_other_models(request, view):
+            raise UnreadableRequestError(f"{named[0].member!r} names one, and 'model' does not")
+    elif body.strip():
+        raise UnreadableRequestError("the body is not one JSON object")
 
 
 def _may_name_responses(request: Request) -> bool:
@@ -350,10 +397,6 @@ def _may_name_responses(request: Request) -> bool:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, json_splice.JsonSpliceError):
         return True
     return find_stored("/" + endpoint) is not None
-
-
-def _place(request: Request) -> ModelLocation:
-    return locate_model(request.path) if request.method.upper() == "POST" else "nowhere"
 
 
 def _has_policy(agent: Agent) -> bool:

@@ -7,8 +7,8 @@ that agent's. A request that names an object, in its path, its query or its body
     of somebody else's, or nobody's     404; with ``stored_ids: any`` it passes as it is
     that can't be looked up             503 ``state_unavailable``, whatever the setting is
 
-Nothing is sent before that. Responses and conversations have rows of their own (``ownership``). Stored chat completions can't be
-read through the proxy: they hold the hidden rounds of their agent, too.
+Nothing is sent before that. Responses and conversations have rows of their own (``ownership``). Stored chat completions
+can't be read through the proxy: they hold the hidden rounds of their agent, too.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from claw_mediate.core.object_ids import (
     rules_for,
 )
 from claw_mediate.dialects.base import UnreadableRequestError
-from claw_mediate.dialects.model_only import read_form_fields
+from claw_mediate.dialects.model_only import read_form_fields, read_other_path
 from claw_mediate.providers.paths import PathTables
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.ownership import STATE_UNAVAILABLE, StoredIds
@@ -43,7 +43,7 @@ from claw_state.ownership import ObjectName, OwnershipStore, ProviderObject
 from claw_state.url import StoreError
 
 _MAX_INLINE_BYTES = 256 << 10  # Bytes of a body that are read in the event loop; a longer one is read in a thread
-_ELSEWHERE: Final = frozenset({"response", "conversation"})
+RECORDED_ELSEWHERE: Final = frozenset({"response", "conversation"})
 """Kinds in a path that ``stored_objects`` decides about."""
 _UNREADABLE_KIND: Final = "stored_completion"
 _METHODS: Final = ("GET", "POST", "DELETE")
@@ -104,19 +104,40 @@ class ProviderObjects:
         query = request.path.partition("?")[2]
         if query and match is not None:
             named += _read_query(query)
-        return await self._check(agent, request, [each for each in named if each.kind not in _ELSEWHERE])
+        return await self._check(agent, request, [each for each in named if each.kind not in RECORDED_ELSEWHERE])
 
-    async def check_body(
-        self, agent: Agent, request: Request, body: bytes, rules: MemberRules | None = None
-    ) -> ProviderObject | RunnerResponse | None:
-        """Return the first object that a body names, like ``check_path``. Raise ``UnreadableRequestError``.
+    async def check_other(self, agent: Agent, request: Request, body: bytes | None) -> ProviderObject | RunnerResponse | None:
+        """Return the first object that a request of no dialect names, in its path or its body; the refusal; or None.
 
-        ``rules``: those of the request's dialect; None on a path of no dialect.
+        ``body``: None where it is not there. Raise ``UnreadableRequestError`` for a body in which ids can't be told.
         """
-        if rules is None:
-            match = self._paths.find(request)
-            rules = rules_for(None if match is None else match.row)
+        in_path = await self.check_path(agent, request)
+        if isinstance(in_path, RunnerResponse):
+            return in_path
+        if body is None:
+            message = "whose the ids in this request are can't be told, because its body can't be read"
+            return self._unread(request, message) if self.must_read(request) else in_path
 
+        in_body = await self.check_body(agent, request, body)
+        if in_path is None or in_body is None or isinstance(in_body, RunnerResponse):
+            return in_body or in_path
+        is_elsewhere = in_path.provider != in_body.provider
+        return self.refuse_elsewhere(agent, request, in_body, in_path.id) if is_elsewhere else in_path
+
+    def _unread(self, request: Request, message: str) -> RunnerResponse:
+        return refuse(self.error_path(request), 400, "invalid_request", message)
+
+    async def check_body(self, agent: Agent, request: Request, body: bytes) -> ProviderObject | RunnerResponse | None:
+        """Return the first object that the body of a request of no dialect names. Raise ``UnreadableRequestError``."""
+        if self.must_read(request):
+            read_other_path(body, ", ".join(request.header("content-type")))  # Raises for what is read in two ways
+
+        match = self._paths.find(request)
+        return await self._check_members(agent, request, body, rules_for(None if match is None else match.row))
+
+    async def _check_members(
+        self, agent: Agent, request: Request, body: bytes, rules: MemberRules
+    ) -> ProviderObject | RunnerResponse | None:
         try:
             if len(body) < _MAX_INLINE_BYTES:
                 named = _read_body(request, body, rules)
@@ -128,7 +149,7 @@ class ProviderObjects:
 
     async def check_dialect(self, agent: Agent, request: Request, body: bytes) -> ProviderObject | RunnerResponse | None:
         """Return the first object that a request of a dialect names, like ``check_body``."""
-        return await self.check_body(agent, request, body, DIALECT_RULES)
+        return await self._check_members(agent, request, body, DIALECT_RULES)
 
     async def _check(
         self, agent: Agent, request: Request, named: Sequence[NamedObject]

@@ -16,7 +16,7 @@ from mitmproxy import http
 from claw_contract.base import JsonObject
 from claw_mediate.core.http import Forward, build_error_body
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
-from claw_mediate.http.headers import CREDENTIALS, raw_headers
+from claw_mediate.http.headers import CREDENTIALS, OVERRIDES, raw_headers
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm.flow_state import ForwardedRequest, ResponseTap, all_states, state_of
 from claw_mediate.mitm.gate import guard
@@ -36,7 +36,7 @@ _SHUTTING_DOWN = 503
 _MAX_UNPACKED, _UNPACK_SECONDS = 8 << 20, 1.0  # Limits for an error that is unpacked to be read
 _HOP_BY_HOP = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
 """Headers of the runner's connection to us (RFC 9110, 7.6.1)."""
-_DROPPED = frozenset(name.encode() for name in (*CREDENTIALS, *_HOP_BY_HOP))
+_DROPPED = frozenset(name.encode() for name in (*CREDENTIALS, *OVERRIDES, *_HOP_BY_HOP))
 _CONNECTION_OPTIONS = ("close", "keep-alive")
 _UNREADABLE = ("unreadable_error", "the provider's error can't be unpacked, and so it is not shown")
 
