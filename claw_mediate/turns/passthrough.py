@@ -328,11 +328,11 @@ class OtherPaths:
     async def _forward(
         self, admitted: Identity, request: Request, view: RunnerRequest | None, body: bytes | None
     ) -> RunnerResponse | Forward:
+        if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
+            return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
         owned = await self._check_objects(admitted, request, body)
         if isinstance(owned, RunnerResponse):
             return owned
-        if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
-            return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
         if view is not None:
             refusal = await self._budgets.admit(admitted.agent, request, view.model)
             if refusal is not None:
