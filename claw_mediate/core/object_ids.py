@@ -98,7 +98,7 @@ class MemberRules:
     def may_name(self, body: bytes) -> bool:
         """Return whether a body has to be read: most have not even the word. Text matches nowhere: its quotes are escaped."""
         if self.reads_sources:
-            return True
+            return bool(body.strip())
 
         if any(needle in body for needle in self._needles) and self._marks.search(body):
             return True

@@ -117,7 +117,11 @@ def test_a_dialects_request_may_have_words_that_are_ids_elsewhere() -> None:
 def test_an_eval_names_its_file_and_the_stores_that_all_agents_share() -> None:
     source = {"type": "jsonl", "source": {"type": "file_id", "id": "f"}}
     assert named({"data_source": source}, EVAL_RULES) == {("file", "f")}
-    for shared, kind in {"responses": "response", "stored_completions": "stored_completion", "logs": "stored_completion"}.items():
+    for shared, kind in {
+        "responses": "response",
+        "stored_completions": "stored_completion",
+        "logs": "stored_completion",
+    }.items():
         for body in ({"data_source": {"type": shared}}, {"data_source": {"source": {"type": shared, "metadata": {}}}}):
             assert named(body, EVAL_RULES) == {(kind, shared)}
             assert named(body) == set()
@@ -157,7 +161,12 @@ GIVES = {
     "an upload": ("POST", "/v1/uploads", {"id": "u"}, {("upload", "u")}),
     "its file": ("POST", "/v1/uploads/u/complete", {"id": "u", "file": FILE}, {("file", "file-9")}),
     "a batch": ("POST", "/v1/batches", {"id": "b", "output_file_id": None}, {("batch", "b")}),
-    "its files": ("GET", "/v1/batches/b", {"id": "b", "output_file_id": "o", "error_file_id": "e"}, {("file", "o"), ("file", "e")}),
+    "its files": (
+        "GET",
+        "/v1/batches/b",
+        {"id": "b", "output_file_id": "o", "error_file_id": "e"},
+        {("file", "o"), ("file", "e")},
+    ),
     "a batch of messages": ("POST", "/v1/messages/batches", {"id": "b"}, {("message_batch", "b")}),
     "a vector store": ("POST", "/v1/vector_stores", {"id": "v"}, {("vector_store", "v")}),
     "a file in it": ("POST", "/v1/vector_stores/v/files", {"id": "f"}, set()),
@@ -256,7 +265,8 @@ def test_what_is_no_answer_gives_nothing(document: bytes) -> None:
 def test_the_rules_follow_the_path() -> None:
     base = ApiBase("openai", ("/v1",))
     runs, threads = (find_known_path(base, "POST", path) for path in ("/v1/evals/e/runs", "/v1/threads"))
-    assert runs is not None and threads is not None
+    assert runs is not None
+    assert threads is not None
     assert rules_for(runs.row) is EVAL_RULES
     assert rules_for(threads.row) is rules_for(None) is OTHER_RULES
     assert GivenObject("file", "f") == ("file", "f")
