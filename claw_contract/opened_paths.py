@@ -30,6 +30,14 @@ _LIVE = re.compile(r"/(?:realtime|chatkit|live)/(?:[^/]+/)*[^/]*sessions?(?:/|$)
 """A session of a protocol that bypasses the proxy: the answer holds an ephemeral credential for it."""
 
 
+class OpenedPathError(ValueError):
+    """An entry that opens nothing, or what can't be opened. ``reason`` shows no value, which may be a variable's."""
+
+    def __init__(self, entry: str, reason: str) -> None:
+        super().__init__(f"{entry!r}: {reason}")
+        self.reason = reason
+
+
 class OpenedPath(NamedTuple):
     """One entry. ``path`` is in lower case, as paths are compared."""
 
@@ -39,19 +47,19 @@ class OpenedPath(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``METHOD /prefix*``. Raise ``ValueError`` with one sentence that names the entry and the remedy."""
+        """Parse ``METHOD /prefix*``. Raise ``OpenedPathError``."""
         match = _ENTRY.fullmatch(text.strip())
         if match is None or match[1] not in METHODS:
             methods = ", ".join(METHODS)
-            raise ValueError(f"{text!r} is no METHOD /prefix* such as {EXAMPLE!r}; the methods are {methods}")
+            raise OpenedPathError(text, f"this is no METHOD /prefix* such as {EXAMPLE!r}; the methods are {methods}")
 
         is_prefix = match[2].endswith("*")
         path = match[2].removesuffix("*")
         if _ODD.search(path):
-            raise ValueError(f"{text!r}: a path is written plainly, without escapes and a query, '*' only at its end")
+            raise OpenedPathError(text, "a path is written plainly, without escapes and a query, '*' only at its end")
 
         if (named := find_credentials(path)) is not None:
-            raise ValueError(f"{text!r}: {named!r} mints or lists credentials, which can't be opened")
+            raise OpenedPathError(text, f"{named!r} mints or lists credentials, which can't be opened")
 
         plain = path if is_prefix else path.rstrip("/") or "/"
         return cls(match[1], plain.lower(), is_prefix)
@@ -64,7 +72,7 @@ class OpenedPath(NamedTuple):
 
 
 def parse_opened_paths(text: str) -> tuple[OpenedPath, ...]:
-    """Parse a list that is separated by commas. Raise ``ValueError`` as ``OpenedPath.parse`` does.
+    """Parse a list that is separated by commas. Raise ``OpenedPathError``.
 
     >>> parse_opened_paths("POST /v1/Skills*, GET /v1/skills")
     (OpenedPath(method='POST', path='/v1/skills', is_prefix=True), OpenedPath(method='GET', path='/v1/skills', is_prefix=False))

@@ -311,6 +311,8 @@ _XAI: Final = (
     _asks_model("/complete"),
     _EMBEDDINGS,
     _asks_model("/tokenize-text"),
+    _row("POST", "/tts", "hidden", counted=True),  # Its voices name no model
+    _row("POST", "/stt", "hidden", counted=True),
     *_MODELS,
     *(
         _row("GET", path)
@@ -404,13 +406,14 @@ def _find(base: ApiBase, method: str, path: str) -> PathMatch | None:
     if "%" in resolved:
         return None  # A server that decodes twice would read another path
 
+    slash = "" if "%2f" in path.lower() else "/"
     families = FAMILIES if base.family is None else (base.family,)
     for family in families:
         table = _TABLES[family]
         for prefix in _prefixes_of(resolved, base.prefixes):
-            if (match := table.find(method, resolved[len(prefix) :], "")) is not None:
+            if (match := table.find(method, resolved[len(prefix) :], "", slash)) is not None:
                 return match._replace(prefix=prefix)
-        if (match := table.find(method, resolved, "/")) is not None:
+        if (match := table.find(method, resolved, "/", slash)) is not None:
             return match
     return None
 
@@ -423,6 +426,7 @@ def _prefixes_of(path: str, prefixes: tuple[str, ...]) -> list[str]:
     return [prefix for prefix in prefixes if path[: len(prefix) + 1].lower() == f"{prefix}/"]
 
 
+_SAFE = ":@~+=,!$'()*&"
 _PLACEHOLDER = re.compile(r"\{(\w+)(\*?)\}")
 
 
@@ -437,21 +441,22 @@ class _CompiledRow(NamedTuple):
         regex, at = "", 0
         for found in _PLACEHOLDER.finditer(row.pattern):
             literal = row.pattern[at : found.start()]
-            anything = r"([^\x00-\x20\x7f]+)" if found[2] else r"([^/\x00-\x20\x7f]+)"
+            anything = r"([!-~]+)" if found[2] else r"([!-.0-~]+)"  # ASCII: another server could decode it otherwise
             regex += re.escape(literal) + anything
             names.append(found[1])
             at = found.end()
         regex += re.escape(row.pattern[at:])
         return cls(row, re.compile(regex, re.IGNORECASE), tuple(names))
 
-    def match(self, family: Family, path: str) -> PathMatch | None:
+    def match(self, family: Family, path: str, slash: str) -> PathMatch | None:
+        """Return the match; ``slash`` is "/" unless the slashes within a value stay escaped, as its runner wrote them."""
         found = self.regex.fullmatch(path)
         if found is None:
             return None
         values = found.groups()
         ids = {kind: value for name, value in zip(self.names, values, strict=True) for kind in OBJECT_KINDS if kind == name}
         rest = iter(values)
-        written = _PLACEHOLDER.sub(lambda _: quote(next(rest), safe="/:@~+=,!$'()*"), self.row.pattern)
+        written = _PLACEHOLDER.sub(lambda _: quote(next(rest), safe=_SAFE + slash), self.row.pattern)
         return PathMatch(family, self.row, ids, written.removeprefix("/") if self.row.is_from_root else written)
 
 
@@ -465,10 +470,10 @@ class _Table:
             for method in row.methods:
                 self._by_method.setdefault(method, []).append(_CompiledRow.of(row))
 
-    def find(self, method: str, path: str, root: str) -> PathMatch | None:
+    def find(self, method: str, path: str, root: str, slash: str) -> PathMatch | None:
         for compiled in self._by_method.get(method.upper(), ()):
             if compiled.row.is_from_root == bool(root):
-                match = compiled.match(self._family, root + path)
+                match = compiled.match(self._family, root + path, slash)
                 if match is not None:
                     return match
         return None

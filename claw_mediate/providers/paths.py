@@ -1,4 +1,4 @@
-"""Which row of the known paths a request is in, at the provider that it is for; or its refusal (docs/spec/mediation.md section 1).
+"""The row of the known paths that a request is in, or its refusal (docs/spec/mediation.md section 1).
 
 Deny by default. A request at the proxy's own listener names no provider by its host, so that it is looked for in the tables of
 all of them first, and in that of its provider as soon as that is known.
@@ -127,13 +127,14 @@ def _remedy(request: Request, path: str) -> str:
     return f"the operator can open it with cllama: {{paths: [{entry!r}]}} in the pod, or CLLAMA_PATHS={entry!r}"
 
 
-def provider_target(provider: Provider, match: PathMatch, query: str) -> tuple[str, str]:
-    """Return the base URL that a request goes to, and the path with its query below it."""
+def provider_target(provider: Provider, match: PathMatch, path: str) -> tuple[str, str]:
+    """Return the base URL that a request goes to, and below it the row's path with the query of its own ``path``."""
     split = urlsplit(provider.base_url)
-    target = match.below(split.path)
-    if query:
-        target = f"{target}?{query}"
-    return (split._replace(path="").geturl() if match.row.is_from_root else provider.base_url), target
+    _, mark, query = path.partition("?")
+    target = f"{match.below(split.path)}{mark}{query}"
+    if match.row.is_from_root:
+        return split._replace(path="").geturl(), target
+    return provider.base_url, target
 
 
 def _overrides_method(path: str) -> bool:

@@ -153,7 +153,7 @@ class Passthrough:
         """Return base URL and path with query at a provider; None where the path is not known there."""
         match = self._paths.find_at(provider, request)
         if match is not None:
-            return provider_target(provider, match, request.path.partition("?")[2])
+            return provider_target(provider, match, request.path)
         # A dialect's path, or that of a stored object, which were decided about as such.
         if is_dialect or find_stored(request.path) is not None:
             return provider.base_url, provider.strip_base_path(request.path)

@@ -150,7 +150,7 @@ async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod:
 @pytest.mark.parametrize("status", [401, 402])
 async def test_what_another_path_refuses_kills_no_key_and_what_it_throttles_rests(pod: Pod, status: int) -> None:
     pod.agent([("primary", "{}/big")])
-    decision = await pod.forwards(b"", "/v1/organization/costs", pod.host)
+    decision = await pod.forwards(b"", "/v1/files", pod.host)
     pod.mediator.passthrough.note_status(decision.handle, status, "")  # type: ignore[arg-type]
     assert isinstance(await pod.sends(pod.request("big")), Forward)
     pod.mediator.passthrough.note_status(decision.handle, 429, "60")  # type: ignore[arg-type]
