@@ -129,11 +129,18 @@ class ProviderObjects:
 
     async def check_body(self, agent: Agent, request: Request, body: bytes) -> ProviderObject | RunnerResponse | None:
         """Return the first object that the body of a request of no dialect names. Raise ``UnreadableRequestError``."""
-        if self.must_read(request):
+        must_be_sound = self.must_read(request)
+        if must_be_sound:
             read_other_path(body, ", ".join(request.header("content-type")))  # Raises for what is read in two ways
 
         match = self._paths.find(request)
-        return await self._check_members(agent, request, body, rules_for(None if match is None else match.row))
+        rules = rules_for(None if match is None else match.row)
+        try:
+            return await self._check_members(agent, request, body, rules)
+        except UnreadableRequestError:
+            if must_be_sound:
+                raise
+            return None  # A path whose body names no object
 
     async def _check_members(
         self, agent: Agent, request: Request, body: bytes, rules: MemberRules

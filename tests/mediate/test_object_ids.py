@@ -151,7 +151,8 @@ def given(document: Any, method: str, path: str) -> set[tuple[str, str]]:
     match = find_known_path(PROXY_BASE, method, path)
     assert match is not None
     shape = shape_of_answer(match)
-    return set() if shape is None else {tuple(each) for each in find_given_objects(json.dumps(document).encode(), shape)}
+    found = () if shape is None else find_given_objects(json.dumps(document).encode(), shape)
+    return {(each.kind, each.id) for each in found}
 
 
 FILE = {"id": "file-9", "object": "file"}
