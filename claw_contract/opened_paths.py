@@ -23,7 +23,7 @@ _STEM = re.compile(
 _WORDS: Final = frozenset(
     {
         *("key", "keys", "token", "auth", "admin", "login", "signin", "sso", "saml", "scim"),
-        *("invite", "invites", "invitations", "accounts"),
+        *("invite", "invites", "invitations", "accounts", "members", "roles", "byok"),
     }
 )
 _LIVE = re.compile(r"/(?:realtime|chatkit|live)/(?:[^/]+/)*[^/]*sessions?(?:/|$)")

@@ -6,7 +6,7 @@ A row of a table is read by columns:
     methods        of the requests that the row is about
     pattern        the path below the provider's base path (``/v1``, ``/api/v1``); behind ``//`` it is from the host's root
     model          where a request names its model, see ``ModelLocation``
-    counted        whether budgets count it
+    counted        whether budgets count it, though the model that it names (if any) can't be seen
     creates, lists the kind of object that the provider makes and answers with, or of which it answers with a list
 
 A placeholder that is named after an ``ObjectKind`` is the id of an object that a provider keeps. All others begin with an
@@ -178,7 +178,7 @@ _ASSISTANTS = (
     _row("POST", "/assistants", "required", counted=True, creates="assistant"),
     _row("GET", "/assistants", lists="assistant"),
     _row("GET DELETE", "/assistants/{assistant}"),
-    _row("POST", "/assistants/{assistant}", "optional", counted=True),
+    _row("POST", "/assistants/{assistant}", "optional"),
     _row("POST", "/threads", "optional", creates="thread"),
     _row("POST", "/threads/runs", "required", counted=True, creates="thread"),  # Answers with the run, which names its thread
     _row("GET POST DELETE", "/threads/{thread}"),
@@ -225,7 +225,7 @@ _OPENAI: Final = (
     _COMPLETIONS,
     _EMBEDDINGS,
     _RERANK,  # Not OpenAI's own; servers of its format have it
-    _row("POST", "/moderations", "optional", counted=True),
+    _row("POST", "/moderations", "optional"),
     _asks_model("/decisions"),
     *_IMAGES,
     _asks_model("/images/variations"),

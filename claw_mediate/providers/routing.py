@@ -175,7 +175,10 @@ class Router:
     def _candidates_for_names(
         self, agent: Agent, request: Request, view: RunnerRequest, choice: ModelChoice
     ) -> Sequence[Candidate] | RunnerResponse:
-        """Return the candidates at whose provider every other model that the request names is allowed too; or the refusal."""
+        """Return the candidates at whose provider every other model that the request names is allowed too; or the refusal.
+
+        The model that was asked for must be one of them: only fallbacks are left out.
+        """
         named = find_other_models(request, view)
         if not named:
             return choice.candidates
@@ -185,7 +188,9 @@ class Router:
             for candidate in choice.candidates
             if all(each.name in choice.allowed_at(candidate.provider) for each in named)
         )
-        return fitting or self.refuse_model(agent, request, named)
+        if choice.candidates[0] not in fitting:
+            return self.refuse_model(agent, request, named)
+        return fitting
 
     def refuse_model(self, agent: Agent, request: Request, named: Sequence[NamedModel]) -> RunnerResponse:
         """Return the refusal of a request that names other models than its policy allows, and log it."""

@@ -88,8 +88,9 @@ def write_tables() -> str:
             else:
                 parts.append(f"| `{' '.join(each.method for each in found)} {_shown(path)}` | {said} |\n")
         for (beginning, said), found in closed.items():
-            number = f" ({len(found)} endpoints)" if len(found) > 1 else f" ({found[0].method})"
-            parts.append(f"| `{beginning}`{number} | {said} |\n")
+            is_one = len({each.path for each in found}) == 1 and _shown(found[0].path) == beginning
+            shown = f"`{' '.join(each.method for each in found)} {beginning}`" if is_one else f"`{beginning}…` ({len(found)})"
+            parts.append(f"| {shown} | {said} |\n")
     return "".join(parts)
 
 
@@ -98,6 +99,7 @@ def _shown(path: str) -> str:
 
 
 def _beginning(path: str) -> str:
-    """Return the first two segments of a path, by which closed endpoints are put together."""
+    """Return the first segments of a path, by which closed endpoints are put together."""
     segments = _shown(path).split("/")
-    return "/".join(segments[:3]) + ("/…" if len(segments) > 3 else "")
+    kept = 3 if path.startswith("//") else 2
+    return "/".join(segments[:kept])

@@ -47,13 +47,7 @@ ATTACKS = (
         "A path that nobody thought of",
         "a path that is in no table, below another prefix, in any spelling; one that mints or lists credentials, "
         "also where a setting opens all; another method by header, query or body",
-        (
-            "paths:closed",
-            "paths:credentials",
-            "paths:spelling",
-            "paths:override",
-            "paths:endpoints",
-        ),
+        ("paths:closed", "paths:credentials", "paths:spelling", "paths:override", "paths:endpoints"),
     ),
     Attack(
         "Another model than the policy allows",

@@ -232,7 +232,6 @@ def test_the_proxy_gets_the_paths_that_its_agents_open_and_none_where_none_does(
     assert opened["services"]["cllama"]["environment"]["CLLAMA_PATHS"] == "POST /v1/fine_tuning/*, GET /v1/skills"
 
 
-
 @pytest.mark.requirement("compose:proxy")
 def test_a_setting_of_the_operator_wins_over_ours(tmp_path: Path) -> None:
     config = compiled(tmp_path, agent(", cllama-env: {CLLAMA_EGRESS: allow}"))

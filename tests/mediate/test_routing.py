@@ -35,12 +35,13 @@ class Pod:
     name: str
     provider: Provider = field(default_factory=Provider)
     events: list[dict[str, Any]] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
 
     def open(self) -> None:
         self.provider.start()
         values = {setting.name: setting.default for setting in SETTINGS}
         values |= {"context": str(self.home / "context"), "auth": str(self.home / "auth")}
-        values |= {"history": str(self.home / "history")}
+        values |= {"history": str(self.home / "history"), **self.settings}
         (self.home / "auth").mkdir()
         url, format_ = f"{self.provider.url}/v1", self.name
         second = {"base_url": url, "api_key": "sk-second", "api_format": format_}

@@ -7,7 +7,8 @@ from tests.requirements.requirement import Requirement
 _WHERE = "docs/spec/mediation.md section 1"
 REQUIREMENTS = {
     "paths:closed": Requirement(
-        _WHERE, "A path that is in no table is a 403 that names it and the remedy, in the host's shape, with one line of the log."
+        _WHERE,
+        "A path that is in no table is a 403 that names it and the remedy, in the host's shape, with one line of the log.",
     ),
     "paths:spelling": Requirement(
         _WHERE, "No spelling of a path is another path; it is sent in the one that was decided about, below the base path only."
@@ -16,7 +17,8 @@ REQUIREMENTS = {
         "SECURITY.md, promise 5", "What mints or lists credentials is refused, whatever a setting opens; such a setting too."
     ),
     "paths:opened": Requirement(
-        "docs/settings.md, CLLAMA_PATHS", "The operator opens paths by METHOD /prefix*; they count in budgets and under policies."
+        "docs/settings.md, CLLAMA_PATHS",
+        "The operator opens paths by METHOD /prefix*; they count in budgets and under policies.",
     ),
     "paths:compiled": Requirement(
         "docs/pod-file.md", "cllama: {paths: […]} opens paths at the pod's proxy, in Compose and Kubernetes."
