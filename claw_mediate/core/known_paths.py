@@ -76,7 +76,7 @@ class PathMatch(NamedTuple):
 
 
 class ApiBase(NamedTuple):
-    """Where an API begins: the family of its paths, and the paths below which they are looked for.
+    """The place of an API: the family of its paths, and the paths below which they are looked for.
 
     ``family`` is None for the proxy's own listener, where the provider is not known yet: then all families are looked through,
     in the order of ``FAMILIES``. ``prefixes``: without the slash at the end; "" where the API begins at the root.

@@ -51,8 +51,8 @@ ATTACKS = (
     ),
     Attack(
         "Another model than the policy allows",
-        "`models`, `fallbacks`, `preset`, `agent`, a model within `extra_body`, a tool, a plugin, a grader, the query; twice, in "
-        "escapes, in another case; a JSON array; a packed body that is read in two ways",
+        "`models`, `fallbacks`, `preset`, `agent`, a model within `extra_body`, a tool, a plugin, a grader, the query; "
+        "twice, in escapes, in another case; a JSON array; a packed body that is read in two ways",
         ("policy:other-names", "policy:other-paths", "packed:requests", "wire:repeated-member"),
     ),
     Attack(

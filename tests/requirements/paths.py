@@ -27,7 +27,7 @@ REQUIREMENTS = {
         _WHERE, "No header, query or body makes a request one of another method: they are dropped, or the request is refused."
     ),
     "paths:endpoints": Requirement(
-        "issue 20, done when", "Every endpoint of the providers' API references is in a table that says what happens to it."
+        "docs/attacks.md", "Every endpoint of the providers' API references is in a table that says what happens to it."
     ),
     "paths:families": Requirement(
         _WHERE, "A path is looked for at the provider that it goes to; the proxy's own listener sends it to one that has it."
