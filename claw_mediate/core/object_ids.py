@@ -92,8 +92,9 @@ class MemberRules:
         words = sorted({name.removesuffix("s") for name in members}, key=len)
         # A search for ``file_id`` finds ``input_file_id``, too.
         self._needles = tuple(word.encode() for at, word in enumerate(words) if not any(short in word for short in words[:at]))
-        names = sorted(members, key=len, reverse=True)
-        self._marks = re.compile(rb'"(?:%b)"[ \t\r\n]*+:' % "|".join(names).encode())
+        names = "|".join(sorted(members, key=len, reverse=True)).encode()
+        # The properties of a schema have such names, too. Their value is an object, and only a container's has an id.
+        self._marks = re.compile(rb'"(?:%b)"[ \t\r\n]*+:[ \t\r\n]*+[^{ \t\r\n]|"container"[ \t\r\n]*+:' % names)
 
     def may_name(self, body: bytes) -> bool:
         """Return whether a body has to be read: most have not even the word. Text matches nowhere: its quotes are escaped."""
@@ -153,7 +154,8 @@ def _objects_of(members: _Members, rules: MemberRules) -> Iterator[NamedObject]:
     """Yield the objects that an object's own members name."""
     for name, value in members:
         if (kind := rules.members.get(name)) is not None:
-            yield from (NamedObject(kind, each, name) for each in _texts_of(value))
+            is_bare = isinstance(value, _Members) and name != "container"
+            yield from (NamedObject(kind, each, name) for each in (() if is_bare else _texts_of(value)))
 
         if name == "type" and value == "file_id":  # ``{"type": "file_id", "id": …}``, a source of an eval
             ids = (text for other, own in members if other == "id" for text in _texts_of(own))

@@ -1,4 +1,4 @@
-"""Whose the files, batches, vector stores and the like of a provider are (docs/spec/mediation.md section 2).
+"""The owners of a provider's files, batches, vector stores and the like (docs/spec/mediation.md section 2).
 
 A provider's account is shared by all agents. What an agent's request makes there, and what a provider gives it in an answer, is
 that agent's. A request that names an object, in its path, its query or its body,
