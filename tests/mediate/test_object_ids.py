@@ -132,7 +132,7 @@ def test_an_eval_names_its_file_and_the_stores_that_all_agents_share() -> None:
 @pytest.mark.requirement("objects:members")
 @pytest.mark.parametrize(
     "body",
-    [b'{"file_id":', b'{"file_id":"f"} x', b'\xff{"file_id":"f"}', b'{"x":' * 100_000 + b'"file_id":', b'"file_id": nul'],
+    [b'{"file_id":1', b'{"file_id":"f"} x', b'\xff{"file_id":"f"}', b'{"x":' * 100_000 + b'"file_id":1', b'"file_id": nul'],
 )
 def test_a_body_in_which_ids_cant_be_told_is_refused(body: bytes) -> None:
     with pytest.raises(UnreadableObjectsError, match="not one JSON document"):
