@@ -50,7 +50,7 @@ class PathTables:
         return stored is not None and stored.prefix.lower() in self._base(request).prefixes
 
     def _base(self, request: Request) -> ApiBase:
-        provider = self._registry.by_host(request.host) if request.host is not None else None
+        provider = self._registry.by_host_as_read(request.host) if request.host is not None else None
         return PROXY_BASE if provider is None else _provider_base(provider)
 
     def find_at(self, provider: Provider, request: Request) -> PathMatch | None:
@@ -87,24 +87,22 @@ class PathTables:
 
     def canonical(self, request: Request) -> Request:
         """Return the request with its path in the one spelling that was decided about, which is the one that is sent."""
-        match = self.find(request)
+        base = self._base(request)
+        match = self._find(base, request)
         if match is None:
             return request
         _, mark, query = request.path.partition("?")
         # A provider may have another base path than the one that the request was found below.
-        prefix = match.prefix if match.prefix in ("", self._own_path(request)) else "/v1"
+        own = base.prefixes[0] if base.family is not None else ""
+        prefix = match.prefix if match.prefix in ("", own) else "/v1"
         path = f"{prefix}{match.path}{mark}{query}"
         return request if path == request.path else replace(request, path=path)
-
-    def _own_path(self, request: Request) -> str:
-        provider = self._registry.by_host(request.host) if request.host is not None else None
-        return "" if provider is None else urlsplit(provider.base_url).path
 
     def refuse(self, agent: Agent, request: Request) -> RunnerResponse:
         """Return the refusal of a request that is in no row, with the path and the remedy, and log it."""
         method, path = request.method.upper(), resolve_path(request.path)[:_MAX_SHOWN]
         self._log.event("intervention", agent, intervention=PATH_NOT_ALLOWED, reason=f"{method} {path}")
-        provider = self._registry.by_host(request.host) if request.host is not None else None
+        provider = self._registry.by_host_as_read(request.host) if request.host is not None else None
         is_anthropic = provider is not None and provider.api_format == "anthropic"
         # The shape of the error is that of the host's dialect, whatever the path is.
         shape = "/messages" if is_anthropic else request.path

@@ -154,6 +154,7 @@ def _file_name(provider: str, secret: Secret) -> str:
     return hashlib.sha256(f"{provider}\0{secret.reveal()}".encode()).hexdigest() + ".json"
 
 
+_MAX_HOSTS = 256  # Governed hosts whose provider is remembered
 RATE_LIMITED = 429
 KEY_REJECTED = frozenset({401, 402})
 _REST_SECONDS = 2.0  # Rest without a ``Retry-After``: short enough for a turn to wait
@@ -200,6 +201,7 @@ class ProviderRegistry:
         self._providers: dict[str, Provider] = {}
         self.problem: str | None = None  # Why the file is not in force, in one line
         self._hosts_cache: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
+        self._by_host: tuple[dict[str, Provider], dict[str, Provider | None]] = {}, {}
         self._key_states = KeyStates(auth.key_states, log, clock)
 
     def all(self) -> dict[str, Provider]:
@@ -232,8 +234,22 @@ class ProviderRegistry:
 
     def by_host(self, host: str) -> Provider | None:
         """Return the provider of a governed host; None for any other host."""
+        self.all()
+        return self.by_host_as_read(host)
+
+    def by_host_as_read(self, host: str) -> Provider | None:
+        """Return the same by the providers as last read: which hosts are governed was asked first of all for the request."""
+        providers = self._providers or self.all()
+        if self._by_host[0] is not providers:
+            self._by_host = providers, {}
+        found = self._by_host[1]
+        if host not in found and len(found) < _MAX_HOSTS:
+            found[host] = self._find_by_host(host)
+        return found[host] if host in found else self._find_by_host(host)
+
+    def _find_by_host(self, host: str) -> Provider | None:
         name = self._extra_hosts.get(host.lower())
-        providers = self.all()
+        providers = self._providers
         if name is not None:
             return providers.get(name)
         for known_name, known in KNOWN_PROVIDERS.items():
