@@ -1,7 +1,7 @@
 """Access to history files and logs. No other module of this package opens files.
 
 A history file is read up to the size that it had when it was opened, whatever is appended to it or becomes of its name
-meanwhile. An agent's two files are opened in a way that notices a rotation in between. Only regular files are history.
+meanwhile. An agent's files are opened in a way that notices a rotation in between. Only regular files are history.
 Blocks and lines are streamed: memory does not grow with the size of a file.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import stat
 import sys
 import zlib
@@ -22,7 +23,8 @@ from typing import Any, BinaryIO
 from claw_contract.names import WORKER_PREFIX, is_agent_id
 
 CURRENT_FILE = "history.jsonl"
-ROTATED_FILE = "history.jsonl.1"
+_ROTATED_FILE = re.compile(r"history\.jsonl\.([1-9][0-9]{0,8})")
+_MAX_FILES = 200  # older files of an agent; the proxy keeps at most 100
 STDIN = "-"
 MAX_LINE_BYTES = 16 << 20  # Longer lines are skipped. The proxy keeps at most 256 KiB of a body.
 LINE_TOO_LONG = f"is longer than {MAX_LINE_BYTES >> 20} MiB"
@@ -122,27 +124,46 @@ def agent_directories(histories: Iterable[Path]) -> dict[str, list[Path]]:
 
 @contextmanager
 def open_history(directory: Path, progress: Progress) -> Iterator[list[HistoryFile]]:
-    """Open an agent's files, the rotated one first. Raise ``SourceError``."""
+    """Open an agent's files, the oldest first. Raise ``SourceError``."""
     with ExitStack() as stack:
         files = []
-        for name, file in _open_pair(directory):
+        for name, file in _open_all(directory):
             stack.enter_context(file)
             size = os.fstat(file.fileno()).st_size
-            files.append(HistoryFile(directory / name, file, size, name == ROTATED_FILE, progress))
+            files.append(HistoryFile(directory / name, file, size, name != CURRENT_FILE, progress))
         yield files
 
 
-def _open_pair(directory: Path) -> list[tuple[str, BinaryIO]]:
-    """Open both files. A rotation in between gives one file under both names; then try again."""
+def _open_all(directory: Path) -> list[tuple[str, BinaryIO]]:
+    """Open the files. A rotation in between gives one file under two names; then try again."""
     for _ in range(_MAX_RACES):
         with ExitStack() as stack:
-            opened = ((name, _open_regular(directory / name)) for name in (CURRENT_FILE, ROTATED_FILE))
+            # A rotation gives a file the next name, so none is missed in this order.
+            opened = ((name, _open_regular(directory / name)) for name in _file_names(directory))
             files = [(name, stack.enter_context(file)) for name, file in opened if file is not None]
             status = [os.fstat(file.fileno()) for _, file in files]
             if len({(each.st_dev, each.st_ino) for each in status}) == len(files):
                 stack.pop_all()
                 return files[::-1]
-    raise SourceError(f"{directory / CURRENT_FILE}: is the same file as {ROTATED_FILE}")
+    raise SourceError(f"{directory / CURRENT_FILE}: is the same file as an older one")
+
+
+def _file_names(directory: Path) -> list[str]:
+    """Return the names that an agent's files may have, the newest first. Raise ``SourceError``."""
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise SourceError(f"{directory}: {error.strerror}") from None
+
+    numbers = sorted(int(match[1]) for match in map(_ROTATED_FILE.fullmatch, names) if match is not None)
+    if len(numbers) > _MAX_FILES:
+        raise SourceError(f"{directory}: has more than {_MAX_FILES} older files")
+
+    # A rotation may give each file the number behind its own before it is opened.
+    possible = {1, *numbers, *(number + 1 for number in numbers)}
+    return [CURRENT_FILE, *(f"{CURRENT_FILE}.{number}" for number in sorted(possible))]
 
 
 def _open_regular(path: Path) -> BinaryIO | None:
@@ -196,7 +217,7 @@ def _log_blocks(name: str, file: io.BufferedReader[Any], progress: Progress) -> 
 def total_bytes(histories: Iterable[Path], logs: Iterable[str], passes: int) -> int:
     """Return the bytes to read: all logs once, all history in ``passes``; 0 for what has no size. Raise ``SourceError``."""
     places = [place for places in agent_directories(histories).values() for place in places]
-    history = sum(_size(place / name) for place in places for name in (ROTATED_FILE, CURRENT_FILE))
+    history = sum(_size(place / name) for place in places for name in _file_names(place))
     return history * passes + sum(_size(Path(log)) for log in logs if log != STDIN)
 
 

@@ -22,7 +22,7 @@ from claw_audit.history_source import Attempts, find_turns
 from claw_audit.report import SkippedInput, document
 from claw_audit.sources import Progress, SourceError, agent_directories, ignore, total_bytes
 from claw_audit.turns import parse_time
-from claw_audit.verify import Verdict, verify
+from claw_audit.verify import MissingTurns, Verdict, verify
 from claw_cli.arguments import AsJson, File, Pod, pod_file
 from claw_cli.audit_output import csv_writer, print_tables
 from claw_cli.screen import console, count, fail, names_in_short, plain, print_json, print_lines
@@ -35,6 +35,7 @@ _NO_SOURCE = (
     f"no history is named: give --history DIR, or set {ENVIRON} as the proxy has it"
     " (in Compose it is a volume: docker compose cp cllama:/claw/history .); or give --log FILE"
 )
+_WITHOUT_LOG = "note: without --log, whole lines that are missing at the beginning or the end of history do not show"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
 _AGO = re.compile(rf"([0-9]{{1,9}})([{''.join(_UNITS)}])")
 _SHOW_PROGRESS_FROM = 64 << 20  # bytes. Less is read in a moment
@@ -228,9 +229,9 @@ def _transcript_lines(attempts: Attempts) -> Iterator[str]:
 def verify_verb(history: Histories = None, log: Logs = None, agent: Agent = "", as_json: AsJson = False) -> None:
     """Check that history was not tampered with.
 
-    With --log: also that no lines were cut off at its end or its beginning.
+    With --log: also that history has every turn that the log names.
 
-    Exit 0; 1 for a broken chain and errors, 2 for wrong usage.
+    Exit 0; 1 for a broken chain, a missing turn and errors, 2 for wrong usage.
     """
     histories, log_names = directories(history), logs(log)
     _check_agent(histories, agent, needs_history=not log_names)
@@ -241,6 +242,8 @@ def verify_verb(history: Histories = None, log: Logs = None, agent: Agent = "", 
         print_json({"version": 1, "holds": holds, "chains": list(map(asdict, verdicts))}, ascii_only=True)
     else:
         print_lines(map(plain, _verdict_lines(verdicts)))
+        if not log_names:
+            print_lines([_WITHOUT_LOG])
     if not holds:
         raise typer.Exit(1)
 
@@ -255,6 +258,16 @@ def _verdict_lines(verdicts: list[Verdict]) -> Iterator[str]:
         for finding in verdict.findings:
             place = f":{finding.line} (byte {finding.offset})" if finding.line else ""
             yield f"  {'note: ' if finding.kind == 'note' else ''}{finding.file}{place}: {finding.what}"
+        for missing in verdict.missing:
+            yield from _missing_lines(missing)
+
+
+def _missing_lines(missing: MissingTurns) -> Iterator[str]:
+    for turn in missing.turns:
+        line = f" (history_hash {turn.history_hash}…)" if turn.history_hash else ""
+        yield f"  missing: {turn.turn_id or 'a turn'} of {turn.agent} at {turn.at or 'an unknown time'}, {missing.why}{line}"
+    if (more := missing.count - len(missing.turns)) > 0:
+        yield f"  missing: {more} more, {missing.why}"
 
 
 def _check_agent(histories: tuple[Path, ...], agent: str, *, needs_history: bool = True) -> None:

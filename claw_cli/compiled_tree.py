@@ -45,9 +45,15 @@ def find_tree(pod: Path | None, environ: Mapping[str, str]) -> CompiledTree:
 
 
 def read_env(file: Path) -> dict[str, str]:
-    """Return ``NAME=value`` lines as a dict, empty where the file is missing. Raises ``OSError``."""
+    """Return ``NAME=value`` lines as a dict, empty where the file is missing. Raises ``OSError``.
+
+    Only a line feed ends a line, as for Compose: other line breaks of Unicode may stand in a value.
+    """
     try:
-        text = file.read_text(encoding="utf-8", errors="replace")
+        data = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    return {name: value for name, is_set, value in (line.partition("=") for line in text.splitlines()) if is_set}
+
+    lines = data.decode(errors="replace").split("\n")
+    pairs = (line.partition("=") for line in lines)
+    return {name: value for name, is_set, value in pairs if is_set}

@@ -19,7 +19,10 @@ from claw_cli.arguments import REST, File
 from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_env
 from claw_cli.screen import fail
 
-_START = "import sys; from mitmproxy.tools.main import {0}; sys.argv[0] = '{0}'; {0}()"
+_START = (
+    "import sys; from claw_mediate.mitm.governance import log_to_stderr; from mitmproxy.tools.main import {0};"
+    " log_to_stderr(); sys.argv[0] = '{0}'; {0}()"
+)
 _START_WORKERS = (
     "import mitmproxy.tools.dump, claw_mediate.mitm.addon; from claw_mediate.mitm.listeners import run_worker;"
     " from claw_mediate.workers.supervisor import supervise; supervise({0}, run_worker)"

@@ -279,6 +279,11 @@ PRIVATE_MOUNT = error(
     " `secrets` or `configs`.",
     "Mount the files that the agent needs, or a directory that holds only them.",
 )
+FOLDER_PARTLY_READ = warning(
+    "An agent gets a folder, and not all files in it were searched for credentials: there are more, larger or deeper ones"
+    " than the compiler reads.",
+    "Mount a smaller folder, or see to it that no credential stands in the rest.",
+)
 AGENT_NETWORK_MODE = error(
     "An agent with `network_mode` is on a network that the compiler did not derive, and can bypass its proxy.",
     "Remove `network_mode`, and name what the agent reaches in `surfaces`.",
@@ -307,8 +312,8 @@ MANY_NETWORKS = warning(
     "Raise `default-address-pools` in the Docker daemon's configuration.",
 )
 AGENT_TAKES_HOST = warning(
-    "An agent has something by which it can take over its host: privileges, a capability, a container engine's socket, or a"
-    " directory of the host's own. Then nothing that the pod says of the agent holds.",
+    "An agent has something by which it can take over its host: privileges, a capability, devices, a container engine's socket"
+    " or group, or a directory of the host's own. Then nothing that the pod says of the agent holds.",
     "Remove it, or run what needs it as a service of its own, with a tool for the agent.",
 )
 UNKNOWN_FEED = error("No service of the pod declares a feed of that name.", "Correct the name.")

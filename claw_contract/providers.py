@@ -48,13 +48,18 @@ class Providers(Contract):
 
 
 class KeyRecord(Contract):
-    """One file of ``<auth dir>/key-states/``: a key that a provider rejected or throttled, identified by its digest."""
+    """One file of ``<auth dir>/key-states/``: a key that a provider rejected or throttled, identified by its digest.
+
+    ``retry_at``: when a dead key is tried again. ``scope``: what a key rests for, a model and how it is used; None for all.
+    """
 
     version: Literal[1] = 1
     provider: str
     key_id: str
     secret_sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     state: Literal["dead", "cooldown"]
+    scope: str | None = None
     cooldown_until: str | None = None
+    retry_at: str | None = None
     last_error_code: int
     at: str

@@ -117,7 +117,11 @@ class Mediator:
         self.state = open_state(settings.state, log, before)
         self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
         self._prompt = PromptContext.of(settings, log)
-        self._history = History(workers.own_history(settings.history), settings.history_max_bytes) if settings.history else None
+        self._history: History | None = None
+        if settings.history is not None:
+            directory = workers.own_history(settings.history)
+            self._history = History(directory, settings.history_max_bytes, settings.history_files)
+
         recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
         paths = self._paths = PathTables(self.registry, settings.paths, log)
         routing = Router(self.registry, paths, log)

@@ -28,6 +28,7 @@ SETTINGS = (
     Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
     Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: no history."),
     Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
+    Setting("history_files", "CLLAMA_SESSION_HISTORY_FILES", "4", "How many older files of history each agent keeps."),
     Setting(
         "state",
         "CLAW_STATE",
@@ -119,6 +120,7 @@ class Settings:
     secrets: Path
     history: Path | None
     history_max_bytes: int
+    history_files: int
     state: Place
     pod: str
     hosts: dict[str, str]
@@ -158,6 +160,7 @@ class Settings:
             secrets=Path(values["secrets"]),
             history=Path(values["history"]) if values["history"] else None,
             history_max_bytes=_positive(values, "history_max_bytes"),
+            history_files=_between(values, "history_files", 1, 100),
             state=_place(values["state"]),
             pod=values["pod"],
             hosts=_hosts(values["hosts"]),

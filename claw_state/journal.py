@@ -7,7 +7,7 @@ record_result               its result is known; it is never run again
 abandon          abandoned  the runner left while a write is in flight; every retry waits for it
 end              answered   there is an answer, not yet delivered; the steps that led to it are deleted
 failed     there is none
-mark_delivered   done       the whole answer went to the runner's connection
+mark_delivered   done       the whole answer has left the process
 """
 
 import hashlib
@@ -161,6 +161,6 @@ class Journal(Protocol):
         """Record the turn's answer, and delete its steps; or, without one, that it failed."""
 
     async def mark_delivered(self, turn_id: str) -> None:
-        """Record that the whole answer went to the runner's connection."""
+        """Record that the whole answer has left the process."""
 
     async def close(self) -> None: ...

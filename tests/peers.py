@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from claw_mediate.providers.key_answers import USER_AGENT
 from tests.wires.openai import completion
 
 type Answer = Response | Callable[[Request], Awaitable[Response]]
@@ -53,9 +54,10 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
-        await asyncio.sleep(0)  # let them see it
+        for _ in range(10):  # a client that has just been accepted becomes a connection some steps later
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
+            await asyncio.sleep(0)  # let them see it
 
     def end(self) -> None:
         self.should_exit = True
@@ -69,6 +71,10 @@ class Peer(ABC):
     """A server that records its requests."""
 
     received: list[Received] = field(default_factory=list)
+    questions: list[Received] = field(default_factory=list)
+    """The proxy's own questions about keys, which are not among the received requests."""
+    verdict: Answer = field(default_factory=lambda: JSONResponse({"data": []}))
+    """The answer to such a question."""
     gone: threading.Event = field(default_factory=threading.Event)
     """Set when a client left while its answer was being made."""
     host: str = "127.0.0.1"
@@ -108,7 +114,11 @@ class Peer(ABC):
         path = request.scope["raw_path"].decode()
         if request.url.query:
             path += f"?{request.url.query}"
-        self.received.append(Received(request.method, path, headers, body))
+        received = Received(request.method, path, headers, body)
+        if headers.get("user-agent") == USER_AGENT:
+            self.questions.append(received)
+            return self.verdict if isinstance(self.verdict, Response) else await self.verdict(request)
+        self.received.append(received)
         answering = asyncio.ensure_future(self.answer(request))
         leaving = asyncio.ensure_future(_left(request))
         await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -162,6 +172,12 @@ class Service(Peer):
         if said is None:
             return JSONResponse({"error": "no such path"}, status_code=404)
         return said if isinstance(said, Response) else await said(request)
+
+
+def bad_key(status: int = 401, message: str = "no such key") -> JSONResponse:
+    """Return the refusal of a bad key, with the codes of both OpenAI and Anthropic."""
+    codes = {"type": "authentication_error", "code": "invalid_api_key", "message": message}
+    return JSONResponse({"type": "error", "error": codes}, status)
 
 
 def text(words: str, **more: Any) -> JSONResponse:

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from claw_mediate.providers.key_answers import USER_AGENT
+
 type Act = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """The treatment of one request that has been read."""
 
@@ -89,6 +91,8 @@ class Peer:
 
     script: list[Act] = field(default_factory=list)
     received: list[bytes] = field(default_factory=list)
+    questions: list[bytes] = field(default_factory=list)
+    """The proxy's own questions about keys, which get no answer and are not among the received requests."""
     port: int = 0
     prefix: str = ""
     """The prefix of its paths; other requests come from processes that take this port for theirs."""
@@ -124,6 +128,9 @@ class Peer:
             lengths = [line[15:] for line in received.lower().split(b"\r\n") if line.startswith(b"content-length:")]
             received += await reader.readexactly(int(lengths[0])) if lengths else b""
             if f" {self.prefix}/".encode() not in received.partition(b"\r\n")[0]:
+                return
+            if USER_AGENT.encode() in received:
+                self.questions.append(received)
                 return
             self.received.append(received)
             act = self.script.pop(0) if len(self.script) > 1 else self.script[0]

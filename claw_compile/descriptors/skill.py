@@ -28,7 +28,7 @@ class SkillFile:
 
 def read_skill(path: str, origin: str, source: Source) -> Result[SkillFile]:
     """Return the skill in a file, and what is wrong with its front matter. ``origin`` is the same on every machine."""
-    lines = source.text.splitlines()
+    lines = source.lines
     end = next((at for at, line in enumerate(lines[1:], start=1) if line.rstrip() == _MARK), None)
     diagnostics: tuple[Diagnostic, ...] = ()
     description = None

@@ -1,9 +1,10 @@
 """Leak inputs: the texts that an agent's container gets and that may hold a credential, with their places.
 
 Rules. Every value of the agent's Compose service counts, and of each service that it extends: variables by name and value,
-other keys by value; the files behind ``env_file``, ``secrets``, ``configs``, single bind mounts and the Dockerfile; and the
-words that it is given to read. What is external, or in an image, can't be seen here. A place never carries its line: that may
-show the value.
+other keys by value; the files behind ``env_file``, ``secrets``, ``configs``, mounts (``volumes``, ``volumes_from``, volumes
+that are bound to a path, ``develop.watch``, surfaces) and the Dockerfile; and the words that it is given to read. Of a folder
+the small files are read, within the bounds of ``mounted_folder``; a warning says what was not. What is external, or in an
+image, can't be seen here. A place never carries its line: that may show the value.
 
 A file that Compose must have is an error when it is not there, as Compose would say later; one that it need not have, or that
 may come to be where the pod runs (a secret's), is passed over. Files may be outside of the pod's directory: nothing of them is
@@ -14,14 +15,17 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
+from claw_compile import codes
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Note, Span, quote
 from claw_compile.grammar.pod import PodSecret, PodSpec, ServiceSpec, own_entries
 from claw_compile.loading.build_context import declared_variables, dockerfile, fill_in
 from claw_compile.loading.files import Files, read_file
-from claw_compile.loading.private_paths import PrivatePaths, bind_source, expand_home, mounted_names
+from claw_compile.loading.mounted_folder import FolderContent, read_folder
+from claw_compile.loading.private_paths import ComposeService, Exposure, PrivatePaths, expand_home, mounted_names
 from claw_compile.parsing.dotenv import Assignment, read_env_file
 from claw_compile.parsing.environment import Lookup, Variables, interpolate, variables
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, Source, child, entries_of, items_of, scalars
@@ -86,15 +90,18 @@ _HOOKS = ("post_start", "pre_stop")
 _RUNTIME = ".claw-runtime"
 
 
-@dataclass(frozen=True)
-class _ParentService:
-    """A service that another one extends: its ``file`` ("" for the pod's own), its name there, and the place that says so."""
+_SETTINGS = re.compile(
+    r"\.?env(\..*)?|.*\.(env|envrc|ini|cfg|conf|config|properties|toml|ya?ml|json|sh|txt)|[^.]+|\.[^.]+", re.IGNORECASE
+)
+"""Names of files in which an assignment is a setting; in others, as source code, it may name a variable only."""
 
-    file: str
-    name: str
+
+@dataclass(frozen=True)
+class AgentService:
+    """The Compose keys of an agent's service, or of one that it extends, and the paths of the host that they give it."""
+
     body: MapNode
-    document: MapNode
-    said: Span
+    exposures: tuple[Exposure, ...]
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,7 @@ class LeakInputs:
     contracts: Mapping[str, bytes]
     skills: Mapping[str, SkillFile]
     texts: dict[str, Source] = field(default_factory=dict)
+    folders: dict[Path, FolderContent] = field(default_factory=dict)
 
     def collect(self) -> Mapping[str, tuple[LeakInput, ...]]:
         """Return agent's service → the inputs of each of its containers."""
@@ -113,7 +121,20 @@ class LeakInputs:
 
     @property
     def _private(self) -> PrivatePaths:
-        return PrivatePaths(self.pod, self.files, self.variables.lookup)
+        return PrivatePaths(
+            self.pod, self.files, self.variables.lookup, lambda service: [each for each, _ in self._ancestry(service)]
+        )
+
+    def services(self) -> Mapping[str, tuple[AgentService, ...]]:
+        """Return each agent's service and those that it extends, each with the paths that it gives."""
+        return {agent.name.text: tuple(self._services(agent)) for agent in self.pod.agents}
+
+    def _services(self, agent: ServiceSpec) -> Iterator[AgentService]:
+        if agent.body is None:
+            return
+        own = ComposeService("", agent.name.text, agent.body, self.pod.document, agent.name.span)
+        for service, _ in self._ancestry(own):
+            yield AgentService(service.body, tuple(self._private.folders(service)))
 
     def secrets(self) -> Mapping[str, str]:
         """Return the pod's secrets that are known here, by name."""
@@ -139,20 +160,70 @@ class LeakInputs:
 
     def _agent_inputs(self, agent: ServiceSpec) -> Iterator[LeakInput]:
         yield from self._prose(agent)
+        private = self._private
+        for owner in (agent, self.pod):
+            for exposure in private.surfaces(owner):
+                yield from self._mounted(agent, exposure, ())
         if agent.body is None:
             return
-        yield from Container(self, agent, "", ()).inputs(agent.body)
-        self.files.diagnostics.extend(self._private.check_service(agent.body, self.pod.document, ""))
-        own = _ParentService("", agent.name.text, agent.body, self.pod.document, agent.name.span)
-        seen = {(own.file, own.name)}
+
+        own = ComposeService("", agent.name.text, agent.body, self.pod.document, agent.name.span)
+        for service, notes in self._ancestry(own):
+            yield from Container(self, agent, service.directory, notes).inputs(service.body)
+            self.files.diagnostics.extend(private.check_service(service))
+            for exposure in private.folders(service):
+                yield from self._mounted(agent, exposure, notes)
+
+    def _ancestry(self, own: ComposeService) -> Iterator[tuple[ComposeService, tuple[Note, ...]]]:
+        """Yield a service and each that it extends, with notes that say where."""
+        seen: set[tuple[str, str]] = set()
         notes: tuple[Note, ...] = ()
-        while (parent := self._parent(own)) is not None and (parent.file, parent.name) not in seen:
-            seen.add((parent.file, parent.name))
-            notes = (*notes, Note(hide_line(parent.said), f"{own.name} extends {parent.name} here"))
-            directory = posixpath.dirname(parent.file)
-            yield from Container(self, agent, directory, notes).inputs(parent.body)
-            self.files.diagnostics.extend(self._private.check_service(parent.body, parent.document, directory))
-            own = parent
+        service: ComposeService | None = own
+        while service is not None and (service.file, service.name) not in seen:
+            seen.add((service.file, service.name))
+            yield service, notes
+            parent = self._parent(service)
+            if parent is not None:
+                notes = (*notes, Note(hide_line(parent.said), f"{service.name} extends {parent.name} here"))
+            service = parent
+
+    def _mounted(self, agent: ServiceSpec, exposure: Exposure, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
+        if exposure.path:
+            notes = (*notes, Note(hide_line(exposure.at), f"{agent.name.text} takes it here"))
+            yield from self.exposed(exposure, notes, "a mounted file")
+
+    def exposed(self, exposure: Exposure, notes: tuple[Note, ...], what: str) -> Iterator[LeakInput]:
+        """Yield the file, or the files of the folder."""
+        private = self._private
+        path = private.path(exposure)
+        if not self._is_folder(path):
+            if (source := self.text(path, exposure.at, what, required=False)) is not None:
+                yield file_input(what, source, "file", notes)
+            return
+        if private.is_refused(exposure):
+            return
+
+        content = self._folder(path)
+        for file in content.files:
+            shown = self.files.display_path(posixpath.join(path, file.path))
+            kind: Kind = "file" if _SETTINGS.fullmatch(posixpath.basename(file.path)) else "prose"
+            yield file_input("a file in a mounted folder", Source(shown, file.text), kind, notes)
+        if content.unread:
+            what = "; ".join(content.unread)
+            message = f"of {quote(exposure.path)} these files were not searched for credentials: {what}"
+            self.files.diagnostics.append(codes.FOLDER_PARTLY_READ.at(exposure.at, message))
+
+    def _is_folder(self, path: str) -> bool:
+        try:
+            return (self.files.root / path).is_dir()
+        except (OSError, ValueError):
+            return False
+
+    def _folder(self, path: str) -> FolderContent:
+        folder = self.files.root / path
+        if folder not in self.folders:
+            self.folders[folder] = read_folder(folder)
+        return self.folders[folder]
 
     def _prose(self, agent: ServiceSpec) -> Iterator[LeakInput]:
         contract = self.contracts.get(agent.name.text)
@@ -166,7 +237,7 @@ class LeakInputs:
     def _source(self, path: str, content: bytes) -> Source:
         return Source(self.files.display_path(path), content.decode(errors="replace"))
 
-    def _parent(self, service: _ParentService) -> _ParentService | None:
+    def _parent(self, service: ComposeService) -> ComposeService | None:
         extends = service.body.value("extends")
         node = extends.value("service") if isinstance(extends, MapNode) else extends
         name = fill_in(node, self.variables.lookup)
@@ -183,7 +254,7 @@ class LeakInputs:
                 return None
             document = read.value
         body = child(document, "services", name)
-        return _ParentService(path, name, body, document, node.span) if isinstance(body, MapNode) else None
+        return ComposeService(path, name, body, document, node.span) if isinstance(body, MapNode) else None
 
 
 @dataclass(frozen=True)
@@ -218,8 +289,6 @@ class Container:
                     for hook in items_of(node):
                         environment = child(hook, "environment")
                         yield from variable_inputs(f"the environment of '{key}'", environment, lookup, self.notes)
-                if key == "volumes":
-                    yield from self._bind_mounts(node)
 
     def _env_file_inputs(self, node: Node) -> Iterator[LeakInput]:
         for item in node.items if isinstance(node, ListNode) else (node,):
@@ -269,9 +338,7 @@ class Container:
                 elif key == "content":
                     yield from text_inputs(what, value, lookup, notes)
                 elif key == "file" and (path := fill_in(value, lookup)) is not None:
-                    path = posixpath.normpath(expand_home(path, lookup))
-                    if (source := self.collection.text(path, value.span, what, required=False)) is not None:
-                        yield file_input(what, source, "file", notes)
+                    yield from self.collection.exposed(Exposure(value.span, path), notes, what)
 
     def _build_inputs(self, node: Node) -> Iterator[LeakInput]:
         lookup = self.collection.variables.lookup
@@ -293,15 +360,6 @@ class Container:
             at = hide_line(value.span if inline is None else inline.span)
             refers = references(value.text)
             yield LeakInput(f"{name} in the Dockerfile", at, value.text, "variable", name, refers, self.notes)
-
-    def _bind_mounts(self, node: Node) -> Iterator[LeakInput]:
-        for item in items_of(node):
-            path = bind_source(item, self.collection.variables.lookup)
-            if path is None:
-                continue
-            if (source := self._text(path, item, "the mounted file", required=False)) is not None:
-                notes = (*self.notes, Note(hide_line(item.span), f"{self.agent.name.text} takes it here"))
-                yield file_input("a mounted file", source, "file", notes)
 
     def _text(self, path: str, node: Node, what: str, *, required: bool) -> Source | None:
         whole = posixpath.normpath(posixpath.join(self.directory, expand_home(path, self.collection.variables.lookup)))

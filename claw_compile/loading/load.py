@@ -27,7 +27,7 @@ from claw_compile.identity import MIN_MASTER
 from claw_compile.loading.build_context import build_context, candidate_paths
 from claw_compile.loading.descriptor_lookup import DISCOVERED, DescriptorLookup
 from claw_compile.loading.files import Files, read_file
-from claw_compile.loading.leak_inputs import LeakInput, LeakInputs
+from claw_compile.loading.leak_inputs import AgentService, LeakInput, LeakInputs
 from claw_compile.parsing.dotenv import read_dotenv
 from claw_compile.parsing.environment import Lookup, Variables
 from claw_compile.parsing.json_reader import read_json
@@ -60,6 +60,8 @@ class LoadedPod:
     """The files that the pod names, by their path in its directory."""
     leak_inputs: Mapping[str, tuple[LeakInput, ...]] = field(default_factory=dict, repr=False)
     """The texts that each agent's container gets and that may hold a credential."""
+    agent_services: Mapping[str, tuple[AgentService, ...]] = field(default_factory=dict, repr=False)
+    """The Compose services that each agent is made of: its own, and those that it extends."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The values of the pod's secrets, as far as they are known here."""
 
@@ -97,7 +99,7 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
     leak_inputs = LeakInputs(spec, files, variables, contracts, skills)
     loaded = LoadedPod(
         *(spec, described, contracts, variables, master, skills, lock, service_skills, files.read),
-        *(leak_inputs.collect(), leak_inputs.secrets()),
+        *(leak_inputs.collect(), leak_inputs.services(), leak_inputs.secrets()),
     )
     return Result(loaded, tuple(files.diagnostics))
 

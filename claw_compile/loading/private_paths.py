@@ -7,13 +7,13 @@ mounts, volumes that are bound to a path, ``volumes_from``, watched directories,
 import os
 import posixpath
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quote
-from claw_compile.grammar.pod import PodSpec, own_entries
+from claw_compile.grammar.pod import PodSpec, ServiceSpec, own_entries
 from claw_compile.loading.build_context import fill_in
 from claw_compile.loading.files import Files
 from claw_compile.parsing.environment import Lookup, interpolate
@@ -24,12 +24,34 @@ _FOR_AGENTS = "claw"  # ``.claw-runtime/agents/<id>/claw`` holds what an agent m
 _PROXY = "cllama"
 _PROXY_VOLUME = re.compile(r"(.*[_-])?claw-(history|state)", re.DOTALL)
 _PROXY_SECRET = re.compile(r"claw-.*", re.DOTALL)
-_OWN_SURFACES = ("volume", "host")
+_HOST_DIRECTORIES = {
+    *("/", "/dev", "/etc", "/proc", "/root", "/run", "/sys"),
+    *("/var", "/var/lib", "/var/lib/docker", "/var/run"),
+}
 
 
 @dataclass(frozen=True)
-class _Exposure:
-    """Something that a container gets. ``path``: of the host, from the directory of its file. ``name``: of what is the proxy's.
+class ComposeService:
+    """A service as one file has it: the ``file`` ("" for the pod's own), its name there, and the place that names it."""
+
+    file: str
+    name: str
+    body: MapNode
+    document: MapNode
+    said: Span
+
+    @property
+    def directory(self) -> str:
+        return posixpath.dirname(self.file)
+
+
+type Ancestry = Callable[[ComposeService], Iterable[ComposeService]]
+"""Returns a service, and each that it extends."""
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Something that a container gets. ``path``: of the host, from ``directory``. ``name``: of what is the proxy's.
 
     ``with_below``: all that is below the path is given too, whatever .dockerignore says.
     """
@@ -38,6 +60,7 @@ class _Exposure:
     path: str = ""
     name: str = ""
     with_below: bool = True
+    directory: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,28 +68,50 @@ class PrivatePaths:
     pod: PodSpec
     files: Files
     lookup: Lookup
+    ancestry: Ancestry
 
     def check_surfaces(self) -> Iterator[Diagnostic]:
         """Yield an error for every surface that leads to what is private."""
         for owner in self.pod.owners:
-            for surface in own_entries(owner.surfaces):
-                if surface.scheme in _OWN_SURFACES:
-                    host = _Exposure(surface.span, surface.target)
-                    exposure = host if surface.scheme == "host" else self._volume(surface.target, surface.span)
-                    yield from self._check(exposure, "")
+            for exposure in self.surfaces(owner):
+                yield from self._check(exposure)
 
-    def check_service(self, body: MapNode, document: MapNode, directory: str) -> Iterator[Diagnostic]:
+    def surfaces(self, owner: PodSpec | ServiceSpec) -> Iterator[Exposure]:
+        """Yield what the surfaces of an agent, or of the pod, give of the host and of volumes."""
+        for surface in own_entries(owner.surfaces):
+            if surface.scheme == "host":
+                yield Exposure(surface.span, surface.target)
+            elif surface.scheme == "volume":
+                yield self._volume(surface.target, surface.span)
+
+    def check_service(self, service: ComposeService) -> Iterator[Diagnostic]:
         """Yield an error for every key of an agent's service, or of one that it extends, that leads to what is private."""
-        for exposure in (*self._mounts(body, document, frozenset()), *self._other_keys(body)):
-            yield from self._check(exposure, directory)
-        for exposure in self._mounted_secrets(body):
-            yield from self._check(exposure, "")
+        contexts = self._build_contexts(service)
+        secrets = self._mounted_secrets(service.body)
+        for exposure in (*self.folders(service), *self._processes(service), *contexts, *secrets):
+            yield from self._check(exposure)
 
-    def _check(self, exposure: _Exposure, directory: str) -> Iterator[Diagnostic]:
+    def folders(self, service: ComposeService) -> Iterator[Exposure]:
+        """Yield the files and folders that a service's own keys put into its container, whole."""
+        yield from self._mounts(service, frozenset())
+        for item in items_of(child(service.body, "develop", "watch")):
+            node, action = child(item, "path"), fill_in(child(item, "action"), self.lookup)
+            if node is not None and action is not None and action.startswith("sync"):
+                yield Exposure(node.span, fill_in(node, self.lookup) or "", directory=service.directory)
+
+    def is_refused(self, exposure: Exposure) -> bool:
+        """Return whether the whole of it is reported already: it is private, or a directory of the host's own."""
+        return host_directory(exposure.path) is not None or any(self._check(exposure))
+
+    def path(self, exposure: Exposure) -> str:
+        """Return the path of an exposure from the pod's directory."""
+        return posixpath.normpath(posixpath.join(exposure.directory, expand_home(exposure.path, self.lookup)))
+
+    def _check(self, exposure: Exposure) -> Iterator[Diagnostic]:
         if exposure.name:
             yield codes.PRIVATE_MOUNT.at(exposure.at, f"this gives the agent {exposure.name}")
         elif exposure.path:
-            target = _real(self.files.root / posixpath.join(directory, expand_home(exposure.path, self.lookup)))
+            target = _real(self.files.root / self.path(exposure))
             secrets = (secret.reference.text for secret in self.pod.secrets if secret.source == "file")
             names = (*_PRIVATE, *secrets)
             places = ((name, _real(self.files.root / expand_home(name, self.lookup))) for name in names)
@@ -74,49 +119,53 @@ class PrivatePaths:
             if held is not None and (exposure.with_below or target.is_relative_to(_real(self.files.root / held))):
                 yield codes.PRIVATE_MOUNT.at(exposure.at, f"this mount gives the agent {quote(held)}")
 
-    def _mounts(self, body: MapNode, document: MapNode, seen: frozenset[str]) -> Iterator[_Exposure]:
-        for item in items_of(body.value("volumes")):
+    def _mounts(self, service: ComposeService, seen: frozenset[str]) -> Iterator[Exposure]:
+        for item in items_of(service.body.value("volumes")):
             if (path := bind_source(item, self.lookup)) is not None:
-                yield _Exposure(item.span, path)
+                yield Exposure(item.span, path, directory=service.directory)
             else:
                 yield self._volume(_volume_source(item, self.lookup), item.span)
-        for item in items_of(body.value("volumes_from")):
-            yield from self._volumes_from(item, document, seen)
 
-    def _volumes_from(self, item: Node, document: MapNode, seen: frozenset[str]) -> Iterator[_Exposure]:
+        for item in items_of(service.body.value("volumes_from")):
+            yield from self._volumes_from(item, service, seen)
+
+    def _volumes_from(self, item: Node, service: ComposeService, seen: frozenset[str]) -> Iterator[Exposure]:
         text = fill_in(item, self.lookup) or ""
         name = text.partition(":")[0]
         if name in {_PROXY, "container"}:
             what = "the volumes of its proxy" if name == _PROXY else f"the volumes of {quote(text)}, whatever they are"
-            yield _Exposure(item.span, name=what)
-        elif name not in seen:
-            body = child(document, "services", name)
-            for exposure in self._mounts(body, document, seen | {name}) if isinstance(body, MapNode) else ():
-                yield _Exposure(item.span, exposure.path, exposure.name)
+            yield Exposure(item.span, name=what)
+            return
 
-    def _volume(self, name: str, at: Span) -> _Exposure:
+        body = child(service.document, "services", name)
+        if name in seen or not isinstance(body, MapNode):
+            return
+        target = ComposeService(service.file, name, body, service.document, item.span)
+        for each in self.ancestry(target):
+            for exposure in self._mounts(each, seen | {name}):
+                yield replace(exposure, at=item.span)
+
+    def _volume(self, name: str, at: Span) -> Exposure:
         declared = child(self.pod.document, "volumes", name)
         if _PROXY_VOLUME.fullmatch(fill_in(child(declared, "name"), self.lookup) or name):
-            return _Exposure(at, name=f"{quote(name)}, a volume of its proxy")
-        return _Exposure(at, fill_in(child(declared, "driver_opts", "device"), self.lookup) or "")
+            return Exposure(at, name=f"{quote(name)}, a volume of its proxy")
+        return Exposure(at, fill_in(child(declared, "driver_opts", "device"), self.lookup) or "")
 
-    def _other_keys(self, body: MapNode) -> Iterator[_Exposure]:
-        pid_node = body.value("pid")
-        pid = fill_in(pid_node, self.lookup) or ""
-        if pid_node is not None and pid.startswith(("service:", "container:")):
+    def _processes(self, service: ComposeService) -> Iterator[Exposure]:
+        node = service.body.value("pid")
+        pid = fill_in(node, self.lookup) or ""
+        if node is not None and pid.startswith(("service:", "container:")):
             # Their environment stands in /proc.
-            yield _Exposure(pid_node.span, name=f"the processes of {quote(pid)}, and their environment")
-        for item in items_of(child(body, "develop", "watch")):
-            node, action = child(item, "path"), fill_in(child(item, "action"), self.lookup)
-            if node is not None and action is not None and action.startswith("sync"):
-                yield _Exposure(node.span, fill_in(node, self.lookup) or "")
-        contexts = child(body, "build", "additional_contexts")
-        for entry in entries_of(contexts):
-            yield _Exposure(entry.value.span, _local(fill_in(entry.value, self.lookup) or ""), with_below=False)
-        for item in items_of(contexts):
-            yield _Exposure(item.span, _local((fill_in(item, self.lookup) or "").partition("=")[2]), with_below=False)
+            yield Exposure(node.span, name=f"the processes of {quote(pid)}, and their environment")
 
-    def _mounted_secrets(self, body: MapNode) -> Iterator[_Exposure]:
+    def _build_contexts(self, service: ComposeService) -> Iterator[Exposure]:
+        contexts = child(service.body, "build", "additional_contexts")
+        named = [(entry.value, fill_in(entry.value, self.lookup) or "") for entry in entries_of(contexts)]
+        listed = [(item, (fill_in(item, self.lookup) or "").partition("=")[2]) for item in items_of(contexts)]
+        for node, context in (*named, *listed):
+            yield Exposure(node.span, _local(context), with_below=False, directory=service.directory)
+
+    def _mounted_secrets(self, body: MapNode) -> Iterator[Exposure]:
         mounted = (
             *(("secrets", name) for node in (body, body.value("build")) for name in mounted_names(child(node, "secrets"))),
             *(("configs", name) for name in mounted_names(body.value("configs"))),
@@ -124,9 +173,15 @@ class PrivatePaths:
         for section, name in mounted:
             declared = child(self.pod.document, section, name.text)
             if isinstance(declared, MapNode):
-                yield _Exposure(name.span, fill_in(declared.value("file"), self.lookup) or "")
+                yield Exposure(name.span, fill_in(declared.value("file"), self.lookup) or "")
             elif section == "secrets" and _PROXY_SECRET.fullmatch(name.text):
-                yield _Exposure(name.span, name=f"{quote(name.text)}, a secret of its proxy")
+                yield Exposure(name.span, name=f"{quote(name.text)}, a secret of its proxy")
+
+
+def host_directory(path: str) -> str | None:
+    """Return the path of a directory of the host's own, such as ``/etc``; None for any other path."""
+    plain = "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
+    return plain if path.startswith("/") and plain in _HOST_DIRECTORIES else None
 
 
 def _local(context: str) -> str:

@@ -36,7 +36,7 @@ def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
     diagnostics = [
         *check_names(pod),
         *check_reach(pod, resolved),
-        *check_host(resolved),
+        *check_host(loaded, resolved),
         *check_counted_services(loaded, resolved),
         *check_written_grants(loaded),
         *check_images(loaded, resolved),

@@ -2,19 +2,22 @@
 
 Rules. What lets an agent round its proxy without being asked for is an error (decision 0018). What the pod file says in so many
 words is kept, with a warning for each place: power over the host is privileges, capabilities that reach beyond the container,
-the daemon's socket, the host's own directories. An image needs a tag or a digest. A counted service has no host of its own
+devices, an engine's socket or group, the host's own directories. What a service gets from one that it extends, or whose volumes
+it takes, counts as its own. An image needs a tag or a digest. A counted service has no host of its own
 name; an ordinal's name is nobody else's; some names of services, networks, volumes and secrets are the compiler's.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quote
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, own_entries
+from claw_compile.loading.leak_inputs import AgentService
 from claw_compile.loading.load import LoadedPod
+from claw_compile.loading.private_paths import host_directory
 from claw_compile.parsing.environment import interpolate
-from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, child, entries_of, items_of, plain_data
+from claw_compile.parsing.node import Entry, MapNode, ScalarNode, child, entries_of, items_of, plain_data
 from claw_compile.policy.agent import Agent, ResolvedPod
 from claw_compile.policy.topology import called_services, has_egress, topology
 
@@ -27,8 +30,9 @@ _OURS = {
 _OUR_REAL_NETWORK = re.compile(r".*[_-]" + _OURS["networks"].pattern, re.DOTALL)
 """Our network as Docker calls it: the project's name comes first."""
 _SHARED = ("network_mode", "pid", "ipc")
-_SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
-_DIRECTORIES = {*("/", "/dev", "/etc", "/proc", "/root", "/run", "/sys"), *("/var", "/var/lib", "/var/lib/docker", "/var/run")}
+_SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock", "docker_engine")
+_GROUPS = {"docker", "podman", "containerd", "lxd", "incus", "disk"}
+"""Groups whose members may use an engine's socket, or the host's disks. A group's number means nothing here."""
 CAPABILITIES = {
     *("ALL", "BPF", "DAC_READ_SEARCH", "MKNOD", "NET_ADMIN", "NET_RAW", "PERFMON"),
     *("SYS_ADMIN", "SYS_BOOT", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"),
@@ -39,44 +43,66 @@ _RESERVED = re.compile(r"cllama(-.*)?|clawdash|claw-(api|wall)")
 _COMPOSE_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]+")
 
 
-def check_host(resolved: ResolvedPod) -> Iterator[Diagnostic]:
+def check_host(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Warn at every place that gives an agent its host."""
     for agent in resolved.agents:
         name = agent.spec.name.text
-        for span, what in (*_powers(agent.spec), *_mounts(agent)):
+        services = loaded.agent_services.get(name, ())
+        powers = (power for service in services for power in _powers(service.body))
+        mounts = (mount for service in services for mount in _mounts(service))
+        # A path that is taken twice, here and by a service that is extended, is said once.
+        for span, what in dict.fromkeys((*powers, *mounts, *_host_surfaces(agent))):
             yield codes.AGENT_TAKES_HOST.at(span, f"{name} could take over its host, and its proxy with it: {what}")
 
 
-def _powers(service: ServiceSpec) -> Iterator[tuple[Span, str]]:
-    privileged = child(service.body, "privileged")
-    if isinstance(privileged, ScalarNode) and plain_data(privileged) is True:
-        yield privileged.span, "it is privileged"
-    for item in items_of(child(service.body, "cap_add")):
-        if isinstance(item, ScalarNode) and item.text.upper().removeprefix("CAP_") in CAPABILITIES:
-            yield item.span, f"it has the capability {quote(item.shown)}"
+_SWITCHES = {
+    "privileged": "it is privileged",
+    "use_api_socket": "it has the socket of a container engine, and the credentials of its registries",
+}
+_LISTS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "cap_add": (lambda name: name.upper().removeprefix("CAP_") in CAPABILITIES, "it has the capability {}"),
+    "group_add": (lambda name: name in _GROUPS, "it is in the group {}"),
+}
+
+
+def _powers(body: MapNode) -> Iterator[tuple[Span, str]]:
+    for key, what in _SWITCHES.items():
+        node = body.value(key)
+        if isinstance(node, ScalarNode) and plain_data(node) is True:
+            yield node.span, what
+
+    for key, (is_power, what) in _LISTS.items():
+        for item in items_of(body.value(key)):
+            if isinstance(item, ScalarNode) and is_power(item.text):
+                yield item.span, what.format(quote(item.shown))
+
     for key in _NAMESPACES:
-        node = child(service.body, key)
+        node = body.value(key)
         if isinstance(node, ScalarNode) and node.text == "host":
             yield node.span, f"it shares {quote(key)} with the host"
-    if devices := items_of(child(service.body, "devices")):
-        yield devices[0].span, "it has devices of the host"
+
+    for key in ("devices", "device_cgroup_rules"):
+        if devices := items_of(body.value(key)):
+            yield devices[0].span, "it has devices of the host"
 
 
-def _mounts(agent: Agent) -> Iterator[tuple[Span, str]]:
-    for item in items_of(child(agent.spec.body, "volumes")):
-        node: Node | None = item.value("source") if isinstance(item, MapNode) else item
-        if isinstance(node, ScalarNode) and (what := _host_access(node.text.partition(":")[0])):
-            yield node.span, what
+def _mounts(service: AgentService) -> Iterator[tuple[Span, str]]:
+    for exposure in service.exposures:
+        if what := _host_access(exposure.path):
+            yield exposure.at, what
+
+
+def _host_surfaces(agent: Agent) -> Iterator[tuple[Span, str]]:
     for surface in agent.surfaces:
         if surface.scheme == "host" and (what := _host_access(surface.target)):
             yield surface.span, what
 
 
 def _host_access(path: str) -> str | None:
-    plain = "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
-    if plain.rpartition("/")[2] in _SOCKETS:
+    if path.rstrip("/").rpartition("/")[2] in _SOCKETS:
         return "it has the socket of a container engine"
-    return f"it has {quote(plain)} of the host" if path.startswith("/") and plain in _DIRECTORIES else None
+    directory = host_directory(path)
+    return f"it has {quote(directory)} of the host" if directory is not None else None
 
 
 def check_images(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:

@@ -11,6 +11,7 @@ One diagnostic for each place, by the first of these that applies. No value is p
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic
@@ -30,6 +31,7 @@ _ASSIGNMENT = re.compile(r"""^(?![ \t]*#).*?\b(?P<name>[A-Z][A-Z0-9_]+)["']?[ \t
 _CONFIDENTIAL = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|MASTER)(_|$)")
 _MIN_IN_TEXT = 12  # A shorter secret may be a word, and counts in variables only
 _MIN_IN_PROSE = 24
+_MAX_TEXTS = 4096
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def _findings(item: LeakInput, candidates: Iterable[_HeldSecret], own: Iterable[
         for match in re.finditer(re.escape(secret.value), text) if _is_long_enough(item, secret.value) else ():
             yield _CredentialLeak(codes.TOKEN_VISIBLE_TO_AGENT, f"holds {secret.what}", *match.span())
     yield from _by_name(item, text)
-    for match in KEY_SHAPE.finditer(text):
+    for match in _key_shapes(text):
         if item.kind == "prose" and len(match[0]) < _MIN_IN_PROSE:
             continue  # "keys begin with sk-ant-" is no key
         yield _CredentialLeak(codes.PROVIDER_KEY_VALUE, "holds what looks like a provider's key", match.start(), match.end())
@@ -102,10 +104,20 @@ def _by_name(item: LeakInput, text: str) -> Iterator[_CredentialLeak]:
     elif not is_own and (key := next(filter(is_key_variable, item.refers), None)) is not None:
         yield _CredentialLeak(code, f"is made of {key}, a variable of a provider's key")
     if item.kind == "file":
-        for match in _ASSIGNMENT.finditer(text):
-            if is_key_variable(match["name"]):
-                why = f"sets {match['name']}, a variable of a provider's key"
-                yield _CredentialLeak(code, why, match.start("name"), match.end("name"))
+        for match in _key_assignments(text):
+            why = f"sets {match['name']}, a variable of a provider's key"
+            yield _CredentialLeak(code, why, match.start("name"), match.end("name"))
+
+
+# Many agents may have the same large folder: each text is searched once for all of them.
+@lru_cache(maxsize=_MAX_TEXTS)
+def _key_shapes(text: str) -> tuple[re.Match[str], ...]:
+    return tuple(KEY_SHAPE.finditer(text))
+
+
+@lru_cache(maxsize=_MAX_TEXTS)
+def _key_assignments(text: str) -> tuple[re.Match[str], ...]:
+    return tuple(match for match in _ASSIGNMENT.finditer(text) if is_key_variable(match["name"]))
 
 
 def _secrets(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> tuple[_HeldSecret, ...]:

@@ -239,12 +239,12 @@ class FaultEvent(Event):
 
 
 class ProviderPoolEvent(Event):
-    """A key is not used any more, or not for a while."""
+    """A key is not used now (``cooldown`` with a ``model``: for that one only), or it is used again (``ready``)."""
 
     type: Literal["provider_pool"]
     provider: str
     key_id: str
-    action: Literal["dead", "cooldown"]
+    action: Literal["dead", "cooldown", "ready"]
     reason: str
     cooldown_until: str | None
 

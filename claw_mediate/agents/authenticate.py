@@ -10,6 +10,8 @@ from claw_mediate.core.http import Request, RunnerResponse, refuse
 from claw_mediate.http.headers import contains_secret
 from claw_mediate.telemetry.event_log import EventLog
 
+_MAX_DECODINGS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -40,11 +42,28 @@ def authenticate(agents: AgentDirectory, request: Request, log: EventLog) -> Ide
     if agent is None or not agent.metadata.admits(agent_id, secret):
         _log_refusal(log, "unknown agent" if agent is None else f"wrong token for agent {agent.id}")
         return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
-    if contains_secret(unquote(request.path), Secret(secret)):
+    if _url_contains(request.path, Secret(secret)):
         _log_refusal(log, f"the URL contains the token of agent {agent.id}")
         message = "a credential must not stand in a URL; send it as a header"
         return refuse(request.path, 400, "credential_in_url", message)
     return Identity(agent, Secret(token), Secret(secret))
+
+
+def _url_contains(path: str, secret: Secret) -> bool:
+    """Return whether a URL contains the secret, however often it is percent-encoded.
+
+    Servers and proxies on the way may each decode it once more. What is encoded more often than anybody
+    does counts as containing it.
+    """
+    for _ in range(_MAX_DECODINGS):
+        if contains_secret(path, secret):
+            return True
+        decoded = unquote(path)
+        if decoded == path:
+            return False
+        path = decoded
+
+    return True
 
 
 def _log_refusal(log: EventLog, reason: str) -> None:

@@ -92,7 +92,9 @@ class RunnerResponse(msgspec.Struct, frozen=True):
     chunks: AsyncIterator[bytes]
     streaming: bool = False
     on_delivered: Callable[[], Awaitable[None]] | None = None
-    """To be called when the whole response went to the runner's connection."""
+    """To be called when the whole response has left the process: the kernel has its last byte."""
+    answer_of: str = ""
+    """The id of the turn that this answers; several runners may get the answer of one turn."""
 
 
 @dataclass(frozen=True, slots=True)

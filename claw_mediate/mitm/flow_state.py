@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from mitmproxy import http
 
@@ -90,13 +90,49 @@ class ForwardedRequest(NamedTuple):
     tap: ResponseTap | None = None
 
 
+class TurnAnswer:
+    """The answer of one turn on its way to all runners that ask for it: delivered when the last of them has it, or has left.
+
+    Several runners may have joined one turn. If it were done when the first has its answer, another one that got only a part,
+    and asks anew, would begin a new turn.
+    """
+
+    def __init__(self, on_delivered: Callable[[], Awaitable[None]]) -> None:
+        self._on_delivered = on_delivered
+        self._runners = 0
+        self._has_reached_one = False
+
+    @classmethod
+    def of(cls, turn_id: str, on_delivered: Callable[[], Awaitable[None]]) -> "TurnAnswer":
+        """Return the answer of this turn for one more runner."""
+        answer = _answers.get(turn_id)
+        if answer is None:
+            answer = _answers[turn_id] = cls(on_delivered)
+        answer._runners += 1
+        return answer
+
+    def note_end(self, *, is_delivered: bool) -> Awaitable[None] | None:
+        """Note that a runner has the answer, or never will; return what marks the answer if this was the last of them."""
+        self._runners -= 1
+        self._has_reached_one |= is_delivered
+        return self._on_delivered() if self._has_reached_one and not self._runners else None
+
+
+_answers: WeakValueDictionary[str, TurnAnswer] = WeakValueDictionary()  # By the id of the turn
+_marking: set[asyncio.Future[None]] = set()
+
+
 @dataclass(slots=True)
 class PendingRequest:
-    """A governed request, until the last byte of its response was handed to the connection, or never will be."""
+    """A governed request, until the last byte of its response was handed to the connection, or never will be.
+
+    The answer of a turn must have left the process (``response_stream/delivery.py``).
+    """
 
     client_id: str  # The id of the connection that it came on
     admitted: Identity | None = None  # The agent, while the body is still to come
-    on_delivered: Callable[[], Awaitable[None]] | None = None  # Awaited when the whole response went to the runner's connection
+    answer: TurnAnswer | None = None  # What the response is, if it is a turn's
+    is_being_delivered: bool = False  # The response is whole, and may wait in the connection's buffers
     has_ended: bool = False  # mitmproxy has reported the response, or the error
     done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -203,18 +239,39 @@ def pending_requests() -> list[PendingRequest]:
 
 def end_pending(flow: http.HTTPFlow, state: FlowState) -> None:
     """End the request of a flow whose stream has nothing left to do, if mitmproxy has reported its end."""
-    if (pending := state.pending) is not None and pending.has_ended:
+    pending = state.pending
+    if pending is not None and pending.has_ended and not pending.is_being_delivered:
+        finish(flow, pending)
+
+
+def finish(flow: http.HTTPFlow, pending: PendingRequest) -> None:
+    """End a request. A second call does nothing."""
+    if pending.done.done():
+        return
+    _end(pending)
+    state = state_of(flow)
+    if state.pending is pending:
         state.pending = None
-        pending.done.set_result(None)
         release(flow, state)
 
 
 def end_requests_of(client_id: str) -> None:
-    """End all requests of a connection that is closed."""
+    """End all requests of a connection that is closed, but for answers that its transport still sends."""
     for state in all_states():
-        if (pending := state.pending) is not None and pending.client_id == client_id:
+        pending = state.pending
+        if pending is not None and pending.client_id == client_id and not pending.is_being_delivered:
             state.pending = None
-            pending.done.set_result(None)
+            _end(pending)
+
+
+def _end(pending: PendingRequest) -> None:
+    pending.done.set_result(None)
+    answer, pending.answer = pending.answer, None
+    mark = answer.note_end(is_delivered=False) if answer is not None else None
+    if mark is not None:
+        marking = asyncio.ensure_future(mark)
+        _marking.add(marking)
+        marking.add_done_callback(_marking.discard)
 
 
 async def wait_until_done(requests: Collection[PendingRequest], seconds: float) -> None:

@@ -6,6 +6,7 @@ the base URL, and egress is denied.
 
 import ipaddress
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -132,3 +133,14 @@ def destination(flow: http.HTTPFlow, governed: Mapping[str, str]) -> str | None:
         return BASE_URL
     names = [canonical(name) for name in (flow.request.host, flow.client_conn.sni) if name]
     return next((governed[name] for name in names if name in governed), names[0])
+
+
+def log_to_stderr() -> None:
+    """Let mitmproxy's own messages go to stderr, from the first one on. Call it before mitmproxy starts.
+
+    Its "Loading script" comes before any script runs, so that an addon alone can't keep it from stdout.
+    """
+    # It imports all of mitmproxy's addons, which its programs do anyway.
+    from mitmproxy.addons import termlog
+
+    termlog.TermLog.__init__.__defaults__ = (sys.stderr,)

@@ -23,7 +23,7 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import flow_state, listeners
-from claw_mediate.mitm.flow_state import PendingRequest, pending_requests, state_of, wait_until_done
+from claw_mediate.mitm.flow_state import PendingRequest, TurnAnswer, pending_requests, state_of, wait_until_done
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.metrics import MetricsAddon
@@ -123,8 +123,8 @@ class Lifecycle:
 
     async def answer(self, flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
         state = state_of(flow)
-        if state.pending is not None:
-            state.pending.on_delivered = exchange.on_delivered
+        if state.pending is not None and exchange.on_delivered is not None:
+            state.pending.answer = TurnAnswer.of(exchange.answer_of, exchange.on_delivered)
         if exchange.streaming:
             door.stream_response(flow, exchange)
         else:
@@ -149,12 +149,9 @@ class Lifecycle:
         if state.is_recorded:
             return
         hidden_flows.stop_waiting(flow)
-        pending = state.pending
-        if pending is not None and pending.on_delivered is not None:
-            await pending.on_delivered()
         await forward.end_response(flow)
-        if pending is not None:
-            pending.has_ended = True
+        if state.pending is not None:
+            state.pending.has_ended = True
 
     def error(self, flow: http.HTTPFlow) -> None:
         state = state_of(flow)
@@ -187,16 +184,24 @@ class Lifecycle:
         connections = self.governance.builtin.proxyserver.connections
         clients = {handler.client.id for handler in connections.values()}
         _close_idle(connections.values(), self._runners - {each.client_id for each in pending_requests()})
-        begun = [each for each in pending_requests() if each.client_id in clients and each.admitted is None]
+        begun = [each for each in pending_requests() if _has_begun(each, clients)]
         await wait_until_done(begun, seconds)
         await asyncio.gather(*(mediator.finish(until - loop.time()) for mediator in mediators))
         await _cut_off(begun)
+        # What is sent now is marked as delivered before the journal is closed.
+        delivered = [each for each in begun if each.is_being_delivered]
+        sent = [_send_written(handler) for handler in connections.values()]
+        await _wait_for_all(_LAST_SECONDS, *sent, wait_until_done(delivered, _LAST_SECONDS))
         await _wait_for_all(_LAST_SECONDS, *(mediator.close(0) for mediator in mediators))
-        await _wait_for_all(_LAST_SECONDS, *(_send_written(handler) for handler in connections.values()))
 
     def _retire(self, mediator: Mediator, requests: Collection[PendingRequest]) -> None:
         task = self._retiring[mediator] = asyncio.ensure_future(_close_later(mediator, requests))
         task.add_done_callback(lambda _: self._retiring.pop(mediator))
+
+
+def _has_begun(request: PendingRequest, clients: Collection[str]) -> bool:
+    """Return whether a request is to end in the time of the drain; an answer may outlive mitmproxy's end of its connection."""
+    return request.is_being_delivered or (request.client_id in clients and request.admitted is None)
 
 
 def _close_idle(handlers: Iterable[Any], idle: Collection[str]) -> None:

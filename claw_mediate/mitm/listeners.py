@@ -14,7 +14,7 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.proxy import mode_servers
 from mitmproxy.tools import main
 
-from claw_mediate.mitm.governance import BuiltinAddons
+from claw_mediate.mitm.governance import BuiltinAddons, log_to_stderr
 from claw_mediate.settings import Settings
 from claw_mediate.workers import worker as workers
 from claw_mediate.workers.worker import Worker
@@ -32,6 +32,7 @@ def run_worker() -> object:
         _share(worker)
     except RuntimeError as error:
         sys.exit(f"cllama: {error}")
+    log_to_stderr()
     sys.argv[0] = "mitmdump"
     return main.mitmdump()
 

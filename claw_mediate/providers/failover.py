@@ -1,9 +1,11 @@
 """Retries and failover of a turn's model calls (docs/spec/mediation.md section 4).
 
     readable reply                        done; the turn keeps this candidate
-    401, 402, 429                         next key of the provider, at once; then the next candidate
+    401, 403 with a code of a bad key     next key of the provider, at once; then the next candidate
+    402, 429 about the account            the same
+    any other 429                         the same
     5xx, no whole response, no reply      next candidate
-    403, any other 4xx                    done; the runner gets it
+    any other 4xx                         done; the runner gets it
 
 A runner repeats a whole turn for less than a failed request. So once a turn has cost something (``may_retry``) and all
 candidates fail, they are tried twice more: first the candidate that answered earlier, then the others. A key that rests for
@@ -12,21 +14,23 @@ seconds is waited for. If everything fails, the runner gets the last real respon
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Literal
 
 import httpx2
 import msgspec
 from msgspec.structs import replace
 
-from claw_mediate.core.model_policy import Provider
+from claw_contract.secret import Secret
+from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.core.observer import NO_OBSERVER, RequestInfo, ResponseInfo, Subject, TurnObserver, mask_values
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
 from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, provider_auth, raw_headers, runner_headers
-from claw_mediate.providers.registry import KEY_REJECTED, RATE_LIMITED, ProviderRegistry
+from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, has_own_credential, key_question
+from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -47,6 +51,7 @@ class ProviderResponse(msgspec.Struct, frozen=True):
     body: bytes
     retry_after: str = ""
     headers: tuple[tuple[str, str], ...] = ()  # Those that the runner may see
+    is_about_key: bool = False  # True if another key may get another answer
 
 
 class TransportFailure(msgspec.Struct, frozen=True):
@@ -91,6 +96,24 @@ class ProviderClient:
         retry_after, shown = response.headers.get("retry-after", ""), runner_headers(response.headers.items())
         return ProviderResponse(response.status_code, content_type, content, retry_after, shown)
 
+    async def ask_about(self, provider: Provider, key: PoolKey) -> tuple[int, bytes] | None:
+        """Return status and the beginning of an error's body, of a GET of our own with a key; None without an answer."""
+        path, headers = key_question(provider)
+        headers = [*headers, *provider_auth(provider, key.secret)]
+        pool = self._pools[_OWN_QUESTIONS]
+        try:
+            async with (
+                asyncio.timeout(_QUESTION_SECONDS),
+                pool.stream("GET", provider.base_url, raw_headers(headers), None, path=path) as response,
+            ):
+                is_plain = not response.headers.get_list("content-encoding")  # a few packed bytes could be gigabytes
+                if response.status_code < _CLIENT_ERROR or not is_plain:
+                    return response.status_code, b""
+                body, _ = await read_bounded(response, _ERROR_BYTES, _ERROR_BYTES)
+                return response.status_code, body
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, UnicodeError):
+            return None
+
     async def close(self) -> None:
         await self._pools.close()
 
@@ -102,6 +125,10 @@ _BACKOFF_SECONDS = 0.25
 _FETCH_SECONDS = 60.0
 _MAX_WAIT_SECONDS = 5.0  # Longest wait for a key, or for a provider's Retry-After
 _OK, _CLIENT_ERROR, _SERVER_ERROR, _UNAVAILABLE = 200, 400, 500, 503
+_OWN_QUESTIONS = ""  # Their connection pool: it is no agent's
+_QUESTION_SECONDS = 20.0
+_QUESTION_INTERVAL_SECONDS = 120.0
+_ERROR_BYTES = 64 << 10
 _REASONS = {
     NO_KEY: KEY_UNAVAILABLE,
     UNREACHABLE: "transport_error",
@@ -133,6 +160,42 @@ class ModelCall(msgspec.Struct, frozen=True):
         return self.body if self.adapt is None else self.adapt(maker)
 
 
+class KeyQuestions:
+    """Questions of our own about keys, in the background: one for each key within ``_QUESTION_INTERVAL_SECONDS``.
+
+    So agents can't make the proxy ask more often, whatever they send.
+    """
+
+    def __init__(self, registry: ProviderRegistry, client: ProviderClient) -> None:
+        self._registry = registry
+        self._client = client
+        self._asked: dict[tuple[str, Secret], float] = {}  # By provider and secret, in loop time
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def ask(self, provider: Provider, key: PoolKey) -> None:
+        """Begin to ask whether a key is sound, unless that was asked a moment ago."""
+        now = _now()
+        self._asked = {each: at for each, at in self._asked.items() if now - at < _QUESTION_INTERVAL_SECONDS}
+        if (provider.name, key.secret) in self._asked or self._is_closed:
+            return
+        self._asked[provider.name, key.secret] = now
+        task = asyncio.get_running_loop().create_task(self._ask(provider, key))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, provider: Provider, key: PoolKey) -> None:
+        answer = await self._client.ask_about(provider, key)
+        if answer is not None:
+            self._registry.record_answer_to_question(provider, key, *answer)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
 class ProviderFailover:
     """Client of all providers that retries and fails over."""
 
@@ -143,6 +206,8 @@ class ProviderFailover:
         self._log = log
         self._sleep = sleep
         self._client = ProviderClient()
+        self._questions = KeyQuestions(registry, self._client)
+        registry.ask = self._questions.ask
 
     async def post(self, route: Route, call: ModelCall) -> ModelResult:
         """Return the reply, or what the runner gets instead. The caller bounds the time."""
@@ -169,17 +234,24 @@ class ProviderFailover:
 
         Its URL is a path below the provider's base URL, and its headers hold no credential.
         """
-        ready = self._registry.ready(provider)
+        ready = self._registry.ready(provider, None)
+        self._registry.check_dead_keys(provider)
         if not ready:
-            return self._no_key(provider)
-        credential = provider_auth(provider, ready[0].secret if ready[0] else None)
+            return self._no_key(provider, None)
+        key = ready[0]
+        credential = provider_auth(provider, key.secret if key else None)
         try:
             async with asyncio.timeout(_FETCH_SECONDS):
-                return await self._client.send(agent_id, provider, request._replace(headers=[*request.headers, *credential]))
+                result = await self._client.send(agent_id, provider, request._replace(headers=[*request.headers, *credential]))
         except TimeoutError:
             return TransportFailure(TIMEOUT, f"the provider {provider.name!r} did not answer in time")
+        if key is not None and isinstance(result, ProviderResponse):
+            answer = KeyAnswer(result.status, result.body, result.retry_after, is_model_call=False)
+            self._registry.record_response(provider, key, answer)
+        return result
 
     async def close(self) -> None:
+        await self._questions.close()
         await self._client.close()
 
     async def _pause(self, route: Route, seconds: float) -> None:
@@ -218,17 +290,42 @@ class ProviderFailover:
             return TransportFailure(TIMEOUT, f"the provider {name!r} did not answer in time")
 
     async def _try_keys(self, route: Route, call: ModelCall) -> ModelResult:
-        provider = route.candidate.provider
+        candidate = route.candidate
         result: ProviderResult | None = None
-        for key in self._registry.ready(provider):
+        for key in self._keys(candidate):
             route.key_label = key.id if key else ""
-            result = await self._send(route, call, provider_auth(provider, key.secret if key else None))
-            if isinstance(result, TransportFailure) or key is None:
+            result = await self._send_with(route, call, key)
+            if not (isinstance(result, ProviderResponse) and result.is_about_key):
                 break
-            if not self._registry.record_response(provider, key, result.status, result.retry_after, result.body):
-                break
-        parsed = self._no_key(provider) if result is None else parse_response(result, call.read)
-        return replace(parsed, maker=route.candidate.maker) if isinstance(parsed, ModelResponse) else parsed
+        if result is None:
+            return self._no_key(candidate.provider, candidate.model)
+        parsed = parse_response(result, call.read)
+        return replace(parsed, maker=candidate.maker) if isinstance(parsed, ModelResponse) else parsed
+
+    def _keys(self, candidate: Candidate) -> Iterator[PoolKey | None]:
+        """Yield the keys to try, one after another: those that are ready, then the dead ones whose trial is due."""
+        ready = self._registry.ready(candidate.provider, candidate.model)
+        if ready:
+            self._registry.check_dead_keys(candidate.provider)
+        yield from ready
+        while (key := self._registry.claim(candidate.provider)) is not None:
+            yield key
+
+    async def _send_with(self, route: Route, call: ModelCall, key: PoolKey | None) -> ProviderResult:
+        """Send a call with a key, and record what the answer says of it."""
+        provider, scope = route.candidate.provider, route.candidate.model
+        if key is None:
+            return await self._send(route, call, [])
+        answer = KeyAnswer(0)
+        try:
+            result = await self._send(route, call, provider_auth(provider, key.secret))
+            if isinstance(result, ProviderResponse):
+                is_plain = not has_own_credential(route.path)
+                answer = KeyAnswer(result.status, result.body, result.retry_after, scope, is_plain)
+        finally:
+            # Also if the runner has left: the key may be a dead one, which nobody else tries until this is known.
+            is_about_key = self._registry.record_response(provider, key, answer)
+        return replace(result, is_about_key=True) if is_about_key and isinstance(result, ProviderResponse) else result
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
         candidate, own = route.candidate, route.provider_headers
@@ -251,8 +348,9 @@ class ProviderFailover:
                 exchange.on_response(ResponseInfo(result.status, result.content_type, result.body))
         return result
 
-    def _no_key(self, provider: Provider) -> TransportFailure:
-        message, wait = f"no key of the provider {provider.name!r} is usable now", self._registry.wait(provider)
+    def _no_key(self, provider: Provider, scope: str | None) -> TransportFailure:
+        message = f"no key of the provider {provider.name!r} is usable now"
+        wait = self._registry.wait(provider, scope)
         if wait == math.inf:
             return TransportFailure(NO_KEY, message)
         return TransportFailure(NO_KEY, message, _UNAVAILABLE, str(math.ceil(wait)))
@@ -270,7 +368,8 @@ class ProviderFailover:
         return max(wait, _BACKOFF_SECONDS * 4.0**attempt, asked if asked and asked <= _MAX_WAIT_SECONDS else 0.0)
 
     def _wait(self, route: Route) -> float:
-        return min(self._registry.wait(route.candidates[position].provider) for position in route.active)
+        candidates = [route.candidates[position] for position in route.active]
+        return min(self._registry.wait(candidate.provider, candidate.model) for candidate in candidates)
 
 
 def parse_response(result: ProviderResult, read: Callable[[bytes], ModelResponse]) -> ModelResult:
@@ -291,7 +390,7 @@ def _now() -> float:
 
 def _is_final(result: ModelResult) -> bool:
     if isinstance(result, ProviderResponse):
-        is_about_key = result.status in KEY_REJECTED or result.status == RATE_LIMITED
+        is_about_key = result.is_about_key or result.status == RATE_LIMITED
         return _CLIENT_ERROR <= result.status < _SERVER_ERROR and not is_about_key
     return isinstance(result, ModelResponse)
 
@@ -317,7 +416,7 @@ def _failover_reason(failure: ModelResult) -> str:
     match failure:
         case TransportFailure(code=code):
             return _REASONS.get(code, code)
-        case ProviderResponse(status=status) if status in KEY_REJECTED or status == RATE_LIMITED:
+        case ProviderResponse(status=status, is_about_key=is_about_key) if is_about_key or status == RATE_LIMITED:
             return "provider_keys_exhausted"
         case ProviderResponse(status=status):
             return f"http_{status}"

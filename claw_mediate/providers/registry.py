@@ -1,25 +1,16 @@
 """Model providers and their keys: providers.json over the environment (docs/spec/contract.md "providers.json").
 
-A response tells the state of its key: dead after 401, 402, and 429 if the account is out of quota; resting after any other
-429, as long as ``Retry-After`` says. A 403 changes nothing: moderation, region and a model's permissions are 403 too.
-
-Each key that is not ready has a small file, named by a digest of provider and secret and replaced atomically. So processes that
-share the directory do not overwrite each other's states, a new secret starts afresh, and an operator revives a key by removing
-its file (docs/decisions/0012).
+``key_answers`` says what a response tells of its key, ``key_states`` remembers it, and here is what follows from it.
 """
 
-import hashlib
 import math
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import get_args
 from urllib.parse import urlsplit
@@ -29,138 +20,17 @@ from pydantic import ValidationError
 from claw_contract.base import error_line
 from claw_contract.known_providers import KNOWN_PROVIDERS, KnownProvider
 from claw_contract.manifest import checked_base_url
-from claw_contract.providers import ApiFormat, KeyRecord, ProviderEntry, ProviderKey, Providers
+from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import Candidate, KeyState, PoolKey, Provider
 from claw_mediate.file_cache import FileVersion, file_version, read_file
+from claw_mediate.providers.key_answers import KeyAnswer, answer_to_question, find_code, judge, key_rules
+from claw_mediate.providers.key_states import MAX_REST_SECONDS, KeyStates, KeyStatus, parse_rfc3339
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
-MAX_REST_SECONDS = 3600.0
-_MIN_STORED_SECONDS = 5.0  # A shorter rest is not worth a file: it is over before a new process could use it
-_MTIME_STEP_NS = 100_000_000  # Resolution of a file system's times
-_SAME_SECONDS = 1.0  # Times this close are one finding of concurrent requests
-
-
-class KeyStates:
-    """The time at which each key is ready again, by provider and secret; ``inf`` for a dead one."""
-
-    def __init__(self, directory: Path, log: EventLog, clock: Callable[[], float] = time.time) -> None:
-        self.now = clock
-        self._directory = directory
-        self._log = log
-        self._version: FileVersion | bool = False
-        self._stored: dict[str, float] = {}
-        self._unstored: dict[str, float] = {}
-        self._broken: dict[str, FileVersion] = {}
-        self._is_writable = True
-
-    def ready_at(self, provider: str, key: PoolKey) -> float:
-        """Return when the key is ready again, as POSIX time; in the past if it is ready now."""
-        self._load()
-        return self._ready_at(provider, key)
-
-    def times(self, provider: Provider) -> list[tuple[PoolKey, float]]:
-        """Return the keys of a provider in order, each with the time when it is ready again."""
-        if provider.keys:
-            self._load()
-        return [(key, self._ready_at(provider.name, key)) for key in provider.keys]
-
-    def _ready_at(self, provider: str, key: PoolKey) -> float:
-        if not self._stored and not self._unstored:
-            return key.unavailable_until
-        name = _file_name(provider, key.secret)
-        return max(key.unavailable_until, self._stored.get(name, 0.0), self._unstored.get(name, 0.0))
-
-    def block(self, provider: str, key: PoolKey, until: float, status: int) -> bool:
-        """Block the key until a POSIX time, also after a restart. Return False if that was known."""
-        if until <= self.ready_at(provider, key) + _SAME_SECONDS:
-            return False
-        name, now = _file_name(provider, key.secret), self.now()
-        self._unstored[name] = until
-        if until - now < _MIN_STORED_SECONDS:
-            return True
-        record = KeyRecord(
-            provider=provider,
-            key_id=key.id,
-            secret_sha256=hashlib.sha256(key.secret.reveal().encode()).hexdigest(),
-            state="dead" if until == math.inf else "cooldown",
-            cooldown_until=None if until == math.inf else rfc3339(until),
-            last_error_code=status,
-            at=rfc3339(now),
-        )
-        try:
-            self._write(name, record)
-        except OSError as error:
-            if self._is_writable:
-                self._log.event("error", error="key_states_not_written", reason=error.strerror)
-            self._is_writable = False
-        else:
-            self._is_writable = True
-            self._stored[name] = self._unstored.pop(name)
-        return True
-
-    def _write(self, name: str, record: KeyRecord) -> None:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=self._directory, prefix=".")  # of mode 0600
-        staged = Path(temporary)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(record.model_dump_json(exclude_none=True).encode() + b"\n")
-                file.flush()
-                os.fsync(descriptor)
-            staged.replace(self._directory / name)
-        except OSError:
-            with suppress(OSError):
-                staged.unlink()
-            raise
-
-    def _load(self) -> None:
-        version = file_version(self._directory)
-        if version == self._version:
-            return
-        # A second change within one step of the file system's time would look unchanged.
-        is_stable = version is None or time.time_ns() - version[1] > _MTIME_STEP_NS
-        self._version = version if is_stable else False
-        self._stored = {}
-        for file in sorted(self._directory.glob("[!.]*.json")) if version else ():
-            try:
-                record = KeyRecord.model_validate_json(read_file(file))
-                until = math.inf if record.state == "dead" else parse_rfc3339(record.cooldown_until or "")
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError) as error:
-                self._log_broken(file, error)
-            else:
-                longest = math.inf if until == math.inf else self.now() + MAX_REST_SECONDS
-                self._stored[file.name] = min(until, longest)
-
-    def _log_broken(self, file: Path, error: Exception) -> None:
-        """Log a broken file once for each version; its key starts afresh."""
-        version = file_version(file)
-        if self._broken.get(file.name) != version:
-            self._broken[file.name] = version
-            reason = error_line(error) if isinstance(error, ValidationError) else "unreadable"
-            self._log.event("error", error="key_state_broken", file=file.name, reason=reason)
-
-
-def parse_rfc3339(text: str) -> float:
-    """Return the POSIX time; UTC is the default zone. Raise ``ValueError``."""
-    moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-@lru_cache(maxsize=256)
-def _file_name(provider: str, secret: Secret) -> str:
-    return hashlib.sha256(f"{provider}\0{secret.reveal()}".encode()).hexdigest() + ".json"
-
-
 _MAX_HOSTS = 256  # Governed hosts whose provider is remembered
-RATE_LIMITED = 429
-KEY_REJECTED = frozenset({401, 402})
 _REST_SECONDS = 2.0  # Rest without a ``Retry-After``: short enough for a turn to wait
-_OUT_OF_QUOTA = re.compile(rb'"(?:code|type)"\s*:\s*"(?:insufficient_quota|billing_[a-z_]{1,40})"')
-"""OpenAI's codes, not wording: Gemini says "quota" and "billing" in every 429, even for a limit per minute."""
-_ERROR_BYTES = 4096
+_ACCOUNT_REST_SECONDS = 60.0
 
 
 _KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in KNOWN_PROVIDERS.values()}
@@ -203,6 +73,8 @@ class ProviderRegistry:
         self._hosts_cache: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
         self._by_host: tuple[dict[str, Provider], dict[str, Provider | None]] = {}, {}
         self._key_states = KeyStates(auth.key_states, log, clock)
+        self.ask: Callable[[Provider, PoolKey], None] | None = None
+        """Asks the provider in the background whether a key is sound, and records it; None where nobody can."""
 
     def all(self) -> dict[str, Provider]:
         """Return all providers by name. A broken file is logged once, and the last good one stays in force."""
@@ -277,29 +149,65 @@ class ProviderRegistry:
         others = (p for p in providers.values() if p.is_usable and p.api_format == api_format)
         return Candidate(next(others, default), model)
 
-    def ready(self, provider: Provider) -> list[PoolKey | None]:
-        """Return the keys that may be tried now, in order; [None] for a provider without authentication."""
+    def ready(self, provider: Provider, scope: str | None) -> list[PoolKey | None]:
+        """Return the keys that may be used for a scope (``KeyAnswer``) now, in order; [None] for a provider that takes none.
+
+        A dead key is not among them; it is tried by ``claim`` and ``check_dead_keys``.
+        """
         if provider.auth == "none":
             return [None]
         now = self._key_states.now()
-        return [key for key, ready_at in self._key_states.times(provider) if ready_at <= now]
+        return [status.key for status in self._key_states.statuses(provider, scope) if status.ready_at <= now]
 
-    def wait(self, provider: Provider) -> float:
-        """Return the seconds until the provider has a ready key; ``inf`` when all are dead."""
+    def claim(self, provider: Provider) -> PoolKey | None:
+        """Return a dead key whose time for a trial has come, for the one request that tries it; None if there is none.
+
+        ``record_response`` must be given the outcome.
+        """
+        now = self._key_states.now()
+        for status in self._dead(provider):
+            if status.retry_at <= now and self._key_states.claim(provider.name, status.key):
+                return status.key
+        return None
+
+    def check_dead_keys(self, provider: Provider) -> None:
+        """Ask about a dead key whose time for a trial has come, where no request of an agent has to try it.
+
+        Called after ``ready``, which has read the states.
+        """
+        if self._key_states.has_any and (key := self.claim(provider)) is not None:
+            self._ask(provider, key)
+
+    def _dead(self, provider: Provider) -> list[KeyStatus]:
+        if provider.auth == "none":
+            return []
+        return [status for status in self._key_states.statuses(provider, None) if status.retry_at < math.inf]
+
+    def wait(self, provider: Provider, scope: str | None) -> float:
+        """Return the seconds until a key may be used for a scope; ``inf`` while all are dead. None: for some scope."""
         if provider.auth == "none":
             return 0.0
-        times = (ready_at for _, ready_at in self._key_states.times(provider))
-        return max(0.0, min(times, default=math.inf) - self._key_states.now())
+        now = self._key_states.now()
+        statuses = self._key_states.statuses(provider, scope)
+        if any(status.retry_at <= now for status in statuses):
+            return 0.0
+        return max(0.0, min((status.ready_at for status in statuses), default=math.inf) - now)
 
     def has_usable_key(self) -> bool:
-        """Return whether any provider has a key that is not dead."""
-        return any(self.wait(provider) < math.inf for provider in self.all().values())
+        """Return whether any provider has a key that rests at most, or may be tried again."""
+        return any(self.wait(provider, None) < math.inf for provider in self.all().values())
 
     def count_keys(self) -> dict[tuple[str, KeyState], int]:
         now, counts = self._key_states.now(), dict[tuple[str, KeyState], int]()
         for provider in self.all().values():
-            for _, ready_at in self._key_states.times(provider):
-                state: KeyState = "ready" if ready_at <= now else "dead" if ready_at == math.inf else "cooldown"
+            statuses = self._key_states.statuses(provider, None)
+            resting = self._key_states.resting(provider)
+            for key, ready_at, _ in statuses:
+                state: KeyState = "ready"
+                if ready_at == math.inf:
+                    state = "dead"
+                elif ready_at > now or key.id in resting:
+                    state = "cooldown"
                 counts[provider.name, state] = counts.get((provider.name, state), 0) + 1
         return counts
 
@@ -307,34 +215,64 @@ class ProviderRegistry:
         """Return ``Retry-After`` in seconds, bounded; None if it is not usable."""
         return parse_retry_after(retry_after, self._key_states.now())
 
-    def record_response(self, provider: Provider, key: PoolKey, status: int, retry_after: str, body: bytes = b"") -> bool:
-        """Record what a response tells of its key. Return whether to try the next key."""
-        now = self._key_states.now()
-        quota = is_out_of_quota(status, body)
-        if quota or status in KEY_REJECTED:
-            until = math.inf
-        elif status == RATE_LIMITED:
-            asked = self.rest(retry_after)
-            until = now + (_REST_SECONDS if asked is None else asked)
+    def record_response(self, provider: Provider, key: PoolKey, answer: KeyAnswer) -> bool:
+        """Record what a response, or the lack of one, tells of its key. Return whether to try the next key."""
+        verdict = judge(provider, answer)
+        # Only the trial's own answer revives a dead key: others were sent before it died.
+        was_dead = self._key_states.end_trial(provider.name, key)
+        if verdict == "bad":
+            self._kill(provider, key, answer.status, find_code(key_rules(provider).bad_key, answer.body))
+            return True
+
+        if verdict == "doubtful" or (verdict == "unknown" and was_dead):
+            self._ask(provider, key)
+            return verdict == "doubtful" and was_dead
+
+        if was_dead:
+            self._revive(provider, key)
+        if verdict == "account" or (verdict == "throttled" and answer.scope is not None):
+            self._rest(provider, key, answer, for_all=verdict == "account")
+        return verdict in {"account", "throttled"}
+
+    def record_answer_to_question(self, provider: Provider, key: PoolKey, status: int, body: bytes) -> None:
+        """Record what the provider answered when it was asked about a key."""
+        verdict = answer_to_question(provider, status, body)
+        if verdict == "bad":
+            self._kill(provider, key, status, "refused_when_asked")
+        elif verdict == "accepted":
+            self._revive(provider, key)
+
+    def _ask(self, provider: Provider, key: PoolKey) -> None:
+        if self.ask is not None:
+            self.ask(provider, key)
+
+    def _kill(self, provider: Provider, key: PoolKey, status: int, reason: str) -> None:
+        if self._key_states.kill(provider.name, key, status):
+            event = {"action": "dead", "reason": reason, "cooldown_until": None}
+            self._log.event("provider_pool", provider=provider.name, key_id=key.id, **event)
+
+    def _revive(self, provider: Provider, key: PoolKey) -> None:
+        if self._key_states.revive(provider.name, key):
+            event = {"action": "ready", "reason": "accepted", "cooldown_until": None}
+            self._log.event("provider_pool", provider=provider.name, key_id=key.id, **event)
+
+    def _rest(self, provider: Provider, key: PoolKey, answer: KeyAnswer, *, for_all: bool) -> None:
+        """Let a key rest for the answer's scope, or for all because of its account."""
+        if for_all:
+            scope, seconds = None, _ACCOUNT_REST_SECONDS
+            reason = find_code(key_rules(provider).account, answer.body)
         else:
-            return False
-        if self._key_states.block(provider.name, key, until, status):
-            self._log.event(
-                "provider_pool",
-                provider=provider.name,
-                key_id=key.id,
-                action="dead" if until == math.inf else "cooldown",
-                reason="insufficient_quota" if quota else f"http_{status}",
-                cooldown_until=None if until == math.inf else rfc3339(until),
-            )
-        return True
+            asked = self.rest(answer.retry_after)
+            scope, seconds = answer.scope, _REST_SECONDS if asked is None else asked
+            reason = f"http_{answer.status}"
+
+        until = self._key_states.rest(provider.name, key, scope, seconds, answer.status)
+        if until is not None:
+            event = {"action": "cooldown", "reason": reason, "cooldown_until": rfc3339(until), "model": scope}
+            self._log.event("provider_pool", provider=provider.name, key_id=key.id, **event)
 
     def secrets(self) -> list[Secret]:
         return [key.secret for provider in self.all().values() for key in provider.keys]
-
-
-def is_out_of_quota(status: int, body: bytes) -> bool:
-    return status == RATE_LIMITED and _OUT_OF_QUOTA.search(body[:_ERROR_BYTES]) is not None
 
 
 def parse_retry_after(retry_after: str, now: float) -> float | None:

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import NamedTuple
 
 from claw_contract.providers import ApiFormat
@@ -108,6 +109,19 @@ class Route:
         return by_model[model]
 
 
+class LimitedPart(StrEnum):
+    """A part of a provider's API that has rate limits of its own. So a 429 of one lets no key rest for another."""
+
+    ANSWERS = ""
+    COUNTS = "count_tokens "  # Free of charge: an agent could use its limit up, and so disable the model
+    OTHER_PATHS = "other paths "
+    NO_MODEL = "-"
+
+    def scope(self, candidate: Candidate) -> str | None:
+        """Return what a key rests for after a 429: nothing where no model is named."""
+        return None if self is LimitedPart.NO_MODEL else self.value + candidate.model
+
+
 class Router:
     def __init__(self, registry: ProviderRegistry, paths: PathTables, log: EventLog) -> None:
         self._registry = registry
@@ -143,7 +157,7 @@ class Router:
     def _with_key(self, provider: Provider, label: str) -> Provider:
         """Return a provider with one of its keys only; with all of them if that one is gone, or dead."""
         alone = replace(provider, keys=tuple(key for key in provider.keys if key.id == label))
-        return alone if alone.keys and self._registry.wait(alone) < math.inf else provider
+        return alone if alone.keys and self._registry.wait(alone, None) < math.inf else provider
 
     def _find_candidates(
         self, requester: Requester, request: Request, view: RunnerRequest | None
@@ -206,13 +220,25 @@ class Router:
         self._log.event("intervention", agent, intervention="model_not_allowed", reason=message)
         return refuse(request.path, 403, "model_not_allowed", message, param=param)
 
-    def first_ready(self, requester: Requester, candidates: Sequence[Candidate]) -> tuple[Candidate, PoolKey | None] | None:
-        """Return the first candidate that has a ready key, with that key, for a request that is sent only once."""
+    def first_ready(
+        self, requester: Requester, candidates: Sequence[Candidate], part: LimitedPart
+    ) -> tuple[Candidate, PoolKey | None] | None:
+        """Return the first candidate that has a ready key, with that key, for a request that is sent only once.
+
+        If there is none, a model call may try a dead key whose trial is due.
+        """
         for candidate in candidates:
-            if keys := self._registry.ready(candidate.provider):
+            if keys := self._registry.ready(candidate.provider, part.scope(candidate)):
+                self._registry.check_dead_keys(candidate.provider)
                 if candidate is not candidates[0]:
                     log_failover(self._log, requester, (candidates[0], candidate), KEY_UNAVAILABLE)
                 return candidate, keys[0]
+
+        for candidate in candidates:
+            if part not in {LimitedPart.ANSWERS, LimitedPart.COUNTS}:
+                self._registry.check_dead_keys(candidate.provider)
+            elif (key := self._registry.claim(candidate.provider)) is not None:
+                return candidate, key
         return None
 
     def body_for_model(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:

@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -14,7 +15,17 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.telemetry.event_log import encode_json
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode  # Builds nothing, and knows no number that is too large
-MAX_BODY_BYTES = 262_144  # Limit of a request or response in history; a longer one is cut, and marked as such
+MAX_BODY_BYTES = 262_144
+"""Limit of a request or response in history. A longer one is cut, and marked as such."""
+
+MAX_FREE_BODY_BYTES = 4096
+"""The same limit for a turn that failed and cost its agent nothing.
+
+An agent can make as many of those as it likes, for example requests that the provider refuses. Kept whole,
+they would push everything else out of history.
+"""
+
+_OLDER_FILE = re.compile(r"history\.jsonl\.([1-9][0-9]{0,8})")
 
 
 class AppendedLine(NamedTuple):
@@ -27,11 +38,16 @@ class AppendedLine(NamedTuple):
 
 
 class History:
-    """The history files of all agents in one directory; rotation keeps one older file (``history.jsonl.1``)."""
+    """The history files of all agents in one directory.
 
-    def __init__(self, directory: Path, max_bytes: int) -> None:
+    A full ``history.jsonl`` becomes ``history.jsonl.1``, which was ``.2`` before, and so on: ``generations``
+    older files are kept.
+    """
+
+    def __init__(self, directory: Path, max_bytes: int, generations: int = 1) -> None:
         self.directory = directory
         self._max_bytes = max_bytes
+        self._generations = generations
         self._files: dict[str, Path] = {}
         self._ends: dict[str, tuple[_FileState, str]] = {}
         """The end of each agent's chain: the file as this writer left it, and the last hash."""
@@ -54,12 +70,12 @@ class History:
         is_empty = state is None or not state.size  # something else rotated it: the chain goes on
         if left is None or (left != state and not is_empty):  # a mediator of other settings may have written
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            is_cut = left is not None and not _contains(left, state, _state(_older(file)))
+            is_cut = left is not None and not _contains(left, state, _newest_older(file))
             (last, has_rotated), prefix = _chain_end(file), b"\n" * _is_torn(file)
         # Sealed after redaction: a hash may contain a secret of a few digits by chance.
         line, digest = seal_entry(redactor.document(encode_json(entry)), last)
         if state is not None and state.size >= self._max_bytes:
-            file.replace(_older(file))
+            _rotate(file, self._generations)
             prefix, has_rotated = b"", True
         # Not blocking: a pipe may have replaced the file.
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
@@ -104,16 +120,50 @@ def _write(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _older(file: Path) -> Path:
-    return file.with_name(file.name + ".1")
+def _older(file: Path, generation: int) -> Path:
+    return file.with_name(f"{file.name}.{generation}")
+
+
+def _generations_of(file: Path) -> list[int]:
+    """Return the numbers of the older files that exist, the newest first."""
+    matches = (_OLDER_FILE.fullmatch(path.name) for path in file.parent.iterdir())
+    return sorted(int(match[1]) for match in matches if match is not None)
+
+
+def _newest_older(file: Path) -> _FileState | None:
+    generations = _generations_of(file)
+    return _state(_older(file, generations[0])) if generations else None
+
+
+def _rotate(file: Path, generations: int) -> None:
+    """Rename a full file to ``.1``, and each older file to the next number, as far as there is no room.
+
+    The oldest moves first, so that a crash in between leaves a number free and loses nothing: the next
+    rotation fills that number. Files beyond ``generations`` are deleted, the oldest first.
+    """
+    existing = _generations_of(file)
+    for number in reversed(existing):
+        if number > generations:
+            _older(file, number).unlink(missing_ok=True)
+
+    is_free = (number for number in range(1, generations) if number not in existing)
+    last = next(is_free, generations)
+    for number in range(last, 1, -1):
+        _older(file, number - 1).replace(_older(file, number))
+
+    file.replace(_older(file, 1))
 
 
 def _chain_end(file: Path) -> tuple[str, bool]:
-    """Return (the last hash, True if it is in the older file, as right after a rotation), for a restart."""
+    """Return (the last hash, True if it is in an older file, as right after a rotation), for a restart."""
     if last := last_hash(file):
         return last, False
-    last = last_hash(_older(file))
-    return last or GENESIS, last is not None
+
+    for number in _generations_of(file):
+        if last := last_hash(_older(file, number)):
+            return last, True
+
+    return GENESIS, False
 
 
 def _open(file: Path) -> BinaryIO:
@@ -147,12 +197,14 @@ def _is_torn(file: Path) -> bool:
         return False
 
 
-def body_for_history(body: bytes, redactor: Redactor) -> Any:
+def body_for_history(body: bytes, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> Any:
     """Return a JSON body unchanged (exact numbers), other bodies as text; a body above the limit is cut."""
     # Secrets are redacted later, in the whole line. The cut does not split one: half a secret would not be found.
-    if len(body) > MAX_BODY_BYTES:
-        head = redactor.cut(body[: MAX_BODY_BYTES + redactor.max_form_bytes], MAX_BODY_BYTES).decode(errors="replace")
-        return {"truncated": True, "original_bytes": len(body), "head": head}
+    if len(body) > limit:
+        head = redactor.cut(body[: limit + redactor.max_form_bytes], limit)
+        text = head.decode(errors="replace")
+        return {"truncated": True, "original_bytes": len(body), "head": text}
+
     try:
         body.decode()
         _check_json(body)

@@ -190,7 +190,7 @@ class TurnCheckpoint:
         await self._write(partial(self._journal.end, self.turn_id, response))
 
     async def mark_delivered(self) -> None:
-        """Record that the whole answer went to the runner's connection."""
+        """Record that the whole answer has left the process."""
         await self._write(partial(self._journal.mark_delivered, self.turn_id))
 
     async def _record(self, round_number: int) -> bytes | None:

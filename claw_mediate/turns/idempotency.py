@@ -5,8 +5,9 @@ the same request, within 10 minutes               what happens
 its turn runs in this process                     both get the answer of the one turn (``registry``)
 its turn runs in another process                  waits for it, then one of the rows below
 its runner left, and a write is in flight         the same, also with words behind the last ones
-its turn has an answer, not yet delivered         CompletedTurn: that answer; with words behind the last ones
-                                                  only once nobody is delivering it
+its turn has an answer, not yet delivered         CompletedTurn: that answer, also while it waits in the buffer of
+                                                  another connection; with words behind the last ones only
+                                                  once nobody is delivering it
 its turn is done, and the runner says it retries  CompletedTurn: that answer
 the items of its answer behind it, and that was   CompletedTurn: the rest of that answer
 cut off on its way
@@ -111,13 +112,19 @@ class RetryLookup:
         """Find the attempt to go on with; if there is none, enter a new turn, ``turn_id``, and return None."""
         if (rest := await self._find_rest(agent_id, cut)) is not None:
             return rest
-        awaited = ""
+        awaited = looked_at = ""
         while True:
             past = await self._find_previous(agent_id, known_by, awaited, says_retry=says_retry)
             if past == "overtaken":
                 return past
             if past is not None and past.is_alive:
                 awaited = past.turn_id
+                await asyncio.sleep(POLL_SECONDS)
+            elif (past is not None and past.turn_id not in {awaited, looked_at}) and _may_be_delivered(
+                past, known_by, says_retry=says_retry
+            ):
+                # The kernel may have just taken the answer, which is recorded a moment later: then this is a new turn.
+                looked_at = past.turn_id
                 await asyncio.sleep(POLL_SECONDS)
             elif (past is not None and past.response is not None) and (
                 past.turn_id == awaited or _is_wanted(past, known_by, says_retry=says_retry)
@@ -192,6 +199,11 @@ def _is_overtaken(past: PreviousAttempt, known_by: RequestFingerprint) -> bool:
 
 def _is_wanted(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:
     return past.state == "answered" or _is_retried(past, known_by, says_retry=says_retry)
+
+
+def _may_be_delivered(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:
+    """Return whether it matters that the answer is delivered by now: who retries gets it again in any case."""
+    return past.state == "answered" and not _is_retried(past, known_by, says_retry=says_retry)
 
 
 def _is_retried(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:

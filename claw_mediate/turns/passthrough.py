@@ -41,9 +41,19 @@ from claw_mediate.core.object_ids import AnswerShape, GivenObject, shape_of_answ
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import names_containing, provider_auth
+from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, has_own_credential, needs_body
 from claw_mediate.providers.paths import BODYLESS, PathTables, provider_target
-from claw_mediate.providers.registry import RATE_LIMITED, ProviderRegistry, is_out_of_quota
-from claw_mediate.providers.routing import NO_KEY, Requester, Route, Router, find_other_models, new_turn_id, replace_model
+from claw_mediate.providers.registry import ProviderRegistry
+from claw_mediate.providers.routing import (
+    NO_KEY,
+    LimitedPart,
+    Requester,
+    Route,
+    Router,
+    find_other_models,
+    new_turn_id,
+    replace_model,
+)
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
 from claw_mediate.turns.fetched_document import answer_with
@@ -65,9 +75,10 @@ class PassthroughHandle:
     key: PoolKey | None
     started: float
     is_dialect: bool
-    """True for a request of a dialect. A status of other paths says nothing about a key: some refuse every ordinary one."""
+    """True for a request of a dialect. The codes of other paths are not believed: some refuse every ordinary key."""
     kept_as: OwnedObject | None = None  # What the provider keeps of it, but for its id; None where it keeps nothing
     conversation: OwnedObject | None = None  # The conversation that the provider puts it into
+    scope: str | None = None  # What a 429 is about (``KeyAnswer``)
     gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
 
 
@@ -113,9 +124,11 @@ class Passthrough:
         candidates = self._routing.candidates(asker, request, view, about.kept or about.named_object)
         if isinstance(candidates, RunnerResponse):
             return candidates
-        ready = self._routing.first_ready(asker, candidates)
+        is_dialect = view is not None and view.bypass != NO_DIALECT
+        part = _limited_part(view, about)
+        ready = self._routing.first_ready(asker, candidates, part)
         if ready is None:
-            return self._no_key(request, candidates)
+            return self._no_key(request, candidates, part)
         candidate, key = ready
         provider, model = candidate.provider, candidate.model
         is_dialect = view is not None and view.bypass != NO_DIALECT
@@ -123,7 +136,12 @@ class Passthrough:
         if target is None:
             return self._paths.refuse(admitted.agent, request)
         if view is not None:
-            view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
+            try:
+                view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
+            except json_splice.JsonSpliceError:
+                if key is not None:  # it may be a dead one, which only this request tries
+                    self._registry.record_response(provider, key, KeyAnswer(0))
+                raise
         recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, model)
         context = RequestContext(
             turn_id=asker.turn_id,
@@ -145,7 +163,15 @@ class Passthrough:
             body=_sent_body(request, view, about),
             dropped_headers=names_containing(request.headers, admitted.secret),
             handle=PassthroughHandle(
-                context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation, about.gives
+                context,
+                provider,
+                key,
+                time.monotonic(),
+                is_dialect,
+                about.kept_as,
+                conversation,
+                scope=part.scope(candidate),
+                gives=about.gives,
             ),
         )
 
@@ -197,14 +223,18 @@ class Passthrough:
         return respond(result.status, result.body, result.content_type, result.retry_after)
 
     def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
-        """Note the provider's status: a key that was refused or throttled is not used for the next request."""
-        if ticket.key is not None and (ticket.is_dialect or status == RATE_LIMITED):
-            self._registry.record_response(ticket.provider, ticket.key, status, retry_after)
+        """Note the provider's status: a key that was throttled is not used for the next request."""
+        if not needs_body(status):
+            self._note_key(ticket, KeyAnswer(status, b"", retry_after))
 
     def record_end(self, ticket: PassthroughHandle, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
         """Record the response, which went through (``whole``) or broke off; ``body`` is the beginning of it."""
-        if ticket.key is not None and is_out_of_quota(status, body):
-            self._registry.record_response(ticket.provider, ticket.key, status, "", body)
+        if not whole:
+            self._note_key(ticket, KeyAnswer(0))
+        elif status == RATE_LIMITED:  # its head was noted, but whether it is about the account stands in its body
+            self._note_key(ticket, KeyAnswer(status, body), is_noted=True)
+        elif needs_body(status):
+            self._note_key(ticket, KeyAnswer(status, body))
         latency_ms = round((time.monotonic() - ticket.started) * 1000)
         is_ok = whole and status < 400  # noqa: PLR2004 - HTTP's errors begin there
         if is_ok and ticket.conversation is not None:
@@ -214,17 +244,35 @@ class Passthrough:
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
         self._recorder.record_forwarded(ticket.context, result, usage)
 
+    def _note_key(self, ticket: PassthroughHandle, answer: KeyAnswer, *, is_noted: bool = False) -> None:
+        """Record what an answer says of its key; ``is_noted``: its status was, and only its code is new."""
+        if ticket.key is None:
+            return
+        is_model_call = ticket.is_dialect and not has_own_credential(ticket.context.request.path)
+        scope = None if is_noted else ticket.scope
+        answer = answer._replace(scope=scope, is_model_call=is_model_call)
+        self._registry.record_response(ticket.provider, ticket.key, answer)
+
     def _redactor(self, admitted: Identity) -> Redactor:
         return Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
 
-    def _no_key(self, request: Request, candidates: Sequence[Candidate]) -> RunnerResponse:
+    def _no_key(self, request: Request, candidates: Sequence[Candidate], part: LimitedPart) -> RunnerResponse:
         """Return the refusal where no key is usable: keys that rest will be back, dead ones will not."""
-        seconds = min(self._registry.wait(candidate.provider) for candidate in candidates)
+        seconds = min(self._registry.wait(candidate.provider, part.scope(candidate)) for candidate in candidates)
         message = f"no key of the provider {candidates[0].provider.name!r} is usable now"
         if seconds == math.inf:
             return refuse(request.path, 502, NO_KEY, message)
         body = build_error_body(request.path, 503, NO_KEY, message)
         return respond(503, body, retry_after=str(math.ceil(seconds)))
+
+
+def _limited_part(view: RunnerRequest | None, about: ForwardDetails) -> LimitedPart:
+    """Return the part of the provider's API whose limits a request is under."""
+    if view is None:
+        return LimitedPart.NO_MODEL
+    if view.bypass == NO_DIALECT:
+        return LimitedPart.OTHER_PATHS
+    return LimitedPart.COUNTS if about.purpose == "count" else LimitedPart.ANSWERS
 
 
 def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple[Request, RunnerRequest | None]:

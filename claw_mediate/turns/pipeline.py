@@ -289,7 +289,8 @@ class TurnPipeline:
         how: JoinKind = "awaited" if earlier.awaited else "answered"
         self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
         exchange = stored_response(incoming.view, incoming.dialect, earlier.response)
-        return replace(exchange, on_delivered=partial(self._mark_delivered, earlier.turn_id))
+        mark = partial(self._mark_delivered, earlier.turn_id)
+        return replace(exchange, on_delivered=mark, answer_of=earlier.turn_id)
 
     async def _find_earlier(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str

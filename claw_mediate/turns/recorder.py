@@ -15,35 +15,38 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import GONE
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.tool_result import join_lines, record_arguments
-from claw_mediate.core.types import Round, ToolResult, ToolUse
+from claw_mediate.core.types import Round, ToolCall, ToolResult, ToolUse, UnreadableArguments
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
-from claw_mediate.telemetry.history import MAX_BODY_BYTES, History, body_for_history
+from claw_mediate.telemetry.history import MAX_BODY_BYTES, MAX_FREE_BODY_BYTES, History, body_for_history
 from claw_mediate.telemetry.timing import Timings
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.checkpoint import ReplayStats
 from claw_mediate.turns.context import RequestContext, TurnContext, TurnResult
 
 
-def tool_trace(rounds: Sequence[Round]) -> list[JsonObject]:
+def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
     """Return the record of every round that the proxy answered, rejected ones too (``claw_contract.history.RoundRecord``)."""
     return [
         {
             "round": past.number,
             "wall_time_ms": past.wall_ms,
-            "tool_calls": [*map(call_record, past.results)],
+            "tool_calls": [call_record(result, redactor) for result in past.results],
             **({"round_usage": _token_counts(past.response.usage)} if past.response.usage else {}),
         }
         for past in rounds
     ]
 
 
-def call_record(result: ToolResult) -> JsonObject:
-    """Return the record of a call (``ToolCallRecord``), with its arguments and its result in their exact JSON."""
+def call_record(result: ToolResult, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> JsonObject:
+    """Return the record of a call (``ToolCallRecord``), with its arguments and its result in their exact JSON.
+
+    Arguments of more than ``limit`` bytes are cut and marked, as a body is.
+    """
     record = {
         "name": result.call.canonical,
-        "arguments": record_arguments(result.call),
+        "arguments": _arguments(result.call, redactor, limit),
         "result": join_lines(result.content),
         "latency_ms": result.latency_ms,
         "service": result.call.service,
@@ -57,6 +60,16 @@ def call_record(result: ToolResult) -> JsonObject:
         "mcp": None if result.mcp is None else result.mcp.model_dump(exclude_none=True),
     }
     return {name: value for name, value in record.items() if value is not None}
+
+
+def _arguments(call: ToolCall, redactor: Redactor, limit: int) -> Any:
+    arguments = record_arguments(call)
+    if isinstance(call.arguments, UnreadableArguments):
+        size = len(call.arguments.text)
+    else:
+        size = sum(len(raw) for raw in call.arguments.raw.values())
+
+    return arguments if size <= limit else body_for_history(encode_json(arguments), redactor, limit)
 
 
 def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> UsageRecord:
@@ -137,16 +150,18 @@ class Recorder:
         self._log_tool_call(context, 1, call)
         for name in _result_interventions([call]):
             self._event(context, "intervention", intervention=name, round=1)
+        limit = _body_limit(result, UsageRecord(), has_run=call.ran)
+        record = call_record(call, context.redactor, limit)
         entry = {
-            **_common_members(context, None, result),
+            **_common_members(context, None, result, limit),
             **({} if result.code is None else {"error": result.code}),
             "delivery": "native",
             "tools_offered": [offered.alias for offered in catalog.offered],
             "tools_withheld": [],
             "request_effective": None,
-            "response": {"format": "json", "json": body_for_history(result.body, context.redactor)},
+            "response": {"format": "json", "json": body_for_history(result.body, context.redactor, limit)},
             "usage": UsageRecord().model_dump(),
-            "tool_trace": [{"round": 1, "wall_time_ms": wall_ms, "tool_calls": [call_record(call)]}],
+            "tool_trace": [{"round": 1, "wall_time_ms": wall_ms, "tool_calls": [record]}],
         }
         appended = self._append(context, entry, is_retained=False)
         self._log_response(context, result, UsageRecord(), Timings([]), appended)
@@ -162,19 +177,21 @@ class Recorder:
         for past in rounds:
             self._log_round(context, past)
         sent = context.route.body(context.variants(ToolUse.AS_REQUESTED).body)
+        has_run = any(call.ran for past in rounds for call in past.results)
+        limit = _body_limit(result, usage, has_run=has_run)
         entry = {
-            **_common_members(context, context.view, result),
+            **_common_members(context, context.view, result, limit),
             **({} if result.code is None else {"error": result.code}),
             "resumed": context.attempt == "resumed",
             "tools_offered": [offered.alias for offered in context.catalog.offered],
             "tools_withheld": _withheld(context.agent, _OVER_LIMIT, context.catalog.managed),
-            "request_effective": body_for_history(sent, context.redactor),
+            "request_effective": body_for_history(sent, context.redactor, limit),
             "response": {
                 "format": "sse" if context.view.stream else "json",
-                "json": body_for_history(result.body, context.redactor),
+                "json": body_for_history(result.body, context.redactor, limit),
             },
             "usage": usage.model_dump(),
-            "tool_trace": tool_trace(rounds),
+            "tool_trace": tool_trace(rounds, context.redactor),
         }
         appended = self._append(context, entry, is_retained=result.ok)
         self._log_response(context, result, usage, context.route.stopwatch.timings, appended)
@@ -266,7 +283,14 @@ class Recorder:
         return {"history_hash": appended.hash, **({"history_rotated": True} if appended.has_rotated else {})}
 
 
-def _common_members(context: RequestContext, view: RunnerRequest | None, result: TurnResult) -> dict[str, Any]:
+def _body_limit(result: TurnResult, usage: UsageRecord, *, has_run: bool) -> int:
+    """Return how many bytes of each body history keeps of a turn (docs/spec/contract.md "history.jsonl")."""
+    has_used_tokens = bool(usage.prompt_tokens or usage.completion_tokens)
+    is_free = not (result.ok or has_used_tokens or has_run)
+    return MAX_FREE_BODY_BYTES if is_free else MAX_BODY_BYTES
+
+
+def _common_members(context: RequestContext, view: RunnerRequest | None, result: TurnResult, limit: int) -> dict[str, Any]:
     return {
         "version": 1,
         "turn_id": context.turn_id,
@@ -276,7 +300,7 @@ def _common_members(context: RequestContext, view: RunnerRequest | None, result:
         "path": context.request.bare_path,
         "requested_model": view.model if view else "",
         "stream": bool(view and view.stream),
-        "request_original": body_for_history(context.request.body, context.redactor),
+        "request_original": body_for_history(context.request.body, context.redactor, limit),
         "status": "ok" if result.ok else "error",
         "effective_provider": context.provider,
         "effective_model": context.model,
@@ -286,12 +310,15 @@ def _common_members(context: RequestContext, view: RunnerRequest | None, result:
 
 
 def _forwarded_entry(context: RequestContext, view: RunnerRequest, result: TurnResult, tokens: UsageRecord) -> dict[str, Any]:
-    members = _common_members(context, view, result)
+    limit, redactor = _body_limit(result, tokens, has_run=False), context.redactor
+    members = _common_members(context, view, result, limit)
     is_unchanged = view.body is context.request.body
-    sent = members["request_original"] if is_unchanged else body_for_history(view.body, context.redactor)
-    response = {"format": "json", "json": body_for_history(result.body, context.redactor)}
-    if view.stream:
-        response = {"format": "sse", "text": _stream_text(result.body, context.redactor)}
+    sent = members["request_original"] if is_unchanged else body_for_history(view.body, redactor, limit)
+
+    response = {"format": "json", "json": body_for_history(result.body, redactor, limit)}
+    if view.stream and limit == MAX_BODY_BYTES:
+        response = {"format": "sse", "text": _stream_text(result.body, redactor)}
+
     reason = _SIDE_REQUEST if context.is_side_request else view.bypass or ""
     return {
         **members,

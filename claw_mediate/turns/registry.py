@@ -291,7 +291,7 @@ class TurnRegistry:
         except asyncio.CancelledError:
             turn.disconnect()
             raise
-        return replace(exchange, on_delivered=turn.checkpoint.mark_delivered)
+        return replace(exchange, on_delivered=turn.checkpoint.mark_delivered, answer_of=turn.context.turn_id)
 
     async def finish(self, seconds: float) -> None:
         """Let running turns end for ``seconds``, then cancel them, and then what they wait for too."""

@@ -111,7 +111,7 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
         "tools_offered": [offered.alias for offered in catalog.offered],
         "response": {**as_object(recording.entry.get("response")), "json": body_for_history(body, _NO_SECRETS)},
         "usage": usage_record(add_usage(outcome.usage), len(outcome.usage)).model_dump(),
-        "tool_trace": tool_trace(outcome.rounds),
+        "tool_trace": tool_trace(outcome.rounds, _NO_SECRETS),
     }
     entry = {**recording.entry, **decode_recorded(encode_json(about))}
     return ReplayOutcome(status, body, entry, tuple(peers.missing))

@@ -72,6 +72,21 @@ ATTACKS = (
         ),
     ),
     Attack(
+        "Disabling the keys that agents share",
+        "a request that needs a scope which the key lacks, or costs more than the balance; a flood of them; a credential "
+        "of its own in the URL; words that the provider's error repeats; a count of tokens that is throttled; a thousand "
+        "models; the trial of a dead key held or thrown away",
+        (
+            "keys:request-only",
+            "keys:asked",
+            "keys:codes",
+            "keys:scopes",
+            "keys:trial",
+            "keys:other-paths",
+            "keys:account-headers",
+        ),
+    ),
+    Attack(
         "Bypassing the decision",
         "a hook that raises, a script that breaks or is deleted, unusual paths, framing, Host headers, WebSockets, "
         "large bodies",
@@ -88,7 +103,7 @@ ATTACKS = (
     ),
     Attack(
         "Leaking the agent's token to a provider",
-        "the token in a header, cookie, URL or body of the forwarded request",
+        "the token in a header, cookie or URL of the forwarded request, percent-encoded once or often",
         ("hostile:token-elsewhere", "proxy:credentials-swapped", "attack:planted-secrets"),
     ),
     Attack(
@@ -119,8 +134,17 @@ ATTACKS = (
     ),
     Attack(
         "Repeating a side effect",
-        "the same call twice in one reply, in a later reply, after an error of the provider, or in a runner's retry",
-        ("attack:double-execution", "loop:terminates", "calls:signature", "failure:matrix", "journal:resume"),
+        "the same call twice in one reply, in a later reply, after an error of the provider, or in a runner's retry; "
+        "the same request again, as no retry, after a proxy was killed while its answer was on the way",
+        (
+            "attack:double-execution",
+            "loop:terminates",
+            "calls:signature",
+            "failure:matrix",
+            "journal:resume",
+            "journal:delivered",
+            "crash:unheard",
+        ),
     ),
     Attack(
         "Injection through results",
@@ -147,6 +171,17 @@ ATTACKS = (
             "redactor:kept",
             "veil:cost",
         ),
+    ),
+    Attack(
+        "Credentials in what an agent gets",
+        "a key in a variable, file, folder or other service's volume that Compose gives the agent; power over its host",
+        ("compile:starvation", "compile:folders", "compile:planted-secrets"),
+    ),
+    Attack(
+        "Removing one's own record",
+        "an agent fills its history with requests that cost nothing, until a turn of its own is rotated away; "
+        "a line is edited, cut off or removed",
+        ("audit:pushed-out", "history:free-turns-short", "audit:verify-anchor", "audit:verify-property", "log:history-cut"),
     ),
     Attack(
         "Incomplete or malformed calls",

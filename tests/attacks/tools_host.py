@@ -60,8 +60,8 @@ TOOLS_HOST = (
     ),
     Attack(
         "A command that does not end, or takes everything",
-        "daemons, sessions of their own, ignored signals, held pipes, kill -9 of the host; fork, memory and disk bombs; output"
-        " without end",
+        "daemons, sessions of their own, ignored signals, held pipes, kill -9 of the host; fork and memory bombs; a file"
+        " without end (many files: docs/tools-host.md); output without end",
         (
             *("tools:exec:survivors", "tools:exec:kill-9", "tools:exec:cancellation", "tools:exec:timeout"),
             *("tools:exec:bombs", "tools:exec:files-size", "tools:exec:output", "tools:exec:busy"),

@@ -52,12 +52,12 @@ def entry(turn_id: str, *calls: dict[str, Any], ts: str = "2026-01-01T00:00:00.0
 class ProxyFiles:
     """A directory of history, and a log beside it."""
 
-    def __init__(self, home: Path, max_bytes: int = 1 << 30) -> None:
+    def __init__(self, home: Path, max_bytes: int = 1 << 30, generations: int = 1) -> None:
         self.directory = home / "history"
         self.directory.mkdir(exist_ok=True)
         self.log = home / "proxy.log"
         self.log.touch()
-        self._history = History(self.directory, max_bytes)
+        self._history = History(self.directory, max_bytes, generations)
         self.events = EventLog(self._write)
 
     def turn(self, turn_id: str, *calls: dict[str, Any], agent: str = "analyst", **more: Any) -> str:
@@ -78,8 +78,8 @@ class ProxyFiles:
     def file(self, agent: str = "analyst", name: str = "history.jsonl") -> Path:
         return self.directory / agent / name
 
-    def lines(self, agent: str = "analyst") -> list[bytes]:
-        return self.file(agent).read_bytes().splitlines(keepends=True)
+    def lines(self, agent: str = "analyst", name: str = "history.jsonl") -> list[bytes]:
+        return self.file(agent, name).read_bytes().splitlines(keepends=True)
 
     def _write(self, line: bytes) -> None:
         with self.log.open("ab") as out:

@@ -97,6 +97,7 @@ async def _answer(mediator: Mediator, fate: Fate, reader: asyncio.StreamReader, 
     assert isinstance(exchange, RunnerResponse)
     about = "".join(f"{name}: {value}\r\n" for name, value in exchange.headers)
     opening = f"HTTP/1.1 {exchange.status} Said\r\n{about}connection: close\r\n\r\n".encode()
+    writer.transport.set_write_buffer_limits(0)  # to wait until the kernel has all
     if exchange.streaming:
         writer.write(opening)
         async for chunk in exchange.chunks:
@@ -104,17 +105,16 @@ async def _answer(mediator: Mediator, fate: Fate, reader: asyncio.StreamReader, 
             writer.write(chunk)
             await writer.drain()
             fate.passes("behind a chunk")
-        await _handed(exchange)
     else:
         body = b"".join([chunk async for chunk in exchange.chunks])
-        await _handed(exchange)
         fate.passes("before a chunk")
         writer.write(opening + body)
         await writer.drain()
         fate.passes("behind a chunk")
+    await _mark_delivered(exchange)
     writer.close()
 
 
-async def _handed(exchange: RunnerResponse) -> None:
+async def _mark_delivered(exchange: RunnerResponse) -> None:
     if exchange.on_delivered is not None:
         await exchange.on_delivered()

@@ -157,6 +157,12 @@ FAILURES = (
     ),
     _passed(400),
     _passed(401),
+    Failure(
+        "status-401-bad-key",
+        "answers 401 with the code of a bad key",
+        lambda dialect: raw.answers(401, json.dumps(dialect.error("authentication_error", f"no: {PLAIN}")).encode()),
+        Passed(401),
+    ),
     _passed(402),
     _passed(403),
     _passed(404),

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import stat
 import subprocess
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.opened_paths import OpenedPaths
 from tests.peers import listening
 from tests.waiting import DEADLINE
 
@@ -42,6 +43,8 @@ class Namespace:
             said = self._holder.communicate()[1].decode()
             raise RefusedError(said.strip())
         self._within = ThreadPoolExecutor(1, initializer=self._enter)
+        self._hold = Path(tempfile.mkdtemp(prefix="claw-test-"))
+        self._opened = OpenedPaths(self._hold)
 
     @property
     def pid(self) -> int:
@@ -50,6 +53,9 @@ class Namespace:
     def close(self) -> None:
         self._within.shutdown()
         self._holder.communicate(timeout=DEADLINE)
+        # Its mounts were seen within only. Nothing is deleted that is no empty folder, if one ever was not.
+        for folder in (*self._hold.iterdir(), self._hold):
+            folder.rmdir()
 
     def entering(self, *kinds: str) -> list[str]:
         """Return the words that run a command within the namespace."""
@@ -87,15 +93,8 @@ class Namespace:
 
     def opened_to_all(self, *paths: Path) -> None:
         """Make these paths reachable for other users within, even below a directory that is closed to them, such as /root."""
-        for path in paths:
-            way = (*reversed(path.resolve().parents), path.resolve())
-            closed = next((each for each in way if not self._is_open(each)), None)
-            if closed is not None:
-                steps = f"cd '{way[-1]}' && mount -t tmpfs -o mode=755 none '{closed}' && mkdir -p '{way[-1]}'"
-                self.run("sh", "-ec", f"{steps} && mount --no-canonicalize --bind . '{way[-1]}'")
-
-    def _is_open(self, directory: Path) -> bool:
-        return bool(int(self.run("stat", "-c", "%a", str(directory)), 8) & stat.S_IXOTH)
+        if lines := self._opened.lines(*paths):
+            self.run("sh", "-ec", "\n".join(lines))
 
     def _enter(self) -> None:
         with Path(f"/proc/{self.pid}/ns/net").open("rb") as network:

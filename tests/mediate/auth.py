@@ -50,8 +50,8 @@ def keys(provider: Provider) -> list[str]:
     return [key.secret.reveal() for key in provider.keys]
 
 
-def ready(registry: ProviderRegistry, name: str = "openai") -> list[str]:
-    return [key.secret.reveal() for key in registry.ready(registry.all()[name]) if key is not None]
+def ready(registry: ProviderRegistry, name: str = "openai", model: str = "gpt") -> list[str]:
+    return [key.secret.reveal() for key in registry.ready(registry.all()[name], model) if key is not None]
 
 
 def key(registry: ProviderRegistry, secret: str, name: str = "openai") -> tuple[Provider, PoolKey]:

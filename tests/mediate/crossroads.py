@@ -86,6 +86,13 @@ class Crossroads:
             for name, peer in self.peers.items()
         }
 
+    def questions(self) -> list[str]:
+        """Return method, path and key of each question that the proxy asked by itself."""
+        asked = [sent for peer in self.peers.values() for sent in peer.questions]
+        return [
+            f"{sent.method} {sent.path} {sent.headers.get('authorization', sent.headers.get('x-api-key'))}" for sent in asked
+        ]
+
     def times(self) -> list[int]:
         """Return the number of requests that each provider got."""
         return [len(peer.received) for peer in self.peers.values()]
@@ -121,6 +128,12 @@ def error(status: int, message: str = "no", **more: Any) -> JSONResponse:
     """Return a provider's error, in either protocol."""
     headers = {name.replace("_", "-"): value for name, value in more.items()}
     return JSONResponse({"type": "error", "error": {"type": "api_error", "message": message}}, status, headers)
+
+
+def no_money() -> JSONResponse:
+    """Return the refusal of an account without money, in both protocols' codes."""
+    codes = {"type": "billing_error", "code": "insufficient_quota", "message": "no money"}
+    return JSONResponse({"type": "error", "error": codes}, 402)
 
 
 async def cut(_request: Request) -> Response:

@@ -17,8 +17,12 @@ from jsonschema import Draft202012Validator
 from claw_contract.chain import GENESIS
 from claw_contract.published import schemas
 from claw_contract.redaction.redactor import Redactor
-from claw_mediate.telemetry.history import MAX_BODY_BYTES, History, body_for_history, last_hash
+from claw_mediate.core import tool_result
+from claw_mediate.core.types import UnreadableArguments
+from claw_mediate.telemetry.history import MAX_BODY_BYTES, MAX_FREE_BODY_BYTES, History, body_for_history, last_hash
+from claw_mediate.turns.recorder import call_record
 from tests.mediate.desk import Desk
+from tests.mediate.made import called, granted
 
 NONE = Redactor(())
 
@@ -172,6 +176,76 @@ def test_rotation_keeps_one_older_file_and_the_chain(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "analyst").iterdir()) == ["history.jsonl", "history.jsonl.1"]
 
 
+def older(directory: Path) -> list[str]:
+    return sorted(path.name for path in (directory / "analyst").iterdir())[1:]
+
+
+@pytest.mark.requirement("history:rotation")
+@pytest.mark.parametrize("generations", [1, 2, 4])
+def test_rotation_keeps_as_many_older_files_as_the_setting_says(tmp_path: Path, generations: int) -> None:
+    history = History(tmp_path, 500, generations)
+    for number in range(30):
+        append(history, number)
+    names = [f"history.jsonl.{number}" for number in range(generations, 0, -1)]
+    assert older(tmp_path) == names[::-1]
+    found = [line for name in (*names, "history.jsonl") for line in lines(tmp_path, name)]
+    assert broken_links(found, json.loads(found[0])["prev"]) == []
+    assert [json.loads(line)["turn_id"] for line in found] == [f"t{number}" for number in range(30 - len(found), 30)]
+
+
+@pytest.mark.requirement("history:rotation")
+def test_a_setting_that_was_lowered_deletes_the_oldest_files(tmp_path: Path) -> None:
+    for number in range(20):
+        append(History(tmp_path, 500, 6), number)
+    assert len(older(tmp_path)) == 6
+    for number in range(20, 24):
+        append(History(tmp_path, 500, 2), number)
+    assert older(tmp_path) == ["history.jsonl.1", "history.jsonl.2"]
+
+
+@pytest.mark.requirement("history:rotation")
+@pytest.mark.parametrize("renames", range(5))
+def test_a_crash_in_the_middle_of_a_rotation_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    history = History(tmp_path, 500, 4)
+    number = 0
+    while len(older_or_none := list((tmp_path / "analyst").glob("history.jsonl.?"))) < 3:
+        append(history, number)
+        number += 1
+    assert len(older_or_none) == 3
+    file = tmp_path / "analyst" / "history.jsonl"
+    while file.stat().st_size < 500:
+        append(history, number)
+        number += 1
+
+    replace, done = Path.replace, 0
+
+    def crash(self: Path, target: Path) -> Path:
+        nonlocal done
+        if done == renames:
+            raise InterruptedError
+        done += 1
+        return replace(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", crash)
+        try:
+            append(history, number)
+        except InterruptedError:
+            assert renames < 4  # of .3, .2, .1 and the file itself
+        else:
+            number += 1
+
+    append(History(tmp_path, 500, 4), number)
+    number += 1
+    names = [f"history.jsonl.{each}" for each in range(4, 0, -1)]
+    found = [line for name in names if name in older(tmp_path) for line in lines(tmp_path, name)] + lines(tmp_path)
+    assert broken_links(found, json.loads(found[0])["prev"]) == []
+    assert json.loads(found[-1])["turn_id"] == f"t{number - 1}"
+    assert [json.loads(line)["turn_id"] for line in found] == [f"t{each}" for each in range(number)]
+
+
 @pytest.mark.requirement("history:rotation")
 def test_a_crash_between_rotation_and_the_next_line_breaks_no_chain(tmp_path: Path) -> None:
     append(History(tmp_path, 10**9), 0)
@@ -246,6 +320,35 @@ def test_a_body_keeps_its_exact_json_and_a_long_one_is_cut_with_a_mark() -> None
     cut = body_for_history(b"x" * (MAX_BODY_BYTES + 1), NONE)
     assert (cut["truncated"], cut["original_bytes"], len(cut["head"])) == (True, MAX_BODY_BYTES + 1, MAX_BODY_BYTES)
     assert body_for_history(b"[" * 100_000, NONE) == "[" * 100_000
+
+
+@pytest.mark.requirement("history:free-turns-short")
+async def test_a_turn_that_the_provider_refused_keeps_the_beginning_of_its_bodies_only(desk: Desk) -> None:
+    desk.model_refuses(400, "bad", "no " * 100_000)
+    await desk.asks("Hi " * 80_000)
+    (line,) = lines(desk.home / "history")
+    entry = json.loads(line)
+    bodies = entry["request_original"], entry["request_effective"]
+    assert [(body["truncated"], len(body["head"])) for body in bodies] == [(True, MAX_FREE_BODY_BYTES)] * 2
+    assert entry["request_original"]["original_bytes"] > 240_000
+    assert len(line) < 20_000
+
+
+@pytest.mark.requirement("history:bodies")
+async def test_a_turn_that_was_answered_keeps_its_bodies(desk: Desk) -> None:
+    desk.model_says("Hello.")
+    await desk.asks("Hi " * 80_000)
+    assert b"Hi " * 80_000 in lines(desk.home / "history")[0]
+
+
+@pytest.mark.requirement("history:bodies")
+def test_long_arguments_are_cut_with_a_mark() -> None:
+    result = tool_result.timeout(called(granted(), json.dumps({"note": "x" * MAX_BODY_BYTES})), 1)
+    cut = call_record(result, NONE)["arguments"]
+    assert (cut["truncated"], len(cut["head"])) == (True, MAX_BODY_BYTES)
+    unread = called(granted())
+    unread = msgspec.structs.replace(unread, arguments=UnreadableArguments("is no object", "[" * (MAX_BODY_BYTES + 1)))
+    assert call_record(tool_result.invalid_arguments(unread, "why."), NONE)["arguments"]["truncated"] is True
 
 
 @pytest.mark.requirement("contract:redaction")

@@ -275,7 +275,10 @@ async def test_what_a_response_costs_counts_in_the_budget(pod: OtherPod) -> None
 async def test_a_refusal_there_kills_no_key(pod: OtherPod) -> None:
     pod.agent(CHAIN)
     decision = await pod.passes(EMBEDDINGS, b'{"model":"big"}')
-    pod.mediator.passthrough.note_status(decision.handle, 401, "")  # type: ignore[arg-type]
+    body = b'{"error": {"code": "invalid_api_key", "type": "authentication_error"}}'
+    handle: Any = decision.handle
+    pod.mediator.passthrough.note_status(handle, 401, "")
+    pod.mediator.passthrough.record_end(handle, 401, {}, body, whole=True)
     assert key(await pod.passes(EMBEDDINGS, b'{"model":"big"}')) == "sk-own"
 
 

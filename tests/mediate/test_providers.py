@@ -70,7 +70,7 @@ def test_ollama_is_known_where_its_address_is(auth: Auth) -> None:
     assert "ollama" not in auth.registry({"OPENAI_API_KEY": "o"}).all()
     registry = auth.registry({"OLLAMA_BASE_URL": "http://ollama:11434/"})
     ollama = registry.all()["ollama"]
-    assert (ollama.auth, ollama.base_url, ollama.is_usable, registry.ready(ollama)) == (
+    assert (ollama.auth, ollama.base_url, ollama.is_usable, registry.ready(ollama, "qwen")) == (
         "none",
         "http://ollama:11434",
         True,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
@@ -20,9 +20,11 @@ from tests.events import known
 from tests.mediate.conftest import WIRES
 from tests.mediate.desk import tool
 from tests.peers import Provider
+from tests.waiting import happens
 from tests.wires import Wire
 
 TOKEN = "analyst:secret-of-the-analyst"
+BAD_KEY = b'{"error": {"type": "authentication_error", "code": "invalid_api_key", "message": "no such key"}}'
 CHAIN = [("primary", "{}/big"), ("fallback", "second/other"), ("cheap", "{}/small")]
 
 
@@ -78,6 +80,12 @@ class Pod:
         decision = await self.sends(body, host=host)
         assert isinstance(decision, RunnerResponse)
         return decision.status, json.loads(b"".join([chunk async for chunk in decision.chunks]))
+
+    def ends(self, decision: Forward, status: int, body: bytes, retry_after: str = "") -> None:
+        """Play the provider's answer to a forwarded request."""
+        handle: Any = decision.handle
+        self.mediator.passthrough.note_status(handle, status, retry_after)
+        self.mediator.passthrough.record_end(handle, status, {}, body, whole=True)
 
     def request(self, model: str | None) -> bytes:
         body = self.wire.request([self.wire.user("Hi")], [], stream=False, more={"temperature": 1.0})
@@ -138,35 +146,110 @@ async def test_a_model_that_is_named_twice_is_refused(pod: Pod, tools: tuple[dic
 async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod: Pod) -> None:
     pod.agent(CHAIN)
     decision = await pod.forwards(pod.request("big"))
-    pod.mediator.passthrough.note_status(decision.handle, 429, "60")  # type: ignore[arg-type]
+    pod.ends(decision, 429, b"", "60")
     assert (await pod.forwards(pod.request("big"))).body == pod.request("other")
     moves = [(e["from_model"], e["to_model"], e["reason"]) for e in pod.events if e["type"] == "failover"]
     assert moves == [("big", "other", "provider_key_unavailable")]
     decision = await pod.forwards(pod.request("other"))
-    pod.mediator.passthrough.note_status(decision.handle, 401, "")  # type: ignore[arg-type]
+    pod.ends(decision, 401, BAD_KEY)
     assert (await pod.answers(pod.request("big")))[0] == 503
 
 
 @pytest.mark.requirement("keys:other-paths")
-@pytest.mark.parametrize("status", [401, 402])
-async def test_what_another_path_refuses_kills_no_key_and_what_it_throttles_rests(pod: Pod, status: int) -> None:
+@pytest.mark.parametrize("status", [401, 402, 403, 429])
+async def test_what_another_path_refuses_or_throttles_says_nothing_of_a_key_for_models(pod: Pod, status: int) -> None:
     pod.agent([("primary", "{}/big")])
     decision = await pod.forwards(b"", "/v1/files", pod.host)
-    pod.mediator.passthrough.note_status(decision.handle, status, "")  # type: ignore[arg-type]
+    pod.ends(decision, status, BAD_KEY, "60")
     assert isinstance(await pod.sends(pod.request("big")), Forward)
-    pod.mediator.passthrough.note_status(decision.handle, 429, "60")  # type: ignore[arg-type]
-    assert isinstance(await pod.sends(pod.request("big")), RunnerResponse)
+    assert [event for event in pod.events if event["type"] == "provider_pool"] == []
+
+
+@pytest.mark.requirement("keys:request-only")
+@pytest.mark.parametrize("status", [401, 402, 403])
+async def test_one_agents_forwarded_request_disables_no_key(pod: Pod, status: int) -> None:
+    pod.agent([("primary", "{}/big")])
+    for body in (b"", b"<html>", b'{"error": {"message": "Missing scopes: api.responses.write", "code": null}}'):
+        pod.ends(await pod.forwards(pod.request("big")), status, body)
+    await happens(lambda: pod.provider.questions or status == 402, "the proxy asks")
+    assert isinstance(await pod.sends(pod.request("big")), Forward)
+    assert [event for event in pod.events if event["type"] == "provider_pool"] == []
+
+
+@pytest.mark.requirement("keys:asked")
+async def test_a_forwarded_refusal_makes_the_proxy_ask(pod: Pod) -> None:
+    pod.agent([("primary", "{}/big")])
+    pod.provider.verdict = JSONResponse({"error": {"message": "revoked"}}, 401)
+    for _ in range(10):
+        pod.ends(await pod.forwards(pod.request("big")), 401, b"")
+    await happens(lambda: [event for event in pod.events if event["type"] == "provider_pool"], "the key is dead")
+    assert (await pod.answers(pod.request("big")))[0] == 502
+    assert [(sent.method, sent.path) for sent in pod.provider.questions] == [("GET", "/v1/models")]
 
 
 @pytest.mark.requirement("providers:key-verdicts")
-async def test_a_forwarded_request_that_finds_the_account_empty_kills_its_key(pod: Pod) -> None:
+async def test_a_forwarded_request_that_finds_the_account_empty_lets_its_key_rest_for_all_models(pod: Pod) -> None:
+    pod.agent([("primary", "{}/big"), ("cheap", "{}/small")])
+    pod.ends(await pod.forwards(pod.request("big")), 429, b'{"error": {"code": "insufficient_quota"}}', "1")
+    assert (await pod.answers(pod.request("small")))[0] == 503
+    reasons = [event["reason"] for event in pod.events if event["type"] == "provider_pool"]
+    assert reasons == ["http_429", "insufficient_quota"]
+
+
+@pytest.mark.requirement("keys:scopes")
+async def test_a_throttled_model_leaves_the_others_and_a_throttled_count_leaves_answers(pod: Pod) -> None:
+    pod.agent([("primary", "{}/big"), ("cheap", "{}/small")])
+    pod.ends(await pod.forwards(pod.request("big")), 429, b"", "60")
+    assert (await pod.answers(pod.request("big")))[0] == 503
+    assert isinstance(await pod.sends(pod.request("small")), Forward)
+    if pod.wire.PATH.endswith("/chat/completions"):
+        return
+
+    pod.agent([("primary", "{}/small")])
+    count = f"{pod.wire.PATH}/{'input_tokens' if pod.wire.PATH.endswith('responses') else 'count_tokens'}"
+    pod.ends(await pod.forwards(pod.request("small"), count), 429, b"", "60")
+    assert isinstance(await pod.sends(pod.request("small")), Forward)
+    assert isinstance(await pod.sends(pod.request("small"), count), RunnerResponse)
+
+
+@pytest.mark.requirement("keys:trial")
+async def test_a_forwarded_trial_that_never_ends_well_makes_the_proxy_ask(pod: Pod) -> None:
     pod.agent([("primary", "{}/big")])
-    decision = await pod.forwards(pod.request("big"))
-    passthrough: Any = pod.mediator.passthrough
-    passthrough.note_status(decision.handle, 429, "60")
-    passthrough.record_end(decision.handle, 429, {}, b'{"error": {"code": "insufficient_quota"}}', whole=True)
+    registry: Any = pod.mediator.registry
+    pod.ends(await pod.forwards(pod.request("big")), 401, BAD_KEY)
     assert (await pod.answers(pod.request("big")))[0] == 502
-    assert [event["action"] for event in pod.events if event["type"] == "provider_pool"] == ["cooldown", "dead"]
+    now = registry._key_states.now() + 300
+    registry._key_states.now = lambda: now
+    trial = await pod.forwards(pod.request("big"))
+    assert (await pod.answers(pod.request("big")))[0] == 502, "one at a time"
+    pod.mediator.passthrough.record_end(trial.handle, 499, {}, b"", whole=False)  # type: ignore[arg-type]
+    await happens(lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2, "the key is ready")
+    assert isinstance(await pod.sends(pod.request("big")), Forward)
+
+
+@pytest.mark.requirement("keys:trial")
+async def test_the_head_of_a_streams_answer_ends_the_trial(pod: Pod) -> None:
+    pod.agent([("primary", "{}/big")])
+    registry: Any = pod.mediator.registry
+    pod.ends(await pod.forwards(pod.request("big")), 401, BAD_KEY)
+    now = registry._key_states.now() + 300
+    registry._key_states.now = lambda: now
+    trial = await pod.forwards(pod.request("big"))
+    pod.mediator.passthrough.note_status(trial.handle, 200, "")  # type: ignore[arg-type]
+    assert isinstance(await pod.sends(pod.request("big")), Forward)
+
+
+@pytest.mark.requirement("keys:trial")
+async def test_a_request_that_is_refused_after_it_got_the_dead_key_wastes_no_trial(pod: Pod) -> None:
+    pod.agent([("primary", "{}/big")])
+    registry: Any = pod.mediator.registry
+    pod.ends(await pod.forwards(pod.request("big")), 401, BAD_KEY)
+    now = registry._key_states.now() + 300
+    registry._key_states.now = lambda: now
+    twice = pod.request("big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
+    assert (await pod.answers(twice))[0] == 400
+    await happens(lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2, "the key is ready")
+    assert isinstance(await pod.sends(pod.request("big")), Forward)
 
 
 @pytest.mark.requirement("retry:told")

@@ -43,6 +43,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         ("budget_fail_mode", "shut"),
         ("history_max_bytes", "0"),
         ("history_max_bytes", "1e6"),
+        ("history_files", "0"),
+        ("history_files", "101"),
         ("keepalive_ms", "-1"),
         ("keepalive_ms", ""),
         ("keepalive_first_ms", "1.5"),

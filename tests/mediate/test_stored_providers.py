@@ -14,6 +14,7 @@ from claw_mediate.core.http import Forward
 from claw_state.ownership import OwnedObject
 from tests.mediate.desk import tool
 from tests.mediate.test_routing import CHAIN, Pod
+from tests.peers import bad_key
 from tests.wires import Body, responses
 from tests.wires.responses import message, response
 
@@ -61,8 +62,7 @@ async def keep(pod: Pod, provider: str, key_label: str) -> None:
 
 @pytest.mark.requirement("responses:pinned")
 async def test_a_chain_stays_with_the_provider_and_the_key_that_answered_though_both_are_not_the_first(pod: Pod) -> None:
-    rejected = JSONResponse({"error": {"message": "no"}}, 401)
-    pod.provider.says(BUSY, rejected)
+    pod.provider.says(BUSY, bad_key())
     says(pod, "resp_1")
     status, _ = await pod.answers(json.dumps({"model": "openai/big", "input": "Hi"}).encode())
     assert (status, asked(pod)[2]) == (200, ("other", "sk-second-2"))

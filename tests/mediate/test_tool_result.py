@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from claw_contract.redaction.redactor import Redactor
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ToolResult
 from claw_mediate.turns.recorder import call_record
@@ -16,6 +17,7 @@ from tests.mediate.made import called, granted
 
 READ = called(granted(annotations={"readOnly": True}))
 WRITE = called(granted(method="POST"))
+NONE = Redactor(())
 
 
 def told(answer: ToolResult) -> dict[str, Any]:
@@ -152,14 +154,14 @@ def test_every_failure_has_the_one_shape_and_can_be_recorded(answer: ToolResult)
     assert envelope["ok"] is answer.ok is False
     assert envelope["error"]["code"] == answer.code
     assert envelope["error"]["message"].endswith(".") or answer.code == "request_failed"
-    assert call_record(answer)["status"] == "error"
+    assert call_record(answer, NONE)["status"] == "error"
 
 
 @pytest.mark.requirement("history:results")
 def test_a_result_is_recorded_in_one_line_of_its_exact_json() -> None:
     body = b'{"price": 1.50,\r\n "id": 9007199254740993}'
     result = tool_result.read_http_response(READ, 200, body, len(body), 100)
-    assert bytes(call_record(result)["result"]) == (
+    assert bytes(call_record(result, NONE)["result"]) == (
         b'{"ok":true,"status_code":200,"data":{"price": 1.50,   "id": 9007199254740993}}'
     )
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
-from tests.mediate.crossroads import WORDLESS, Crossroads, error, silence
+from claw_mediate.core.observer import RequestInfo
+from claw_mediate.providers.failover import ProviderResponse
+from tests.mediate.crossroads import WORDLESS, Crossroads, error, no_money, silence
+from tests.peers import bad_key
+from tests.waiting import happens
 
 
 @pytest.fixture(params=["openai", "anthropic"])
@@ -85,7 +93,7 @@ async def test_a_silent_provider_leaves_time_for_the_next(roads: Crossroads) -> 
 
 
 @pytest.mark.requirement("failover:final")
-@pytest.mark.parametrize("status", [400, 403, 404, 408, 413, 422])
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 408, 413, 422])
 async def test_any_other_error_of_the_request_is_passed_on_and_kills_no_key(roads: Crossroads, status: int) -> None:
     roads.peers["one"].says(error(status, "your fault"), roads.reply("from one"))
     assert await roads.ask(again=True) == f"{status} your fault"
@@ -175,21 +183,164 @@ async def test_a_key_that_rests_for_a_moment_because_of_another_turn_is_waited_f
     assert lone.slept == [2.0]
 
 
+def about_the_key(kind: str) -> JSONResponse:
+    return {"bad": bad_key(), "forbidden": bad_key(403), "no money": no_money(), "throttled": error(429, retry_after="60")}[
+        kind
+    ]
+
+
 @pytest.mark.requirement("keys:next-at-once")
-@pytest.mark.parametrize("status", [401, 402, 429])
-async def test_a_refused_or_throttled_key_is_followed_by_the_next_at_once(pool: Crossroads, status: int) -> None:
-    pool.peers["one"].says(error(status, retry_after="60"), pool.reply("with the second"), pool.reply("again"))
+@pytest.mark.parametrize("kind", ["bad", "forbidden", "no money", "throttled"])
+async def test_a_bad_or_throttled_key_is_followed_by_the_next_at_once(pool: Crossroads, kind: str) -> None:
+    pool.peers["one"].says(about_the_key(kind), pool.reply("with the second"), pool.reply("again"))
     assert [await pool.ask(), await pool.ask()] == ["with the second", "again"]
     keys = [sent.headers["authorization"] for sent in pool.peers["one"].received]
     assert keys == ["Bearer sk-one-0", "Bearer sk-one-1", "Bearer sk-one-1"]
-    assert (pool.slept, pool.moves()) == ([], [])
-    assert [event["action"] for event in pool.auth.said("provider_pool")] == ["cooldown" if status == 429 else "dead"]
+    assert (pool.slept, pool.moves(), pool.questions()) == ([], [], [])
+    is_dead = kind in {"bad", "forbidden"}
+    assert [event["action"] for event in pool.auth.said("provider_pool")] == ["dead" if is_dead else "cooldown"]
+
+
+@pytest.mark.requirement("keys:request-only")
+@pytest.mark.parametrize("status", [401, 402, 403])
+async def test_a_refusal_that_may_depend_on_the_request_burns_no_pool(tmp_path: Path, status: int) -> None:
+    pool = Crossroads(tmp_path, "openai", {"one": 3, "two": 1})
+    pool.peers["one"].says(*[error(status, "Missing scopes") for _ in range(5)], pool.reply("for the victim"))
+    assert [await pool.ask(again=True) for _ in range(5)] == [f"{status} Missing scopes"] * 5
+    pool.turn()
+    assert await pool.ask() == "for the victim"
+    assert {sent.headers["authorization"] for sent in pool.peers["one"].received} == {"Bearer sk-one-0"}
+    assert (pool.times(), pool.auth.said("provider_pool")) == ([6, 0], [])
+    await pool.close()
+
+
+@pytest.mark.requirement("keys:asked")
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_flood_of_refusals_makes_the_proxy_ask_once_and_a_sound_key_stays(roads: Crossroads, status: int) -> None:
+    peer = roads.peers["one"]
+    peer.says(*[error(status) for _ in range(30)], roads.reply("for the victim"))
+    assert {await roads.ask() for _ in range(30)} == {f"{status} no"}
+    await happens(lambda: peer.questions, "the proxy asks")
+    (question,) = peer.questions
+    assert (question.method, question.path, question.body) == ("GET", "/one/v1/models", b"")
+    assert "sk-one-0" in str(question.headers)
+    assert "x-of-the-runner" not in question.headers
+    assert ("anthropic-version" in question.headers) == ("messages" in roads.wire.PATH)
+    assert await roads.ask() == "for the victim"
+    assert (len(peer.questions), roads.auth.said("provider_pool")) == (1, [])
+
+
+@pytest.mark.requirement("keys:asked")
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_key_that_is_refused_when_the_provider_is_asked_is_dead(pool: Crossroads, status: int) -> None:
+    pool.peers["one"].says(error(401, "no"), pool.reply("with the second"))
+    pool.peers["one"].verdict = error(status)
+    assert await pool.ask() == "401 no"
+    await happens(lambda: pool.auth.said("provider_pool"), "the key is dead")
+    assert await pool.ask() == "with the second"
+    (event,) = pool.auth.said("provider_pool")
+    assert (event["key_id"], event["action"], event["reason"]) == ("k0", "dead", "refused_when_asked")
+    assert pool.questions() == ["GET /one/v1/models Bearer sk-one-0"]
+
+
+@pytest.mark.requirement("keys:asked")
+@pytest.mark.parametrize(
+    "verdict", [error(500), error(404), error(429), Response(b"x" * (1 << 20), 503), Response(status_code=302), silence]
+)
+async def test_any_other_answer_to_the_question_leaves_the_key_as_it_is(pool: Crossroads, verdict: Any) -> None:
+    pool.peers["one"].says(error(401, "no"), pool.reply("again"))
+    pool.peers["one"].verdict = verdict
+    assert await pool.ask() == "401 no"
+    await happens(pool.questions, "the proxy asks")
+    assert await pool.ask() == "again"
+    await pool.upstream.close()
+    assert pool.auth.said("provider_pool") == []
+    assert pool.times() == [2, 0]
+
+
+@pytest.mark.requirement("keys:scopes")
+async def test_one_throttled_model_does_not_hold_up_another(lone: Crossroads) -> None:
+    lone.peers["one"].says(error(429, "slow down", retry_after="3600"), lone.reply("another model"))
+    assert await lone.ask() == "429 slow down"
+    lone.turn()
+    lone.route.candidates = [type(lone.route.candidate)(lone.route.candidate.provider, "m-small")]
+    assert await lone.ask() == "another model"
+
+
+@pytest.mark.requirement("keys:other-paths")
+@pytest.mark.parametrize("status", [401, 403, 429])
+async def test_what_a_stored_object_is_refused_makes_the_proxy_ask_and_throttles_no_model(
+    pool: Crossroads, status: int
+) -> None:
+    peer, provider = pool.peers["one"], pool.registry.all()["one"]
+    peer.says(bad_key(status), pool.reply("for the victim"))
+    got = await pool.upstream.fetch("analyst", provider, RequestInfo("GET", "/responses/resp_1", [], b""))
+    assert isinstance(got, ProviderResponse)
+    assert got.status == status
+    await happens(lambda: peer.questions or status == 429, "the proxy asks")
+    assert await pool.ask() == "for the victim"
+    assert pool.auth.said("provider_pool") == []
+
+
+@pytest.mark.requirement("keys:trial")
+async def test_a_dead_key_is_tried_again_by_one_of_many_requests(lone: Crossroads) -> None:
+    lone.peers["one"].says(bad_key())
+    assert [await lone.ask(), await lone.ask()] == ["401 no such key", "502 no_provider_key"]
+    lone.auth.clock += 300
+    answered = threading.Event()
+
+    async def hesitate(_request: Request) -> Response:
+        await asyncio.to_thread(answered.wait, 30)
+        return lone.reply("alive")
+
+    lone.peers["one"].says(hesitate, lone.reply("again"))
+    trial = asyncio.create_task(lone.ask())
+    await happens(lambda: len(lone.peers["one"].received) == 2, "the trial is under way")
+    assert [await lone.ask() for _ in range(5)] == ["502 no_provider_key"] * 5
+    answered.set()
+    assert [await trial, await lone.ask()] == ["alive", "again"]
+    assert lone.times() == [3]
+    assert [event["action"] for event in lone.auth.said("provider_pool")] == ["dead", "ready"]
+
+
+@pytest.mark.requirement("keys:trial")
+async def test_a_runner_that_leaves_during_the_trial_costs_the_others_nothing(lone: Crossroads) -> None:
+    lone.peers["one"].says(bad_key())
+    await lone.ask()
+    lone.auth.clock += 300
+    lone.peers["one"].says(silence, lone.reply("for the victim"))
+    trial = asyncio.create_task(lone.ask())
+    await happens(lambda: len(lone.peers["one"].received) == 2, "the trial is under way")
+    trial.cancel()
+    await happens(lambda: len(lone.auth.said("provider_pool")) == 2, "the proxy has asked, and the key is ready")
+    lone.turn()
+    assert await lone.ask() == "for the victim"
+
+
+@pytest.mark.requirement("keys:trial")
+async def test_a_dead_key_beside_a_ready_one_is_asked_about_and_costs_no_agent_a_request(pool: Crossroads) -> None:
+    peer = pool.peers["one"]
+    peer.says(bad_key(), *[pool.reply("with the second") for _ in range(4)], pool.reply("with the first"))
+    peer.verdict = bad_key()
+    assert await pool.ask() == "with the second"
+    pool.auth.clock += 300
+    assert await pool.ask() == "with the second"
+    await happens(lambda: peer.questions, "the proxy asks")
+    assert await pool.ask() == "with the second"
+
+    peer.verdict = JSONResponse({"data": []})
+    pool.upstream._questions._asked.clear()  # some minutes later
+    pool.auth.clock += 301
+    assert await pool.ask() == "with the second"
+    await happens(lambda: pool.auth.said("provider_pool")[-1]["action"] == "ready", "the key is ready again")
+    assert await pool.ask() == "with the first"
+    assert [event["action"] for event in pool.auth.said("provider_pool")] == ["dead", "ready"]
 
 
 @pytest.mark.requirement("keys:exhausted")
-@pytest.mark.parametrize("statuses", [(401, 429), (429, 429), (402, 401)])
-async def test_a_provider_whose_keys_are_spent_is_followed_by_the_next(pool: Crossroads, statuses: list[int]) -> None:
-    pool.peers["one"].says(*[error(status) for status in statuses])
+@pytest.mark.parametrize("kinds", [("bad", "throttled"), ("throttled", "throttled"), ("no money", "bad")])
+async def test_a_provider_whose_keys_are_spent_is_followed_by_the_next(pool: Crossroads, kinds: list[str]) -> None:
+    pool.peers["one"].says(*[about_the_key(kind) for kind in kinds])
     pool.peers["two"].says(pool.reply("from two"), pool.reply("from two"))
     assert await pool.ask() == "from two"
     pool.turn()
@@ -201,7 +352,7 @@ async def test_a_provider_whose_keys_are_spent_is_followed_by_the_next(pool: Cro
 @pytest.mark.requirement("failover:told")
 async def test_when_all_fail_the_runner_is_told_the_last_real_answer(roads: Crossroads) -> None:
     roads.peers["one"].says(error(500, "the first"), error(503, "the last"))
-    roads.peers["two"].says(error(401, "no such key"))
+    roads.peers["two"].says(bad_key())
     roads.peers["three"].stop()
     assert await roads.ask() == "401 no such key"
     roads.turn()
@@ -210,19 +361,17 @@ async def test_when_all_fail_the_runner_is_told_the_last_real_answer(roads: Cros
 
 
 @pytest.mark.requirement("failover:told")
-@pytest.mark.parametrize(("status", "told"), [(401, "502 no_provider_key"), (429, "503 no_provider_key")])
-async def test_without_any_answer_a_dead_pool_is_a_502_and_a_resting_one_a_503(
-    lone: Crossroads, status: int, told: str
-) -> None:
-    lone.peers["one"].says(error(status, "no", retry_after="60"))
-    assert [await lone.ask(), await lone.ask()] == [f"{status} no", told]
+@pytest.mark.parametrize(("kind", "told"), [("bad", "502 no_provider_key"), ("throttled", "503 no_provider_key")])
+async def test_without_any_answer_a_dead_pool_is_a_502_and_a_resting_one_a_503(lone: Crossroads, kind: str, told: str) -> None:
+    lone.peers["one"].says(about_the_key(kind))
+    assert [(await lone.ask())[:3], await lone.ask()] == ["401" if kind == "bad" else "429", told]
 
 
 @pytest.mark.requirement("failover:told")
 async def test_that_a_provider_is_down_says_more_than_that_another_has_no_key(pool: Crossroads) -> None:
     pool.peers["one"].stop()
-    pool.peers["two"].says(error(401))
-    assert [await pool.ask(), await pool.ask()] == ["401 no", "502 provider_unreachable"]
+    pool.peers["two"].says(bad_key())
+    assert [await pool.ask(), await pool.ask()] == ["401 no such key", "502 provider_unreachable"]
 
 
 @pytest.mark.requirement("keys:keyless")
@@ -237,7 +386,7 @@ async def test_a_provider_that_takes_no_key_is_sent_none(tmp_path: Path) -> None
 
 @pytest.mark.requirement("providers:key-states-persist")
 async def test_after_a_restart_a_dead_key_is_not_tried_again(pool: Crossroads) -> None:
-    pool.peers["one"].says(error(401), pool.reply("with the second"), pool.reply("and again"))
+    pool.peers["one"].says(bad_key(), pool.reply("with the second"), pool.reply("and again"))
     assert await pool.ask() == "with the second"
     await pool.upstream.close()
     pool.open()

@@ -108,6 +108,45 @@ def test_the_chain_of_a_real_run_holds_and_its_log_records_every_line(worked: Po
     assert (cut_off.exit_code, "records 1 line that is missing" in cut_off.stdout) == (1, True)
 
 
+@pytest.mark.requirement("audit:pushed-out", "history:free-turns-short")
+def test_an_agent_that_pushes_its_history_out_is_found_by_the_log(running_of_small_files: Pod) -> None:
+    pod = running_of_small_files
+    pod.provider.says(text("Done."))
+    assert ask(pod, "A deed that nobody shall see") == 200
+    wait_for_ends(pod, 1)
+    (deed,) = pod.history("analyst")
+    refused = 0
+    while any(line["turn_id"] == deed["turn_id"] for line in every_line(pod)):
+        pod.provider.says(JSONResponse({"error": {"message": "no"}}, 400))
+        assert ask(pod, "x" * 250_000) == 400
+        refused += 1
+        wait_for_ends(pod, 1 + refused)
+    assert refused > 10  # a refused request is short in history
+    assert claw(pod, "verify", log=False).exit_code == 0
+    verdict = claw(pod, "verify")
+    assert verdict.exit_code == 1
+    assert f"missing: {deed['turn_id']} of analyst at " in verdict.stdout
+
+
+def wait_for_ends(pod: Pod, number: int) -> None:
+    eventually(lambda: len([one for one in pod.log() if "total_rounds" in one]) == number, "all ends are logged")
+
+
+def every_line(pod: Pod) -> list[dict[str, Any]]:
+    files = (pod.home / "history" / "analyst").iterdir()
+    return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
+
+
+@pytest.fixture
+def running_of_small_files(pod: Pod) -> Iterator[Pod]:
+    """Yield a pod whose history has room for some twenty refused requests."""
+    pod.environment |= {"CLLAMA_SESSION_HISTORY_MAX_BYTES": "60000", "CLLAMA_SESSION_HISTORY_FILES": "2"}
+    pod.agent("analyst")
+    pod.start()
+    yield pod
+    pod.stop()
+
+
 @pytest.mark.requirement("audit:real")
 def test_show_prints_the_transcript_of_a_real_turn(worked: Pod) -> None:
     (failed,) = {line["turn_id"] for line in worked.history("analyst") if line.get("resumed")}

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import Provider, calls, events, text
+from tests.peers import Provider, bad_key, calls, events, text
 from tests.proxy.pod import Pod, authority, headers, through
 from tests.waiting import eventually
 
@@ -76,7 +76,7 @@ def test_a_runner_does_not_notice_that_its_provider_failed_and_the_spare_one_sta
 def test_a_restart_remembers_a_dead_key_until_the_operator_removes_its_file(pod: Pod, spare: Provider) -> None:
     pod.environment["OPENAI_API_KEY"] = DEAD
     pod.start()
-    pod.provider.says(JSONResponse({"error": {"message": "no such key"}}, 401))
+    pod.provider.says(bad_key())
     spare.says(text("one"), text("two"), text("three"))
     assert asks(pod).status_code == 200
     pod.kill()
@@ -153,7 +153,7 @@ def test_a_proxy_whose_keys_are_all_dead_says_that_it_is_not_ready_and_starts_al
     pod.agent("plain")
     (pod.home / "auth").mkdir()
     pod.start()
-    pod.provider.says(JSONResponse({"error": {"message": "no such key"}}, 401))
+    pod.provider.says(bad_key())
     assert asks(pod, "plain").status_code == 401
     assert asks(pod, "plain").json()["error"]["code"] == "no_provider_key"
     pod.stop()

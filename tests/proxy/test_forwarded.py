@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from claw_contract.history import HistoryEntry
-from tests.peers import calls, events, text
+from tests.peers import bad_key, calls, events, text
 from tests.proxy.pod import PROVIDER_KEY, Pod, headers
 from tests.waiting import eventually
 
@@ -114,7 +114,7 @@ def test_a_key_that_was_refused_is_not_used_again(pod: Pod) -> None:
     pod.environment["OPENAI_API_KEY_1"] = "sk-second-key-planted"
     pod.agent("plain")
     pod.start()
-    pod.provider.says(JSONResponse({"error": {"message": "bad key"}}, 401), text("Hi."))
+    pod.provider.says(bad_key(), text("Hi."))
     body = {"model": "gpt-test", "messages": HI}
     statuses = [httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod)).status_code for _ in range(2)]
     assert statuses == [401, 200]

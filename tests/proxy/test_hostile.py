@@ -87,8 +87,19 @@ def test_the_agents_credential_goes_upstream_under_no_name(running: Pod, agent_i
     sent = running.provider.received[0].headers
     assert sent["x-kept"] == "yes"
     assert token.partition(":")[2] not in str(sent)
-    assert httpx2.post(f"{url}?key={token}", json=BODY, headers=headers(running, agent_id)).status_code == 400
+    encoded = token
+    for _ in range(12):
+        refused = httpx2.post(f"{url}?key={encoded}", json=BODY, headers=headers(running, agent_id))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "credential_in_url")
+        encoded = "".join(f"%{byte:02x}" for byte in encoded.encode()) if encoded == token else encoded.replace("%", "%25")
     assert len(running.provider.received) == 1
+
+
+@pytest.mark.requirement("hostile:token-elsewhere")
+def test_a_url_that_is_encoded_more_than_once_and_holds_no_credential_passes(running: Pod) -> None:
+    running.provider.says(text("ok"))
+    url = f"{running.url}/v1/chat/completions?next=https%253A%252F%252Fa.test%252F%2525"
+    assert httpx2.post(url, json=BODY, headers=headers(running, "analyst")).status_code == 200
 
 
 @pytest.mark.requirement("hostile:odd-usage")

@@ -357,6 +357,23 @@ def _ask_at(pod: Pod, path: str) -> None:
     assert httpx2.post(f"{pod.url}{path}", json=asked, headers=headers(pod, "analyst"), timeout=30).status_code == 200
 
 
+@pytest.mark.requirement("log:json-only")
+@pytest.mark.parametrize("options", [[], ["--workers", "2"]])
+def test_the_command_of_the_operator_prints_nothing_but_the_log(pod: Pod, options: list[str]) -> None:
+    pod.agent("analyst")
+    (pod.home / "home").mkdir()
+    with pod.stdout.open("ab") as out, pod.stderr.open("ab") as err:
+        command = [*CLAW, "proxy", *options]
+        pod.process = subprocess.Popen(command, cwd=pod.home, env=pod.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    eventually(lambda: _ready(pod) == 200, f"it is ready; it said {pod.said()}")
+    pod.process.terminate()
+    assert pod.process.wait(20) == 0
+    lines = pod.stdout.read_text(encoding="utf-8").splitlines()
+    assert lines
+    assert [line for line in lines if not isinstance(json.loads(line), dict)] == []
+    assert "Loading script" in pod.stderr.read_text(encoding="utf-8")
+
+
 @pytest.mark.requirement("workers:option")
 def test_the_command_of_the_operator_starts_workers(pod: Pod) -> None:
     pod.agent("analyst")

@@ -10,12 +10,17 @@ _CHAIN = 'docs/audit.md, "verify"; decision 0027'
 REQUIREMENTS: dict[str, Requirement] = {
     "audit:verify": Requirement(_SPEC, "The first broken line of a chain is named, with what was done to it."),
     "audit:verify-benign": Requirement(
-        _CHAIN, "A crash or a rotation does not break a chain; its traces are reported as notes."
+        _CHAIN, "A crash, a rotation, or turns that leave no line do not break a chain; traces are reported as notes."
     ),
     "audit:verify-property": Requirement(
         _CHAIN, "Everything that is changed, removed, inserted, moved or repeated within a chain is found."
     ),
-    "audit:verify-anchor": Requirement(_CHAIN, "Every line that the log records is there, unless the proxy rotated it away."),
+    "audit:verify-anchor": Requirement(
+        _CHAIN, "Every turn that a given log names is in history, else it is named as missing, rotated away or not."
+    ),
+    "audit:pushed-out": Requirement(
+        _CHAIN, "An agent that fills its history with refused requests, until a turn is gone, is found by the log."
+    ),
     "audit:merge": Requirement(_SPEC, "A turn that is in history and in the log counts once."),
     "audit:resumed": Requirement("docs/audit.md", "A resumed turn counts once, with the usage of all attempts."),
     "audit:counts": Requirement(_SPEC, "Turns, calls, failures and interventions are counted by agent, tool and code."),

@@ -8,6 +8,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "docs:code-runs": Requirement(
         "CONTRIBUTING.md", "Commands and code of the pages of the entrances run as they stand, and are mediated."
     ),
+    "docs:promises": Requirement(
+        "SECURITY.md", "Each promise names the requirements that hold it, and each of them has tests."
+    ),
     "docs:environment": Requirement(
         "CONTRIBUTING.md", "What a page gives a runner, starts a proxy with and redirects by is what claw compile writes."
     ),

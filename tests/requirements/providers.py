@@ -22,12 +22,34 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "providers:key-states": Requirement(
         "docs/spec/mediation.md section 4, the model's side",
-        "A dead key is out, a resting one until its time, a replaced one fresh.",
+        "A dead key is out until its trial, a resting one until its time, at most ten minutes ahead; a replaced one is fresh.",
     ),
     "providers:key-verdicts": Requirement(
         "docs/spec/mediation.md section 4, the model's side",
-        "401, 402 and 429 for want of quota kill a key, other 429s rest it, and a 403 says nothing of it.",
+        "A code of a bad key kills it, one about the account lets it rest for a minute, any other 429 for its model only.",
     ),
+    "keys:codes": Requirement(
+        "docs/spec/mediation.md section 4, the model's side",
+        "A code counts only at the places that the provider's errors have for it, whatever else a body holds.",
+    ),
+    "keys:request-only": Requirement(
+        "docs/spec/mediation.md section 4, the model's side",
+        "A 401, 402 or 403 that may depend on the request fails that request only, and no other key is tried with it.",
+    ),
+    "keys:asked": Requirement(
+        "docs/spec/mediation.md section 4, the model's side",
+        "After a 401 or 403 without such a code the proxy asks the provider about the key by itself, seldom; "
+        "a key that is refused then is dead.",
+    ),
+    "keys:trial": Requirement(
+        "decision 0012",
+        "A dead key is tried again after five minutes by one request of all processes; the others go on as if it were dead.",
+    ),
+    "keys:scopes": Requirement(
+        "docs/spec/mediation.md section 4, the model's side",
+        "A 429 for one model, a count of tokens or another path lets no key rest for anything else.",
+    ),
+    "keys:clock": Requirement("decision 0012", "A clock that jumps keeps no key out for longer than a state lasts."),
     "providers:key-states-persist": Requirement(
         "decision 0012", "Key states outlive the process, in private files of their own that hold no secret."
     ),
@@ -38,7 +60,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/contract.md, providers.json", "States in the operator's file hold, and the file is never written."
     ),
     "providers:ready": Requirement(
-        "docs/spec/mediation.md section 1", "/ready wants a provider with a key that is not dead, or without keys."
+        "docs/spec/mediation.md section 1",
+        "/ready wants a provider with a key that may be used, now or after a rest, or tried again, or without keys.",
     ),
     "policy:forwarded": Requirement(
         "docs/spec/mediation.md section 8",
@@ -81,11 +104,11 @@ REQUIREMENTS: dict[str, Requirement] = {
         "At the entrances with a host its provider is kept: only refs of that provider count.",
     ),
     "keys:other-paths": Requirement(
-        "decision 0012", "What a path that is no model call answers kills no key: an agent could kill them all with it."
+        "decision 0012", "What a path that is no model call answers neither kills a key nor lets it rest for models."
     ),
     "keys:next-at-once": Requirement(
         "docs/spec/mediation.md section 4, the model's side",
-        "A refused or throttled key is followed by the provider's next one at once.",
+        "A bad or throttled key is followed by the provider's next one at once.",
     ),
     "keys:exhausted": Requirement("decision 0012", "A provider whose keys are spent is followed by the next one."),
     "keys:keyless": Requirement("docs/spec/contract.md, providers.json", "Keyless providers work."),
@@ -102,7 +125,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "failover:final": Requirement(
         "docs/spec/mediation.md section 4, the model's side",
-        "403 and any other 4xx are passed on, ask nobody else and kill no key.",
+        "A 4xx that is not about the key is passed on, and nobody else is asked.",
     ),
     "failover:sticky": Requirement(
         "docs/spec/mediation.md section 4, the model's side", "A candidate that answered stays for the rest of the turn."
@@ -130,7 +153,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Once a tool has run, a throttled only key is waited for and used.",
     ),
     "route:spent-key": Requirement(
-        "docs/spec/mediation.md section 4, the model's side", "A key that was refused is dead; the next one is used."
+        "docs/spec/mediation.md section 4, the model's side", "A bad key is dead; the next one is used."
     ),
     "route:model-prefix": Requirement(
         "docs/spec/mediation.md section 1", "At the base URL the model's prefix picks the provider."

@@ -20,7 +20,14 @@ REQUIREMENTS: dict[str, Requirement] = {
     "history:torn-line": Requirement(
         "docs/spec/contract.md, history.jsonl", "A torn last line breaks neither chain nor next line."
     ),
-    "history:rotation": Requirement("docs/spec/contract.md, history.jsonl", "Rotation by size keeps the chain."),
+    "history:rotation": Requirement(
+        "docs/spec/contract.md, history.jsonl",
+        "Rotation by size keeps the chain and as many older files as the setting says; a crash within loses nothing.",
+    ),
+    "history:free-turns-short": Requirement(
+        "docs/spec/contract.md, history.jsonl",
+        "Of a turn that failed and cost nothing, as one that the provider refused, only the beginning of each body is kept.",
+    ),
     "history:in-pieces": Requirement(
         "docs/spec/inspect.md, redaction",
         "A secret that a stream says in pieces is in no line of history, nor in its transcript.",

@@ -9,6 +9,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/compile.md, Credential starvation",
         "No agent is given a provider's key or a secret of the proxy, by name, shape or value, in any place that can be seen.",
     ),
+    "compile:folders": Requirement(
+        "docs/spec/compile.md, Credential starvation",
+        "The small files of every folder that an agent gets are searched, within bounds; a warning says what was not.",
+    ),
     "compile:own-token-is-no-key": Requirement(
         "docs/spec/compile.md", "An agent's own token may stand where a provider's key would."
     ),

@@ -82,7 +82,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "After a failed turn of this conversation a request whose last words go on from the failed one's resumes it.",
     ),
     "journal:altered-and-lost": Requirement(
-        "docs/spec/mediation.md section 5, a turn is done when its whole answer has been handed over",
+        "docs/spec/mediation.md section 5, a turn is done when the last byte of its answer has left the process",
         "An answer that its runner did not get is there for the same words in another form: not streamed, or with a note.",
     ),
     "journal:sessions": Requirement(
@@ -92,6 +92,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "journal:not-yet-handed": Requirement(
         "docs/spec/mediation.md section 5",
         "A turn is done when its whole answer was handed over; until then the same request gets that answer.",
+    ),
+    "journal:delivered": Requirement(
+        "docs/spec/mediation.md section 5, a turn is done when the last byte of its answer has left the process",
+        "An answer is delivered when the kernel has its last byte, and not while any of it waits in the proxy.",
     ),
     "journal:cut-off": Requirement(
         "docs/spec/mediation.md section 5",
@@ -213,6 +217,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "crash:at-most-once": Requirement(
         "docs/spec/mediation.md section 5",
         "Killed at any step, a write is made at most once, and the model is told only what is true.",
+    ),
+    "crash:unheard": Requirement(
+        "docs/spec/mediation.md section 5; docs/decisions/0015-at-most-once.md",
+        "Killed while answers wait in it, the proxy gives them to runners that gave up and ask anew; no write is repeated.",
     ),
     "crash:goes-on": Requirement(
         "docs/spec/mediation.md section 5", "Killed at any step, the turn is finished, in history, and in every later request."

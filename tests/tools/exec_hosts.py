@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.not_tested import skip_for_kernel
+from tests.opened_paths import OpenedPaths
 from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,7 +106,8 @@ def running_host(kind: str, home: Path, max_abi: int = 99, **settings: Any) -> I
     command = [sys.executable, str(Path(__file__).with_name("exec_host.py")), given]
     if who == "nobody":
         rights = ["--clear-groups", "--inh-caps=-all", "--bounding-set=-all", f"--reuid={user}", f"--regid={user}"]
-        script = "\n".join(["set -e", *_shown(home), f"exec setpriv {shlex.join([*rights, *command])}"])
+        opened = OpenedPaths(home / "held").lines(Path(sys.base_prefix), Path(sys.prefix), ROOT)
+        script = "\n".join(["set -e", "mount --make-rprivate /", *opened, f"exec setpriv {shlex.join([*rights, *command])}"])
         command = ["unshare", "--mount", "sh", "-c", script]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "SERVICE_SECRET": SECRET, "TMPDIR": "/tmp"}
     process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
@@ -126,20 +128,6 @@ def running_host(kind: str, home: Path, max_abi: int = 99, **settings: Any) -> I
             raise
         reading.join(DEADLINE)
         process.stdout.close()  # type: ignore[union-attr]
-
-
-def _shown(home: Path) -> Iterator[str]:
-    """Yield the lines that show the interpreter and this checkout to a user for whom a folder above them is closed."""
-    yield "mount --make-rprivate /"
-    needed = {Path(sys.base_prefix), Path(sys.prefix), ROOT}
-    closed = {path: next((each for each in reversed(path.parents) if not each.stat().st_mode & 1), None) for path in needed}
-    hidden = {path: above for path, above in closed.items() if above is not None}
-    for number, path in enumerate(hidden):
-        yield f"mkdir {home}/held{number}; mount --bind {shlex.quote(str(path))} {home}/held{number}"
-    for above in set(hidden.values()):
-        yield f"mount -t tmpfs -o mode=755 none {shlex.quote(str(above))}"
-    for number, path in enumerate(hidden):
-        yield f"mkdir -p {shlex.quote(str(path))}; mount --move {home}/held{number} {shlex.quote(str(path))}"
 
 
 def processes_with(marker: str) -> list[str]:

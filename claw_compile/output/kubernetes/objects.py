@@ -83,9 +83,9 @@ def deployment(name: str, pod: str, member: str, template: Object, replicas: int
 
 
 def parse_env_pairs(env_file: bytes) -> dict[str, bytes]:
-    """Parse an env file of ours: one ``NAME=value`` a line, taken as it is."""
-    lines = (line.partition(b"=") for line in env_file.splitlines())
-    return {name.decode(): value for name, _, value in lines}
+    """Parse an env file of ours: one ``NAME=value`` a line, taken as it is. Only a line feed ends a line."""
+    pairs = (line.partition(b"=") for line in env_file.split(b"\n") if line)
+    return {name.decode(): value for name, _, value in pairs}
 
 
 def secret_keys(paths: Sequence[str]) -> dict[str, str]:

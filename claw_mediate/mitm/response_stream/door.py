@@ -19,7 +19,7 @@ from mitmproxy.proxy.layers import http as layers
 from claw_mediate.core.http import RunnerResponse
 from claw_mediate.mitm.flow_state import ChunkSource, state_of
 from claw_mediate.mitm.governance import Governance
-from claw_mediate.mitm.response_stream import patches
+from claw_mediate.mitm.response_stream import delivery, patches
 from claw_mediate.mitm.response_stream.layer import DoorStream
 
 
@@ -90,6 +90,7 @@ class DoorAddon:
 
     def client_disconnected(self, client: connection.Client) -> None:
         """Close the sockets of this connection: mitmproxy forgets those that are to be closed while a hook is under way."""
+        delivery.lose_unsent(client)
         handler = self._connection_handler(client)
         for transport in handler.transports.values() if handler is not None else ():
             if transport.writer is not None:

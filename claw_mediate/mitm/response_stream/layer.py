@@ -22,7 +22,7 @@ from mitmproxy.utils import human
 
 from claw_mediate.mitm.flow_state import ChunkSource, FlowState, end_pending, state_of
 from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.response_stream import patches
+from claw_mediate.mitm.response_stream import delivery, patches
 from claw_mediate.mitm.view.redaction import is_sendable, restore_originals
 
 MAX_HELD = 1 << 20  # Bytes of a response that are held back until it is whole; a longer one goes on as it is
@@ -146,6 +146,12 @@ class DoorStream(layers.HttpStream):
             source.cancel()
         if is_complete:
             yield from super().send_response(already_streamed=True)
+
+    def flow_done(self) -> _Commands[None]:
+        delivery.expect(self.flow, self.stream_id)
+        yield from super().flow_done()
+        if self.flow.is_replay:
+            yield from delivery.note_sent(self.flow.client_conn, self.stream_id)
 
     def _fall_back(self) -> _Commands[None]:
         state = state_of(self.flow)

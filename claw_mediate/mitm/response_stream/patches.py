@@ -13,6 +13,8 @@ being connected. A task that reads a connection waits before it reads on (``Conn
 room again at every other connection of this runner, and in its streams. It does not wait for others while its own peer has no
 room: that peer must be read, or both would wait forever.
 
+Deliveries: each connection to a runner tells where in its bytes an answer ends (``delivery``).
+
 mitmproxy looks the replaced names up when a connection begins; ``install`` checks that.
 """
 
@@ -21,13 +23,16 @@ from collections.abc import Generator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import h2.events
 import h11
 from mitmproxy import connection
 from mitmproxy.addons import tlsconfig
-from mitmproxy.proxy import commands, server
+from mitmproxy.proxy import commands, events, server
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.proxy.layers import tls
 from mitmproxy.proxy.layers.http import _http1, _http2
+
+from claw_mediate.mitm.response_stream import delivery
 
 MAX_UNREAD = 1 << 20
 _parse_request = _http2.parse_h2_request_headers
@@ -42,6 +47,7 @@ def install() -> None:
         ("Http1Client", layers.HttpClient._handle_event),  # noqa: SLF001
         ("HTTP_ALPNS", tlsconfig.alpn_select_callback),
         ("drain_writers", server.ConnectionHandler.handle_connection),
+        ("hook_task", server.ConnectionHandler.server_event),
     ]
     for name, where in required_names:
         if name not in where.__code__.co_names and name not in getattr(where, "__wrapped__", where).__code__.co_names:
@@ -56,6 +62,7 @@ def install() -> None:
     layers.Http2Client = _Http2Client  # type: ignore[misc]
     tls.HTTP_ALPNS = (tls.HTTP2_ALPN, *tls.HTTP1_ALPNS)  # type: ignore[assignment]
     server.ConnectionHandler.drain_writers = _drain  # type: ignore[method-assign]
+    server.ConnectionHandler.hook_task = delivery.take_hook  # type: ignore[method-assign,assignment]
 
 
 class _ChunkedReader(_http1.ChunkedReader):
@@ -73,7 +80,11 @@ def _parse_request_head(fields: Sequence[tuple[bytes, bytes]]) -> Any:
 
 class _Http1Server(layers.Http1Server):
     def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
+        if isinstance(event, events.ConnectionClosed):
+            delivery.note_runner_left(self.conn)
         yield from super()._handle_event(event)
+        if isinstance(event, layers.ResponseEndOfMessage):
+            yield from delivery.note_sent(self.conn, event.stream_id)
         yield from _limit_unread(self)
 
 
@@ -116,8 +127,24 @@ def _set(event: asyncio.Event, *, has_room: bool) -> None:
 
 class _Http2Server(layers.Http2Server):
     def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
+        if isinstance(event, events.ConnectionClosed):
+            delivery.note_runner_left(self.conn)
+        elif isinstance(event, layers.ResponseEndOfMessage) and not self.is_open_for_us(event.stream_id):
+            delivery.lose(self.conn, event.stream_id)  # mitmproxy drops what a closed stream is sent
         yield from super()._handle_event(event)
         _check_room(self)
+        for stream_id in delivery.unsent(self.conn):
+            if not self.h2_conn.stream_buffers.get(stream_id):
+                yield from delivery.note_sent(self.conn, stream_id)
+
+    def handle_h2_event(self, event: Any) -> Generator[Any, Any, bool]:
+        if isinstance(event, h2.events.StreamReset):
+            delivery.lose(self.conn, event.stream_id)
+        return (yield from super().handle_h2_event(event))
+
+    def close_connection(self, msg: str) -> Generator[Any, Any, None]:
+        delivery.lose_unsent(self.conn)
+        yield from super().close_connection(msg)
 
 
 class _Http2Client(layers.Http2Client):

@@ -1,0 +1,209 @@
+"""The meaning of a provider's answer for the key that was sent (docs/spec/mediation.md section 4, "The model's side").
+
+    accepted    the key was let in: 2xx, and any other 4xx
+    bad         401 or 403 with a code of a bad key: it is dead
+    doubtful    401 or 403 with no such code: a right, a region, moderation, or a bad key. The provider is asked
+    account     402 or 429 with a code about the account: the key rests for all models
+    throttled   any other 429: the key rests for that model
+    unknown     3xx, 5xx, or no whole answer
+
+A request decides about much of its answer: the endpoint may need a right that the key lacks (OpenAI: 401 "Missing scopes"),
+``max_tokens`` may cost more than the balance (OpenRouter: 402). Such an answer must not outlive its request for others.
+So only codes count, and they are read at the JSON's own places for them: an error may repeat an agent's words anywhere else.
+
+Sources: the pages about errors of developers.openai.com, platform.claude.com, ai.google.dev, docs.x.ai, openrouter.ai and
+vercel.com/docs/ai-gateway, and bug reports of runners (continuedev/continue 10059 and 10748, openai/codex 1352,
+anthropics/claude-code 5983, Fosowl/agenticSeek 407).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from claw_contract.known_providers import KNOWN_PROVIDERS
+from claw_contract.providers import ApiFormat, ProviderAuth
+from claw_mediate.core.model_policy import Provider
+from claw_mediate.http.headers import Headers
+
+type KeyVerdict = Literal["accepted", "bad", "doubtful", "account", "throttled", "unknown"]
+
+RATE_LIMITED = 429
+_PAYMENT_REQUIRED = 402
+_MAX_ERROR_BYTES = 64 << 10  # A longer error has no code that counts
+_UNAUTHORIZED = frozenset({401, 403})
+_BAD_REQUEST_TOO = frozenset({400, 401, 403})
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRules:
+    """One row: how a provider tells that a key is bad, and what to ask it about a key of which that is not known."""
+
+    bad_key: frozenset[str]
+    account: frozenset[str] = frozenset()
+    refusals: frozenset[int] = _UNAUTHORIZED
+    question: str = "/models"  # Path of a GET below ``/v1`` that needs a sound key, and no other right
+    headers: tuple[tuple[str, str], ...] = ()
+    names_bad_keys: bool = False
+    """True if a bad key always has its code. Then a refusal of the question without one is a right that the key lacks."""
+
+
+_ACCOUNT = frozenset(
+    {"insufficient_quota", "credit_balance_exhausted", "billing_hard_limit_reached", "billing_not_active", "billing_error"}
+)
+_OPENAI_BAD = frozenset({"invalid_api_key", "account_deactivated"})
+_ANTHROPIC_VERSION = ("anthropic-version", "2023-06-01")
+_ROWS: Final[dict[str, KeyRules]] = {
+    # Restricted keys may lack the right to list models: "Missing scopes: api.model.read", without a code.
+    "openai": KeyRules(_OPENAI_BAD, _ACCOUNT, names_bad_keys=True),
+    "anthropic": KeyRules(frozenset({"authentication_error"}), _ACCOUNT, headers=(_ANTHROPIC_VERSION,)),
+    # Its codes are the status, and anybody may list its models.
+    "openrouter": KeyRules(frozenset(), question="/key"),
+    # A bad key is 400 INVALID_ARGUMENT with the reason API_KEY_INVALID, in ``details``.
+    "google": KeyRules(frozenset({"API_KEY_INVALID", "API_KEY_EXPIRED"}), refusals=_BAD_REQUEST_TOO, names_bad_keys=True),
+    # A bad key is 400 with no code of its own, as any bad request is. Keys may be limited to endpoints and models.
+    "xai": KeyRules(frozenset(), refusals=_BAD_REQUEST_TOO, question="/api-key"),
+    # Anybody may list its models, and a request may hold keys of other providers: a code may be about those.
+    "ai-gateway": KeyRules(frozenset(), frozenset({"insufficient_funds"}), question="/credits"),
+}
+_SERVERS: Final[dict[ApiFormat, KeyRules]] = {
+    # Others that speak a format, and take their codes from both.
+    "openai": KeyRules(_OPENAI_BAD | {"authentication_error"}, _ACCOUNT),
+    "anthropic": KeyRules(_OPENAI_BAD | {"authentication_error"}, _ACCOUNT, headers=(_ANTHROPIC_VERSION,)),
+}
+_HOSTS: Final = {urlsplit(known.base_url).hostname: name for name, known in KNOWN_PROVIDERS.items() if known.base_url}
+_FORMATS: Final = frozenset({"openai", "anthropic"})
+
+
+@lru_cache(maxsize=64)
+def _find_rules(name: str, base_url: str, auth: ProviderAuth, api_format: ApiFormat) -> KeyRules:
+    # The names of formats say nothing where the base URL leads elsewhere: to a gateway, or a server of one's own.
+    known = _HOSTS.get(urlsplit(base_url).hostname, "" if name in _FORMATS else name)
+    rules = _ROWS.get(known, _SERVERS[api_format])
+    if known == "anthropic" and auth == "bearer":
+        # A subscription's token is refused with the code of a bad key where the agent leaves a beta header out.
+        rules = replace(rules, bad_key=frozenset(), headers=(*rules.headers, ("anthropic-beta", "oauth-2025-04-20")))
+    return rules
+
+
+def key_rules(provider: Provider) -> KeyRules:
+    """Return the provider's row: by its host, else by its name, else by its format."""
+    return _find_rules(provider.name, provider.base_url, provider.auth, provider.api_format)
+
+
+class KeyAnswer(NamedTuple):
+    """An answer to a request with a key. ``status``: 0 where no whole answer came.
+
+    ``scope``: what a 429 is about, a model and how it is used; None where it names none.
+    ``is_model_call``: False where a code may be about something else: on a path of no dialect, or with a credential of
+    the agent's own in the URL (Google takes ``?key=``).
+    """
+
+    status: int
+    body: bytes = b""
+    retry_after: str = ""
+    scope: str | None = None
+    is_model_call: bool = True
+
+
+def needs_body(status: int) -> bool:
+    """Return True if a status says nothing of a key without the error's code."""
+    return status in _BODY_TELLS
+
+
+_BODY_TELLS = frozenset({400, 401, 402, 403})
+
+
+def judge(provider: Provider, answer: KeyAnswer) -> KeyVerdict:
+    """Return what an answer says of its key: the table above."""
+    status = answer.status
+    if _FIRST_STATUS <= status < _FIRST_REDIRECT:
+        return "accepted"
+    if not _FIRST_ERROR <= status < _FIRST_FAULT:
+        return "unknown"
+
+    rules = key_rules(provider)
+    if status in rules.refusals:
+        is_bad = answer.is_model_call and find_code(rules.bad_key, answer.body)
+        return "bad" if is_bad else "doubtful"
+
+    if status in {_PAYMENT_REQUIRED, RATE_LIMITED} and find_code(rules.account, answer.body):
+        return "account"
+    return "throttled" if status == RATE_LIMITED else "accepted"
+
+
+_FIRST_STATUS, _FIRST_REDIRECT, _FIRST_ERROR, _FIRST_FAULT = 200, 300, 400, 500
+
+
+def find_code(codes: frozenset[str], body: bytes) -> str:
+    """Return the first of these codes in an error; empty if it has none."""
+    return next((code for code in read_codes(body) if code in codes), "")
+
+
+def read_codes(body: bytes) -> list[str]:
+    """Return the codes of an error, from the places of codes only.
+
+    >>> read_codes(b'{"error": {"type": "invalid_request_error", "code": "invalid_api_key"}}')
+    ['invalid_api_key', 'invalid_request_error']
+    """
+    if len(body) > _MAX_ERROR_BYTES:
+        return []
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+
+    if isinstance(document, list):  # Google's endpoint for OpenAI's clients
+        document = document[0] if document else None
+    error = document.get("error") if isinstance(document, dict) else None
+    if not isinstance(error, dict):
+        return []
+
+    places = [error.get("code"), error.get("type"), *_reasons(error.get("details"))]
+    return [place for place in places if isinstance(place, str)]
+
+
+def _reasons(details: object) -> Iterator[object]:
+    """Yield the reasons of Google's errors; other details repeat fields of the request."""
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict) and detail.get("@type") == _ERROR_INFO:
+            yield detail.get("reason")
+
+
+_ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+
+
+def has_own_credential(path: str) -> bool:
+    """Return True if a path's query may name a credential, which the provider could take for the key.
+
+    >>> has_own_credential("/v1/messages?beta=true"), has_own_credential("/chat/completions?%6bey=AIza")
+    (False, True)
+    """
+    query = path.partition("?")[2]
+    if not query:
+        return False
+    names = [name.lower() for name, _ in parse_qsl(query, keep_blank_values=True, max_num_fields=None)]
+    return any(word in name for name in names for word in ("key", "token", "auth"))
+
+
+def key_question(provider: Provider) -> tuple[str, Headers]:
+    """Return path and headers, without the key, of the GET that tells whether a key is sound."""
+    rules = key_rules(provider)
+    base_path = urlsplit(provider.base_url).path.rstrip("/")
+    path = rules.question if base_path else f"/v1{rules.question}"
+    return path, [("accept", "application/json"), ("user-agent", USER_AGENT), *rules.headers]
+
+
+USER_AGENT = "clawdapus (check of a key)"
+
+
+def answer_to_question(provider: Provider, status: int, body: bytes) -> KeyVerdict:
+    """Return what the answer to ``key_question`` says: ``accepted``, ``bad``, or ``unknown``."""
+    verdict = judge(provider, KeyAnswer(status, body))
+    if verdict == "doubtful" and not key_rules(provider).names_bad_keys:
+        return "bad"
+    is_success = _FIRST_STATUS <= status < _FIRST_REDIRECT
+    return verdict if verdict == "bad" or (verdict == "accepted" and is_success) else "unknown"
