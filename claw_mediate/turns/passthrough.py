@@ -130,19 +130,13 @@ class Passthrough:
         if ready is None:
             return self._no_key(request, candidates, part)
         candidate, key = ready
-        provider, model = candidate.provider, candidate.model
-        is_dialect = view is not None and view.bypass != NO_DIALECT
+        provider = candidate.provider
         target = self._target(provider, request, is_dialect=is_dialect)
         if target is None:
             return self._paths.refuse(admitted.agent, request)
         if view is not None:
-            try:
-                view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
-            except json_splice.JsonSpliceError:
-                if key is not None:  # it may be a dead one, which only this request tries
-                    self._registry.record_response(provider, key, KeyAnswer(0))
-                raise
-        recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, model)
+            view = self._with_model(admitted.agent, view, candidate, key)
+        recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, candidate.model)
         context = RequestContext(
             turn_id=asker.turn_id,
             agent=admitted.agent,
@@ -153,11 +147,8 @@ class Passthrough:
             is_side_request=about.purpose == "side request",
         )
         self._recorder.log_request(context)
-        is_put = view is not None and view.conversation and about.purpose != "count"
-        conversation = about.kept if is_put else None
         return Forward(
-            base_url=target[0],
-            target=target[1],
+            *target,
             credential=provider_auth(provider, key.secret if key else None),
             write_refusal=partial(_unreached, request.path, provider.name),
             body=_sent_body(request, view, about),
@@ -169,11 +160,20 @@ class Passthrough:
                 time.monotonic(),
                 is_dialect,
                 about.kept_as,
-                conversation,
+                _conversation(view, about),
                 scope=part.scope(candidate),
                 gives=about.gives,
             ),
         )
+
+    def _with_model(self, agent: Agent, view: RunnerRequest, candidate: Candidate, key: PoolKey | None) -> RunnerRequest:
+        """Return the view with the candidate's model. Raise ``JsonSpliceError``."""
+        try:
+            return replace(view, body=self._routing.body_for_model(agent, view, candidate.model))
+        except json_splice.JsonSpliceError:
+            if key is not None:  # it may be a dead one, which only this request tries
+                self._registry.record_response(candidate.provider, key, KeyAnswer(0))
+            raise
 
     def _target(self, provider: Provider, request: Request, *, is_dialect: bool) -> tuple[str, str] | None:
         """Return base URL and path with query at a provider; None where the path is not known there."""
@@ -281,6 +281,12 @@ def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple
         return request, view
     body = view.history_body if model == view.model else replace_model(view.history_body, model)
     return dataclasses.replace(request, body=view.history_body), replace(view, body=body)
+
+
+def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> OwnedObject | None:
+    """Return the conversation that the provider puts a request into; None where it keeps none."""
+    is_put = view is not None and view.conversation and about.purpose != "count"
+    return about.kept if is_put else None
 
 
 def _sent_body(request: Request, view: RunnerRequest | None, about: ForwardDetails) -> bytes | None:

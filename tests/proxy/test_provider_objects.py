@@ -67,8 +67,10 @@ def test_a_file_is_its_makers(pod: Pod) -> None:
         two.responses.create(model="gpt-test", input=part)
     assert len(pod.provider.received) == sent
 
-    pod.provider.says(JSONResponse(response(message("Read."), tools=[])))
+    pod.provider.says(JSONResponse(response(message("Read."), tools=[])), JSONResponse({"id": made.id, "deleted": True}))
     assert one.responses.create(model="gpt-test", input=part).output_text == "Read."
+    assert one.files.delete(made.id).deleted
+    assert pod.provider.received[-1].method == "DELETE"
 
 
 @pytest.mark.requirement("objects:lists")
