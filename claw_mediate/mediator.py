@@ -53,9 +53,11 @@ from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
+from claw_mediate.turns.object_lists import ObjectLists
 from claw_mediate.turns.ownership import Ownership
-from claw_mediate.turns.passthrough import OtherPaths, Passthrough
+from claw_mediate.turns.passthrough import OtherPaths, Owners, Passthrough
 from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
+from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.registry import Memory, Peers, TurnRegistry
 from claw_mediate.turns.stored_objects import StoredObjects
@@ -127,12 +129,15 @@ class Mediator:
         paths = self._paths = PathTables(self.registry, settings.paths, log)
         routing = Router(self.registry, paths, log)
         ownership = self._ownership = Ownership(self.state.ownership, log, settings.stored_ids)
-        self.passthrough = Passthrough(self.registry, routing, paths, recorder, ownership)
-        self._stored = StoredObjects(self._peers.upstream, routing, ownership, self.passthrough)
-        self.other_paths = OtherPaths(self.passthrough, paths, self._budgets, ownership)
+        objects = self._objects = ProviderObjects(self.state.ownership, log, paths, settings.stored_ids)
+        owners = Owners(ownership, objects)
+        self.passthrough = Passthrough(self.registry, routing, paths, recorder, owners)
+        self._stored = StoredObjects(self._peers.upstream, routing, owners, self.passthrough)
+        lists = ObjectLists(self._peers.upstream, routing, objects)
+        self.other_paths = OtherPaths(self.passthrough, paths, self._budgets, owners, lists)
         continuity = Continuity(self.state.store, log)
-        self._turns = TurnRegistry(self._peers, recorder, Memory(continuity, ownership), self.state.journal)
-        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log), ownership)
+        self._turns = TurnRegistry(self._peers, recorder, Memory(continuity, ownership, objects), self.state.journal)
+        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log), ownership, objects)
         self._broker = Broker(NativeCalls(self._peers, recorder, self.state.journal), log, self._agents)
         self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.passthrough)
         self._problem: str | None = None  # Why the proxy is not ready, as last logged
@@ -317,6 +322,7 @@ class Mediator:
         await self._peers.services.close()
         await self._budgets.close()
         await self._ownership.finish()
+        await self._objects.finish()
         await self.state.store.close()
         await self.state.journal.close()
 

@@ -12,7 +12,7 @@ from claw_mediate.providers.routing import Route
 from claw_mediate.turns.budgets import Admission
 from claw_mediate.turns.conversation import KeptConversation
 from claw_state.journal import AttemptKind
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import OwnedObject, ProviderObject
 
 
 class DialectRequest(msgspec.Struct, frozen=True):
@@ -25,12 +25,18 @@ class DialectRequest(msgspec.Struct, frozen=True):
     redactor: Redactor
     only_counts: bool = False  # True if the tokens are to be counted, and no model is asked
     kept: OwnedObject | None = None  # What the provider keeps and the request goes on from, where the agent is known to own it
+    named_object: ProviderObject | None = None  # The first file or the like that it names, where the agent owns it
     covered: frozenset[str] = frozenset()  # Marks of answers that are in it already, beside the request's own copy of them
     woven: bytes = b""  # Hidden items (comma separated) that were put into the view's body
 
     @property
     def agent(self) -> Agent:
         return self.admitted.agent
+
+    @property
+    def place(self) -> OwnedObject | ProviderObject | None:
+        """Return what decides about the provider and the key, where the request names what a provider keeps."""
+        return self.kept or self.named_object
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):

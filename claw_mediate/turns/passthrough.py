@@ -23,7 +23,7 @@ import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -37,6 +37,7 @@ from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
 from claw_mediate.core.known_paths import KnownPath
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
+from claw_mediate.core.object_ids import AnswerShape, GivenObject, shape_of_answer
 from claw_mediate.core.stream_usage import ask_for_usage, has_optional_usage
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
@@ -57,9 +58,12 @@ from claw_mediate.providers.routing import (
 )
 from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
+from claw_mediate.turns.fetched_document import answer_with
+from claw_mediate.turns.object_lists import ObjectLists
 from claw_mediate.turns.ownership import Ownership
+from claw_mediate.turns.provider_objects import RECORDED_ELSEWHERE, ProviderObjects
 from claw_mediate.turns.recorder import Recorder
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import OwnedObject, ProviderObject
 
 type Purpose = Literal["answer", "count", "side request"]
 
@@ -78,6 +82,7 @@ class PassthroughHandle:
     conversation: OwnedObject | None = None  # The conversation that the provider puts it into
     scope: str | None = None  # What a 429 is about (``KeyAnswer``)
     hides_usage: bool = False  # True if we asked for the usage of the stream, and the runner did not
+    gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +94,17 @@ class ForwardDetails:
     kept: OwnedObject | None = None  # What it goes on from: that provider is asked, with that key
     kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
     admission: Admission | None = None  # What is reserved for it; None for an agent without a limit in dollars
+    named_object: ProviderObject | None = None  # What else of the agent's it names: the same
+    gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
     is_read: bool = True  # False if the request is decided about without its body
     body: bytes | None = None  # What was read of a request that has no view
+
+
+class Owners(NamedTuple):
+    """Which agent owns what providers keep."""
+
+    ownership: Ownership
+    objects: ProviderObjects
 
 
 _ORDINARY = ForwardDetails()
@@ -100,20 +114,20 @@ _SEND_USAGE_ANYWAY = frozenset({"api.mistral.ai", "openrouter.ai"})
 
 class Passthrough:
     def __init__(
-        self, registry: ProviderRegistry, routing: Router, paths: PathTables, recorder: Recorder, ownership: Ownership
+        self, registry: ProviderRegistry, routing: Router, paths: PathTables, recorder: Recorder, owners: Owners
     ) -> None:
         self._registry = registry
         self._routing = routing
         self._paths = paths
         self._recorder = recorder
-        self._ownership = ownership
+        self._ownership, self._objects = owners
 
     async def forward(
         self, admitted: Identity, request: Request, view: RunnerRequest | None, about: ForwardDetails = _ORDINARY
     ) -> RunnerResponse | Forward:
         """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal."""
         asker = Requester(admitted.agent, new_turn_id())
-        candidates = self._routing.candidates(asker, request, view, about.kept)
+        candidates = self._routing.candidates(asker, request, view, about.kept or about.named_object)
         if isinstance(candidates, RunnerResponse):
             return candidates
         is_dialect = view is not None and view.bypass != NO_DIALECT
@@ -122,28 +136,25 @@ class Passthrough:
         if ready is None:
             return self._no_key(request, candidates, part)
         candidate, key = ready
-        provider, model = candidate.provider, candidate.model
+        provider = candidate.provider
         target = self._target(provider, request, is_dialect=is_dialect)
         if target is None:
             self._give_back(provider, key)
             return self._paths.refuse(admitted.agent, request)
 
+        route = Route(asker, request.path, [], [candidate])
         hides_usage = False
         if view is not None:
-            write_body = partial(self._routing.body_for_model, admitted.agent, view, model)
             try:
-                body = await compute(len(view.body), write_body)
-                with_usage = _with_usage(request, view, body, provider) if about.admission is not None else None
+                view, hides_usage = await self._adapt(request, view, route, about)
             except BaseException:  # also if the runner has left
                 self._give_back(provider, key)
                 raise
-            hides_usage = with_usage is not None
-            view = replace(view, body=with_usage or body)
-        route = Route(asker, request.path, [], [candidate])
-        context = self._begin(request, view, route, about, about.redactor or self._redactor(admitted))
+
+        redactor = about.redactor or self._redactor(admitted)
+        context = self._begin(request, view, route, about, redactor)
         return Forward(
-            base_url=target[0],
-            target=target[1],
+            *target,
             credential=provider_auth(provider, key.secret if key else None),
             write_refusal=partial(_unreached, request.path, provider.name),
             body=_sent_body(request, view, about),
@@ -158,8 +169,26 @@ class Passthrough:
                 conversation=_conversation(view, about),
                 scope=part.scope(candidate),
                 hides_usage=hides_usage,
+                gives=about.gives,
             ),
         )
+
+    async def _adapt(
+        self, request: Request, view: RunnerRequest, route: Route, about: ForwardDetails
+    ) -> tuple[RunnerRequest, bool]:
+        """Return the view as its candidate takes it, and whether its stream is asked for a usage that the runner does not want.
+
+        Raise ``JsonSpliceError``.
+        """
+        candidate, agent = route.candidate, route.requester.agent
+        write_body = partial(self._routing.body_for_model, agent, view, candidate.model)
+        body = await compute(len(view.body), write_body)
+        if about.admission is None:
+            return replace(view, body=body), False
+
+        write_usage = partial(_with_usage, request, view, body, candidate.provider)
+        with_usage = await compute(len(body), write_usage)
+        return replace(view, body=with_usage or body), with_usage is not None
 
     def _begin(
         self, request: Request, view: RunnerRequest | None, route: Route, about: ForwardDetails, redactor: Redactor
@@ -209,6 +238,15 @@ class Passthrough:
             key = handle.key.id if handle.key is not None else ""
             names = {"id": object_id, "provider_id": object_id, "provider": handle.provider.name, "key_label": key}
             self._ownership.save_soon(handle.context.agent, msgspec.structs.replace(handle.kept_as, **names))
+
+    def note_objects(self, handle: PassthroughHandle, given: Sequence[GivenObject]) -> None:
+        """Save that the objects which a part of the answer gives are the agent's."""
+        key = handle.key.id if handle.key is not None else ""
+        self._objects.save_soon(handle.context.agent, given, handle.provider.name, key)
+
+    async def finish_noting(self) -> None:
+        """Wait until the objects that were noted are saved: the runner may name them at another proxy next."""
+        await self._objects.finish()
 
     async def record_fetch(
         self, admitted: Identity, request: Request, provider: Provider, fetch: Awaitable[TurnResult]
@@ -328,16 +366,21 @@ _batch_decoder = msgspec.json.Decoder(_Batch)
 
 
 class OtherPaths:
-    def __init__(self, passthrough: Passthrough, paths: PathTables, budgets: Budgets, ownership: Ownership) -> None:
+    def __init__(
+        self, passthrough: Passthrough, paths: PathTables, budgets: Budgets, owners: Owners, lists: ObjectLists
+    ) -> None:
         self._passthrough = passthrough
         self._paths = paths
-        self._ownership = ownership
+        self._ownership, self._objects = owners
+        self._lists = lists
         self._budgets = budgets
 
     def must_read(self, agent: Agent, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
         if request.method.upper() in BODYLESS:
             return True  # that is, it must be seen that there is none
+        if self._objects.must_read(request):
+            return True
         place = self._row(request).model
         if place == "nowhere":
             return False
@@ -390,6 +433,10 @@ class OtherPaths:
     ) -> RunnerResponse | Forward:
         if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
             return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
+        owned = await self._check_objects(admitted, request, body)
+        if isinstance(owned, RunnerResponse):
+            return owned
+
         admission: Admission | None = None
         if view is not None:
             found = await self._budgets.admit(admitted.agent, request, view)
@@ -398,8 +445,28 @@ class OtherPaths:
             admission = found
         kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
         with self._budgets.held(admitted.agent, view.model if view is not None else "", admission):
-            details = ForwardDetails(kept_as=kept_as, admission=admission, is_read=body is not None, body=body)
+            is_read = body is not None
+            details = dataclasses.replace(owned, kept_as=kept_as, admission=admission, is_read=is_read, body=body)
             return await self._passthrough.forward(admitted, request, view, details)
+
+    async def _check_objects(self, admitted: Identity, request: Request, body: bytes | None) -> ForwardDetails | RunnerResponse:
+        """Return what is known of the objects that a request names or makes; the refusal; or the agent's part of a list."""
+        named = await self._objects.check_other(admitted.agent, request, body)
+        if isinstance(named, RunnerResponse):
+            return named
+
+        match = self._objects.find_path(request)
+        if match is None:
+            return ForwardDetails()
+        if match.row.lists is None or match.row.lists in RECORDED_ELSEWHERE or not self._objects.is_checked:
+            return ForwardDetails(named_object=named, gives=shape_of_answer(match))
+
+        provider = self._lists.find_provider(admitted, request, match)
+        if isinstance(provider, RunnerResponse):
+            return provider
+        page = self._lists.read(admitted, request, match, provider)
+        fetch = answer_with(self._objects.error_path(request), page)
+        return await self._passthrough.record_fetch(admitted, request, provider, fetch)
 
     def _row(self, request: Request) -> KnownPath:
         match = self._paths.find(request)

@@ -42,6 +42,7 @@ from claw_mediate.turns.conversation import KeptConversation
 from claw_mediate.turns.idempotency import POLL_SECONDS, CompletedTurn, Resume, RetryLookup, cut_answers, fingerprint, is_retry
 from claw_mediate.turns.ownership import Ownership, owned_request
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose
+from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.response import stored_response
 from claw_state.health import StateUnavailableError
@@ -121,6 +122,7 @@ class Stages:
     routing: Router
     preparer: RequestPreparer
     ownership: Ownership
+    objects: ProviderObjects
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -141,7 +143,8 @@ class TurnPipeline:
         self._settings = settings
         self._log = log
         self._budgets, self._prompt = stages.budgets, stages.prompt
-        self._routing, self._preparer, self._ownership = stages.routing, stages.preparer, stages.ownership
+        self._routing, self._preparer = stages.routing, stages.preparer
+        self._ownership, self._objects = stages.ownership, stages.objects
         self._turns = turns
         self._passthrough = passthrough
         self._retries = RetryLookup(turns.journal)
@@ -149,10 +152,17 @@ class TurnPipeline:
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Answer a request, or return how it is forwarded. Raise ``UnreadableRequestError`` and ``JsonSpliceError``."""
+        named = await self._objects.check_dialect(incoming.agent, incoming.request, incoming.view.body)
+        if isinstance(named, RunnerResponse):
+            return named
         resolved = await self._ownership.resolve(incoming)
         if isinstance(resolved, RunnerResponse):
             return resolved
-        incoming = resolved
+
+        if named is not None and resolved.kept is not None and named.provider != resolved.kept.provider:
+            return self._objects.refuse_elsewhere(incoming.agent, incoming.request, named, resolved.kept.id)
+
+        incoming = replace(resolved, named_object=named)
         rule = await compute(len(incoming.view.body), partial(find_side_request, incoming.view))
         if rule is not None:
             return await self._forward_side_request(incoming, rule)
@@ -202,6 +212,8 @@ class TurnPipeline:
             redactor=incoming.redactor,
             purpose="count" if incoming.only_counts else purpose,
             kept=incoming.kept,
+            named_object=incoming.named_object,
+            gives=None if incoming.only_counts else incoming.dialect.ANSWER_SHAPE,
             kept_as=owned_request(incoming, _session(incoming)),
             admission=admission,
         )
@@ -317,7 +329,7 @@ class TurnPipeline:
             text = await self._prompt_text(incoming)
         agent, request, view = incoming.agent, incoming.request, incoming.view
         asker = Requester(agent, turn_id)
-        candidates = self._routing.candidates(asker, request, view, incoming.kept)
+        candidates = self._routing.candidates(asker, request, view, incoming.place)
         if isinstance(candidates, RunnerResponse):
             return candidates
         if candidates[0].model != view.model:

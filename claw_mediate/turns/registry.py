@@ -39,6 +39,7 @@ from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_mediate.turns.ownership import Ownership, marks_of, owned_response
+from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.replayable import ReplayableReasoning
 from claw_mediate.turns.response import StreamedTurn, json_response, sse_response
@@ -56,6 +57,7 @@ class Memory(NamedTuple):
 
     continuity: Continuity
     ownership: Ownership
+    objects: ProviderObjects
 
 
 class TurnRun:
@@ -63,7 +65,7 @@ class TurnRun:
         self._context = context
         self._driver = driver
         self._recorder = recorder
-        self._continuity, self._ownership = memory
+        self._continuity, self._ownership, self._objects = memory
         self._started = time.monotonic()
         self._billed = 0  # Model responses that are paid for, by earlier attempts or by this one
 
@@ -118,8 +120,16 @@ class TurnRun:
         context = self._context
         return turn(context.agent.limits, self._driver.now(), keeps_rounds=context.view.keeps_rounds)
 
+    async def _save_given(self, outcome: Outcome) -> None:
+        """Save whose the objects are that the model's own tools opened and made in this turn, also in hidden rounds."""
+        context, shape = self._context, self._context.dialect.ANSWER_SHAPE
+        last = [outcome.response.body] if isinstance(outcome, Deliver) else []
+        documents = [*(past.response.body for past in outcome.rounds), *last]
+        await self._objects.save_given(context.agent, documents, shape, context.provider, context.route.key_label)
+
     async def _end(self, outcome: Outcome) -> TurnResult:
         context = self._context
+        await self._save_given(outcome)
         if isinstance(outcome, Deliver):
             anchor = await self._remember(outcome)
             await self._settle(outcome, marks_of([anchor]))

@@ -56,6 +56,22 @@ ATTACKS = (
         ("policy:other-names", "policy:other-paths", "packed:requests", "wire:repeated-member"),
     ),
     Attack(
+        "Another agent's files, batches and threads at the provider",
+        "reading, listing, deleting or naming them: by path, query, body or form, twice, in escapes, packed, through a stored "
+        "completion, an eval or another proxy; an id that the agent or its model wrote where an answer repeats it",
+        (
+            "objects:paths",
+            "objects:stored-completions",
+            "objects:members",
+            "objects:bodies",
+            "objects:evals",
+            "objects:lists",
+            "objects:given",
+            "objects:setting",
+            "objects:state-down",
+        ),
+    ),
+    Attack(
         "Disabling the keys that agents share",
         "a request that needs a scope which the key lacks, or costs more than the balance; a flood of them; a credential "
         "of its own in the URL; words that the provider's error repeats; a count of tokens that is throttled; a thousand "

@@ -18,8 +18,9 @@ from claw_mediate.core.http import Forward, build_error_body
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
 from claw_mediate.http.headers import CREDENTIALS, OVERRIDES, raw_headers
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm.flow_state import ForwardedRequest, all_states, state_of
+from claw_mediate.mitm.flow_state import ForwardedRequest, ResponseTap, all_states, state_of
 from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm.passthrough.object_tap import ObjectTap
 from claw_mediate.mitm.passthrough.usage_tap import EVENT_STREAM, StreamWithoutUsage, UsageTap
 from claw_mediate.mitm.response_stream import door
 from claw_mediate.mitm.response_stream.layer import MAX_HELD
@@ -90,10 +91,18 @@ def begin_response(flow: http.HTTPFlow) -> None:
     is_kept = ticket.kept_as is not None and response.status_code < _FIRST_REDIRECT
     on_id = partial(mediator.passthrough.note_id, ticket) if is_kept else None
     codings = coding_names(response.headers.get_all("content-encoding"))
+    content_type = response.headers.get("content-type", "")
     has_limit = ticket.context.admission is not None
-    tap = UsageTap(response.headers.get("content-type", ""), codings, on_id, measures=has_limit)
+    tap: ResponseTap = UsageTap(content_type, codings, on_id, measures=has_limit)
+    gives = ticket.gives if response.status_code < _FIRST_REDIRECT else None
+    if gives is not None:
+        on_given = partial(mediator.passthrough.note_objects, ticket)
+        tap = _Taps(tap, ObjectTap(content_type, codings, gives, on_given))
     state.forwarded = state.forwarded._replace(tap=tap)
-    if response.status_code >= _FIRST_ERROR and guard.declared_length(response) <= MAX_HELD:
+    is_error = response.status_code >= _FIRST_ERROR
+    # What a request made is its agent's before the runner has the id, and may name it at another proxy.
+    makes_object = gives is not None and not ticket.is_dialect and "json" in content_type.lower()
+    if (is_error or makes_object) and guard.declared_length(response) <= MAX_HELD:
         state.held_tap = tap
         return
     response.stream = tap
@@ -104,7 +113,7 @@ def begin_response(flow: http.HTTPFlow) -> None:
         response.headers["transfer-encoding"] = "chunked"
 
 
-def _hide_usage(flow: http.HTTPFlow, tap: UsageTap, codings: tuple[str, ...]) -> None:
+def _hide_usage(flow: http.HTTPFlow, tap: ResponseTap, codings: tuple[str, ...]) -> None:
     """Take the usage out of a stream again. It is unpacked for that, and its length is not known any more."""
     response = flow.response
     assert response is not None
@@ -125,15 +134,34 @@ def _break_off(flow: http.HTTPFlow) -> None:
         flow.kill()
 
 
-def end_response(flow: http.HTTPFlow) -> None:
-    """Handle a complete response: one that was held back is read and cleared of our keys before it goes on."""
+async def end_response(flow: http.HTTPFlow) -> None:
+    """Handle a complete response: one that was held back is read before it goes on, and an error is cleared of our keys."""
     forwarded, response = state_of(flow).forwarded, flow.response
     if forwarded is not None and forwarded.tap is not None and response is not None and not response.stream:
         forwarded.tap(response.raw_content or b"")
         forwarded.tap(b"")
-        with unredacted(flow, "response"):
-            _remove_keys(forwarded.ticket, response)
+        if response.status_code >= _FIRST_ERROR:
+            with unredacted(flow, "response"):
+                _remove_keys(forwarded.ticket, response)
+        elif forwarded.ticket.gives is not None:
+            await forwarded.mediator.passthrough.finish_noting()
     finish(flow, is_whole=True)
+
+
+class _Taps:
+    """The readers of one response: of its usage, and of the ids that it gives."""
+
+    def __init__(self, usage: ResponseTap, objects: ObjectTap) -> None:
+        self._usage = usage
+        self._objects = objects
+        self.body = usage.body
+
+    def received(self, status: int) -> ReceivedAnswer:
+        return self._usage.received(status)
+
+    def __call__(self, data: bytes) -> bytes:
+        self._objects.read(data)
+        return self._usage(data)
 
 
 def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:

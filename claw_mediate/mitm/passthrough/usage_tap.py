@@ -242,7 +242,7 @@ class StreamWithoutUsage:
     A packed stream goes on unpacked. Like the tap, it never raises.
     """
 
-    def __init__(self, tap: UsageTap, applied: tuple[str, ...], on_failure: Callable[[], None]) -> None:
+    def __init__(self, tap: Callable[[bytes], bytes], applied: tuple[str, ...], on_failure: Callable[[], None]) -> None:
         """Raise ``DecodingError`` for codings that can't be read. ``on_failure``: called where the stream must break off."""
         self._tap = tap
         self._decoder: Decoder | None = Decoder(applied, _MAX_UNPACKED)
