@@ -28,7 +28,7 @@ from claw_mediate.agents.directory import Agent, AgentDirectory, UnreadableDirec
 from claw_mediate.broker.broker import Broker, is_for_broker
 from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import Endpoint, StoredPath, creates_object, find_endpoint, find_stored, is_ambiguous
+from claw_mediate.core.api_paths import Endpoint, StoredPath, creates_object, find_stored, is_ambiguous
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, refuse_stopping, respond_json
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
@@ -41,6 +41,7 @@ from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.prompt.feeds import AskWorkers
 from claw_mediate.providers.failover import ProviderFailover
+from claw_mediate.providers.paths import BODYLESS, PathTables
 from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
 from claw_mediate.providers.routing import Router
 from claw_mediate.settings import Settings
@@ -52,9 +53,11 @@ from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
+from claw_mediate.turns.object_lists import ObjectLists
 from claw_mediate.turns.ownership import Ownership
-from claw_mediate.turns.passthrough import OtherPaths, Passthrough
+from claw_mediate.turns.passthrough import OtherPaths, Owners, Passthrough
 from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
+from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.registry import Memory, Peers, TurnRegistry
 from claw_mediate.turns.stored_objects import StoredObjects
@@ -123,14 +126,18 @@ class Mediator:
             self._history = History(directory, settings.history_max_bytes, settings.history_files)
 
         recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
-        routing = Router(self.registry, log)
+        paths = self._paths = PathTables(self.registry, settings.paths, log)
+        routing = Router(self.registry, paths, log)
         ownership = self._ownership = Ownership(self.state.ownership, log, settings.stored_ids)
-        self.passthrough = Passthrough(self.registry, routing, recorder, ownership)
-        self._stored = StoredObjects(self._peers.upstream, routing, ownership, self.passthrough)
-        self.other_paths = OtherPaths(self.passthrough, self._budgets, ownership)
+        objects = self._objects = ProviderObjects(self.state.ownership, log, paths, settings.stored_ids)
+        owners = Owners(ownership, objects)
+        self.passthrough = Passthrough(self.registry, routing, paths, recorder, owners)
+        self._stored = StoredObjects(self._peers.upstream, routing, owners, self.passthrough)
+        lists = ObjectLists(self._peers.upstream, routing, objects)
+        self.other_paths = OtherPaths(self.passthrough, paths, self._budgets, owners, lists)
         continuity = Continuity(self.state.store, log)
-        self._turns = TurnRegistry(self._peers, recorder, Memory(continuity, ownership), self.state.journal)
-        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log), ownership)
+        self._turns = TurnRegistry(self._peers, recorder, Memory(continuity, ownership, objects), self.state.journal)
+        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log), ownership, objects)
         self._broker = Broker(NativeCalls(self._peers, recorder, self.state.journal), log, self._agents)
         self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.passthrough)
         self._problem: str | None = None  # Why the proxy is not ready, as last logged
@@ -237,7 +244,10 @@ class Mediator:
             return refuse_stopping(request.path)
         if is_ambiguous(request.path):
             return refuse(request.path, 400, "malformed_request", "the path can be read in two ways")
-        return authenticate.authenticate(self._agents, request, self._log)
+        admitted = authenticate.authenticate(self._agents, request, self._log)
+        if isinstance(admitted, RunnerResponse) or is_for_broker(request) or self._paths.knows(request):
+            return admitted
+        return self._paths.refuse(admitted.agent, request)
 
     def must_read(self, admitted: Identity, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
@@ -249,14 +259,17 @@ class Mediator:
 
     def dialect(self, request: Request) -> Spoken | None:
         """Return the dialect of a request; None for a request of no dialect (``other_paths``)."""
-        end = find_endpoint(request.path) if request.method.upper() == "POST" else None
-        return None if end is None else DIALECTS[end]
+        match = self._paths.find(request)
+        return None if match is None or match.row.endpoint is None else DIALECTS[match.row.endpoint]
 
     async def exchange(self, admitted: Identity, request: Request) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body has arrived. Cancelled when the runner leaves."""
         if self._stops:  # while its body was on the way
             return refuse_stopping(request.path)
+        if request.body and request.method.upper() in BODYLESS:
+            return self._paths.refuse_body(admitted.agent, request)
         spoken = self.dialect(request)
+        request = self._paths.canonical(request)
         try:
             body = await _without_own_token(admitted, request.body)
             if is_for_broker(request):
@@ -309,6 +322,7 @@ class Mediator:
         await self._peers.services.close()
         await self._budgets.close()
         await self._ownership.finish()
+        await self._objects.finish()
         await self.state.store.close()
         await self.state.journal.close()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from claw_contract.addresses import Network
+from claw_contract.opened_paths import OpenedPath, parse_opened_paths
 from claw_state.url import Place, parse_place
 
 
@@ -41,6 +42,7 @@ SETTINGS = (
     Setting("listen", "LISTEN_ADDR", "127.0.0.1:8080", "Address of the base-URL entrance, when no --mode is given."),
     Setting("proxy", "CLAW_PROXY_ADDR", "127.0.0.1:8082", "Address of the forward proxy, when no --mode is given."),
     Setting("hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."),
+    Setting("paths", "CLLAMA_PATHS", "", "Paths opened beside the known ones, comma separated, each as METHOD /prefix*."),
     Setting("ca", "CLLAMA_CA", "", "Directory of the CA that claw certs created; empty: mitmproxy's own, in confdir."),
     Setting("egress", "CLLAMA_EGRESS", "deny", "What happens to hosts that are not governed: allow or deny.", is_word=True),
     Setting(
@@ -146,6 +148,7 @@ class Settings:
     state: Place
     pod: str
     hosts: dict[str, str]
+    paths: tuple[OpenedPath, ...]
     ca: Path | None
     egress: Literal["allow", "deny"]
     egress_networks: tuple[Network, ...]
@@ -188,6 +191,7 @@ class Settings:
             state=_place(values["state"]),
             pod=values["pod"],
             hosts=_hosts(values["hosts"]),
+            paths=_paths(values["paths"]),
             ca=Path(values["ca"]).expanduser() if values["ca"] else None,
             egress=_word(values, "egress", "allow", "deny"),
             egress_networks=_networks(values, "egress_networks"),
@@ -240,6 +244,13 @@ def _place(text: str) -> Place:
         return parse_place(text)
     except ValueError as error:
         raise ValueError(f"cllama_state: {error}") from None
+
+
+def _paths(text: str) -> tuple[OpenedPath, ...]:
+    try:
+        return parse_opened_paths(text)
+    except ValueError as error:
+        raise ValueError(f"cllama_paths: {error}") from None
 
 
 def _positive(values: dict[str, str], name: str) -> int:

@@ -71,8 +71,9 @@ def _in_file(place: Place, database: Database) -> State:
     try:
         clock = database.open_clock()
         journal = SqliteJournal(database, Owner.current(), clock)
-        ownership = SqliteOwnershipStore(database)
-        return State(SqliteContinuityStore(database), journal, SqliteSpending(database, clock), ownership, place, database)
+        ownership = SqliteOwnershipStore(database, clock)
+        store, spending = SqliteContinuityStore(database, clock), SqliteSpending(database, clock)
+        return State(store, journal, spending, ownership, place, database)
     except (OSError, sqlite3.Error):
         database.close()
         raise

@@ -97,6 +97,7 @@ class _RequestEnd(Event):
     tokens_out: int
     cached_tokens: int
     cost_usd: float | None  # None: unknown
+    estimated_cost_usd: float | None = None  # Charged on top of it, for model calls whose cost is not known
     total_rounds: int  # Responses of the model that were paid for
     mediated: bool
     provider: str  # The provider that answered, or the last that was asked

@@ -15,6 +15,7 @@ from mitmproxy import http
 
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm.body_bytes import HeldBody
 from claw_mediate.turns.passthrough import PassthroughHandle
@@ -78,8 +79,7 @@ class ResponseTap(Protocol):
 
     body: bytearray
 
-    @property
-    def usage(self) -> dict[str, Any]: ...
+    def received(self, status: int) -> ReceivedAnswer: ...
     def __call__(self, data: bytes) -> bytes: ...
 
 

@@ -164,13 +164,13 @@ class Lifecycle:
             forward.begin_response(flow)
             _close_connection_if_shutting_down(flow)
 
-    def response(self, flow: http.HTTPFlow) -> None:
+    async def response(self, flow: http.HTTPFlow) -> None:
         """Handle the end of a response: a stream has been sent by now, and a whole response is sent next."""
         state = state_of(flow)
         if state.is_recorded:
             return
         hidden_flows.stop_waiting(flow)
-        forward.end_response(flow)
+        await forward.end_response(flow)
         if state.pending is not None:
             state.pending.has_ended = True
 

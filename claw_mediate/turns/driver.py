@@ -8,6 +8,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
+from claw_contract.base import JsonObject
 from claw_mediate.core import tool_result
 from claw_mediate.core.http import read_error_message
 from claw_mediate.core.observer import NO_OBSERVER, ResponseInfo, Subject, TurnObserver
@@ -263,6 +264,13 @@ class TurnDriver:
         if self.response is None or not self.results:
             return self.rounds
         return (*self.rounds, Round(len(self.rounds) + 1, self.response, tuple(self.results)))
+
+    def usage(self) -> tuple[JsonObject, ...]:
+        """Return the usage of each response so far, in their order."""
+        responses = [past.response for past in self.rounds]
+        if self.response is not None and not any(self.response is known for known in responses):
+            responses.append(self.response)
+        return tuple(response.usage for response in responses)
 
     def last_round(self) -> Round | None:
         """Return the last response that the provider has, as far as it is answered; None if that is not known."""

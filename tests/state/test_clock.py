@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from claw_contract.metadata import Budget
 from claw_mediate.state import open_state
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint
 from claw_state.lease import LEASE_SECONDS, Owner
+from claw_state.spending import Spending
 from claw_state.sqlite.clock import Uptime
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.sqlite.journal import SqliteJournal
+from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import File
-from tests.state.conftest import Clock
+from claw_state.valkey.spending import ValkeySpending
+from tests.state.conftest import Clock, reopened
 
 HERE, ELSEWHERE = Owner("here", 1, "a"), Owner("elsewhere", 1, "b")
 ASKED = RequestFingerprint("request", "earlier", "Buy", "")
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 JUMPS = [HOUR, YEAR, -HOUR, -YEAR]
+
+
+@pytest.fixture
+async def spendings(
+    opens: Callable[[], tuple[type, object]], clock: Clock
+) -> AsyncIterator[Callable[[], Spending]]:
+    async with reopened(opens, clock, SqliteSpending, ValkeySpending) as spending:
+        yield spending
 
 
 @pytest.fixture
@@ -142,3 +154,34 @@ async def test_a_sign_of_life_from_the_future_holds_no_turn(journals: Callable[[
     assert past is not None
     assert not past.is_alive
     assert await elsewhere.resume(past, ASKED)
+
+
+@pytest.mark.requirement("budget:clock")
+@pytest.mark.parametrize("jump", [HOUR, YEAR])
+async def test_what_was_spent_by_a_clock_that_was_ahead_leaves_with_its_window(
+    spendings: Callable[[], Spending], clock: Clock, jump: float
+) -> None:
+    limit, here = Budget.model_validate({"window": "1h", "max_requests": 2}), spendings()
+    clock.now += jump
+    assert await here.count_request("a", limit) is None
+    assert await here.count_request("a", limit) is None
+
+    clock.now -= jump
+    over = await here.count_request("a", limit)
+    assert over is not None
+    assert over.retry_after <= HOUR + 120
+    clock.now += over.retry_after
+    assert await here.count_request("a", limit) is None
+
+
+@pytest.mark.requirement("budget:clock")
+async def test_every_part_of_the_state_in_a_file_has_its_time(tmp_path: Path, uptime: Clock) -> None:
+    """A clock that is a year ahead for a minute makes nobody forget what is his at a provider."""
+    state = open_state(File(str(tmp_path / "s.db")), EventLog())
+    parts = (state.store, state.journal, state.spending, state.ownership)
+    (clock,) = {part._clock for part in parts}  # type: ignore[attr-defined]
+    before = clock()
+    uptime.now += 1
+    assert clock() == before + 1
+    for part in parts:
+        await part.close()

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
+from claw_mediate.core.object_ids import RESPONSE_SHAPE
 from claw_mediate.core.reinjection import summarize_arguments, summarize_result
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, UnreadableArguments
@@ -55,6 +56,7 @@ from claw_state.continuity import Anchor
 NAME: Final = "openai-responses"
 TRANSCRIPT: Final = "input"
 ID_PREFIX: Final = responses_stream.ID_PREFIX
+ANSWER_SHAPE: Final = RESPONSE_SHAPE
 MAX_TOOLS: Final = 128  # The limit of chat completions; OpenAI names none for this protocol
 REPLAY_RULES: Final = ReasoningRules()
 
