@@ -6,7 +6,6 @@ the machine stores how far the wall clock is ahead of that one; from then on the
 every process. Where the system has no such clock, the wall clock is the time.
 """
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -32,7 +31,7 @@ class Uptime(NamedTuple):
         """Return None where the system has no such clock."""
         try:
             number = time.CLOCK_BOOTTIME
-            boot = f"{_BOOT_ID.read_text(encoding='ascii').strip()} {os.readlink(_TIME_NAMESPACE)}"
+            boot = f"{_BOOT_ID.read_text(encoding='ascii').strip()} {_TIME_NAMESPACE.readlink()}"
         except (AttributeError, OSError):
             return None
         return cls(boot, lambda: time.clock_gettime(number))

@@ -160,14 +160,14 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "journal:clock": Requirement(
         "docs/state.md",
-        "Whoever sets the machine's clock, while turns run or between two starts: a turn of the last 10 minutes in a file is found, and goes on.",
+        "A turn in a file is found for 10 minutes, whoever sets the machine's clock, while it runs or between two starts.",
     ),
     "budget:clock": Requirement(
         "docs/state.md", "What was spent by a clock that was ahead, and was set back, leaves the budget with its window."
     ),
     "state:hostile-answers": Requirement(
         "docs/state.md",
-        "Whatever a server answers, in whatever form, the state is unusable or that record unreadable: no write is sent without a record.",
+        "Whatever a server answers, the state is unusable or a record unreadable; no write is sent without one.",
     ),
     "journal:lease-ahead": Requirement(
         "docs/state.md", "A sign of life from more than 10 seconds ahead, of a clock that was set back, holds no turn."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,8 +77,9 @@ async def test_a_write_that_was_sent_is_found_after_the_clock_was_set(
 
 @pytest.mark.requirement("journal:clock")
 @pytest.mark.parametrize("jump", JUMPS)
+@pytest.mark.usefixtures("uptime")
 async def test_no_second_turn_begins_beside_one_that_runs_when_the_clock_is_set(
-    tmp_path: Path, uptime: Clock, clock: Clock, jump: float
+    tmp_path: Path, clock: Clock, jump: float
 ) -> None:
     clock.now = 2e9
     here = opened(tmp_path / "s.db", HERE, clock)
@@ -112,7 +114,8 @@ async def test_a_machine_that_starts_in_1970_finds_the_turns_of_before(
 
 
 @pytest.mark.requirement("journal:clock")
-async def test_the_proxy_and_claw_state_take_the_time_of_the_file(tmp_path: Path, uptime: Clock) -> None:
+@pytest.mark.usefixtures("uptime")
+async def test_the_proxy_and_claw_state_take_the_time_of_the_file(tmp_path: Path) -> None:
     place = File(str(tmp_path / "s.db"))
     first = Database(place.path)
     first.open_clock(lambda: 5e9)
@@ -178,8 +181,8 @@ async def test_what_was_spent_by_a_clock_that_was_ahead_leaves_with_its_window(
 async def test_every_part_of_the_state_in_a_file_has_its_time(tmp_path: Path, uptime: Clock) -> None:
     """A clock that is a year ahead for a minute makes nobody forget what is his at a provider."""
     state = open_state(File(str(tmp_path / "s.db")), EventLog())
-    parts = (state.store, state.journal, state.spending, state.ownership)
-    (clock,) = {part._clock for part in parts}  # type: ignore[attr-defined]
+    parts: tuple[Any, ...] = (state.store, state.journal, state.spending, state.ownership)
+    (clock,) = {part._clock for part in parts}
     before = clock()
     uptime.now += 1
     assert clock() == before + 1
