@@ -49,6 +49,7 @@ PRELUDE = load_script("prelude")
 """The beginning of every script. The time is the server's, since the clocks of proxies may differ; tests pass their own."""
 _NOT_INSTALLED = "a state on a server needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
 _CODE = re.compile("[A-Z]{2,} ")
+_KEEPS_ALL = "noeviction"
 _WRONG_TYPE = "WRONGTYPE "
 _TEMPORARY = ("MISCONF ", "BUSY ")  # Refusals that pass: the server's disk is full, or a long script is running
 
@@ -191,6 +192,18 @@ def probe_server(server: Server) -> str | None:
     except StoreError as error:
         return str(error)
     return None
+
+
+def find_eviction_policy(server: Server) -> str | None:
+    """Return the policy by which a server forgets keys when its memory is full, if it may; None if it can't be asked."""
+    try:
+        with blocking_client(server, TIMEOUT_SECONDS) as client:
+            memory = client.info("memory")
+    except (StoreError, ValueError):  # also one that lets nobody ask
+        return None
+
+    policy = str(memory.get("maxmemory_policy", _KEEPS_ALL))
+    return policy if memory.get("maxmemory") and policy != _KEEPS_ALL else None
 
 
 def _connection_message(error: Exception) -> str:

@@ -165,6 +165,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "budget:clock": Requirement(
         "docs/state.md", "What was spent by a clock that was ahead, and was set back, leaves the budget with its window."
     ),
+    "state:evicts": Requirement(
+        "docs/state.md", "A server that may forget keys when its memory is full is told in the log at the start, once."
+    ),
     "state:hostile-answers": Requirement(
         "docs/state.md",
         "Whatever a server answers, the state is unusable or a record unreadable; no write is sent without one.",
