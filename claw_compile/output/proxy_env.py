@@ -41,6 +41,9 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
         STATE_PLACE: f"{STATE}/state.db",
         # The compiled tree is mounted read-only, and another one after each compile.
         "CLAW_KEY_STATES_DIR": f"{STATE}/key-states",
+        # Agents reach the proxy over the pod's networks; its own default is loopback.
+        "LISTEN_ADDR": ":8080",
+        "CLAW_PROXY_ADDR": ":8082",
         # The forward proxy would be a way out for agents that have no egress.
         EGRESS: "deny",
         **({"CLLAMA_CA": CA_MOUNT} if deployment.uses_ca else {}),

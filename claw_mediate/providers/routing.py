@@ -15,7 +15,15 @@ from typing import NamedTuple
 from claw_contract.providers import ApiFormat
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
-from claw_mediate.core.http import Naming, Request, RunnerResponse, refuse, refuse_unknown_id
+from claw_mediate.core.http import (
+    Naming,
+    Request,
+    RunnerResponse,
+    UnknownObject,
+    refuse,
+    refuse_unknown_id,
+    refuse_unknown_object,
+)
 from claw_mediate.core.model_names import NamedModel, find_models_in_query, find_named_models, names_model
 from claw_mediate.core.model_policy import Candidate, ModelChoice, PoolKey, Provider, ProviderScope, choose_models
 from claw_mediate.dialects.base import RunnerRequest
@@ -25,7 +33,7 @@ from claw_mediate.providers.paths import PathTables
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import OwnedObject, ProviderObject
 
 NO_KEY = "no_provider_key"
 KEY_UNAVAILABLE = "provider_key_unavailable"  # ``NO_KEY`` as the reason of a failover
@@ -122,13 +130,18 @@ class Router:
         self._logged: set[tuple[str, str, str, str]] = set()
 
     def candidates(
-        self, requester: Requester, request: Request, view: RunnerRequest | None, kept: OwnedObject | None = None
+        self,
+        requester: Requester,
+        request: Request,
+        view: RunnerRequest | None,
+        kept: OwnedObject | ProviderObject | None = None,
     ) -> Sequence[Candidate] | RunnerResponse:
         """Return at least one candidate, best first; or the refusal.
 
-        A request that goes on from what a provider keeps has one: that provider, with the key that was used (``kept``).
+        A request that names what a provider keeps has one: that provider, with the key that was used (``kept``).
         """
-        if view is None and kept is not None and request.host is None and kept.provider in self._registry.all():
+        names_no_model = view is None or not view.model
+        if names_no_model and kept is not None and request.host is None and kept.provider in self._registry.all():
             found: Sequence[Candidate] | RunnerResponse = (Candidate(self._registry.all()[kept.provider], ""),)
         else:
             found = self._find_candidates(requester, request, view)
@@ -296,11 +309,13 @@ def log_failover(log: EventLog, requester: Requester, step: tuple[Candidate, Can
     )
 
 
-def _refuse_kept(request: Request, view: RunnerRequest | None, kept: OwnedObject) -> RunnerResponse:
+def _refuse_kept(request: Request, view: RunnerRequest | None, kept: OwnedObject | ProviderObject) -> RunnerResponse:
     naming: Naming = "response_id"
     if view is not None:
         naming = "previous_response_id" if view.previous_response else "conversation"
     reason = f"the provider {kept.provider!r}, which keeps it, can't be asked for this request any more"
+    if isinstance(kept, ProviderObject):
+        return refuse_unknown_object(request.path, UnknownObject(kept.kind, kept.id, f"{kept.kind}_id", reason))
     return refuse_unknown_id(request.path, naming, kept.id, reason)
 
 

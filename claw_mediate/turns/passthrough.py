@@ -23,23 +23,26 @@ import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import creates_object, find_stored, is_batch
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
 from claw_mediate.core.known_paths import KnownPath
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
+from claw_mediate.core.object_ids import AnswerShape, GivenObject, shape_of_answer
+from claw_mediate.core.stream_usage import ask_for_usage, has_optional_usage
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import names_containing, provider_auth
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, has_own_credential, needs_body
 from claw_mediate.providers.paths import BODYLESS, PathTables, provider_target
 from claw_mediate.providers.registry import ProviderRegistry
@@ -53,11 +56,14 @@ from claw_mediate.providers.routing import (
     new_turn_id,
     replace_model,
 )
-from claw_mediate.turns.budgets import Budgets
+from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
+from claw_mediate.turns.fetched_document import answer_with
+from claw_mediate.turns.object_lists import ObjectLists
 from claw_mediate.turns.ownership import Ownership
+from claw_mediate.turns.provider_objects import RECORDED_ELSEWHERE, ProviderObjects
 from claw_mediate.turns.recorder import Recorder
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import OwnedObject, ProviderObject
 
 type Purpose = Literal["answer", "count", "side request"]
 
@@ -75,6 +81,8 @@ class PassthroughHandle:
     kept_as: OwnedObject | None = None  # What the provider keeps of it, but for its id; None where it keeps nothing
     conversation: OwnedObject | None = None  # The conversation that the provider puts it into
     scope: str | None = None  # What a 429 is about (``KeyAnswer``)
+    hides_usage: bool = False  # True if we asked for the usage of the stream, and the runner did not
+    gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +93,41 @@ class ForwardDetails:
     purpose: Purpose = "answer"  # A count of tokens is no line of history; a side request is not remembered
     kept: OwnedObject | None = None  # What it goes on from: that provider is asked, with that key
     kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
+    admission: Admission | None = None  # What is reserved for it; None for an agent without a limit in dollars
+    named_object: ProviderObject | None = None  # What else of the agent's it names: the same
+    gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
     is_read: bool = True  # False if the request is decided about without its body
     body: bytes | None = None  # What was read of a request that has no view
 
 
+class Owners(NamedTuple):
+    """Which agent owns what providers keep."""
+
+    ownership: Ownership
+    objects: ProviderObjects
+
+
 _ORDINARY = ForwardDetails()
+_SEND_USAGE_ANYWAY = frozenset({"api.mistral.ai", "openrouter.ai"})
+"""Hosts that send the usage of every stream. Mistral refuses ``stream_options.include_usage`` with 422."""
 
 
 class Passthrough:
     def __init__(
-        self, registry: ProviderRegistry, routing: Router, paths: PathTables, recorder: Recorder, ownership: Ownership
+        self, registry: ProviderRegistry, routing: Router, paths: PathTables, recorder: Recorder, owners: Owners
     ) -> None:
         self._registry = registry
         self._routing = routing
         self._paths = paths
         self._recorder = recorder
-        self._ownership = ownership
+        self._ownership, self._objects = owners
 
-    def forward(
+    async def forward(
         self, admitted: Identity, request: Request, view: RunnerRequest | None, about: ForwardDetails = _ORDINARY
     ) -> RunnerResponse | Forward:
         """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal."""
         asker = Requester(admitted.agent, new_turn_id())
-        candidates = self._routing.candidates(asker, request, view, about.kept)
+        candidates = self._routing.candidates(asker, request, view, about.kept or about.named_object)
         if isinstance(candidates, RunnerResponse):
             return candidates
         is_dialect = view is not None and view.bypass != NO_DIALECT
@@ -116,41 +136,80 @@ class Passthrough:
         if ready is None:
             return self._no_key(request, candidates, part)
         candidate, key = ready
-        provider, model = candidate.provider, candidate.model
+        provider = candidate.provider
         target = self._target(provider, request, is_dialect=is_dialect)
         if target is None:
             self._give_back(provider, key)
             return self._paths.refuse(admitted.agent, request)
+
+        route = Route(asker, request.path, [], [candidate])
+        hides_usage = False
         if view is not None:
             try:
-                view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
-            except json_splice.JsonSpliceError:
+                view, hides_usage = await self._adapt(request, view, route, about)
+            except BaseException:  # also if the runner has left
                 self._give_back(provider, key)
                 raise
-        recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, model)
-        context = RequestContext(
-            turn_id=asker.turn_id,
-            agent=admitted.agent,
-            request=recorded_request,
-            view=recorded_view,
-            redactor=about.redactor or self._redactor(admitted),
-            route=Route(asker, request.path, [], [candidate]),
-            is_side_request=about.purpose == "side request",
-        )
-        self._recorder.log_request(context)
-        is_put = view is not None and view.conversation and about.purpose != "count"
-        conversation = about.kept if is_put else None
+
+        redactor = about.redactor or self._redactor(admitted)
+        context = self._begin(request, view, route, about, redactor)
         return Forward(
-            base_url=target[0],
-            target=target[1],
+            *target,
             credential=provider_auth(provider, key.secret if key else None),
             write_refusal=partial(_unreached, request.path, provider.name),
             body=_sent_body(request, view, about),
             dropped_headers=names_containing(request.headers, admitted.secret),
             handle=PassthroughHandle(
-                context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation, part.scope(candidate)
+                context=context,
+                provider=provider,
+                key=key,
+                started=time.monotonic(),
+                is_dialect=is_dialect,
+                kept_as=about.kept_as,
+                conversation=_conversation(view, about),
+                scope=part.scope(candidate),
+                hides_usage=hides_usage,
+                gives=about.gives,
             ),
         )
+
+    async def _adapt(
+        self, request: Request, view: RunnerRequest, route: Route, about: ForwardDetails
+    ) -> tuple[RunnerRequest, bool]:
+        """Return the view as its candidate takes it, and whether its stream is asked for a usage that the runner does not want.
+
+        Raise ``JsonSpliceError``.
+        """
+        candidate, agent = route.candidate, route.requester.agent
+        write_body = partial(self._routing.body_for_model, agent, view, candidate.model)
+        body = await compute(len(view.body), write_body)
+        if about.admission is None:
+            return replace(view, body=body), False
+
+        write_usage = partial(_with_usage, request, view, body, candidate.provider)
+        with_usage = await compute(len(body), write_usage)
+        return replace(view, body=with_usage or body), with_usage is not None
+
+    def _begin(
+        self, request: Request, view: RunnerRequest | None, route: Route, about: ForwardDetails, redactor: Redactor
+    ) -> RequestContext:
+        """Log that a request goes to its provider, and return all that is recorded of it."""
+        counted = None if about.purpose == "count" else view
+        recorded_request, recorded_view = _recorded(request, counted, route.candidate.model)
+        context = RequestContext(
+            turn_id=route.requester.turn_id,
+            agent=route.requester.agent,
+            request=recorded_request,
+            view=recorded_view,
+            redactor=redactor,
+            route=route,
+            is_side_request=about.purpose == "side request",
+            admission=about.admission,
+        )
+        self._recorder.log_request(context)
+        if about.admission is not None:
+            about.admission.is_under_way = True
+        return context
 
     def _give_back(self, provider: Provider, key: PoolKey | None) -> None:
         """Record that a key was not sent after all: it may be a dead one, which only this request would have tried."""
@@ -162,9 +221,11 @@ class Passthrough:
         match = self._paths.find_at(provider, request)
         if match is not None:
             return provider_target(provider, match, request.path)
+
         # A dialect's path, or that of a stored object, which were decided about as such.
         if is_dialect or find_stored(request.path) is not None:
             return provider.base_url, provider.strip_base_path(request.path)
+
         return None
 
     def refuse_by_policy(self, agent: Agent, request: Request, message: str) -> RunnerResponse:
@@ -177,6 +238,15 @@ class Passthrough:
             key = handle.key.id if handle.key is not None else ""
             names = {"id": object_id, "provider_id": object_id, "provider": handle.provider.name, "key_label": key}
             self._ownership.save_soon(handle.context.agent, msgspec.structs.replace(handle.kept_as, **names))
+
+    def note_objects(self, handle: PassthroughHandle, given: Sequence[GivenObject]) -> None:
+        """Save that the objects which a part of the answer gives are the agent's."""
+        key = handle.key.id if handle.key is not None else ""
+        self._objects.save_soon(handle.context.agent, given, handle.provider.name, key)
+
+    async def finish_noting(self) -> None:
+        """Wait until the objects that were noted are saved: the runner may name them at another proxy next."""
+        await self._objects.finish()
 
     async def record_fetch(
         self, admitted: Identity, request: Request, provider: Provider, fetch: Awaitable[TurnResult]
@@ -192,7 +262,7 @@ class Passthrough:
         result = await fetch
         body = await asyncio.to_thread(redactor.document, result.body)  # A list may be long: other requests go on meanwhile
         result = replace(result, latency_ms=round((time.monotonic() - started) * 1000), body=body)
-        self._recorder.record_forwarded(context, result, {})
+        self._recorder.record_forwarded(context, result, ReceivedAnswer(result.status, {}))
         return respond(result.status, result.body, result.content_type, result.retry_after)
 
     def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
@@ -200,7 +270,7 @@ class Passthrough:
         if not needs_body(status):
             self._note_key(ticket, KeyAnswer(status, b"", retry_after))
 
-    def record_end(self, ticket: PassthroughHandle, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
+    def record_end(self, ticket: PassthroughHandle, status: int, answer: ReceivedAnswer, body: bytes, *, whole: bool) -> None:
         """Record the response, which went through (``whole``) or broke off; ``body`` is the beginning of it."""
         if not whole:
             self._note_key(ticket, KeyAnswer(0))
@@ -215,7 +285,7 @@ class Passthrough:
             settled = msgspec.structs.replace(ticket.conversation, owed=b"", turn=ticket.context.turn_id)
             self._ownership.save_soon(ticket.context.agent, settled)
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
-        self._recorder.record_forwarded(ticket.context, result, usage)
+        self._recorder.record_forwarded(ticket.context, result, answer)
 
     def _note_key(self, ticket: PassthroughHandle, answer: KeyAnswer, *, is_noted: bool = False) -> None:
         """Record what an answer says of its key; ``is_noted``: its status was, and only its code is new."""
@@ -237,6 +307,18 @@ class Passthrough:
             return refuse(request.path, 502, NO_KEY, message)
         body = build_error_body(request.path, 503, NO_KEY, message)
         return respond(503, body, retry_after=str(math.ceil(seconds)))
+
+
+def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> OwnedObject | None:
+    """Return the conversation that the provider puts a request into; None where it puts it into none."""
+    return about.kept if view is not None and view.conversation and about.purpose != "count" else None
+
+
+def _with_usage(request: Request, view: RunnerRequest, body: bytes, provider: Provider) -> bytes | None:
+    """Return the body of a stream that asks for its usage; None if it has one anyway, or asks for it itself."""
+    if not view.stream or view.model_span is not None or provider.host in _SEND_USAGE_ANYWAY:
+        return None
+    return ask_for_usage(body) if has_optional_usage(request.path) else None
 
 
 def _limited_part(view: RunnerRequest | None, about: ForwardDetails) -> LimitedPart:
@@ -284,16 +366,21 @@ _batch_decoder = msgspec.json.Decoder(_Batch)
 
 
 class OtherPaths:
-    def __init__(self, passthrough: Passthrough, paths: PathTables, budgets: Budgets, ownership: Ownership) -> None:
+    def __init__(
+        self, passthrough: Passthrough, paths: PathTables, budgets: Budgets, owners: Owners, lists: ObjectLists
+    ) -> None:
         self._passthrough = passthrough
         self._paths = paths
-        self._ownership = ownership
+        self._ownership, self._objects = owners
+        self._lists = lists
         self._budgets = budgets
 
     def must_read(self, agent: Agent, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
         if request.method.upper() in BODYLESS:
             return True  # that is, it must be seen that there is none
+        if self._objects.must_read(request):
+            return True
         place = self._row(request).model
         if place == "nowhere":
             return False
@@ -305,9 +392,9 @@ class OtherPaths:
         if row.model == "nowhere":
             return await self._forward(admitted, request, None, body)
         try:
-            view = read_other_path(body, _content_type(request))
+            view = await compute(len(body), partial(read_other_path, body, _content_type(request)))
             if _has_policy(admitted.agent) and view is None:
-                _check_names_none(request, body)
+                await compute(len(body), partial(_check_names_none, request, body))
         except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
             return await self._decide_unknown(admitted, request, row, str(error), body=body)
         if row.model == "hidden" or (row.model == "required" and view is None):
@@ -346,13 +433,40 @@ class OtherPaths:
     ) -> RunnerResponse | Forward:
         if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
             return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
+        owned = await self._check_objects(admitted, request, body)
+        if isinstance(owned, RunnerResponse):
+            return owned
+
+        admission: Admission | None = None
         if view is not None:
-            refusal = await self._budgets.admit(admitted.agent, request, view.model)
-            if refusal is not None:
-                return refusal
+            found = await self._budgets.admit(admitted.agent, request, view)
+            if isinstance(found, RunnerResponse):
+                return found
+            admission = found
         kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
-        details = ForwardDetails(kept_as=kept_as, is_read=body is not None, body=body)
-        return self._passthrough.forward(admitted, request, view, details)
+        with self._budgets.held(admitted.agent, view.model if view is not None else "", admission):
+            is_read = body is not None
+            details = dataclasses.replace(owned, kept_as=kept_as, admission=admission, is_read=is_read, body=body)
+            return await self._passthrough.forward(admitted, request, view, details)
+
+    async def _check_objects(self, admitted: Identity, request: Request, body: bytes | None) -> ForwardDetails | RunnerResponse:
+        """Return what is known of the objects that a request names or makes; the refusal; or the agent's part of a list."""
+        named = await self._objects.check_other(admitted.agent, request, body)
+        if isinstance(named, RunnerResponse):
+            return named
+
+        match = self._objects.find_path(request)
+        if match is None:
+            return ForwardDetails()
+        if match.row.lists is None or match.row.lists in RECORDED_ELSEWHERE or not self._objects.is_checked:
+            return ForwardDetails(named_object=named, gives=shape_of_answer(match))
+
+        provider = self._lists.find_provider(admitted, request, match)
+        if isinstance(provider, RunnerResponse):
+            return provider
+        page = self._lists.read(admitted, request, match, provider)
+        fetch = answer_with(self._objects.error_path(request), page)
+        return await self._passthrough.record_fetch(admitted, request, provider, fetch)
 
     def _row(self, request: Request) -> KnownPath:
         match = self._paths.find(request)

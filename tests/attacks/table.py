@@ -56,6 +56,22 @@ ATTACKS = (
         ("policy:other-names", "policy:other-paths", "packed:requests", "wire:repeated-member"),
     ),
     Attack(
+        "Another agent's files, batches and threads at the provider",
+        "reading, listing, deleting or naming them: by path, query, body or form, twice, in escapes, packed, through a stored "
+        "completion, an eval or another proxy; an id that the agent or its model wrote where an answer repeats it",
+        (
+            "objects:paths",
+            "objects:stored-completions",
+            "objects:members",
+            "objects:bodies",
+            "objects:evals",
+            "objects:lists",
+            "objects:given",
+            "objects:setting",
+            "objects:state-down",
+        ),
+    ),
+    Attack(
         "Disabling the keys that agents share",
         "a request that needs a scope which the key lacks, or costs more than the balance; a flood of them; a credential "
         "of its own in the URL; words that the provider's error repeats; a count of tokens that is throttled; a thousand "
@@ -93,7 +109,14 @@ ATTACKS = (
     Attack(
         "Echoed secrets",
         "a peer returns a secret of a provider, a service or the agent: verbatim, escaped, percent-encoded or in base64",
-        ("attack:planted-secrets", "failure:matrix", "service:no-echo", "contract:redaction", "feeds:redaction"),
+        (
+            "attack:planted-secrets",
+            "failure:matrix",
+            "service:no-echo",
+            "mcp:refused-words",
+            "contract:redaction",
+            "feeds:redaction",
+        ),
     ),
     Attack(
         "Hostile path arguments",
@@ -102,8 +125,17 @@ ATTACKS = (
     ),
     Attack(
         "Requests to other hosts (SSRF)",
-        "redirects, URLs as arguments, proxies in the environment",
-        ("results:redirect", "service:own-host-only", "contract:base-url", "feeds:own-host-only"),
+        "redirects, URLs as arguments, proxies in the environment, the proxy's own loopback and networks through the forward "
+        "proxy, names that lead elsewhere a moment later",
+        (
+            "egress:no-private",
+            "egress:refusals-logged",
+            "egress:shell-defaults",
+            "results:redirect",
+            "service:own-host-only",
+            "contract:base-url",
+            "feeds:own-host-only",
+        ),
     ),
     Attack(
         "Mixing credentials or sessions",
@@ -136,10 +168,28 @@ ATTACKS = (
         ("attack:injected-results", "stream:sdk-accepts", "results:body-kinds"),
     ),
     Attack(
+        "Malformed answers of a provider",
+        "every JSON type at every place of an answer: text, null or numbers for parts, lists for ids; streamed and not",
+        ("stream:any-reply", "stream:same-verdict"),
+    ),
+    Attack(
+        "Workers that hang, or outlive their supervisor",
+        "SIGSTOP of a worker, or of the whole proxy; kill -9 of the supervisor and a start at the same address",
+        ("workers:silent", "workers:gone", "workers:no-orphans", "workers:at-most-once"),
+    ),
+    Attack(
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
-        "headers with thousands of credentials",
+        "headers with thousands of credentials, a thousand idle connections, half a head, endless refusals, many large bodies",
         (
+            "connections:unreadable-directory",
+            "connections:descriptors",
+            "connections:strangers",
+            "connections:head",
+            "connections:idle",
+            "connections:refusals-limited",
+            "bodies:bounded",
+            "bodies:beside-the-loop",
             "attack:many-calls",
             "attack:deep-and-huge",
             "attack:endless-results",
@@ -171,6 +221,19 @@ ATTACKS = (
         "Incomplete or malformed calls",
         "half a JSON document, JSON that is not an object, repeated keys, a response that ran out of tokens",
         ("calls:invalid-arguments", "calls:cut-off", "wire:repeated-member"),
+    ),
+    Attack(
+        "Spending more than the budget's dollars",
+        "forty requests at one time, over workers and proxies; a stream whose usage is not asked for; leaving before it comes; "
+        "a kill of the proxy in the middle, a clock that jumps; `n`, a negative or huge `max_tokens`",
+        (
+            "budget:reserved",
+            "budget:reservation-lapses",
+            "budget:usage-asked-for",
+            "budget:broken-off",
+            "budget:estimate",
+            "budget:cost-unknown",
+        ),
     ),
     Attack(
         "Errors that look like success",

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse
+from claw_state.ownership import ProviderObject
 from tests.mediate.conftest import WIRES
 from tests.mediate.test_form_data import CONTENT_TYPE, form
 from tests.mediate.test_routing import CHAIN, TOKEN, Pod
@@ -22,7 +24,7 @@ REQUIRED = (
     "/v1/images/generations",
     "/v1/audio/speech",
     "/v1/audio/transcriptions",
-    "/v1/threads/t_1/runs",
+    "/v1/threads/runs",
     "/v1/videos",
 )
 HIDDEN = ("/v1/batches", "/v1/evals", "/v1/evals/e_1/runs", "/v1/videos/v_1/remix")
@@ -61,7 +63,8 @@ class OtherPod(Pod):
         return decision.status, error["code"]
 
     def ended(self, decision: Forward, usage: dict[str, Any], body: bytes = b"{}") -> None:
-        self.mediator.passthrough.record_end(decision.handle, 200, usage, body, whole=True)  # type: ignore[arg-type]
+        answer = ReceivedAnswer(200, usage, is_usage_final=True)
+        self.mediator.passthrough.record_end(decision.handle, 200, answer, body, whole=True)  # type: ignore[arg-type]
 
     def history(self) -> list[dict[str, Any]]:
         file = self.home / "history" / "analyst" / "history.jsonl"
@@ -72,6 +75,8 @@ class OtherPod(Pod):
 async def pod(tmp_path: Path) -> AsyncIterator[OtherPod]:
     made = OtherPod(tmp_path, WIRES["openai"], "openai")
     made.open()
+    own = {"upload": "u_1", "eval": "e_1", "video": "v_1"}
+    await made.mediator.state.ownership.save_objects("analyst", [ProviderObject(*each, "openai") for each in own.items()])
     yield made
     await made.mediator.close(0)
     made.provider.stop()
@@ -120,7 +125,7 @@ UNREADABLE = {
 
 
 @pytest.mark.requirement("policy:other-paths")
-@pytest.mark.parametrize("path", [EMBEDDINGS, "/v1/conversations"])
+@pytest.mark.parametrize("path", [EMBEDDINGS, "/v1/moderations"])
 @pytest.mark.parametrize(("body", "content_type"), UNREADABLE.values(), ids=UNREADABLE)
 async def test_a_body_that_is_not_read_is_refused_under_a_policy_and_forwarded_without(
     pod: OtherPod, path: str, body: bytes, content_type: str
@@ -172,7 +177,7 @@ async def test_what_asks_no_model_is_forwarded_and_not_counted(pod: OtherPod, pa
 
 
 @pytest.mark.requirement("forward:other-paths")
-@pytest.mark.parametrize("path", ["/v1/files", "/v1/uploads/u_1/parts", "/v1/containers/c_1/files"])
+@pytest.mark.parametrize("path", ["/v1/files", "/v1/uploads/u_1/parts"])
 async def test_an_upload_is_never_read(pod: OtherPod, path: str) -> None:
     pod.agent(CHAIN)
     assert (await pod.passes(path, b"\x00", CONTENT_TYPE)).body is None
@@ -275,7 +280,7 @@ async def test_a_refusal_there_kills_no_key(pod: OtherPod) -> None:
     body = b'{"error": {"code": "invalid_api_key", "type": "authentication_error"}}'
     handle: Any = decision.handle
     pod.mediator.passthrough.note_status(handle, 401, "")
-    pod.mediator.passthrough.record_end(handle, 401, {}, body, whole=True)
+    pod.mediator.passthrough.record_end(handle, 401, ReceivedAnswer(401, {}), body, whole=True)
     assert key(await pod.passes(EMBEDDINGS, b'{"model":"big"}')) == "sk-own"
 
 

@@ -12,6 +12,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.agents.authenticate import Identity
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
@@ -85,7 +86,7 @@ class Pod:
         """Play the provider's answer to a forwarded request."""
         handle: Any = decision.handle
         self.mediator.passthrough.note_status(handle, status, retry_after)
-        self.mediator.passthrough.record_end(handle, status, {}, body, whole=True)
+        self.mediator.passthrough.record_end(handle, status, ReceivedAnswer(status, {}), body, whole=True)
 
     def request(self, model: str | None) -> bytes:
         body = self.wire.request([self.wire.user("Hi")], [], stream=False, more={"temperature": 1.0})
@@ -223,7 +224,7 @@ async def test_a_forwarded_trial_that_never_ends_well_makes_the_proxy_ask(pod: P
     registry._key_states.now = lambda: now
     trial = await pod.forwards(pod.request("big"))
     assert (await pod.answers(pod.request("big")))[0] == 502, "one at a time"
-    pod.mediator.passthrough.record_end(trial.handle, 499, {}, b"", whole=False)  # type: ignore[arg-type]
+    pod.mediator.passthrough.record_end(trial.handle, 499, ReceivedAnswer(0, {}), b"", whole=False)  # type: ignore[arg-type]
     await happens(lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2, "the key is ready")
     assert isinstance(await pod.sends(pod.request("big")), Forward)
 

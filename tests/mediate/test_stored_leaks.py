@@ -13,7 +13,7 @@ from starlette.responses import Response
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.http.content_coding import DecodingError
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import OwnedObject, ProviderObject
 from tests.mediate.stored_pod import FIRST, MANAGED, NATIVE, StoredPod, kept_response
 from tests.wires import Body
 
@@ -113,6 +113,8 @@ async def test_a_batch_that_could_go_on_from_anybodys_response_is_refused(pod: S
 )
 async def test_a_batch_of_another_protocol_is_forwarded(pod: StoredPod, path: str, body: bytes) -> None:
     admitted, head = posted(pod, path)
+    own = [ProviderObject("file", "file-1", "openai"), ProviderObject("batch", "batch_1", "openai")]
+    await pod.mediator.state.ownership.save_objects(admitted.agent.id, own)
     assert isinstance(await pod.mediator.exchange(admitted, replace(head, body=body)), Forward)
 
 
