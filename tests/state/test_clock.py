@@ -31,9 +31,7 @@ JUMPS = [HOUR, YEAR, -HOUR, -YEAR]
 
 
 @pytest.fixture
-async def spendings(
-    opens: Callable[[], tuple[type, object]], clock: Clock
-) -> AsyncIterator[Callable[[], Spending]]:
+async def spendings(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], Spending]]:
     async with reopened(opens, clock, SqliteSpending, ValkeySpending) as spending:
         yield spending
 
