@@ -151,7 +151,8 @@ ATTACKS = (
     Attack(
         "Repeating a side effect",
         "the same call twice in one reply, in a later reply, after an error of the provider, or in a runner's retry; "
-        "the same request again, as no retry, after a proxy was killed while its answer was on the way",
+        "the same request again, as no retry, after a proxy was killed while its answer was on the way; "
+        "the clock set by hours or years, while the turn runs or between two starts",
         (
             "attack:double-execution",
             "loop:terminates",
@@ -160,6 +161,8 @@ ATTACKS = (
             "journal:resume",
             "journal:delivered",
             "crash:unheard",
+            "journal:clock",
+            "journal:lease-ahead",
         ),
     ),
     Attack(
@@ -210,6 +213,12 @@ ATTACKS = (
         "Credentials in what an agent gets",
         "a key in a variable, file, folder or other service's volume that Compose gives the agent; power over its host",
         ("compile:starvation", "compile:folders", "compile:planted-secrets"),
+    ),
+    Attack(
+        "Out of an agent's pod in Kubernetes",
+        "a capability in another spelling or one that nobody listed, the user of the proxy, a surface's ports elsewhere, "
+        "metadata services, private addresses through NAT64 or 6to4, another namespace, a variable that the cluster fills in",
+        ("kubernetes:guarded", "kubernetes:surfaces", "kubernetes:world", "kubernetes:policies", "kubernetes:commands"),
     ),
     Attack(
         "Removing one's own record",
