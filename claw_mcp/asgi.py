@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
 from claw_contract.base import JsonObject
+from claw_mcp.connections import ADMITTED
 from claw_mcp.server import HttpRequest, HttpResponse, StreamableHttpServer
 
 _BODY_SECONDS = 30.0
@@ -52,7 +53,14 @@ class McpApp:
             health = self._health()
             await _write(send, 200 if health["ok"] else 503, json.dumps(health).encode())
             return
+
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        names = {name for name, _ in headers}
+        if {"content-length", "transfer-encoding"} <= names:
+            # Another program before us may have read the other one (RFC 9112, 6.1).
+            await _write(send, 400, b'{"error":"the body has two lengths"}', [(b"connection", b"close")])
+            return
+
         if scope["path"] != self._path:
             await _write(send, 404, b'{"error":"not found"}')
             return
@@ -60,6 +68,16 @@ class McpApp:
         if principal is None:
             await _write(send, 401, b'{"error":"the bearer token is missing or wrong"}', [(b"www-authenticate", b"Bearer")])
             return
+
+        admitted = scope.get("state", {}).get(ADMITTED)
+        if admitted is not None:
+            admitted()
+
+        refusal = self.server.refuse(headers)
+        if refusal is not None:
+            await _send(refusal, send)
+            return
+
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 body = await _read_body(receive, self.server.max_body)

@@ -144,6 +144,20 @@ ATTACKS = (
         ),
     ),
     Attack(
+        "Exhausting the servers of tools",
+        "at the wrapper and the tools host: thousands of connections without a token, half heads and half bodies that go "
+        "on for ever, answers that nobody reads, subscriptions without end, bad requests that fill the log",
+        (
+            *("server:connections", "server:idle-connections", "server:unread-answers", "server:refused-unread"),
+            *("wrapper:subscriptions-bounded", "wrapper:faults-limited"),
+        ),
+    ),
+    Attack(
+        "A log that a server of tools writes",
+        "a credential that lies at the cut of a line; line breaks of Unicode, escapes of a terminal, marks of direction",
+        ("wrapper:log-cut", "wrapper:log-characters", "wrapper:stderr", "wrapper:log"),
+    ),
+    Attack(
         "Credentials in what an agent gets",
         "a key in a variable, file, folder or other service's volume that Compose gives the agent; power over its host",
         ("compile:starvation", "compile:folders", "compile:planted-secrets"),
