@@ -125,7 +125,7 @@ ATTACKS = (
     Attack(
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
-        "headers with thousands of credentials",
+        "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes",
         (
             "attack:many-calls",
             "attack:deep-and-huge",
@@ -141,6 +141,8 @@ ATTACKS = (
             "redactor:cost",
             "redactor:kept",
             "veil:cost",
+            "veil:reports",
+            "shadow:bounded",
         ),
     ),
     Attack(
