@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from claw_mcp import connections, listening
+from claw_mcp import asgi, connections, listening
 from claw_mcp.asgi import McpApp
 from claw_mcp.connections import ConnectionTable
 from claw_mcp.server import StreamableHttpServer
@@ -49,8 +49,9 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.usefixtures("many_descriptors")
 @pytest.mark.requirement("server:connections")
-def test_thousands_of_connections_without_a_token_keep_nobody_out(tmp_path: Path, many_descriptors: None) -> None:
+def test_thousands_of_connections_without_a_token_keep_nobody_out(tmp_path: Path) -> None:
     with wrapper(tmp_path, CLAW_MCP_STDIO_AUTH_TOKEN=TOKEN) as wrapped, contextlib.ExitStack() as stack:
         with httpx2.Client(headers=BEARER | JSON_AND_EVENTS, timeout=60) as client:
             ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -179,3 +180,39 @@ def test_what_is_refused_by_its_head_is_refused_before_its_body(fields: str, sta
             return line
 
     assert asyncio.run(ask()).split()[1] == str(status).encode()
+
+
+@pytest.mark.requirement("server:long-bodies")
+def test_long_requests_at_once_have_a_bound_and_short_ones_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asgi, "_MAX_HELD", 300_000)
+    head = f"POST /mcp HTTP/1.1\r\nHost: x\r\nAuthorization: {BEARER['authorization']}\r\n"
+
+    async def status(reader: asyncio.StreamReader) -> bytes:
+        async with asyncio.timeout(20):
+            return (await reader.readline()).split()[1]
+
+    async def ask() -> None:
+        async with served() as port, contextlib.AsyncExitStack() as stack:
+
+            async def send(declared: int, sent: int) -> asyncio.StreamReader:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                stack.callback(writer.close)
+                writer.write(f"{head}Content-Length: {declared}\r\n\r\n".encode() + b" " * sent)
+                await writer.drain()
+                return reader
+
+            waiting = [await send(500_000, 200_000) for _ in range(2)]
+            asked = [asyncio.create_task(status(each)) for each in waiting]
+            done, pending = await asyncio.wait(asked, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+            assert [each.result() for each in done] == [b"503"]
+            assert await status(await send(1_000, 1_000)) == b"400"
+            for each in pending:
+                each.cancel()
+        async with served() as port:
+            for _ in range(2):  # What was answered makes room
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(f"{head}Content-Length: 250000\r\n\r\n".encode() + b" " * 250_000)
+                assert await status(reader) == b"400"
+                writer.close()
+
+    asyncio.run(ask())

@@ -62,6 +62,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         _SERVER, "A connection on which no request is answered is closed after 30 s, whatever is sent on it meanwhile."
     ),
     "server:unread-answers": Requirement(_SERVER, "An answer that nobody reads for 60 s is dropped with its connection."),
+    "server:long-bodies": Requirement(
+        _SERVER, "Bodies above 64 KiB have 128 MiB together, until they are answered; one more is 503, and short ones pass."
+    ),
     "server:refused-unread": Requirement(
         _SERVER, "A request of a host or origin that is not allowed, or whose body has two lengths, is refused unread."
     ),
