@@ -83,7 +83,8 @@ RUN apt-get update \
  && install --directory --mode=1777 /claw/history /claw/state
 COPY --from=build /opt/claw /opt/claw
 COPY addons /claw/addons
-ENV PATH=/opt/claw/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+# The proxy's own default is loopback, which nobody reaches from outside the container.
+ENV PATH=/opt/claw/bin:$PATH PYTHONDONTWRITEBYTECODE=1 LISTEN_ADDR=:8080 CLAW_PROXY_ADDR=:8082
 WORKDIR /claw
 USER 52110:52110
 EXPOSE 8080 8082 8083

@@ -78,6 +78,7 @@ class _Usage(msgspec.Struct, gc=False):
     completion_tokens: int = 0
     cached_tokens: int = 0
     reported_cost_usd: float | None = None
+    estimated_cost_usd: float | None = None
 
 
 class _Entry(msgspec.Struct, gc=False):
@@ -162,7 +163,9 @@ def decode_turn(line: bytes, agent: str) -> Turn:
         status_code=entry.status_code,
         latency_ms=None if entry.latency_ms is None else to_count(entry.latency_ms),
         model=short_text(f"{provider}{entry.effective_model}" if entry.effective_model else entry.requested_model),
-        used=usage_of_attempt(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reported_cost_usd),
+        used=usage_of_attempt(
+            usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reported_cost_usd, usage.estimated_cost_usd
+        ),
         resumed=entry.resumed,
         digest=entry.digest or "",
         offered=tuple(map(short_text, entry.tools_offered)),

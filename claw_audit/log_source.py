@@ -131,7 +131,8 @@ class Event:
         )
 
     def usage(self) -> Usage:
-        return usage_of_attempt(*map(self._members.get, ("tokens_in", "tokens_out", "cached_tokens", "cost_usd")))
+        names = ("tokens_in", "tokens_out", "cached_tokens", "cost_usd", "estimated_cost_usd")
+        return usage_of_attempt(*map(self._members.get, names))
 
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])

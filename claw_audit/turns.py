@@ -40,26 +40,40 @@ class Call(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """Tokens, and US dollars. ``unpriced``: attempts that used tokens and whose cost is unknown."""
+    """Tokens, and US dollars.
+
+    ``unpriced``: attempts that used tokens and whose cost is unknown.
+    ``estimated_usd``: what budgets were charged by estimate, beside ``cost_usd``.
+    """
 
     tokens_in: int = 0
     tokens_out: int = 0
     cached_tokens: int = 0
     cost_usd: float = 0.0
     unpriced: int = 0
+    estimated_usd: float = 0.0
 
     def add(self, other: "Usage") -> None:
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.cost_usd = round(self.cost_usd, 10)  # 0.1 + 0.2 is 0.3
+        self.estimated_usd = round(self.estimated_usd, 10)
 
 
-def usage_of_attempt(tokens_in: object, tokens_out: object, cached_tokens: object, cost: object) -> Usage:
+def usage_of_attempt(
+    tokens_in: object, tokens_out: object, cached_tokens: object, cost: object, estimated: object = None
+) -> Usage:
     """Return the usage of one attempt. A value that is not a number counts as 0 tokens, or as an unknown cost."""
     counts = to_count(tokens_in), to_count(tokens_out), to_count(cached_tokens)
-    if isinstance(cost, bool) or not isinstance(cost, int | float) or cost < 0:
-        return Usage(*counts, unpriced=int(counts[0] + counts[1] > 0))
-    return Usage(*counts, float(min(cost, MAX_COUNT)))
+    known, estimate = _dollars(cost), _dollars(estimated)
+    unpriced = int(known is None and counts[0] + counts[1] > 0)
+    return Usage(*counts, known or 0.0, unpriced, estimate or 0.0)
+
+
+def _dollars(amount: object) -> float | None:
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or amount < 0:
+        return None
+    return float(min(amount, MAX_COUNT))
 
 
 class Turn(msgspec.Struct):

@@ -45,7 +45,9 @@ def _turns(turns: TurnCounts) -> str:
 
 
 def _cost(used: Usage) -> str:
-    return f"{used.cost_usd:.4f}{f' + {used.unpriced} of unknown cost' if used.unpriced else ''}"
+    estimated = f" + {used.estimated_usd:.4f} estimated" if used.estimated_usd else ""
+    unknown = f" + {used.unpriced} of unknown cost" if used.unpriced else ""
+    return f"{used.cost_usd:.4f}{estimated}{unknown}"
 
 
 def _tables(report: Report) -> Iterator[Table]:

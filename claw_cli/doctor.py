@@ -296,7 +296,7 @@ def _writable(check: str, path: Path, variable: str) -> Row:
 
 def check_listeners(at: Surroundings) -> Iterator[Row]:
     base: Listener | None = None
-    for variable, default in (("LISTEN_ADDR", ":8080"), ("CLAW_PROXY_ADDR", ":8082")):
+    for variable, default in (("LISTEN_ADDR", "127.0.0.1:8080"), ("CLAW_PROXY_ADDR", "127.0.0.1:8082")):
         text = at.environ.get(variable) or default
         if (address := listener(text)) is None:
             yield Row(variable, "missing", f"{variable} is HOST:PORT or :PORT, not {text!a}", "correct it")

@@ -71,6 +71,10 @@ BAD_BUDGET = error(
     "A budget has a `window` (a duration such as `24h`), and at least one of `limit-usd` and `max-requests`.",
     "Write both; to have no budget write `budget: null`.",
 )
+BAD_PATH = error(
+    "An entry of `paths` is no `METHOD /prefix*`, or opens what mints or lists credentials, which nothing opens.",
+    "Write `METHOD /path` as the proxy's refusal (`path_not_allowed`) shows it, with `*` at its end for all paths below.",
+)
 BAD_BLOCK = error("A context block has no text, or an `id` that another block has.", "Correct it.")
 BLOCK_IS_CUT = warning("The text of a context block is longer than its `max-chars`, and is cut.", "Shorten it, or raise it.")
 COUNT_CONFLICT = error(

@@ -56,6 +56,8 @@ class UsageRecord(TokenUsage):
 
     reported_cost_usd: float | None = None
     total_rounds: int = 0
+    estimated_cost_usd: float | None = None
+    """Charged to a budget in dollars on top of that, for model calls whose cost nobody knows. None: there were none."""
 
 
 class ResponseRecord(Contract):

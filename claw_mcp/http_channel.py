@@ -216,19 +216,26 @@ class HttpChannel(Channel):
             return
         if status in _REFUSED_CREDENTIAL:
             remedy = self._server.remedies.credential
-            raise await self.failure(f"{shown} refuses the credential with status {status}: {remedy}")
+            said = self._quote(await self._body(response))
+            raise await self.failure(f"{shown} refuses the credential with status {status}{said}: {remedy}")
         if status < _BAD_REQUEST:
             place = self.quotation.text(response.headers.get("location", ""))
             raise await self.failure(f"{shown} redirects to {place}, which is not followed: name the final address")
         if status == _NOT_FOUND and self._session:
             self.is_lost = True
             raise SessionLostError(f"{shown} does not know the session any more")
-        error = _find_error(await self._body(response))
+        body = await self._body(response)
+        error = _find_error(body)
         self.is_lost = self.is_lost or self._is_unknown(status, error)
         if error is not None:
             raise error
         remedy = f": no MCP server listens at this path: {self._server.remedies.path}" if status in _NO_ENDPOINT else ""
-        raise await self.failure(f"{shown} answered with status {status}{remedy}")
+        raise await self.failure(f"{shown} answered with status {status}{self._quote(body)}{remedy}")
+
+    def _quote(self, body: bytes) -> str:
+        """Return what a server says of its refusal, redacted and cut, to stand behind the status; "" if it says nothing."""
+        text = body.decode(errors="replace").strip()
+        return f" ({self.quotation.text(text)})" if text else ""
 
     def _is_unknown(self, status: int, error: RpcError | None) -> bool:
         """Return whether a refusal may mean that the server does not know the session, or this era, any more."""

@@ -51,7 +51,7 @@ SERVER_INFO_META = "io.modelcontextprotocol/serverInfo"
 NAMED_METHODS: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose requests repeat a parameter in the header ``Mcp-Name``, with the parameter's name."""
 
-MAX_SESSION_ID = 1024  # Characters of a session id
+MAX_SESSION_ID = 8 * 1024  # Characters of a session id, which may be a JWT
 MAX_BATCH = 100  # Messages of one array (2025-03-26)
 _NO_JSON = msgspec.Raw(b"")
 _SESSION_ID = re.compile(rf"[\x21-\x7e]{{1,{MAX_SESSION_ID}}}")

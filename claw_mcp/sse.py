@@ -30,16 +30,23 @@ class SseReader:
         self._data: list[bytes] = []
         self._name = self._id = b""
         self._is_first_line = True
+        self._ended_with_cr = False
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
         """Yield the events that these bytes complete. Raise ``EventTooLongError``; feed nothing afterwards."""
-        may_end = self._line[-1:] == b"\r" or _LINE_END.search(chunk)
+        if not chunk:
+            return
+
+        # A carriage return ends its line at once, because nothing else may follow: the peer waits for us, or ends the
+        # stream. A line feed behind it belongs to the same end, even if it arrives later.
+        if self._ended_with_cr:
+            chunk = chunk.removeprefix(b"\n")
+        self._ended_with_cr = chunk.endswith(b"\r")
+
         self._line += chunk
-        if may_end:  # a long line is searched once
+        if _LINE_END.search(chunk):  # a long line is searched once
             start, buffer = 0, bytes(self._line)
             for end in _LINE_END.finditer(buffer):
-                if end[0] == b"\r" and end.end() == len(buffer):
-                    break  # its line feed may follow
                 event = self._read_line(buffer[start : end.start()])
                 start = end.end()
                 if event is not None:

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -23,11 +24,11 @@ from claw_contract.secret import Secret
 from claw_mediate import reload
 from claw_mediate.agents import authenticate
 from claw_mediate.agents.authenticate import Identity
-from claw_mediate.agents.directory import Agent, AgentDirectory
+from claw_mediate.agents.directory import Agent, AgentDirectory, UnreadableDirectoryError
 from claw_mediate.broker.broker import Broker, is_for_broker
 from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import Endpoint, StoredPath, creates_object, find_endpoint, find_stored, is_ambiguous
+from claw_mediate.core.api_paths import Endpoint, StoredPath, creates_object, find_stored, is_ambiguous
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, refuse_stopping, respond_json
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
@@ -36,8 +37,11 @@ from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.content_coding import DecodingError
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
+from claw_mediate.prompt.feeds import AskWorkers
 from claw_mediate.providers.failover import ProviderFailover
+from claw_mediate.providers.paths import BODYLESS, PathTables
 from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
 from claw_mediate.providers.routing import Router
 from claw_mediate.settings import Settings
@@ -49,9 +53,11 @@ from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
+from claw_mediate.turns.object_lists import ObjectLists
 from claw_mediate.turns.ownership import Ownership
-from claw_mediate.turns.passthrough import OtherPaths, Passthrough
+from claw_mediate.turns.passthrough import OtherPaths, Owners, Passthrough
 from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
+from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.registry import Memory, Peers, TurnRegistry
 from claw_mediate.turns.stored_objects import StoredObjects
@@ -113,21 +119,25 @@ class Mediator:
         self._agents = AgentDirectory(settings.context, log, self._note_change)
         self.state = open_state(settings.state, log, before)
         self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
-        self._prompt = PromptContext.of(settings, log)
+        self._prompt = PromptContext.of(settings, log, _feed_question())
         self._history: History | None = None
         if settings.history is not None:
             directory = workers.own_history(settings.history)
             self._history = History(directory, settings.history_max_bytes, settings.history_files)
 
         recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
-        routing = Router(self.registry, log)
+        paths = self._paths = PathTables(self.registry, settings.paths, log)
+        routing = Router(self.registry, paths, log)
         ownership = self._ownership = Ownership(self.state.ownership, log, settings.stored_ids)
-        self.passthrough = Passthrough(self.registry, routing, recorder, ownership)
-        self._stored = StoredObjects(self._peers.upstream, routing, ownership, self.passthrough)
-        self.other_paths = OtherPaths(self.passthrough, self._budgets, ownership)
+        objects = self._objects = ProviderObjects(self.state.ownership, log, paths, settings.stored_ids)
+        owners = Owners(ownership, objects)
+        self.passthrough = Passthrough(self.registry, routing, paths, recorder, owners)
+        self._stored = StoredObjects(self._peers.upstream, routing, owners, self.passthrough)
+        lists = ObjectLists(self._peers.upstream, routing, objects)
+        self.other_paths = OtherPaths(self.passthrough, paths, self._budgets, owners, lists)
         continuity = Continuity(self.state.store, log)
-        self._turns = TurnRegistry(self._peers, recorder, Memory(continuity, ownership), self.state.journal)
-        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log), ownership)
+        self._turns = TurnRegistry(self._peers, recorder, Memory(continuity, ownership, objects), self.state.journal)
+        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log), ownership, objects)
         self._broker = Broker(NativeCalls(self._peers, recorder, self.state.journal), log, self._agents)
         self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.passthrough)
         self._problem: str | None = None  # Why the proxy is not ready, as last logged
@@ -159,8 +169,11 @@ class Mediator:
             return "it is being stopped"
         if (problem := self.missing()) is not None:
             return problem
-        agents = self._agents.ids()
-        if agents and not any(self._agents.find(agent_id) for agent_id in agents):
+        try:
+            agents = self._agents.ids()
+        except UnreadableDirectoryError as error:
+            return str(error)
+        if agents and not any(map(self._find_readable, agents)):
             return "no agent's context can be read"
         if not self.registry.has_usable_key():
             return "no key of any provider is usable now"
@@ -170,7 +183,7 @@ class Mediator:
     async def prepare(self) -> None:
         """Do beforehand, for a short time, what the first requests would wait for: read the agents' files, open the state."""
         until = time.monotonic() + _PREPARATION_SECONDS
-        with suppress(OSError):  # or it takes too long; requests will tell
+        with suppress(OSError, UnreadableDirectoryError):  # or it takes too long; requests will tell
             for agent_id in self._agents.ids():
                 if time.monotonic() > until:
                     return
@@ -185,9 +198,13 @@ class Mediator:
             return problem
         return await worker.find_problem()
 
-    async def readiness(self) -> bytes:
+    async def reply_readiness(self, _question: bytes) -> bytes:
         """Return what a sibling is told: why this process is not ready; empty where it is."""
         return (await self._not_ready() or "").encode()
+
+    async def reply_feed(self, question: bytes) -> bytes:
+        """Return what a sibling asks for: our copy of an agent's feed; empty if there is none."""
+        return self._prompt.feeds.reply(question)
 
     def _note_change(self, agent_id: str) -> None:
         """End an agent's MCP sessions with services, and tell its own clients; its files have changed."""
@@ -227,7 +244,10 @@ class Mediator:
             return refuse_stopping(request.path)
         if is_ambiguous(request.path):
             return refuse(request.path, 400, "malformed_request", "the path can be read in two ways")
-        return authenticate.authenticate(self._agents, request, self._log)
+        admitted = authenticate.authenticate(self._agents, request, self._log)
+        if isinstance(admitted, RunnerResponse) or is_for_broker(request) or self._paths.knows(request):
+            return admitted
+        return self._paths.refuse(admitted.agent, request)
 
     def must_read(self, admitted: Identity, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
@@ -239,14 +259,17 @@ class Mediator:
 
     def dialect(self, request: Request) -> Spoken | None:
         """Return the dialect of a request; None for a request of no dialect (``other_paths``)."""
-        end = find_endpoint(request.path) if request.method.upper() == "POST" else None
-        return None if end is None else DIALECTS[end]
+        match = self._paths.find(request)
+        return None if match is None or match.row.endpoint is None else DIALECTS[match.row.endpoint]
 
     async def exchange(self, admitted: Identity, request: Request) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body has arrived. Cancelled when the runner leaves."""
         if self._stops:  # while its body was on the way
             return refuse_stopping(request.path)
+        if request.body and request.method.upper() in BODYLESS:
+            return self._paths.refuse_body(admitted.agent, request)
         spoken = self.dialect(request)
+        request = self._paths.canonical(request)
         try:
             body = await _without_own_token(admitted, request.body)
             if is_for_broker(request):
@@ -257,7 +280,7 @@ class Mediator:
                 return await self._stored.answer(admitted, dataclasses.replace(request, body=body), path)
             if spoken is None:
                 return await self.other_paths.decide(admitted, request, body)
-            view = _read(admitted.agent, spoken, body)
+            view = await compute(len(body), partial(_read, admitted.agent, spoken, body))
             incoming = DialectRequest(
                 admitted, request, view, spoken.dialect, self.redactor(admitted), only_counts=spoken.counts
             )
@@ -299,18 +322,28 @@ class Mediator:
         await self._peers.services.close()
         await self._budgets.close()
         await self._ownership.finish()
+        await self._objects.finish()
         await self.state.store.close()
         await self.state.journal.close()
 
     def known(self) -> Redactor:
         """Return the redactor of all secrets of the pod: its providers' and all of its agents'."""
         # No secret is forgotten when its file is gone or can't be read: it may still be valid.
-        agents = filter(None, map(self._agents.find, self._agents.ids()))
-        secrets = {*self.registry.secrets(), *(secret for agent in agents for secret in agent.secrets)}
+        secrets = set(self.registry.secrets())
+        with suppress(UnreadableDirectoryError):
+            for agent in filter(None, map(self._find_readable, self._agents.ids())):
+                secrets.update(agent.secrets)
         if not secrets <= self._secrets:
             self._secrets |= secrets
             self._known = Redactor(self._secrets)
         return self._known
+
+    def _find_readable(self, agent_id: str) -> Agent | None:
+        """Return an agent, or None for one that can't be read now."""
+        try:
+            return self._agents.find(agent_id)
+        except UnreadableDirectoryError:
+            return None
 
     def redactor(self, admitted: Identity) -> Redactor:
         """Return the redactor of a request: no service, prompt, runner, history or log may see its secrets.
@@ -334,6 +367,12 @@ class Mediator:
         secrets = [*self.registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
         self._log.protect(secrets)
         return secrets
+
+
+def _feed_question() -> AskWorkers | None:
+    """Return how all workers of this proxy are asked for a feed; None where it is one process."""
+    worker = workers.current()
+    return None if worker is None else partial(worker.ask_all, "feed")
 
 
 def _find_object(request: Request) -> StoredPath | None:

@@ -33,10 +33,11 @@ def _describe(agents: AgentDirectory, agent_id: str) -> Iterator[str]:
 
 
 def reload_files(agents: AgentDirectory, registry: ProviderRegistry, release: Callable[[str], None]) -> list[str]:
-    """Read all files again, even if they look unchanged; return a line for each change.
+    """Read all files again, even if they look unchanged; return a line for each change. Raise ``UnreadableDirectoryError``.
 
     ``release`` is called with the id of each agent that has changed.
     """
+    agents.ids()  # if they can't be listed, what is known of them stays
     old_agents, old_providers = agents.clear_cache(), registry.clear_cache()
     new_agents = {agent_id: agents.find(agent_id) for agent_id in agents.ids()}
     for agent_id in {*old_agents, *new_agents}:

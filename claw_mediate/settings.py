@@ -1,10 +1,12 @@
 """The settings: environment variables of docs/spec/contract.md, each also an option of mitmproxy."""
 
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
+from claw_contract.addresses import Network
+from claw_contract.opened_paths import OpenedPath, parse_opened_paths
 from claw_state.url import Place, parse_place
 
 
@@ -36,11 +38,31 @@ SETTINGS = (
         is_secret=True,
     ),
     Setting("pod", "CLAW_POD", "", "Name of the pod."),
-    Setting("listen", "LISTEN_ADDR", ":8080", "Address of the base-URL entrance, when no --mode is given."),
-    Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),
+    # Loopback, and no way out: who wants more says so. Compiled files and the image do.
+    Setting("listen", "LISTEN_ADDR", "127.0.0.1:8080", "Address of the base-URL entrance, when no --mode is given."),
+    Setting("proxy", "CLAW_PROXY_ADDR", "127.0.0.1:8082", "Address of the forward proxy, when no --mode is given."),
     Setting("hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."),
+    Setting("paths", "CLLAMA_PATHS", "", "Paths opened beside the known ones, comma separated, each as METHOD /prefix*."),
     Setting("ca", "CLLAMA_CA", "", "Directory of the CA that claw certs created; empty: mitmproxy's own, in confdir."),
-    Setting("egress", "CLLAMA_EGRESS", "allow", "What happens to hosts that are not governed: allow or deny.", is_word=True),
+    Setting("egress", "CLLAMA_EGRESS", "deny", "What happens to hosts that are not governed: allow or deny.", is_word=True),
+    Setting(
+        "egress_networks",
+        "CLLAMA_EGRESS_NETWORKS",
+        "",
+        "Private addresses and networks that allowed egress reaches, comma separated; empty: none.",
+    ),
+    Setting(
+        "max_agent_body_bytes",
+        "CLLAMA_MAX_AGENT_BODY_BYTES",
+        "134217728",
+        "Most bytes of request bodies that one agent has in flight in one process.",
+    ),
+    Setting(
+        "max_body_bytes",
+        "CLLAMA_MAX_BODY_BYTES",
+        "536870912",
+        "Most bytes of request bodies that one process holds for all agents.",
+    ),
     Setting("dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy calls its addons: fast, or plain (mitmproxy's own way)."),
     Setting("keep_flows", "CLLAMA_KEEP_FLOWS", "5000", "How many flows mitmweb and the console keep."),
     Setting("keep_bytes", "CLLAMA_KEEP_BYTES", "268435456", "How many bytes of flows mitmweb and the console keep."),
@@ -75,6 +97,10 @@ SETTINGS = (
     ),
     Setting("metrics", "CLAW_METRICS_ADDR", "", "Address that serves /metrics; empty: no metrics."),
 )
+
+
+ADDRESS_SECONDS: Final = 5.0
+"""How long the first worker waits for an address. Workers whose supervisor was killed give theirs up at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +148,12 @@ class Settings:
     state: Place
     pod: str
     hosts: dict[str, str]
+    paths: tuple[OpenedPath, ...]
     ca: Path | None
     egress: Literal["allow", "deny"]
+    egress_networks: tuple[Network, ...]
+    max_agent_body_bytes: int
+    max_body_bytes: int
     dispatch: Literal["fast", "plain"]
     keep_flows: int
     keep_bytes: int
@@ -161,8 +191,12 @@ class Settings:
             state=_place(values["state"]),
             pod=values["pod"],
             hosts=_hosts(values["hosts"]),
+            paths=_paths(values["paths"]),
             ca=Path(values["ca"]).expanduser() if values["ca"] else None,
             egress=_word(values, "egress", "allow", "deny"),
+            egress_networks=_networks(values, "egress_networks"),
+            max_agent_body_bytes=_positive(values, "max_agent_body_bytes"),
+            max_body_bytes=_positive(values, "max_body_bytes"),
             dispatch=_word(values, "dispatch", "fast", "plain"),
             keep_flows=_positive(values, "keep_flows"),
             keep_bytes=_positive(values, "keep_bytes"),
@@ -197,11 +231,26 @@ def _listener(values: dict[str, str], name: str) -> ListenAddress | None:
     return ListenAddress(host.removeprefix("[").removesuffix("]"), port)
 
 
+def _networks(values: dict[str, str], name: str) -> tuple[Network, ...]:
+    parts = (part.strip() for part in values[name].split(","))
+    try:
+        return tuple(ip_network(part) for part in parts if part)
+    except ValueError as error:
+        raise ValueError(f"cllama_{name} takes addresses and networks, comma separated: {error}") from None
+
+
 def _place(text: str) -> Place:
     try:
         return parse_place(text)
     except ValueError as error:
         raise ValueError(f"cllama_state: {error}") from None
+
+
+def _paths(text: str) -> tuple[OpenedPath, ...]:
+    try:
+        return parse_opened_paths(text)
+    except ValueError as error:
+        raise ValueError(f"cllama_paths: {error}") from None
 
 
 def _positive(values: dict[str, str], name: str) -> int:

@@ -55,12 +55,15 @@ class RequestFingerprint:
     idempotency_key: str
     alone: bool = False
     latest_turn: str = ""
+    message_digest: str = ""
+    """The length and digest of the last message: it may be 60 MB, and nobody should read it in the state."""
 
-    @property
-    def message_digest(self) -> str:
-        """The length and digest of the last message: it may be 30 MB, and nobody should read it in the state."""
-        end = len(self.last_message.rstrip())
-        return f"{end}:{hashlib.sha256(self.last_message[:end].encode()).hexdigest()}" if end else ""
+    def __post_init__(self) -> None:
+        """Make the digest here, where a long message is read beside the event loop, and once."""
+        end = 0 if self.message_digest else len(self.last_message.rstrip())
+        if end:
+            digest = hashlib.sha256(self.last_message[:end].encode()).hexdigest()
+            object.__setattr__(self, "message_digest", f"{end}:{digest}")
 
     @property
     def columns(self) -> tuple[str, str, str, str]:

@@ -2,9 +2,13 @@
 
 A provider's account is shared by all agents, so an id by itself proves nothing. Each agent has a bound of number and age.
 The least recently used entry is evicted first.
+
+    responses, conversations   ``OwnedObject``: with all that must be known to go on from one
+    files, batches, …          ``ProviderObject``: whose it is, and where. They outlive conversations, so they stay longer
 """
 
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -12,6 +16,32 @@ from claw_state.url import StoreError
 
 MAX_OBJECTS = 10_000
 MAX_AGE_SECONDS = 30 * 24 * 3600.0
+
+
+MAX_PROVIDER_OBJECTS = 50_000
+MAX_PROVIDER_OBJECT_AGE_SECONDS = 365 * 24 * 3600.0
+USE_MARK_SECONDS = 24 * 3600.0
+"""A use is written down when the last one is longer ago than this: requests repeat the same ids again and again."""
+
+
+class ObjectName(NamedTuple):
+    """The id of a file, a batch or the like. Ids of two kinds are never the same one."""
+
+    kind: str
+    id: str
+
+
+class ProviderObject(msgspec.Struct, frozen=True, array_like=True):
+    """A file, a batch or the like that a provider keeps, and the key of whose account it is."""
+
+    kind: str
+    id: str
+    provider: str
+    key_label: str = ""
+
+    @property
+    def name(self) -> ObjectName:
+        return ObjectName(self.kind, self.id)
 
 
 class OwnedObject(msgspec.Struct, frozen=True, array_like=True):
@@ -48,6 +78,15 @@ class OwnershipStore(Protocol):
     async def delete(self, agent_id: str, object_id: str) -> None:
         """Forget an object."""
 
+    async def save_objects(self, agent_id: str, objects: Sequence[ProviderObject]) -> None:
+        """Store objects, all or none, in the place of earlier ones with their names."""
+
+    async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
+        """Return the agent's objects with these names, and mark them used."""
+
+    async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
+        """Return all of the agent's objects of a kind."""
+
     async def close(self) -> None: ...
 
 
@@ -62,3 +101,11 @@ def decode_owned(record: bytes) -> OwnedObject:
         return msgspec.msgpack.decode(record, type=OwnedObject)
     except msgspec.DecodeError as error:
         raise StoreError(f"what is kept of a response can't be read: {error}") from error
+
+
+def decode_object(record: bytes) -> ProviderObject:
+    """Return the object of a record. Raise ``StoreError`` for one that can't be read."""
+    try:
+        return msgspec.msgpack.decode(record, type=ProviderObject)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"what is known of an object at a provider can't be read: {error}") from error

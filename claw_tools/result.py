@@ -1,7 +1,8 @@
 """Results of calls, as MCP carries them (docs/spec/tools-host.md "Results").
 
 Rules. A result that is too long is still valid JSON: its largest member is cut to its beginning, and it says ``truncated`` and
-``original_bytes``. The text block and ``structuredContent`` are the same JSON. It takes linear time, whatever the result is.
+``original_bytes``. The limit counts the bytes of the text block, which is what leaves the host. That block and
+``structuredContent`` are the same JSON. It takes linear time, whatever the result is.
 """
 
 from bisect import bisect_right
@@ -69,13 +70,23 @@ def _cut(content: bytes, limit: int) -> bytes:
     value = bytes(rest.pop(name, b""))
     if value[:1] in {b'"', b"["} and len(_encode({**rest, name: ""})) <= limit:
         part = msgspec.json.decode(value, type=str | list[msgspec.Raw])
-        return _longest(part, limit, lambda beginning: {**rest, name: beginning})
+        size_of = _size_in_message if isinstance(part, list) else len
+        return _longest(part, limit, lambda beginning: _encode({**rest, name: beginning}), size_of)
     text = content[:limit].decode(errors="ignore")
-    return _longest(text, limit, lambda beginning: {**mark, "beginning": beginning})
+    return _longest(text, limit, lambda beginning: _encode({**mark, "beginning": beginning}))
 
 
-def _longest(value: Any, limit: int, whole: Callable[[Any], Any]) -> bytes:
-    """Return the JSON of ``whole(beginning of value)`` with the longest beginning that fits."""
+def _longest(value: Any, limit: int, write: Callable[[Any], bytes], size_of: Callable[[bytes], int] = len) -> bytes:
+    """Return ``write(beginning of value)`` with the longest beginning that fits."""
     value = value[:limit]  # Every character and every item is a byte at least
-    count = bisect_right(range(len(value) + 1), limit, key=lambda length: len(_encode(whole(value[:length])))) - 1
-    return _encode(whole(value[:count]))
+    lengths = range(len(value) + 1)
+    count = bisect_right(lengths, limit, key=lambda length: size_of(write(value[:length]))) - 1
+    return write(value[: max(count, 0)])
+
+
+def _size_in_message(content: bytes) -> int:
+    """Return the bytes of a list's text as it stands in the message, as a JSON string.
+
+    There each of its many quotes takes two bytes. Clients that write the list anew, with spaces, stay within the limit too.
+    """
+    return len(_encode(content.decode())) - len('""')

@@ -33,6 +33,8 @@ from typing import IO, Any
 ROOT = Path(__file__).parent.parent
 PROXIES = ("mitmdump", "mitmweb", "workers")
 """``workers N`` stands for what ``claw proxy --workers N`` starts."""
+ALIVE_SECONDS = "TEST_ALIVE_SECONDS"
+"""A variable of these tests alone: how often a supervisor asks its workers whether they hang."""
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 """The command of ``claw`` with the code beside these tests, in every worktree."""
 _MAX_PACKET = 1 << 20
@@ -266,7 +268,7 @@ def _run_proxy() -> Any:
         from claw_mediate.mitm.listeners import run_worker
         from claw_mediate.workers.supervisor import supervise
 
-        supervise(int(sys.argv.pop(1)), run_worker, 0.1)
+        supervise(int(sys.argv.pop(1)), run_worker, 0.1, float(os.environ.get(ALIVE_SECONDS, "5")))
     return getattr(tools, name)()
 
 

@@ -1,6 +1,6 @@
 """``cllama``, the environment of the proxy, ``models`` and ``budget`` (docs/spec/compile.md "Grammar", "Defaults").
 
-Rules. ``cllama`` is a name, a list of names, or ``{proxy, mode, workers}``; ``null`` and ``[]`` mean none. ``env`` and
+Rules. ``cllama`` is a name, a list of names, or ``{proxy, mode, workers, paths}``; ``null`` and ``[]`` mean none. ``env`` and
 ``cllama-env`` are the proxy's only, and where provider keys belong: their values are never shown.
 
 A model is ``provider/model``; a bare name is Anthropic's. Only ``fallback`` may be a list: its order is the order of the
@@ -23,6 +23,7 @@ from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 from claw_contract.durations import parse_duration
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.metadata import Budget
+from claw_contract.opened_paths import METHODS, OpenedPath, OpenedPathError
 
 FALLBACK = "fallback"
 type Behavior = Literal["hard_stop", "rate_limit", "soft_alert"]
@@ -214,25 +215,48 @@ _WORKERS = shapes.Key(
     "Processes of the pod's proxy, which share its work: a number, or auto.",
     "1",
 )
+
+
+def _opened_path(reader: Reader, word: ScalarNode, node: Node) -> str | None:
+    try:
+        OpenedPath.parse(word.text)
+    except OpenedPathError as error:
+        reader.report(codes.BAD_PATH, node.span, f"{quote(word.shown)}: {error.reason}")
+        return None
+    return word.text.strip()
+
+
+_OPENED = rf"(?:{'|'.join(METHODS)}) /[!-~]*"
+_PATHS = shapes.Key(
+    "paths",
+    shapes.ListOf(
+        shapes.Conversion(shapes.Text(), _opened_path, shapes.or_variable({"type": "string", "pattern": f"^{_OPENED}$"}))
+    ),
+    "Paths of the providers that the pod's proxy passes beside those it knows, each as METHOD /prefix*.",
+)
 _ENV = shapes.Key("env", ENV, "The environment of the proxy; provider keys belong here.")
 
 
 def _build_cllama(members: shapes.Members) -> Cllama | None:
     mode, proxies = members[_MODE] or "base-url", members[_PROXY]
-    return Cllama(members.place.span, proxies or (), mode, members[_WORKERS] or "")
+    return Cllama(members.place.span, proxies or (), mode, members[_WORKERS] or "", members[_PATHS] or ())
 
 
 def _build_default(members: shapes.Members) -> Cllama | None:
     """Build the default; None where it holds nothing but ``env``."""
-    if not (_ENV in members and _MODE not in members and _WORKERS not in members):
+    says_more = any(key in members for key in (_MODE, _WORKERS, _PATHS))
+    if says_more or _ENV not in members:
         members.require(_PROXY)
     return _build_cllama(members) if _PROXY in members else None
 
 
-_ONLY_ENV: shapes.Schema = {"required": ["env"], "not": {"anyOf": [{"required": ["mode"]}, {"required": ["workers"]}]}}
-_RECORD = shapes.Record((_PROXY, _MODE, _WORKERS), _build_cllama, required=(_PROXY,))
+_ONLY_ENV: shapes.Schema = {
+    "required": ["env"],
+    "not": {"anyOf": [{"required": ["mode"]}, {"required": ["workers"]}, {"required": ["paths"]}]},
+}
+_RECORD = shapes.Record((_PROXY, _MODE, _WORKERS, _PATHS), _build_cllama, required=(_PROXY,))
 _DEFAULT_RECORD = shapes.Record(
-    (_PROXY, _MODE, _WORKERS, _ENV), _build_default, rules={"anyOf": [{"required": ["proxy"]}, _ONLY_ENV]}
+    (_PROXY, _MODE, _WORKERS, _PATHS, _ENV), _build_default, rules={"anyOf": [{"required": ["proxy"]}, _ONLY_ENV]}
 )
 
 

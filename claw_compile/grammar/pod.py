@@ -80,13 +80,15 @@ def own_entries[T](listed: EntryList[T] | None) -> tuple[T, ...]:
 class Cllama:
     """The proxies before the agent, and its entrance to them; none when ``cllama`` is ``null`` or ``[]``.
 
-    ``workers`` is the number of the proxy's processes, ``auto``, or empty where the file says neither.
+    ``workers`` is the number of the proxy's processes, ``auto``, or empty where the file says neither; ``paths`` are opened
+    beside the known ones, each as ``METHOD /prefix*``.
     """
 
     key: Span
     proxies: tuple[ScalarNode, ...]
     mode: Mode = "base-url"
     workers: str = ""
+    paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

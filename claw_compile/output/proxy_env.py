@@ -15,10 +15,11 @@ from claw_compile.policy.agent import ResolvedPod
 from claw_compile.policy.connect import without_provider_keys
 from claw_compile.policy.resolve import EGRESS
 from claw_contract.known_providers import KNOWN_PROVIDERS
+from claw_contract.opened_paths import write_opened_paths
 
 ENV_FILE = PurePosixPath("auth", "env")
 RUNTIME_MOUNT, HISTORY, STATE, CA_MOUNT = "/claw/runtime", "/claw/history", "/claw/state", "/claw/ca"
-HOSTS, DRAIN, STATE_PLACE = "CLLAMA_HOSTS", "CLLAMA_DRAIN_MS", "CLAW_STATE"
+HOSTS, PATHS, DRAIN, STATE_PLACE = "CLLAMA_HOSTS", "CLLAMA_PATHS", "CLLAMA_DRAIN_MS", "CLAW_STATE"
 _DRAIN_MS, _LAST_SECONDS = 25_000, 5
 """The time for requests under way when the proxy is stopped, and for its last steps (decision 0029)."""
 _MAX_DRAIN_MS = 600_000  # The most that the proxy takes
@@ -40,15 +41,25 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
         STATE_PLACE: f"{STATE}/state.db",
         # The compiled tree is mounted read-only, and another one after each compile.
         "CLAW_KEY_STATES_DIR": f"{STATE}/key-states",
+        # Agents reach the proxy over the pod's networks; its own default is loopback.
+        "LISTEN_ADDR": ":8080",
+        "CLAW_PROXY_ADDR": ":8082",
         # The forward proxy would be a way out for agents that have no egress.
         EGRESS: "deny",
         **({"CLLAMA_CA": CA_MOUNT} if deployment.uses_ca else {}),
+        **({PATHS: paths} if (paths := opened_paths(deployment)) else {}),
         DRAIN: str(_drain_ms(deployment)),
         "HOME": "/tmp",  # noqa: S108 - a tmpfs of the container's own
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     environment = {name: value for name, value in ours.items() if name not in deployment.resolved.proxy_env}
     return environment, ENV_FILE if ENV_FILE in deployment.tree else None
+
+
+def opened_paths(deployment: Deployment) -> str:
+    """Return the setting of the paths that any agent's ``cllama`` opens, "" for none: agents share the proxy, and so these."""
+    entries = [path for agent in deployment.agents if agent.cllama is not None for path in agent.cllama.paths]
+    return write_opened_paths(entries)
 
 
 def grace_seconds(deployment: Deployment) -> int:

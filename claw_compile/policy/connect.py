@@ -28,6 +28,7 @@ from claw_contract.context_files import Feed, Memory, MemoryPath, MemoryRecall
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.known_providers import KNOWN_PROVIDERS, provider_of
 from claw_contract.manifest import Auth, BaseUrl, BasicAuth, BearerAuth, HeaderAuth, NoAuth, checked_base_url
+from claw_contract.opened_paths import OpenedPathError, parse_opened_paths
 from claw_contract.providers import ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 
@@ -73,6 +74,7 @@ def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
     feeds = {agent.id: tuple(_feeds(agent, connections, diagnostics)) for agent in resolved.agents}
     memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connections, diagnostics))}
     models = model_providers(resolved.proxy_env, diagnostics)
+    check_opened_paths(resolved.proxy_env.get("CLLAMA_PATHS"), diagnostics)
     return Result(Connections(providers, principals, feeds, memories, models), tuple(diagnostics))
 
 
@@ -166,6 +168,16 @@ def model_providers(environment: Mapping[str, Setting], diagnostics: list[Diagno
                 active_key_id=keys[0].id if keys else None,
             )
     return Providers(version=2, providers=entries) if entries else None
+
+
+def check_opened_paths(setting: Setting | None, diagnostics: list[Diagnostic]) -> None:
+    """Report what the proxy would refuse at its start: an entry of ``CLLAMA_PATHS`` that opens nothing it may."""
+    if setting is None:
+        return
+    try:
+        parse_opened_paths(setting.value)
+    except OpenedPathError as error:
+        diagnostics.append(codes.BAD_PATH.at(setting.key, f"an entry of CLLAMA_PATHS: {error.reason}"))
 
 
 def _base_url(setting: Setting | None, diagnostics: list[Diagnostic]) -> str | None:

@@ -97,6 +97,7 @@ class _RequestEnd(Event):
     tokens_out: int
     cached_tokens: int
     cost_usd: float | None  # None: unknown
+    estimated_cost_usd: float | None = None  # Charged on top of it, for model calls whose cost is not known
     total_rounds: int  # Responses of the model that were paid for
     mediated: bool
     provider: str  # The provider that answered, or the last that was asked
@@ -199,12 +200,16 @@ class JoinEvent(Event):
 
 type Fault = Literal[
     "agent_context_broken",
+    "agents_not_read",
     "budget_not_written",
+    "bytes_in_flight",
     "ca_does_not_cover",
     "ca_expired",
     "ca_expires",
+    "connections_closed",
     "continuity_not_read",
     "continuity_not_written",
+    "descriptors_exhausted",
     "dispatch_not_fast",
     "history_cut",
     "history_not_written",
@@ -236,6 +241,7 @@ class FaultEvent(Event):
     ca: str | None = None
     host: str | None = None  # A host that runners use, and that the CA does not sign for
     lines: int | None = None  # Number of log lines that were dropped because nobody read them
+    left_out: int | None = None  # Number of equal lines since the last one, which were too many to write
 
 
 class ProviderPoolEvent(Event):

@@ -5,9 +5,11 @@ could move a terminal's cursor, reverse a line or hide words.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+_LINE_END = re.compile(r"\r\n|\n|\r")  # Of a stream; JSON may hold U+2028 and its like as they are
 MAX_TEXT_CHARS = 4000  # Printed characters of one text
 _HARMLESS = "\n\u00a0\u202f\u200d"
 """Not printable according to Python: line breaks, non-breaking spaces, and the joiner of emoji."""
@@ -132,7 +134,7 @@ def _call(name: object, arguments: object) -> str:
 
 
 def _stream(text: str) -> Iterator[str]:
-    events = [event for line in text.splitlines() if line.startswith("data:") and (event := _read(line[5:]))]
+    events = list(_events(text))
     if not events:
         yield printable(text)
         return
@@ -142,6 +144,16 @@ def _stream(text: str) -> Iterator[str]:
             texts.setdefault(place, []).append(piece)
     for place, pieces in texts.items():
         yield f"{'error' if place == 'error' else 'assistant'}: {printable(''.join(pieces))}"
+
+
+def _events(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a stream of events, one for each event; of a damaged one, one for each line."""
+    for block in _LINE_END.sub("\n", text.removeprefix("\ufeff")).split("\n\n"):
+        data = [line[5:] for line in block.split("\n") if line.startswith("data:")]
+        if event := _read("\n".join(data)):
+            yield event
+        else:
+            yield from filter(None, map(_read, data))
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:

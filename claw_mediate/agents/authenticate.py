@@ -5,8 +5,8 @@ from urllib.parse import unquote
 
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret
-from claw_mediate.agents.directory import Agent, AgentDirectory
-from claw_mediate.core.http import Request, RunnerResponse, refuse
+from claw_mediate.agents.directory import Agent, AgentDirectory, UnreadableDirectoryError
+from claw_mediate.core.http import RETRY_AFTER, Request, RunnerResponse, build_error_body, refuse, respond
 from claw_mediate.http.headers import contains_secret
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -25,7 +25,7 @@ class Identity:
 def authenticate(agents: AgentDirectory, request: Request, log: EventLog) -> Identity | RunnerResponse:
     """Return the agent, or the refusal: 401 for a missing or malformed credential, 403 for a wrong one, 400 for one in the URL.
 
-    The log names the exact reason; the client sees less.
+    503 if it can't be found out now which agents there are. The log names the exact reason; the client sees less.
     """
     tokens = {token for token in (*_bearer_tokens(request), *request.header("x-api-key")) if token}
     if len(tokens) != 1:
@@ -38,7 +38,13 @@ def authenticate(agents: AgentDirectory, request: Request, log: EventLog) -> Ide
         problem = "the credential is not an agent's token"
         _log_refusal(log, problem)
         return refuse(request.path, 401, "invalid_api_key", f"{problem}; send <agent-id>:<secret> as the API key")
-    agent = agents.find(agent_id) if is_agent_id(agent_id) else None
+    try:
+        agent = agents.find(agent_id) if is_agent_id(agent_id) else None
+    except UnreadableDirectoryError as error:
+        log.limited_event("error", error="agents_not_read", reason=str(error))
+        message = "the agents can't be read now; ask again"
+        body = build_error_body(request.path, 503, "agents_unavailable", message)
+        return respond(503, body, retry_after=RETRY_AFTER)
     if agent is None or not agent.metadata.admits(agent_id, secret):
         _log_refusal(log, "unknown agent" if agent is None else f"wrong token for agent {agent.id}")
         return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
@@ -67,7 +73,7 @@ def _url_contains(path: str, secret: Secret) -> bool:
 
 
 def _log_refusal(log: EventLog, reason: str) -> None:
-    log.event("error", error="not_admitted", reason=reason)
+    log.limited_event("error", error="not_admitted", reason=reason)
 
 
 def _bearer_tokens(request: Request) -> list[str]:

@@ -2,8 +2,12 @@
 
 A directory that can't be parsed disables its agent and no other. A malformed tool, or a context block that can't be placed,
 is left out. Each such problem is logged once for each version of the files.
+
+Only a directory that is not there means that there is no such agent. Any other failure to read (no descriptor is left, a disk
+fails) says nothing about the agent: it is raised, and what was read before stays.
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Mapping
@@ -30,6 +34,20 @@ _FILES = (_METADATA, _TOOLS, _FEEDS, _MEMORY, _BLOCKS)
 _PLACEMENTS = ("before_feeds", "after_feeds")
 _CADENCES = ("every_turn", "always")  # The original's word, and our synonym
 _NO_TOOLS: tuple[Manifest, tuple[QuarantinedTool, ...]] = (Manifest(version=1), ())
+
+
+_OF_THE_FILE = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL}
+)
+"""Errors that are about a file itself, and disable its agent. Any other one is about the machine, and passes."""
+
+
+class UnreadableDirectoryError(Exception):
+    """The context directories can't be read now: which agents there are is not known. The message is one sentence."""
+
+    def __init__(self, error: OSError) -> None:
+        reason = error.strerror or "unknown error"
+        super().__init__(f"the agents' directories can't be read: {reason}")
 
 
 class _BrokenFileError(Exception):
@@ -101,14 +119,19 @@ class AgentDirectory:
         self._cache: dict[str, _CachedAgent] = {}
 
     def find(self, agent_id: str) -> Agent | None:
-        """Return the agent by its current files; None if there is no such agent or its directory is broken."""
+        """Return the agent by its current files; None if there is no such agent or its directory is broken.
+
+        Raise ``UnreadableDirectoryError`` if that can't be found out now.
+        """
         if not is_agent_id(agent_id):
             return None
         while True:
             tree = _tree_version(self._root)
             try:
                 directory = os.open(f"{self._root}/{agent_id}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except OSError:
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                    raise UnreadableDirectoryError(error) from error
                 if _tree_version(self._root) == tree:
                     if self._cache.pop(agent_id, None) is not None:
                         self._on_change(agent_id)
@@ -138,10 +161,14 @@ class AgentDirectory:
         return cached.problems if cached is not None else ()
 
     def ids(self) -> list[str]:
-        """Return the names of all context directories, sound or not."""
-        if not self._root.is_dir():
+        """Return the names of all context directories, sound or not. Raise ``UnreadableDirectoryError``."""
+        try:
+            entries = [*self._root.iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and is_agent_id(entry.name))
+        except OSError as error:
+            raise UnreadableDirectoryError(error) from error
+        return sorted(entry.name for entry in entries if entry.is_dir() and is_agent_id(entry.name))
 
     def clear_cache(self) -> dict[str, Agent | None]:
         """Read every agent anew on its next use. Return the agents that were cached."""
@@ -235,6 +262,8 @@ def _content(name: str, directory: int) -> bytes | OSError:
     try:
         return read_file(name, directory)
     except OSError as error:
+        if error.errno not in _OF_THE_FILE:
+            raise UnreadableDirectoryError(error) from error
         return error
 
 

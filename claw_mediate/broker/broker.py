@@ -10,7 +10,7 @@ import re
 from claw_contract.manifest import Tool
 from claw_mcp.protocol import SSE_TYPE
 from claw_mcp.server import HttpRequest, StreamableHttpServer
-from claw_mediate.agents.directory import AgentDirectory
+from claw_mediate.agents.directory import AgentDirectory, UnreadableDirectoryError
 from claw_mediate.broker.backend import CALLER, NativeBackend
 from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.broker.siblings import SessionRouter
@@ -56,7 +56,8 @@ class Broker:
         """Answer a request of an authenticated agent. Cancelled when the client leaves."""
         agent, request = caller.agent, caller.request
         if find_broker(request.path) != agent.id:
-            self._log.event("error", error="not_admitted", reason=f"the token of agent {agent.id} at another broker")
+            reason = f"the token of agent {agent.id} at another broker"
+            self._log.limited_event("error", error="not_admitted", reason=reason)
             return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
         if (port := self._router.find(request)) is not None:
             return await self._router.ask(port, request)
@@ -82,7 +83,10 @@ class Broker:
 
     def note_change(self, agent_id: str) -> None:
         """Report to an agent's clients that its tools have changed, where its files say so."""
-        agent = self._agents.find(agent_id)
+        try:
+            agent = self._agents.find(agent_id)
+        except UnreadableDirectoryError:
+            return  # nothing is known to have changed
         if agent is None or self._tools.get(agent_id) == agent.native_tools:
             return
         if agent_id in self._tools:

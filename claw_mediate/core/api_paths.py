@@ -12,26 +12,14 @@ type Endpoint = Literal[
 """The end of a path whose protocol is a dialect."""
 
 _ENDPOINTS: tuple[Endpoint, ...] = get_args(Endpoint.__value__)
-_THREAD_MESSAGES = re.compile(r"/threads/[^/]+/messages$")
-"""OpenAI's Assistants: a message is added to a thread, and no model is asked."""
-type ModelLocation = Literal["nowhere", "optional", "required", "hidden"]
-"""The place of the model's name in a POST of no dialect: none, the body or none, the body, or out of the proxy's sight."""
-_NO_MODEL = re.compile(r"/(?:files|uploads/[^/]+/parts|skills|skills/[^/]+/versions)$")
-_MODEL_REQUIRED = re.compile(
-    r"/(?:embeddings|completions|complete|rerank|videos"
-    r"|images/[^/]+|audio/[^/]+|assistants|threads/runs|threads/[^/]+/runs|fine_tuning/jobs)$"
-)
-_MODEL_HIDDEN = re.compile(
-    # In the path; in the entries of a batch, or in a file; within a session that bypasses the proxy.
-    r"/models?/[^/:]+[/:]|/(?:engines|deployments|tunedmodels)/|/batches$"
-    r"|/(?:realtime|evals|chatkit)(?:/|$)"
-)
+_OTHER_MESSAGES = re.compile(r"/(?:threads|chat/completions)/[^/]+/messages$")
+"""OpenAI's messages of a thread, and of a stored chat completion: no model is asked."""
 _BROKER = re.compile(r"/mcp(?:/(.*))?")
 _SLASHES = re.compile(r"[/\\]+")
 _QUERY = re.compile(r"[?#]")
 _SEGMENT_END = re.compile(r"[/\\;]")
 _PARAMETERS = re.compile(r";[^/]*")
-_MAX_CACHED_LENGTH = 512  # Longer paths are not cached: anybody may send them
+MAX_CACHED_LENGTH = 512  # Longer paths are not cached: anybody may send them
 
 
 def normalize_path(path: str) -> str:
@@ -40,10 +28,11 @@ def normalize_path(path: str) -> str:
     >>> normalize_path("/v1/x/../Chat%2F/completions;a=b/?c")
     '/v1/chat/completions'
     """
-    return _resolve(path).lower()
+    return resolve_path(path).lower()
 
 
-def _resolve(path: str) -> str:
+def resolve_path(path: str) -> str:
+    """Return the path as a lenient provider would understand it, in its own case."""
     plain = _SLASHES.sub("/", _QUERY.split(unquote(path))[0])
     return posixpath.normpath(_PARAMETERS.sub("", plain))
 
@@ -60,13 +49,13 @@ def is_ambiguous(path: str) -> bool:
 
 def find_endpoint(path: str) -> Endpoint | None:
     """Return the endpoint that a path ends in; None where its protocol is no dialect."""
-    return _find_endpoint(path) if len(path) <= _MAX_CACHED_LENGTH else _find_endpoint.__wrapped__(path)
+    return _find_endpoint(path) if len(path) <= MAX_CACHED_LENGTH else _find_endpoint.__wrapped__(path)
 
 
 @lru_cache(maxsize=256)
 def _find_endpoint(path: str) -> Endpoint | None:
     plain = normalize_path(path)
-    return next((end for end in _ENDPOINTS if plain.endswith(end) and not _THREAD_MESSAGES.search(plain)), None)
+    return next((end for end in _ENDPOINTS if plain.endswith(end) and not _OTHER_MESSAGES.search(plain)), None)
 
 
 type StoredKind = Literal["responses", "conversations"]
@@ -98,7 +87,7 @@ def find_stored(path: str) -> StoredPath | None:
     StoredPath(prefix='/v1', kind='responses', id='resp_A', part='/input_items', query='limit=1')
     >>> find_stored("/v1/chat/completions")
     """
-    match = _STORED.fullmatch(_resolve(path))
+    match = _STORED.fullmatch(resolve_path(path))
     if match is None:
         return None
     kind: StoredKind = "responses" if match[2].lower().startswith("r") else "conversations"
@@ -131,20 +120,8 @@ def find_broker(path: str) -> str | None:
     return None if match is None else match[1] or ""
 
 
-def locate_model(path: str) -> ModelLocation:
-    """Return where a POST to a path of no dialect names its model.
-
-    >>> [locate_model(path) for path in ("/v1/files", "/v1/conversations", "/v1/embeddings", "/v1/models/m:embed")]
-    ['nowhere', 'optional', 'required', 'hidden']
-    """
-    plain = normalize_path(path)
-    if _MODEL_HIDDEN.search(plain):
-        return "hidden"
-    if _NO_MODEL.search(plain):
-        return "nowhere"
-    return "required" if _MODEL_REQUIRED.search(plain) else "optional"
-
-
 def is_anthropic(path: str) -> bool:
-    """Return True if the path's protocol is Anthropic's."""
-    return find_endpoint(path) in {"/messages", "/messages/count_tokens"}
+    """Return True if the path's errors have Anthropic's shape."""
+    if find_endpoint(path) in {"/messages", "/messages/count_tokens"}:
+        return True
+    return "/messages/batches" in path

@@ -50,6 +50,7 @@ _OPENCLAW_NOTE_MARK = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 _CLAUDE_CODE_EMPTY = "(nocontent)"  # Claude Code's text for a message without words, white space aside
 _ASCII_SPACE = bytes(code for code in range(128) if chr(code).isspace())
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
+_SLICE = 1 << 20  # Characters of a text that are read at once
 _MAX_PARTS = 16  # A user's message with more parts is only compared as a whole
 _REMINDER = ("<system-reminder>", "</system-reminder>")
 """The start and the end of a part that a runner adds to the user's words (Claude Code, qwen-code)."""
@@ -107,7 +108,10 @@ def call_key(name: str, arguments: str) -> str:
 
 def text_key(text: str) -> str:
     """Return the key of an answer."""
-    plain, digest = _digest_of_text(text)
+    return _key_of_digest(*_digest_of_text(text))
+
+
+def _key_of_digest(plain: str, digest: str) -> str:
     if plain == _CLAUDE_CODE_EMPTY:
         return EMPTY_TEXT_KEY
     return ("words:" if len(plain) >= _MIN_DISTINCTIVE else "text:") + digest
@@ -147,8 +151,9 @@ class Transcript:
             return None
         gap = Anchor(EMPTY_TEXT_KEY, self.before)
         self._last_user_step = len(self._steps)
-        self._steps.append(text_key(text))
-        self._digests.append(_digest_of_parts(parts))
+        plain, digest = _digest_of_text(text)
+        self._steps.append(_key_of_digest(plain, digest))
+        self._digests.append(digest[:_WHOLE_LENGTH] if len(parts) == 1 else _digest_of_parts(parts))
         return gap
 
     @property
@@ -347,8 +352,6 @@ def _split_digest(message: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _digest_of_parts(parts: Sequence[str]) -> str:
     """Return the digest of a user's message: of the whole, and, where it has several parts, of each behind a mark."""
-    if len(parts) == 1:
-        return _digest_of_text(parts[0])[1][:_WHOLE_LENGTH]
     plain = [text for part in parts if (text := _without_space(part))]
     whole = _digest(["".join(plain)])[:_WHOLE_LENGTH]
     if not 1 < len(plain) <= _MAX_PARTS:
@@ -364,11 +367,30 @@ def _without_space(text: str) -> str:
     return "".join(text.split())
 
 
-@lru_cache(maxsize=1)  # the key and the digest of a message are asked for one after the other
 def _digest_of_text(text: str) -> tuple[str, str]:
-    """Return the text without white space, and the digest of that."""
+    """Return the beginning of the text without white space, and the digest of all of it."""
+    return _digest_of_short_text(text) if len(text) <= _SLICE else _digest_of_long_text(text)
+
+
+@lru_cache(maxsize=1)  # the key and the digest of a message are asked for one after the other
+def _digest_of_short_text(text: str) -> tuple[str, str]:
     plain = _without_space(text)
-    return plain, _digest([plain])
+    return plain[:_MIN_DISTINCTIVE], _digest([plain])
+
+
+def _digest_of_long_text(text: str) -> tuple[str, str]:
+    """Read the text in slices: one call on 60 MB would hold up every other thread."""
+    beginning, pieces = "", []
+    for start in range(0, len(text), _SLICE):
+        plain = _without_space(text[start : start + _SLICE])
+        if len(beginning) < _MIN_DISTINCTIVE:
+            beginning += plain[:_MIN_DISTINCTIVE]
+        pieces.append(plain.encode(errors="surrogatepass"))
+
+    digest = hashlib.sha256(sum(map(len, pieces)).to_bytes(8))
+    for piece in pieces:
+        digest.update(piece)
+    return beginning[:_MIN_DISTINCTIVE], digest.hexdigest()
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -144,6 +144,28 @@ def refuse_unknown_id(path: str, naming: Naming, object_id: str, reason: str = "
             return refuse(path, 404, "response_not_found", f"the response {message}", param=naming)
         case "conversation":
             return refuse(path, 404, "conversation_not_found", f"the conversation {message}", param=naming)
+
+
+class UnknownObject(NamedTuple):
+    """An object that the agent may not name: its kind and id, the member that names it, and why."""
+
+    kind: str
+    id: str
+    member: str
+    reason: str = "this agent has none. What was made before the proxy, or outside of it, needs CLLAMA_STORED_IDS=any"
+
+    @property
+    def shown_id(self) -> str:
+        return self.id[:MAX_SHOWN_ID].encode(errors="replace").decode()
+
+
+def refuse_unknown_object(path: str, unknown: UnknownObject) -> RunnerResponse:
+    """Return the refusal of an object that the agent may not name (docs/spec/mediation.md section 2)."""
+    kind = unknown.kind.replace("_", " ")
+    message = f"the {kind} {unknown.shown_id!r} is not known here: {unknown.reason}"
+    if unknown.kind == "stored_completion":
+        message = "stored chat completions can't be read through this proxy"
+    return refuse(path, 404, "object_not_found", message, param=unknown.member)
 
 
 def refuse_stopping(path: str) -> RunnerResponse:

@@ -8,6 +8,7 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
+from io import BytesIO
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -39,7 +40,8 @@ _NESTED = re.compile(_nested(_UNROLLED_LEVELS), re.DOTALL)
 
 MAX_MEMBERS = 1000  # Objects with more members are not read: no request or response of a provider has them
 _MIN_DECODED_SIZE = 4096  # Bytes from which on it pays to let msgspec find where values end
-_SLICE = 1 << 20
+_SLICE = 1 << 20  # Bytes of a large document that are read or copied in one step
+_MAX_JOINED = 8 << 20
 
 type Cut = tuple[int, int, bytes | memoryview]  # A span, and its replacement
 
@@ -220,7 +222,19 @@ def splice(document: bytes, cuts: Collection[Cut]) -> bytes:
     for start, end, value in sorted(cuts, key=itemgetter(0, 1)):
         parts += [view[position:start], value]
         position = end
-    return b"".join([*parts, view[position:]]) if cuts else document
+    if not cuts:
+        return document
+    parts.append(view[position:])
+    return b"".join(parts) if len(document) <= _MAX_JOINED else _join_in_pieces(parts)
+
+
+def _join_in_pieces(parts: Iterable[bytes | memoryview]) -> bytes:
+    """Join parts of which some are large. One call that copies 60 MB would hold up every other thread."""
+    joined = BytesIO()
+    for part in parts:
+        for start in range(0, len(part), _SLICE):
+            joined.write(part[start : start + _SLICE])
+    return joined.getvalue()
 
 
 def append(array: bytes, entries: Iterable[bytes]) -> bytes:

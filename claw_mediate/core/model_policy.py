@@ -122,6 +122,12 @@ class ModelChoice:
     candidates: tuple[Candidate, ...]
     intervention: Intervention | None
     unusable_refs: Mapping[str, str]
+    allowed: frozenset[tuple[str, str]] = frozenset()
+    """Provider and name of every model of the policy that can be asked."""
+
+    def allowed_at(self, provider: Provider) -> frozenset[str]:
+        """Return the names, at a provider, of the models that may be asked there."""
+        return frozenset(model for name, model in self.allowed if name == provider.name)
 
 
 def choose_models(policy: ModelPolicy, requested: str, scope: ProviderScope) -> ModelChoice:
@@ -138,7 +144,8 @@ def choose_models(policy: ModelPolicy, requested: str, scope: ProviderScope) -> 
         match = primary
         intervention = "unreachable_clamped" if requested.strip() in by_ref else intervention
     unique = {candidates[ref].id: candidates[ref] for ref in (match, *chain)}
-    return ModelChoice(tuple(unique.values()), intervention, unusable)
+    allowed = frozenset(candidate.id for candidate in candidates.values())
+    return ModelChoice(tuple(unique.values()), intervention, unusable, allowed)
 
 
 def _fallback_refs(policy: ModelPolicy) -> list[str]:

@@ -112,6 +112,7 @@ RULES: Final = (
     ),
 )
 
+_MAX_SEARCHED: Final = 1 << 16  # Characters: a prompt may be 60 MB, and each line of it a string
 CLAUDE_CODE_QUOTA: Final = "claude-code-quota"
 """The probe has no system prompt, no tools, room for one token, and one word: it reads the response's headers only."""
 
@@ -139,5 +140,6 @@ def _has_tools(request: RequestView, tools: DeclaredTools) -> bool:
 
 def _has_line(system: str, rule: Rule) -> bool:
     """Return True if the rule's line opens the prompt, or, without tools, any line of it: Claude Code puts two before."""
-    lines = system.lstrip().splitlines() if rule.tools == "none" else [system.lstrip()]
+    opening = system[:_MAX_SEARCHED].lstrip()
+    lines = opening.splitlines() if rule.tools == "none" else [opening]
     return any(line.lstrip(" -").casefold().startswith(rule.line.casefold()) for line in lines)

@@ -7,6 +7,7 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
+from claw_mediate.core.object_ids import AnswerShape
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
@@ -127,6 +128,7 @@ class MakerRequests(NamedTuple):
 
     first: str  # Who is asked first
     build: Callable[[str], RequestVariants]
+    size: int = 0  # Bytes of the runner's request: of a large one, the requests are written beside the loop
 
 
 type Keepalive = Literal["comment", "native"]
@@ -176,6 +178,9 @@ class Dialect(Protocol):
 
     @property
     def TRANSCRIPT(self) -> str: ...  # noqa: N802 - the member of a request that holds its messages
+
+    @property
+    def ANSWER_SHAPE(self) -> AnswerShape | None: ...  # noqa: N802 - the places of an answer at which the provider gives ids
 
     @property
     def REPLAY_RULES(self) -> ReplayRules: ...  # noqa: N802

@@ -26,6 +26,7 @@ import h11
 import httpx2
 
 from claw_mediate.http.headers import Headers, RawHeaders, ResponseHeaders, decode_headers
+from claw_mediate.http.large_bodies import MAX_INLINE_BYTES
 
 _MAX_IDLE = 20
 _MAX_HEAD_BYTES = 100 * 1024  # Limit of a response's head
@@ -34,6 +35,7 @@ _MAX_COPIED = 64 * 1024  # Bytes of a body that costs less to copy than to write
 _FALLBACK_SECONDS = 1.0
 """Time to try an address while there is another one. (asyncio's own happy eyeballs fails an assertion where tasks start
 eagerly, as mitmproxy's do.)"""
+_PIECE_BYTES = 256 * 1024  # Bytes of a large body that are written, and encrypted, at once
 _MAX_DIGITS = 15  # Of a content-length
 _PORTS = {"http": 80, "https": 443}
 _ASCII = 0x80
@@ -216,6 +218,8 @@ class Connection(asyncio.Protocol):
         self._http: h11.Connection | None = None  # Reads the present response, unless that is plain
         self._left = 0  # Bytes of a plain response's body that are still to come; -1: not even its head has come
         self._received = bytearray()
+        self._has_sent = True  # All of the present request
+        self._is_full = False  # The transport holds so much that it asks to wait
         self._lost = False
         self._error: Exception | None = None
         self._wakeup: asyncio.Future[None] | None = None
@@ -241,7 +245,10 @@ class Connection(asyncio.Protocol):
     async def send(self, request: "Request", body: bytes) -> tuple[int, ResponseHeaders]:
         """Send a request; return status and headers of its response, which may come before all of the request has left."""
         self._http, self._left = None, -1
-        if len(body) > _MAX_COPIED:
+        self._has_sent = True
+        if len(body) > MAX_INLINE_BYTES:
+            self._has_sent = await self._send_pieces(request.head, body)
+        elif len(body) > _MAX_COPIED:
             self._open_transport().writelines([request.head, body])
         else:
             self._open_transport().write(request.head + body)
@@ -254,13 +261,37 @@ class Connection(asyncio.Protocol):
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._http.send(request.checked())
         if body:
-            self._http.send(h11.Data(data=body))
+            self._http.send_with_data_passthrough(h11.Data(data=body))
         self._http.send(h11.EndOfMessage())
         while isinstance(event := await self._next_event(self._http), h11.InformationalResponse):
             pass
         if not isinstance(event, h11.Response):
             raise httpx2.RemoteProtocolError("no response")
         return event.status_code, ResponseHeaders(decode_headers(event.headers.raw_items()))
+
+    async def _send_pieces(self, head: bytes, body: bytes) -> bool:
+        """Send a large body piece by piece, as the peer takes it; TLS would encrypt it at once, and keep the loop waiting.
+
+        Return whether all of it was sent: the response, or the end of the connection, may come before.
+        """
+        transport, view = self._open_transport(), memoryview(body)
+        transport.write(head)
+        for start in range(0, len(view), _PIECE_BYTES):
+            while self._is_full and not (self._received or self._lost):
+                self._wakeup = asyncio.get_running_loop().create_future()
+                await self._wakeup
+            if self._received or self._lost:
+                return False
+            transport.write(view[start : start + _PIECE_BYTES])
+            await asyncio.sleep(0)
+        return True
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._wake()
 
     def take_whole(self) -> bytes | None:
         """Return a plain response's body if all of it is here; None otherwise."""
@@ -290,7 +321,7 @@ class Connection(asyncio.Protocol):
 
     def reset(self, until: float) -> bool:
         """Prepare for another request until that monotonic time; return False if this exchange is incomplete."""
-        if self._left or self._received or self._lost or self._open_transport().get_write_buffer_size():
+        if not self._has_sent or self._left or self._received or self._lost or self._open_transport().get_write_buffer_size():
             return False
         if self._http is not None:
             is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE

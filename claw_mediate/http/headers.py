@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterable
+from itertools import chain, product
 
 import httpx2
 
@@ -21,7 +22,18 @@ _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings"}
 )
 _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-encoding", "expect"})
-_NEVER_SENT = CREDENTIALS | _HOP_BY_HOP | _MESSAGE
+
+
+def _spellings(name: str) -> frozenset[str]:
+    """Return a header's name with each of its dashes as a dash or an underscore: CGI and WSGI take both for one."""
+    words = name.split("-")
+    marks = product("-_", repeat=len(words) - 1)
+    return frozenset("".join(chain.from_iterable(zip(words, (*each, ""), strict=True))) for each in marks)
+
+
+OVERRIDES = _spellings("x-http-method-override") | _spellings("x-http-method") | _spellings("x-method-override")
+"""Headers by which a server takes a request for one of another method, which nobody decided about."""
+_NEVER_SENT = CREDENTIALS | OVERRIDES | _HOP_BY_HOP | _MESSAGE
 
 
 class ResponseHeaders:

@@ -21,6 +21,7 @@ from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import listeners, options
+from claw_mediate.mitm.connections import ConnectionsAddon
 from claw_mediate.mitm.fast_dispatch import DispatchAddon
 from claw_mediate.mitm.flow_state import is_recorded
 from claw_mediate.mitm.gate import guard
@@ -53,7 +54,7 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
     metrics, tls_ca, retention = MetricsAddon(governance), TlsCaAddon(governance), RetentionAddon(governance)
     observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
     governance.observers = tuple(each for each in observers if each is not None)
-    addons.add(DoorAddon(governance), EgressAddon(governance), GuardAddon(governance), tls_ca)
+    addons.add(ConnectionsAddon(governance), DoorAddon(governance), EgressAddon(governance), GuardAddon(governance), tls_ca)
     addons.add(DispatchAddon(governance), retention, metrics, CommandsAddon(governance))
     lifecycle = Lifecycle(governance, metrics, tls_ca)
     addons.add(lifecycle)
@@ -63,7 +64,8 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
 
 _log = logging.getLogger(__name__)
 
-_MAX_UNPACKED_IN_LOOP = 64 << 10  # Packed bytes that are unpacked in the event loop; more are unpacked in a thread
+_MAX_PACKED_IN_LOOP = 4 << 10
+"""Packed bytes that are unpacked in the event loop; more are unpacked in a thread: they may become a thousand times as many."""
 _UNPACK_SECONDS = 5.0
 
 
@@ -150,11 +152,13 @@ class Cllama:
         admitted = self._mediator.admit(request)
         if isinstance(admitted, RunnerResponse):
             return admitted
+        self._installed().governance.connections.note_token(flow.client_conn.id)
         add_secrets(flow, partial(self._mediator.secrets, admitted))
         if not self._mediator.must_read(admitted, request):
             return await self._mediator.other_paths.decide_unread(admitted, request)
-        if guard.declared_length(flow.request) <= options.max_body_bytes():
-            return admitted
+        declared = guard.declared_length(flow.request)
+        if declared <= options.max_body_bytes():
+            return self._installed().hold_body(flow, admitted, declared) or admitted
         if not self._mediator.is_ours(request):
             return await self._mediator.other_paths.decide_unread(admitted, request, guard.TOO_LARGE[2])
         return refuse(request.path, *guard.TOO_LARGE)
@@ -169,7 +173,11 @@ class Cllama:
         flow.metadata[hidden_flows.AGENT] = admitted.agent.id
         request = _request(flow, original_request(flow), lifecycle.governance)
         try:
-            exchange = self._mediator.exchange(admitted, replace(request, body=await _body(flow)))
+            packed, body = original_body(flow), await _body(flow)
+            if body is not packed and (refusal := lifecycle.hold_body(flow, admitted, len(packed) + len(body))) is not None:
+                await lifecycle.answer(flow, refusal)
+                return
+            exchange = self._mediator.exchange(admitted, replace(request, body=body))
         except DecodingError as error:
             exchange = self._mediator.exchange_packed(admitted, request, error)
         decision = await lifecycle.decide(flow, exchange)
@@ -189,7 +197,7 @@ async def _body(flow: http.HTTPFlow) -> bytes:
     if not applied:
         return body
     limit = options.max_body_bytes()
-    if len(body) < _MAX_UNPACKED_IN_LOOP:
+    if len(body) < _MAX_PACKED_IN_LOOP:
         return decode(body, applied, limit, _UNPACK_SECONDS)
     return await asyncio.to_thread(decode, body, applied, limit, _UNPACK_SECONDS)
 

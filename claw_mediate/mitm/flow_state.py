@@ -15,7 +15,9 @@ from mitmproxy import http
 
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.mediator import Mediator
+from claw_mediate.mitm.body_bytes import HeldBody
 from claw_mediate.turns.passthrough import PassthroughHandle
 
 type HeaderField = tuple[bytes, bytes]
@@ -77,8 +79,7 @@ class ResponseTap(Protocol):
 
     body: bytearray
 
-    @property
-    def usage(self) -> dict[str, Any]: ...
+    def received(self, status: int) -> ReceivedAnswer: ...
     def __call__(self, data: bytes) -> bytes: ...
 
 
@@ -130,6 +131,7 @@ class PendingRequest:
     """
 
     client_id: str  # The id of the connection that it came on
+    body: HeldBody | None = None  # The bytes that are counted for its body
     admitted: Identity | None = None  # The agent, while the body is still to come
     answer: TurnAnswer | None = None  # What the response is, if it is a turn's
     is_being_delivered: bool = False  # The response is whole, and may wait in the connection's buffers

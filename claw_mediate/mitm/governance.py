@@ -15,8 +15,11 @@ from typing import Any, Self
 from mitmproxy import ctx, http
 from mitmproxy.proxy.mode_specs import ReverseMode
 
+from claw_contract.addresses import Network
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.mediator import Mediator
+from claw_mediate.mitm.body_bytes import BodyBytes
+from claw_mediate.mitm.connection_table import ConnectionTable
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -56,14 +59,20 @@ class Governance:
         self.has_script = False  # A script is there that decides
         self.hosts: Mapping[str, str] = {}  # The governed hosts as last read: canonical name → as configured
         self.denies_egress = True
+        self.egress_networks: tuple[Network, ...] = ()  # The private networks that ungoverned connections may lead to
         self.max_flows = 0
         self.max_bytes = 0  # How many flows the view keeps, and how many bytes of them; 0 flows: no limit
+        self.connections = ConnectionTable()
+        self.body_bytes = BodyBytes()
         self._is_observed: bool | None = None
 
     def apply(self, settings: Settings, mediator: Mediator) -> None:
         """Govern by this mediator and these settings from now on."""
         self.mediator, self.has_script = mediator, True
         self.denies_egress = settings.egress == "deny"
+        self.egress_networks = settings.egress_networks
+        self.body_bytes.max_agent = settings.max_agent_body_bytes
+        self.body_bytes.max_all = settings.max_body_bytes
         self.max_flows, self.max_bytes = settings.keep_flows, settings.keep_bytes
 
     def redactor(self) -> Redactor:

@@ -4,9 +4,9 @@ a script is reloaded     it goes on with the mediator that exists: state, budget
 settings change          a new mediator takes over the state of the old one, which is closed when its requests are over. A
                          proxy that is shutting down takes up no new settings
 a request ends           this is heard here, because the script may be broken or gone by then
-SIGTERM, SIGINT          connections that runners keep for their next request are closed. Nothing new is begun (503, retry
-                         later), and what was begun has ``cllama_drain_ms`` to end. Then it is cut off: runners that wait are
-                         told, and the journal knows where each turn goes on
+SIGTERM, SIGINT          nothing new is begun (503, retry later); a connection that waits for its next request is closed after a
+                         moment, since the request may be on its way. What was begun has ``cllama_drain_ms`` to end. Then it
+                         is cut off: runners that wait are told, and the journal knows where each turn goes on
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection, Coroutine, Iterable
 from typing import Any
 
@@ -24,6 +25,7 @@ from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import flow_state, listeners
 from claw_mediate.mitm.flow_state import PendingRequest, TurnAnswer, pending_requests, state_of, wait_until_done
+from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.metrics import MetricsAddon
@@ -34,6 +36,10 @@ from claw_mediate.settings import Settings
 from claw_mediate.workers import worker as workers
 
 TURN_SECONDS = 900.0  # Seconds that turns have to end after new settings replaced their mediator
+_GRACE_SECONDS = 0.3
+"""For a request that is on its way: on a connection that closes it would get no answer at all, not even a refusal."""
+_FRESH_SECONDS = 1.0  # A connection that is younger may be about to send its first request
+_PAUSE_SECONDS = 0.02
 _LAST_SECONDS = 0.5
 """Seconds for each of the last steps: refusals for what was cut off, closing our connections, sending the last bytes."""
 
@@ -71,7 +77,8 @@ class Lifecycle:
             raise ValueError(problem)
         self._settings = settings
         if (worker := workers.current()) is not None:
-            worker.reply("ready", mediator.readiness)
+            worker.reply("ready", mediator.reply_readiness)
+            worker.reply("feed", mediator.reply_feed)
             worker.set_drain(settings.drain)
         if old is not None:
             old.retire()
@@ -101,6 +108,20 @@ class Lifecycle:
         pending = state_of(flow).pending
         assert pending is not None
         pending.admitted = admitted
+
+    def hold_body(self, flow: http.HTTPFlow, admitted: Identity, size: int) -> RunnerResponse | None:
+        """Count a body from now until its request is over; return the refusal if there is no room for it."""
+        pending = state_of(flow).pending
+        assert pending is not None
+        if pending.body is None:
+            pending.body = body = self.governance.body_bytes.hold(admitted.agent.id, pending.client_id)
+            pending.done.add_done_callback(lambda _: body.release())
+        limit = pending.body.grow_to(size)
+        if limit is None:
+            return None
+        reason = guard.describe_overflow(limit, admitted.agent.id)
+        self.governance.events.limited_event("error", error="bytes_in_flight", reason=reason)
+        return guard.refuse_body(flow.request.path, limit)
 
     def take_admitted(self, flow: http.HTTPFlow) -> Identity | None:
         """Return who asks, once the body is there; None if nobody waits for a decision."""
@@ -143,13 +164,13 @@ class Lifecycle:
             forward.begin_response(flow)
             _close_connection_if_shutting_down(flow)
 
-    def response(self, flow: http.HTTPFlow) -> None:
+    async def response(self, flow: http.HTTPFlow) -> None:
         """Handle the end of a response: a stream has been sent by now, and a whole response is sent next."""
         state = state_of(flow)
         if state.is_recorded:
             return
         hidden_flows.stop_waiting(flow)
-        forward.end_response(flow)
+        await forward.end_response(flow)
         if state.pending is not None:
             state.pending.has_ended = True
 
@@ -164,6 +185,7 @@ class Lifecycle:
 
     def client_disconnected(self, client: connection.Client) -> None:
         self._runners.discard(client.id)
+        self.governance.body_bytes.release_all_of(client.id)
         if _is_shutting_down():
             flow_state.end_requests_of(client.id)
 
@@ -183,16 +205,34 @@ class Lifecycle:
         until = loop.time() + seconds
         connections = self.governance.builtin.proxyserver.connections
         clients = {handler.client.id for handler in connections.values()}
-        _close_idle(connections.values(), self._runners - {each.client_id for each in pending_requests()})
+        closing = asyncio.ensure_future(self._close_waiting())
         begun = [each for each in pending_requests() if _has_begun(each, clients)]
         await wait_until_done(begun, seconds)
-        await asyncio.gather(*(mediator.finish(until - loop.time()) for mediator in mediators))
+        await asyncio.gather(closing, *(mediator.finish(until - loop.time()) for mediator in mediators))
         await _cut_off(begun)
         # What is sent now is marked as delivered before the journal is closed.
         delivered = [each for each in begun if each.is_being_delivered]
         sent = [_send_written(handler) for handler in connections.values()]
         await _wait_for_all(_LAST_SECONDS, *sent, wait_until_done(delivered, _LAST_SECONDS))
         await _wait_for_all(_LAST_SECONDS, *(mediator.close(0) for mediator in mediators))
+
+    async def _close_waiting(self) -> None:
+        """Close the connections that wait for a request, after a moment in which those on their way are refused."""
+        connections = self.governance.builtin.proxyserver.connections
+        until = time.monotonic() + _GRACE_SECONDS
+        is_over = False
+        while not is_over:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            waiting = self._waiting_clients()
+            is_over = time.monotonic() >= until or not any(each.client.id in waiting for each in connections.values())
+        _close_idle(connections.values(), self._runners & self._waiting_clients())
+
+    def _waiting_clients(self) -> set[str]:
+        """Return the clients that have sent no request yet, or wait to send the next one."""
+        connections = self.governance.builtin.proxyserver.connections.values()
+        opened = time.time() - _FRESH_SECONDS
+        fresh = {each.client.id for each in connections if (each.client.timestamp_start or 0.0) > opened}
+        return (self._runners | fresh) - {each.client_id for each in pending_requests()}
 
     def _retire(self, mediator: Mediator, requests: Collection[PendingRequest]) -> None:
         task = self._retiring[mediator] = asyncio.ensure_future(_close_later(mediator, requests))

@@ -1,13 +1,19 @@
 """Listeners that several workers share (``claw proxy --workers N``, decision 0035).
 
 Rules. Every worker opens every listener of mitmproxy with SO_REUSEPORT, and the kernel deals connections out among them. The
-first worker tries each address without it before: an address that another program uses, or another proxy, is refused as ever.
-Each worker has one more listener, on loopback, where the others reach it. It is an entrance like the base URL.
+first worker tries each address without it before: an address that another program uses, or another proxy, is refused, after a
+wait for workers of a proxy that was killed. Those stop to listen as soon as their supervisor is gone: who has connected by then
+gets an answer, and nobody else can connect. Each worker has one more listener, on loopback, where the others reach it. It is an
+entrance like the base URL.
 """
 
 import asyncio
 import errno
+import socket
 import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from mitmproxy import ctx, exceptions
@@ -15,13 +21,17 @@ from mitmproxy.proxy import mode_servers
 from mitmproxy.tools import main
 
 from claw_mediate.mitm.governance import BuiltinAddons, log_to_stderr
-from claw_mediate.settings import Settings
+from claw_mediate.settings import ADDRESS_SECONDS, Settings
 from claw_mediate.workers import worker as workers
 from claw_mediate.workers.worker import Worker
 
+_PAUSE_SECONDS: Final = 0.05
 _INNER: Final = "reverse:http://pod.invalid@127.0.0.1:1"  # The socket is there; the port of the specification is not used
 _FILES: Final = ("save_stream_file", "hardump")
 """Options that name a file which each worker would write."""
+
+type HandleStream = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+_taking: set[asyncio.Task[None]] = set()
 
 
 def run_worker() -> object:
@@ -46,13 +56,68 @@ def _share(worker: Worker) -> None:
         if instance.mode.transport_protocol != "tcp" or not port:
             await _refuse(instance)
         if worker.place.is_alone and not worker.is_up:
-            probe = await asyncio.start_server(instance.handle_stream, host, port, start_serving=False)
-            probe.close()
-        return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=True)]
+            await _wait_until_free(worker, host, port)
+        if not worker.is_up and worker.is_orphan:
+            raise OSError(errno.ECANCELED, "the supervisor of this worker has ended")
+        server = await asyncio.start_server(instance.handle_stream, host, port, reuse_port=True)
+        worker.when_orphaned(partial(_stop_listening, server, instance.handle_stream))
+        return [server]
 
     mode_servers.AsyncioServerInstance.listen = listen  # type: ignore[assignment, method-assign]
     for kind in (mode_servers.LocalRedirectorInstance, mode_servers.TunInstance):
         kind._start = _refuse  # type: ignore[assignment, method-assign] # noqa: SLF001 - each would take the others' own requests
+
+
+async def _wait_until_free(worker: Worker, host: str, port: int) -> None:
+    """Wait for an address that somebody listens on. Raise ``OSError`` if it is still in use after ``ADDRESS_SECONDS``."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + ADDRESS_SECONDS
+    is_first = True
+    while True:
+        try:
+            probe = await asyncio.start_server(_leave_alone, host, port, start_serving=False)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or loop.time() >= until or worker.is_orphan:
+                raise
+        else:
+            probe.close()
+            return
+        if is_first:
+            is_first = False
+            # Not by logging: what is below an error is not shown, and an error would end the start.
+            sys.stderr.write(f"cllama: {host or '*'}:{port} is in use; waiting {ADDRESS_SECONDS:g} s for it to be free\n")
+            sys.stderr.flush()
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _leave_alone(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    """Serve nobody: it never listens."""
+
+
+def _stop_listening(server: asyncio.Server, handle: HandleStream) -> None:
+    """Stop to listen, and take those who have connected: what the kernel has accepted it would reset, without a word."""
+    copies = [socket.socket(fileno=socket.dup(each.fileno())) for each in server.sockets]
+    for copy in copies:
+        _take_all(copy, handle)
+    server.close()
+    for copy in copies:
+        _take_all(copy, handle)
+        copy.close()
+
+
+def _take_all(listener: socket.socket, handle: HandleStream) -> None:
+    listener.setblocking(False)
+    with suppress(OSError):  # BlockingIOError, above all: there are no more
+        while True:
+            taking = asyncio.ensure_future(_take(listener.accept()[0], handle))
+            _taking.add(taking)
+            taking.add_done_callback(_taking.discard)
+
+
+async def _take(connection: socket.socket, handle: HandleStream) -> None:
+    connection.setblocking(False)
+    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader(), handle)
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, connection)
 
 
 async def _refuse(_instance: object) -> None:

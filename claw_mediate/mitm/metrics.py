@@ -40,6 +40,8 @@ class MetricsAddon:
         self._listener: ListenAddress | None = None
         self._scrape: MetricsServer | None = None
         self._serving: asyncio.Future[None] | None = None
+        if (worker := workers.current()) is not None:
+            worker.when_orphaned(self._stop_listening)
 
     def observe(self, mediator: Mediator, listener: ListenAddress | None) -> None:
         """Report this mediator from now on, at this listener. Raise ``ValueError`` with one line."""
@@ -50,7 +52,7 @@ class MetricsAddon:
         self._mediator = mediator
         self._mediators.add(mediator)
         if (worker := workers.current()) is not None:
-            worker.reply("metrics", self._own_snapshot)
+            worker.reply("metrics", self._reply_snapshot)
 
     def _listen(self, listener: ListenAddress | None) -> None:
         if listener == self._listener:
@@ -86,6 +88,10 @@ class MetricsAddon:
             if self._tracing is not None:
                 self._tracing.close()
 
+    def _stop_listening(self) -> None:
+        if self._scrape is not None:
+            self._scrape.stop_listening()
+
     def _close(self) -> None:
         scrape, self._listener, self._scrape = self._scrape, None, None
         if self._serving is not None:
@@ -101,7 +107,7 @@ class MetricsAddon:
         await self._observe()
         return self.metrics.text(accept)
 
-    async def _own_snapshot(self) -> bytes:
+    async def _reply_snapshot(self, _question: bytes) -> bytes:
         await self._observe()
         return encode(snapshot(self.metrics.registry))
 

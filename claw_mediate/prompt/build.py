@@ -11,7 +11,7 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.prompt_context import assemble, block_section, feed_notice, feed_section, memory_section
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.prompt.feeds import FeedLimits, FeedReader, FeedSnapshot
+from claw_mediate.prompt.feeds import AskWorkers, FeedLimits, FeedReader, FeedSnapshot
 from claw_mediate.prompt.fetch import ContextClient
 from claw_mediate.prompt.memory import MemoryClient
 from claw_mediate.settings import Settings
@@ -37,7 +37,7 @@ class PromptContext:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = sources.client
-        self._feeds = sources.feeds
+        self.feeds = sources.feeds
         self._memories = sources.memories
         self._log = log
         self._time_line = time_line
@@ -45,10 +45,11 @@ class PromptContext:
         self._unknown_zones: set[tuple[str, str]] = set()
 
     @classmethod
-    def of(cls, settings: Settings, log: EventLog) -> "PromptContext":
+    def of(cls, settings: Settings, log: EventLog, ask_workers: AskWorkers | None = None) -> "PromptContext":
+        """Build it from the settings; ``ask_workers`` asks all workers of this proxy for a feed."""
         client = ContextClient()
         limits = FeedLimits(settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds)
-        feeds = FeedReader(client, settings.secrets, limits, log)
+        feeds = FeedReader(client, settings.secrets, limits, log, ask_workers=ask_workers)
         sources = ContextSources(client, feeds, MemoryClient(client, settings.secrets, log))
         return cls(sources, log, time_line=settings.time_line)
 
@@ -59,7 +60,7 @@ class PromptContext:
     async def text(self, agent: Agent, view: RunnerRequest, redactor: Redactor, *, recall: bool = True) -> str:
         """Return the text for this request, "" if there is none. ``recall`` False: do not ask the memory service."""
         memories, feeds = await asyncio.gather(
-            self._memories.recall(agent, view, redactor) if recall else _no_memories(), self._feeds.read(agent)
+            self._memories.recall(agent, view, redactor) if recall else _no_memories(), self.feeds.read(agent)
         )
         before, after = (
             [block_section(block) for block in agent.blocks if block.placement == placement]
@@ -75,7 +76,7 @@ class PromptContext:
 
     async def close(self) -> None:
         await self._memories.close()
-        await self._feeds.close()
+        await self.feeds.close()
         await self._client.close()
 
     def _feed_sections(self, agent: Agent, view: RunnerRequest, feeds: list[FeedSnapshot]) -> list[str]:
@@ -85,7 +86,7 @@ class PromptContext:
             feed = snapshot.feed
             section, status = _section(snapshot)
             size = len(section.encode())
-            if status == "included" and total + size > self._feeds.limits.total_bytes:
+            if status == "included" and total + size > self.feeds.limits.total_bytes:
                 section = feed_notice(feed.name, feed.source, "left out, for all feeds together are too long")
                 status = "skipped_total_cap"
             elif status == "included":

@@ -3,7 +3,8 @@
     younger than its TTL            used
     older, by less than its TTL     used; refreshed in the background
     older still, or never fetched   the turn waits for the fetch
-    the fetch fails                 the old copy with its age, or a note; not fetched again for a while
+    the fetch fails                 the youngest copy with its age, ours or another worker's, or a note; not fetched again for a
+                                    while
 
 The third rule keeps yesterday's price from passing for today's. A fetch belongs to no turn: it goes on when its runner
 leaves, and concurrent turns share it.
@@ -12,10 +13,12 @@ leaves, and concurrent turns share it.
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from claw_contract.context_files import Feed
 from claw_contract.redaction.redactor import Redactor
@@ -27,6 +30,28 @@ from claw_mediate.prompt.fetch import ContextClient, FetchRequest, FetchResult, 
 from claw_mediate.telemetry.event_log import EventLog
 
 _RETRY_SECONDS = 10.0  # Pause after a failure, or the feed's TTL if shorter: otherwise every turn would wait for the feed again
+
+
+type AskWorkers = Callable[[bytes], Awaitable[Mapping[int, bytes]]]
+"""Asks all workers of this proxy, and returns their replies."""
+
+
+class _Question(msgspec.Struct, array_like=True):
+    agent_id: str
+    url: str
+
+
+class _Copy(msgspec.Struct, array_like=True):
+    """The text of a feed that a worker has, and its age in seconds."""
+
+    text: str
+    is_cut: bool
+    age: float
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_read_question = msgspec.msgpack.Decoder(_Question).decode
+_read_copy = msgspec.msgpack.Decoder(_Copy).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +94,11 @@ class FeedReader:
         limits: FeedLimits,
         log: EventLog,
         clock: Callable[[], float] = time.monotonic,
+        ask_workers: AskWorkers | None = None,
     ) -> None:
+        """``ask_workers`` is given where this proxy has several: what one has read, all have when the source is gone."""
         self.limits = limits
+        self._ask_workers = ask_workers
         self._client = client
         self._secrets = secrets
         self._log = log
@@ -90,6 +118,14 @@ class FeedReader:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    def reply(self, question: bytes) -> bytes:
+        """Return what another worker asked for: our copy of an agent's feed; empty if there is none."""
+        asked = _read_question(question)
+        entry = self._cache.get(asked.agent_id, {}).get(asked.url)
+        if entry is None or entry.text is None:
+            return b""
+        return _encode(_Copy(entry.text, entry.is_cut, self._clock() - entry.fetched))
+
     async def _read(self, agent: Agent, feed: Feed, entry: _CacheEntry) -> FeedSnapshot:
         now = self._clock()
         age = now - entry.fetched if entry.text is not None else math.inf
@@ -104,8 +140,11 @@ class FeedReader:
             await asyncio.wait([entry.task])
             if entry.fetched >= now and not entry.has_failed:
                 return FeedSnapshot(feed, entry.text, entry.is_cut, is_cached=False)
-        stale_seconds = None if entry.text is None else round(now - entry.fetched)
-        return FeedSnapshot(feed, entry.text, entry.is_cut, stale_seconds)
+        if entry.text is None:
+            return FeedSnapshot(feed, None)
+        age = now - entry.fetched
+        # Another worker's copy may be younger than the TTL, though our own fetch has failed.
+        return FeedSnapshot(feed, entry.text, entry.is_cut, None if age < feed.ttl else round(age))
 
     async def _refresh(self, agent: Agent, feed: Feed, entry: _CacheEntry) -> None:
         """Fetch once; keep the old copy on failure."""
@@ -120,9 +159,20 @@ class FeedReader:
                 entry.fetched = self._clock()
             else:
                 entry.retry_at = self._clock() + min(_RETRY_SECONDS, max(feed.ttl, 1))
+                await self._take_copy(agent, feed, entry)
             self._log_fetch(agent, feed, result, problem)
         finally:
             entry.task = None
+
+    async def _take_copy(self, agent: Agent, feed: Feed, entry: _CacheEntry) -> None:
+        """Take the youngest copy that another worker has, if it is younger than ours."""
+        if self._ask_workers is None:
+            return
+        replies = await self._ask_workers(_encode(_Question(agent.id, feed.url)))
+        for copy in (_read_copy(reply) for reply in replies.values() if reply):
+            fetched = self._clock() - copy.age
+            if entry.text is None or fetched > entry.fetched:
+                entry.text, entry.is_cut, entry.fetched = copy.text, copy.is_cut, fetched
 
     async def _fetch(self, agent: Agent, feed: Feed) -> tuple[FetchResult, Redactor]:
         """Return the result, and a redactor of the secrets that the response may repeat."""

@@ -15,6 +15,7 @@ seconds is waited for. If everything fails, the runner gets the last real respon
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 import httpx2
@@ -29,6 +30,7 @@ from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseEr
 from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, provider_auth, raw_headers, runner_headers
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, has_own_credential, key_question
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
@@ -299,7 +301,8 @@ class ProviderFailover:
                 break
         if result is None:
             return self._no_key(candidate.provider, candidate.model)
-        parsed = parse_response(result, call.read)
+        size = len(result.body) if isinstance(result, ProviderResponse) else 0
+        parsed = await compute(size, partial(parse_response, result, call.read))
         return replace(parsed, maker=candidate.maker) if isinstance(parsed, ModelResponse) else parsed
 
     def _keys(self, candidate: Candidate) -> Iterator[PoolKey | None]:
@@ -330,7 +333,8 @@ class ProviderFailover:
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
         candidate, own = route.candidate, route.provider_headers
         provider = candidate.provider
-        body, path = route.body(call.body_for(candidate.maker)), provider.strip_base_path(route.path)
+        body = await compute(len(call.body), partial(route.body, call.body_for(candidate.maker)))
+        path = provider.strip_base_path(route.path)
 
         def describe() -> RequestInfo:
             return RequestInfo("POST", provider.base_url.rstrip("/") + path, [*own, *mask_values(credential)], body)

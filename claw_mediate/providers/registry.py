@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -27,6 +28,7 @@ from claw_mediate.providers.key_answers import KeyAnswer, answer_to_question, fi
 from claw_mediate.providers.key_states import MAX_REST_SECONDS, KeyStates, KeyStatus, parse_rfc3339
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
+_MAX_HOSTS = 256  # Governed hosts whose provider is remembered
 _REST_SECONDS = 2.0  # Rest without a ``Retry-After``: short enough for a turn to wait
 _ACCOUNT_REST_SECONDS = 60.0
 
@@ -69,6 +71,7 @@ class ProviderRegistry:
         self._providers: dict[str, Provider] = {}
         self.problem: str | None = None  # Why the file is not in force, in one line
         self._hosts_cache: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
+        self._by_host: tuple[dict[str, Provider], dict[str, Provider | None]] = {}, {}
         self._key_states = KeyStates(auth.key_states, log, clock)
         self.ask: Callable[[Provider, PoolKey], None] | None = None
         """Asks the provider in the background whether a key is sound, and records it; None where nobody can."""
@@ -103,8 +106,22 @@ class ProviderRegistry:
 
     def by_host(self, host: str) -> Provider | None:
         """Return the provider of a governed host; None for any other host."""
+        self.all()
+        return self.by_host_as_read(host)
+
+    def by_host_as_read(self, host: str) -> Provider | None:
+        """Return the same by the providers as last read: which hosts are governed was asked first of all for the request."""
+        providers = self._providers or self.all()
+        if self._by_host[0] is not providers:
+            self._by_host = providers, {}
+        found = self._by_host[1]
+        if host not in found and len(found) < _MAX_HOSTS:
+            found[host] = self._find_by_host(host)
+        return found[host] if host in found else self._find_by_host(host)
+
+    def _find_by_host(self, host: str) -> Provider | None:
         name = self._extra_hosts.get(host.lower())
-        providers = self.all()
+        providers = self._providers
         if name is not None:
             return providers.get(name)
         for known_name, known in KNOWN_PROVIDERS.items():
@@ -119,14 +136,15 @@ class ProviderRegistry:
             self._hosts_cache = providers, frozenset(hosts - {""})
         return self._hosts_cache[1]
 
-    def by_model(self, model: str, api_format: ApiFormat) -> Candidate:
-        """Return the provider that the model's prefix names, else the dialect's default (base-URL requests)."""
+    def by_model(self, model: str, family: str) -> Candidate:
+        """Return the provider that the model's prefix names, else that after which the paths are named (base-URL requests)."""
         providers = self.all()
         prefix, slash, rest = model.partition("/")
         if slash and prefix in providers:
             return Candidate(providers[prefix], rest)
-        default = providers[api_format]  # each format is named after its provider
-        if default.is_usable:
+        api_format: ApiFormat = "anthropic" if family == "anthropic" else "openai"
+        default = providers.get(family) or providers[api_format]  # each format is named after its provider
+        if default.is_usable or family not in get_args(ApiFormat.__value__):
             return Candidate(default, model)
         others = (p for p in providers.values() if p.is_usable and p.api_format == api_format)
         return Candidate(next(others, default), model)

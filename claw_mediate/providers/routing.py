@@ -15,16 +15,25 @@ from typing import NamedTuple
 from claw_contract.providers import ApiFormat
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import is_anthropic
-from claw_mediate.core.http import Naming, Request, RunnerResponse, refuse, refuse_unknown_id
+from claw_mediate.core.http import (
+    Naming,
+    Request,
+    RunnerResponse,
+    UnknownObject,
+    refuse,
+    refuse_unknown_id,
+    refuse_unknown_object,
+)
+from claw_mediate.core.model_names import NamedModel, find_models_in_query, find_named_models, names_model
 from claw_mediate.core.model_policy import Candidate, ModelChoice, PoolKey, Provider, ProviderScope, choose_models
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.http.headers import TURN_STATE, Headers
+from claw_mediate.providers.paths import PathTables
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import OwnedObject, ProviderObject
 
 NO_KEY = "no_provider_key"
 KEY_UNAVAILABLE = "provider_key_unavailable"  # ``NO_KEY`` as the reason of a failover
@@ -114,19 +123,25 @@ class LimitedPart(StrEnum):
 
 
 class Router:
-    def __init__(self, registry: ProviderRegistry, log: EventLog) -> None:
+    def __init__(self, registry: ProviderRegistry, paths: PathTables, log: EventLog) -> None:
         self._registry = registry
+        self._paths = paths
         self._log = log
         self._logged: set[tuple[str, str, str, str]] = set()
 
     def candidates(
-        self, requester: Requester, request: Request, view: RunnerRequest | None, kept: OwnedObject | None = None
+        self,
+        requester: Requester,
+        request: Request,
+        view: RunnerRequest | None,
+        kept: OwnedObject | ProviderObject | None = None,
     ) -> Sequence[Candidate] | RunnerResponse:
         """Return at least one candidate, best first; or the refusal.
 
-        A request that goes on from what a provider keeps has one: that provider, with the key that was used (``kept``).
+        A request that names what a provider keeps has one: that provider, with the key that was used (``kept``).
         """
-        if view is None and kept is not None and request.host is None and kept.provider in self._registry.all():
+        names_no_model = view is None or not view.model
+        if names_no_model and kept is not None and request.host is None and kept.provider in self._registry.all():
             found: Sequence[Candidate] | RunnerResponse = (Candidate(self._registry.all()[kept.provider], ""),)
         else:
             found = self._find_candidates(requester, request, view)
@@ -147,10 +162,12 @@ class Router:
     def _find_candidates(
         self, requester: Requester, request: Request, view: RunnerRequest | None
     ) -> Sequence[Candidate] | RunnerResponse:
-        api_format: ApiFormat = "anthropic" if is_anthropic(request.path) else "openai"
+        match = self._paths.find(request)
+        family = match.family if match is not None else "openai"
+        api_format: ApiFormat = "anthropic" if family == "anthropic" else "openai"
         model = view.model if view is not None else ""
         if request.host is None:
-            named = self._registry.by_model(model, api_format)
+            named = self._registry.by_model(model, family)
         elif (only := self._registry.by_host(request.host)) is not None:
             named = Candidate(only, model)
         else:
@@ -165,7 +182,43 @@ class Router:
         reach = ProviderScope(self._registry.all(), api_format, named.provider if request.host is not None else None)
         choice = choose_models(policy, model, reach)
         self._log_choice(requester, model, choice)
-        return choice.candidates or _nothing_allowed(request)
+        if not choice.candidates:
+            return _nothing_allowed(request)
+        return self._candidates_for_names(requester.agent, request, view, choice)
+
+    def _candidates_for_names(
+        self, agent: Agent, request: Request, view: RunnerRequest, choice: ModelChoice
+    ) -> Sequence[Candidate] | RunnerResponse:
+        """Return the candidates at whose provider every other model that the request names is allowed too; or the refusal.
+
+        The model that was asked for must be one of them: only fallbacks are left out.
+        """
+        named = find_other_models(request, view)
+        if not named:
+            return choice.candidates
+
+        fitting = tuple(
+            candidate
+            for candidate in choice.candidates
+            if all(each.name in choice.allowed_at(candidate.provider) for each in named)
+        )
+        if choice.candidates[0] not in fitting:
+            return self.refuse_model(agent, request, named)
+        return fitting
+
+    def refuse_model(self, agent: Agent, request: Request, named: Sequence[NamedModel]) -> RunnerResponse:
+        """Return the refusal of a request that names other models than its policy allows, and log it."""
+        first = named[0]
+        message = (
+            f"{first.member!r} names the model {first.name[:MAX_SHOWN_NAME]!r}, and the agent's model policy allows no other"
+            " models than its own at this provider: leave the member out, or name only models that are allowed"
+        )
+        return self.refuse_by_policy(agent, request, message, first.member)
+
+    def refuse_by_policy(self, agent: Agent, request: Request, message: str, param: str | None = None) -> RunnerResponse:
+        """Return a refusal of the agent's model policy, and log it."""
+        self._log.event("intervention", agent, intervention="model_not_allowed", reason=message)
+        return refuse(request.path, 403, "model_not_allowed", message, param=param)
 
     def first_ready(
         self, requester: Requester, candidates: Sequence[Candidate], part: LimitedPart
@@ -220,6 +273,21 @@ class Router:
             )
 
 
+MAX_SHOWN_NAME = 80  # Characters
+
+
+def find_other_models(request: Request, view: RunnerRequest | None) -> Sequence[NamedModel]:
+    """Return the models that a request names beside its own, in its body and query. Raise ``AmbiguousMemberError``."""
+    in_query = find_models_in_query(request.path.partition("?")[2])
+    if view is None:
+        return in_query
+    if view.history_body is None:
+        return [*find_named_models(view.body), *in_query]
+    # A form's fields may stand twice, so that their values decide nothing.
+    fields = json.loads(view.history_body)
+    return [*(NamedModel(field, "") for field in fields if names_model(field)), *in_query]
+
+
 def replace_model(body: bytes, model: str) -> bytes:
     """Return the request with that model and every other byte unchanged. Raise ``JsonSpliceError``."""
     return json_splice.edit(body, {"model": json.dumps(model).encode()})
@@ -241,11 +309,13 @@ def log_failover(log: EventLog, requester: Requester, step: tuple[Candidate, Can
     )
 
 
-def _refuse_kept(request: Request, view: RunnerRequest | None, kept: OwnedObject) -> RunnerResponse:
+def _refuse_kept(request: Request, view: RunnerRequest | None, kept: OwnedObject | ProviderObject) -> RunnerResponse:
     naming: Naming = "response_id"
     if view is not None:
         naming = "previous_response_id" if view.previous_response else "conversation"
     reason = f"the provider {kept.provider!r}, which keeps it, can't be asked for this request any more"
+    if isinstance(kept, ProviderObject):
+        return refuse_unknown_object(request.path, UnknownObject(kept.kind, kept.id, f"{kept.kind}_id", reason))
     return refuse_unknown_id(request.path, naming, kept.id, reason)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from claw_contract.log import EventType
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
+from claw_mediate.telemetry.line_limit import LineLimit
 from claw_mediate.telemetry.nonblocking_writer import LineWriter
 
 _log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class EventLog:
         self._secrets: frozenset[Secret] = frozenset()
         self._redactor = Redactor(())
         self._listeners: list[EventListener] = []
+        self._limit = LineLimit()
         self.origin: Mapping[str, int] = {}  # The members of every line that say which process wrote it
 
     def protect(self, secrets: Iterable[Secret]) -> None:
@@ -97,6 +99,19 @@ class EventLog:
     def redact(self, text: str) -> str:
         """Return text without the secrets, for a listener that passes it on."""
         return self._redactor.text(text)
+
+    def limited_event(self, kind: EventType, *, error: str, reason: str, limit: LineLimit | None = None) -> None:
+        """Write a fault that strangers can cause as often as they like: a few lines a minute for each reason.
+
+        A line says how many of its kind were ``left_out`` before it.
+        """
+        left_out = (limit or self._limit).take(f"{error} {reason}")
+        if left_out is None:
+            return
+        if left_out:
+            self.event(kind, error=error, reason=reason, left_out=left_out)
+        else:
+            self.event(kind, error=error, reason=reason)
 
     def event(self, kind: EventType, agent: AgentRef | str | None = None, **fields: Any) -> None:
         """Write one event. ``turn_id``, ``model`` and ``intervention`` are in every line. ``agent`` may be an id only."""

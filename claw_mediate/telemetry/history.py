@@ -197,13 +197,18 @@ def _is_torn(file: Path) -> bool:
         return False
 
 
+def cut_for_history(body: bytes, size: int, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> Any:
+    """Return the beginning of a body of ``size`` bytes. The cut does not split a secret: half of one would not be found."""
+    head = redactor.cut(body[: limit + redactor.max_form_bytes], limit)
+    text = head.decode(errors="replace")
+    return {"truncated": True, "original_bytes": size, "head": text}
+
+
 def body_for_history(body: bytes, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> Any:
     """Return a JSON body unchanged (exact numbers), other bodies as text; a body above the limit is cut."""
-    # Secrets are redacted later, in the whole line. The cut does not split one: half a secret would not be found.
+    # Secrets are redacted later, in the whole line.
     if len(body) > limit:
-        head = redactor.cut(body[: limit + redactor.max_form_bytes], limit)
-        text = head.decode(errors="replace")
-        return {"truncated": True, "original_bytes": len(body), "head": text}
+        return cut_for_history(body, len(body), redactor, limit)
 
     try:
         body.decode()

@@ -152,7 +152,7 @@ class Metrics:
             self.errors.labels(event["claw_id"], _status_class(event.get("error") or f"http_{event['status_code']}")).inc()
             self._request_ended(event)
         else:
-            self.faults.labels(event["error"]).inc()
+            self.faults.labels(event["error"]).inc(1 + event.get("left_out", 0))
 
     def _request_ended(self, event: Event) -> None:
         agent, provider, mediated = event["claw_id"], event["provider"], event["mediated"]

@@ -6,6 +6,7 @@ runners can reach the proxy, and must not learn what other agents do.
 """
 
 import asyncio
+import errno
 import hmac
 import socket
 import time
@@ -16,12 +17,13 @@ from typing import Literal
 import h11
 
 from claw_contract.secret import Secret
-from claw_mediate.settings import ListenAddress
+from claw_mediate.settings import ADDRESS_SECONDS, ListenAddress
 
 MAX_CONNECTIONS = 16
 _MAX_HEAD_BYTES = 8192
 _SECONDS = 10.0
 _FRESH_SECONDS = 0.1
+_PAUSE_SECONDS = 0.05
 _PLAIN = "text/plain; charset=utf-8"
 
 type Page = tuple[bytes, str]  # Body and content type
@@ -36,7 +38,7 @@ class MetricsServer:
     def __init__(self, address: ListenAddress, token: Secret | None, generate: Generate, sharing: Sharing = "none") -> None:
         """Raise ``ValueError`` with one line for an unusable address."""
         if sharing == "first":
-            _listening_socket(address).close()
+            _wait_until_free(address)
         self._socket = _listening_socket(address, is_shared=sharing != "none")
         self._token = token
         self._generate = generate
@@ -51,11 +53,15 @@ class MetricsServer:
         )
         await self._server.start_serving()
 
-    def close(self) -> None:
-        """Stop listening and end all connections, at once. The server first: it needs the open socket to leave the loop."""
+    def stop_listening(self) -> None:
+        """Let nobody connect any more. The server first: it needs the open socket to leave the loop."""
         if self._server is not None:
             self._server.close()
         self._socket.close()
+
+    def close(self) -> None:
+        """Stop listening and end all connections, at once."""
+        self.stop_listening()
         for writer in list(self._connections):
             writer.transport.abort()
 
@@ -118,6 +124,21 @@ def _response(http: h11.Connection, status: HTTPStatus, page: Page | None = None
     headers = [("content-type", content_type), ("content-length", str(len(body))), ("connection", "close"), *extra_headers]
     head = http.send(h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()))
     return (head or b"") + body
+
+
+def _wait_until_free(address: ListenAddress) -> None:
+    """Wait for an address that somebody listens on. Raise ``ValueError`` if it is still in use after ``ADDRESS_SECONDS``."""
+    until = time.monotonic() + ADDRESS_SECONDS
+    while True:
+        try:
+            _listening_socket(address).close()
+        except ValueError as error:
+            is_taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+            if not is_taken or time.monotonic() >= until:
+                raise
+            time.sleep(_PAUSE_SECONDS)  # Nothing else runs in this process yet
+        else:
+            return
 
 
 def _listening_socket(address: ListenAddress, *, is_shared: bool = False) -> socket.socket:

@@ -27,6 +27,8 @@ from claw_mediate.tools.mcp_wire import FAILURES, AnswerTooLargeError, Reply
 
 SESSION_IDLE_SECONDS = 600.0  # An unused session is ended after this time; servers keep one for 30 minutes
 _CLOSE_SECONDS = 0.4  # For the ends of all sessions when the proxy stops
+_MAX_WORDS = 4096  # Bytes of what a server says when it refuses a session
+_MAX_LOGGED_WORDS = 500
 _NOT_FOUND, _REDIRECT, _FIRST_ERROR = 404, 300, 400
 
 
@@ -87,7 +89,7 @@ class McpTransport:
             try:
                 session = await connection.open(managed.until)
             except SessionError as error:
-                return managed.refuse(_not_opened(managed, error))
+                return managed.refuse(self._not_opened(managed, error))
             if (problem := self._find_problem(managed, connection, session)) is not None:
                 return managed.refuse(problem)
             status, result = await self._call(managed, connection, session)
@@ -133,6 +135,26 @@ class McpTransport:
             return None
         message = "The service has changed this tool since it was granted, so that it is not called. Use another tool."
         return tool_result.request_failed(managed.call, message, sent=False)
+
+    def _not_opened(self, managed: ManagedCall, error: SessionError) -> ToolResult:
+        """Return the result of a call that was not sent, because its session could not be opened; log the server's words."""
+        redactor = managed.context.redactor
+        limit = min(managed.max_bytes, _MAX_WORDS)
+        words = redactor.document(redactor.cut(error.words, limit)).strip()
+        if words and self._log is not None:
+            execution = managed.tool.execution
+            assert isinstance(execution, McpExecution)
+            said = tool_result.utf8_prefix(words, _MAX_LOGGED_WORDS)
+            intervention = f"mcp_session_refused:{execution.service}"
+            self._log.event("intervention", managed.context.agent, intervention=intervention, reason=f"{error}: {said}")
+
+        details, _ = tool_result.read_body(words, len(words), limit)
+        if error.status is None:
+            return tool_result.failure(managed.call, tool_result.REQUEST_FAILED, str(error), details=details)
+        if error.status < _FIRST_ERROR:
+            return tool_result.redirect_refused(managed.call, error.status, ran=False)
+        code = f"http_{error.status}"
+        return tool_result.failure(managed.call, code, str(error), details=details, status_code=error.status)
 
     def _connection(self, key: _Key, credentials: Headers) -> McpConnection:
         connection = self._connections.get(key)
@@ -196,13 +218,3 @@ def _read_reply(managed: ManagedCall, reply: Reply) -> ToolResult:
         body = redactor.document(redactor.cut(reply.body, limit) if size > limit else reply.body)
         return tool_result.read_http_response(call, reply.status, body, size, limit)
     return tool_result.request_failed(call, "The service's answer is no result of a tool.", sent=True)
-
-
-def _not_opened(managed: ManagedCall, error: SessionError) -> ToolResult:
-    """Return the result of a call that was not sent, because its session could not be opened."""
-    status = error.status
-    if status is None:
-        return tool_result.request_failed(managed.call, str(error), sent=False)
-    if status < _FIRST_ERROR:
-        return tool_result.redirect_refused(managed.call, status, ran=False)
-    return tool_result.failure(managed.call, f"http_{status}", str(error), status_code=status)

@@ -43,11 +43,15 @@ _REDIRECT, _BAD_REQUEST = 300, 400
 
 
 class SessionError(Exception):
-    """A session that can't be opened: no call was sent. The text is one sentence for the model."""
+    """A session that can't be opened: no call was sent. The text is one sentence for the model.
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    ``words`` is what the server says of it, as it came: whoever shows it redacts it.
+    """
+
+    def __init__(self, message: str, status: int | None = None, words: bytes = b"") -> None:
         super().__init__(message)
         self.status = status
+        self.words = words
 
 
 @dataclass(frozen=True)
@@ -218,9 +222,9 @@ class McpConnection:
             raise SessionError("The service opened a session without a valid id.")
         session = Session(chosen, session_id, _server_name(result.get("serverInfo")))
         method = "notifications/initialized"
-        status = await self._wire.send("POST", session.headers(method), protocol.write_notification(method))
+        status, words = await self._wire.send("POST", session.headers(method), protocol.write_notification(method))
         if status >= _REDIRECT:
-            raise SessionError(f"The service refused to open a session (status {status}).", status)
+            raise SessionError(f"The service refused to open a session (status {status}).", status, words)
         return session
 
     async def _list_tools(self, session: Session) -> Session:
@@ -296,11 +300,12 @@ def _is_lost(session: Session, reply: Reply) -> bool:
 def _read_result(reply: Reply) -> dict[str, Any]:
     """Return the result of a request that opens a session. Raise ``SessionError``."""
     if reply.status >= _REDIRECT:
-        raise SessionError(f"The service answered with status {reply.status}.", reply.status)
+        raise SessionError(f"The service answered with status {reply.status}.", reply.status, reply.body)
     if reply.message is None:
         raise SessionError("The service does not answer as an MCP server should.")
     if (error := reply.message.rpc_error()) is not None:
-        raise SessionError(f"The service refused to open a session (error {error.code}).")
+        words = error.message.encode(errors="replace")
+        raise SessionError(f"The service refused to open a session (error {error.code}).", words=words)
     return protocol.read_object(reply.message.result)
 
 

@@ -20,6 +20,7 @@ from claw_mediate.http.headers import Headers, ascii_headers
 from claw_mediate.tools.managed_call import MAX_BODY_BYTES
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+MAX_REFUSAL_BYTES = 64 * 1024  # Of a refused notification
 NOTE_SECONDS = 5.0  # For a message that nobody waits for
 MAX_NOTES = 8  # Such messages on the way at once; further ones are not sent
 _DRAIN_SECONDS = 0.02  # Time for a stream to end after its response: only then can its connection be used again
@@ -77,12 +78,15 @@ class McpWire:
                 message = find(answer, may_lack_id=response.status_code >= _FIRST_ERROR)
         return Reply(response.status_code, content_type, answer, message, response.headers.get(protocol.SESSION_ID, None))
 
-    async def send(self, method: str, headers: Headers, body: bytes | None = None) -> int:
-        """Send a message that has no response, and return the status. Raise ``FAILURES``."""
+    async def send(self, method: str, headers: Headers, body: bytes | None = None) -> tuple[int, bytes]:
+        """Send a message that has no response; return the status, and the beginning of a refusal. Raise ``FAILURES``."""
         raw = ascii_headers([*self._credentials, *_HEADERS, ("accept", protocol.ACCEPT), *headers])
         async with self._pool.stream(method, self._url, raw, body) as response:
+            if response.status_code >= _FIRST_ERROR and not coding_names(response.headers.get_list("content-encoding")):
+                words, _ = await read_bounded(response, MAX_REFUSAL_BYTES, MAX_REFUSAL_BYTES)
+                return response.status_code, words
             await _drain(response.aiter_raw())
-        return response.status_code
+        return response.status_code, b""
 
     def send_later(self, method: str, headers: Headers, body: bytes | None = None) -> None:
         """Send a message that nobody waits for, unless too many are on the way."""
@@ -104,7 +108,7 @@ class McpWire:
             await self._pool.close()
 
 
-async def _bounded(note: Coroutine[Any, Any, int]) -> None:
+async def _bounded(note: Coroutine[Any, Any, object]) -> None:
     with suppress(TimeoutError, *FAILURES):
         async with asyncio.timeout(NOTE_SECONDS):
             await note

@@ -2,13 +2,23 @@
 
 A request is counted when it is admitted, durably; history is never read again for it (docs/spec/mediation.md section 8).
 Without a price list, only the costs that providers report are known.
+
+With a limit in dollars:
+
+    admission        reserves what the request may cost; it must fit into what is left
+    while it runs    the reservation is renewed, and grows with each model call of a turn
+    the end          the cost takes the place of the reservation: the true one, or an estimate of what was received
 """
 
+import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from weakref import WeakSet
 
 from msgspec.structs import replace
 from pydantic import ValidationError
@@ -17,68 +27,52 @@ from claw_contract.base import JsonObject, error_line
 from claw_contract.metadata import Budget
 from claw_contract.prices import Price, Prices
 from claw_mediate.agents.directory import Agent
+from claw_mediate.core.cost import (
+    FREE,
+    Cost,
+    ReceivedAnswer,
+    RequestSize,
+    compute_cost,
+    count_tokens,
+    estimate_answer,
+    find_dearest_price,
+    find_price,
+    measure_request,
+    price_tokens,
+)
 from claw_mediate.core.http import Request, RunnerResponse, refuse
+from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.file_cache import FileVersion, file_version, read_file
+from claw_mediate.providers.routing import new_turn_id
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.spending import BudgetExcess, Spending
+from claw_state.spending import RENEWAL_SECONDS, BudgetExcess, Charge, Reservation, Spending
 from claw_state.url import StoreError
-
-_MILLION = 1_000_000
-_MAX_AMOUNT = 1e12
-
-
-def find_price(prices: Mapping[str, Price], provider: str, model: str) -> Price | None:
-    """Return the price of a model: of all names that it begins with, the longest, with its provider before without."""
-    for name in (f"{provider}/{model}", model):
-        if matches := [known for known in prices if name.startswith(known)]:
-            return prices[max(matches, key=len)]
-    return None
-
-
-def compute_cost(usage: JsonObject, price: Price | None) -> float | None:
-    """Return US dollars: the provider's own figure, else the price list's, else None. A response without usage has no cost."""
-    reported = _amount(usage.get("cost"))
-    if reported is not None or price is None:
-        return reported
-    tokens = _openai_tokens(usage) or _anthropic_tokens(usage)
-    if tokens is None:
-        return None
-    fresh, cached, output = tokens
-    cached_price = price.input if price.cached_input is None else price.cached_input
-    return (fresh * price.input + cached * cached_price + output * price.output) / _MILLION
-
-
-def _openai_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
-    """Return (fresh input, cached input, output): the cached tokens are a part of the input."""
-    chat = "prompt_tokens", "prompt_tokens_details", "completion_tokens"
-    responses = "input_tokens", "input_tokens_details", "output_tokens"
-    names = responses if responses[1] in usage else chat
-    prompt, details, output = (usage.get(name) for name in names)
-    if (tokens := _amount(prompt)) is None:
-        return None
-    cached = min(_amount(details.get("cached_tokens")) or 0.0 if isinstance(details, dict) else 0.0, tokens)
-    return tokens - cached, cached, _amount(output) or 0.0
-
-
-def _anthropic_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
-    """Return (fresh input, cached input, output): cache reads and writes are counted beside ``input_tokens``."""
-    fresh, written, cached, output = (
-        _amount(usage.get(name))
-        for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-    )
-    return None if fresh is None else (fresh + (written or 0.0), cached or 0.0, output or 0.0)
-
-
-def _amount(value: object) -> float | None:
-    """Return a plausible amount, or None: a provider's odd numbers must not give money back."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MAX_AMOUNT:
-        return None
-    return float(value)
-
 
 type FailMode = Literal["open", "closed"]
 """Requests while the spending can't be read: they pass ("open"), or they get 503 ("closed")."""
 _MAX_RETRY_SECONDS = 60  # SDKs wait no longer than a minute for a ``Retry-After``; with a longer one they come back at once
+_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.3)
+"""Seconds between the tries to admit a request that only others under way keep out.
+
+A runner has its answer a moment before the cost of it is stored: its next request must not be refused for that.
+"""
+_MAX_MEASURED_IN_LOOP = 256 << 10  # Bytes of a request that are measured in the event loop; a longer one in a thread
+_FIRST_ERROR = 400
+
+
+@dataclass(eq=False, slots=True)
+class Admission:
+    """An admitted request of an agent with a limit in dollars.
+
+    ``reservation``: None where it could not be stored, and the request was let through.
+    """
+
+    size: RequestSize
+    reservation: Reservation | None
+    is_under_way: bool = False  # True from when it goes to a provider: from there on its end is reported
+    spent: float = 0.0  # The cost of the model calls of a turn, as far as they have answered
+    lost: float = 0.0  # The estimate of those whose answer, or its usage, never came
+    per_call: float = 0.0  # The estimate of each
 
 
 class PriceList:
@@ -94,6 +88,16 @@ class PriceList:
         """Return US dollars for a usage object; None where the cost is not known."""
         self._reload()
         return compute_cost(usage, find_price(self._prices.root, provider, model))
+
+    def find(self, provider: str, model: str) -> Price | None:
+        """Return the price of a model, or the dearest of the list where it is not there; None for an empty list."""
+        self._reload()
+        return find_price(self._prices.root, provider, model) or find_dearest_price(self._prices.root, model)
+
+    def expect(self, agent: Agent, model: str) -> Price | None:
+        """Return the dearest price that a request for a model may have, before it is known who will answer."""
+        self._reload()
+        return find_dearest_price(self._prices.root, _expected_model(agent, model))
 
     def _reload(self) -> None:
         """Read the file if it changed. A broken list counts as none, with one event: a wrong price is worse."""
@@ -121,60 +125,217 @@ class Budgets:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._spending = spending
-        self.cost = prices.cost
+        self._prices = prices
         self._log = log
         self._fail_mode = fail_mode
         self._clock = clock
         self._warned: dict[str, float] = {}  # When each agent's requests of unknown cost were last logged
+        self._under_way: WeakSet[Reservation] = WeakSet()
+        """Those that are renewed. What is lost without a report of its end is not renewed, and lapses."""
+        self._renewal: asyncio.Task[None] | None = None
 
-    async def admit(self, agent: Agent, request: Request, model: str) -> RunnerResponse | None:
-        """Count a request; return the refusal when the agent's budget is spent."""
+    async def admit(
+        self, agent: Agent, request: Request, view: RunnerRequest, turn_id: str = ""
+    ) -> RunnerResponse | Admission | None:
+        """Count a request; return the refusal when the agent's budget is spent, or what is reserved for it.
+
+        ``turn_id``: the turn's, where there is one already: a resumed turn takes the place of its earlier attempt.
+        """
         budget = agent.metadata.budget
         if budget is None or (budget.max_requests is None and budget.limit_usd is None):
             return None
+        admission = None if budget.limit_usd is None else await self._measure(agent, request, view, turn_id)
         try:
-            excess = await self._spending.count_request(agent.id, budget)
+            excess = await self._count(agent, budget, admission)
         except StoreError as error:
-            return self._unavailable(agent, request, model, error)
+            if admission is not None:
+                admission.reservation = None
+            return self._unavailable(agent, request, view.model, error) or admission
         if excess is None:
-            return None
+            return admission
         code = "rate_limited" if budget.behavior == "rate_limit" else "budget_exceeded"
         soft = budget.behavior == "soft_alert"
         self._log.event(
             "intervention",
             agent,
-            model=model,
+            model=view.model,
             intervention="budget_soft_alert" if soft else code,
             limit=excess.limit,
             retry_after=excess.retry_after,
             **_budget_member(budget, excess),
         )
-        return None if soft else _refusal(request, code, budget, excess)
+        return admission if soft else _refusal(request, code, budget, excess)
 
-    def spend(self, agent: Agent, model: str, cost: float | None, *, is_free: bool = False) -> None:
-        """Add the cost of a request that was counted; None if it is not known. ``is_free``: it failed, without usage."""
+    @contextmanager
+    def held(self, agent: Agent, model: str, admission: Admission | None) -> Iterator[None]:
+        """Give back what was reserved for a request if it does not get under way."""
+        try:
+            yield
+        finally:
+            if admission is not None and not admission.is_under_way:
+                self.settle(agent, model, FREE, admission)
+
+    def cost(self, provider: str, model: str, usage: JsonObject) -> float | None:
+        """Return the US dollars of a usage object; None where they are not known."""
+        return self._prices.cost(provider, model, usage)
+
+    def cost_of_answer(self, provider: str, model: str, answer: ReceivedAnswer, admission: Admission | None) -> Cost:
+        """Return the cost of one answer of a provider; of a request with a limit in dollars an estimate if need be."""
+        known = self._prices.cost(provider, model, answer.usage) if answer.is_usage_final else None
+        if admission is None:
+            return Cost(known)
+
+        known = self._believable(provider, model, answer.usage, known)
+
+        was_refused = answer.status is None or answer.status >= _FIRST_ERROR
+        if was_refused and not answer.usage:
+            return FREE
+        if known is not None:
+            return Cost(known)
+        price = self._prices.find(provider, model)
+        if price is not None:
+            return Cost(None, estimate_answer(answer, admission.size, price))
+        return Cost(None, admission.per_call or None)
+
+    def cost_of_turn(self, provider: str, model: str, usage: JsonObject, admission: Admission | None) -> Cost:
+        """Return the cost of a turn by the usage of its model calls, with an estimate for those that have none."""
+        known = self._prices.cost(provider, model, usage)
+        if admission is None:
+            return Cost(known)
+
+        known = self._believable(provider, model, usage, known)
+        # What was noted of each call counts: a sum of odd numbers must not give money back.
+        estimated = round(max(admission.lost, admission.spent - (known or 0.0)), 9)
+        if known is None and usage and not estimated:  # of an earlier attempt
+            estimated = self._estimate_by_usage(provider, model, usage) or admission.per_call
+        return Cost(known, estimated or None)
+
+    def note_call(self, provider: str, model: str, body: bytes, usage: JsonObject | None, admission: Admission) -> None:
+        """Note a turn's model call; ``usage``: empty, or None, if nobody will ever know it."""
+        cost = self._believable(provider, model, usage or {}, self._prices.cost(provider, model, usage or {}))
+        if cost is not None:
+            admission.spent += cost
+            return
+
+        estimate = self._estimate_by_usage(provider, model, usage or {})
+        price = self._prices.find(provider, model)
+        if estimate is None and price is not None:
+            estimate = price_tokens(price, count_tokens(body), admission.size.output_tokens)
+        lost = admission.per_call if estimate is None else estimate
+        admission.lost += lost
+        admission.spent += lost
+
+    def _believable(self, provider: str, model: str, usage: JsonObject, cost: float | None) -> float | None:
+        """Return a cost, or None for one of nothing though its model has a price: that usage says nothing."""
+        price = self._prices.find(provider, model)
+        has_price = price is not None and (price.input > 0 or price.output > 0)
+        return None if cost == 0 and has_price and "cost" not in usage else cost
+
+    def _estimate_by_usage(self, provider: str, model: str, usage: JsonObject) -> float | None:
+        """Return the cost of a usage at the dearest price, for a model that has none; None if nothing can be computed."""
+        price = self._prices.find(provider, model)
+        return None if price is None else compute_cost(usage, price) or None
+
+    async def grow(self, admission: Admission) -> None:
+        """Reserve what a turn has cost so far, and as much as was expected of a model call for its next one."""
+        reservation = admission.reservation
+        if reservation is None or not admission.spent:
+            return
+        reservation.estimate = admission.spent + admission.per_call
+        with suppress(StoreError):  # the turn's end reports it
+            await self._spending.renew([reservation])
+
+    def settle(self, agent: Agent, model: str, cost: Cost, admission: Admission | None = None) -> None:
+        """Add the cost of a request that was counted, in the place of what was reserved for it."""
         budget = agent.metadata.budget
-        if budget is None or cost == 0 or (cost is None and is_free):
+        reservation = None if admission is None else admission.reservation
+        if reservation is not None:
+            self._under_way.discard(reservation)
+            if not self._under_way and self._renewal is not None:
+                self._renewal.cancel()
+                self._renewal = None
+        if budget is None or (reservation is None and cost == FREE):
             return
         now = self._clock()
 
         def on_error(reason: str) -> None:
             self._log.event("error", agent, model=model, error="budget_not_written", reason=reason)
 
-        self._spending.add_cost(agent.id, budget, cost, on_error)
+        charge = Charge(cost.charge, cost.is_known, reservation)
+        self._spending.add_cost(agent.id, budget, charge, on_error)
         warned = self._warned.get(agent.id, -math.inf)
-        if cost is None and budget.limit_usd is not None and now - warned >= budget.seconds:
+        if not cost.is_known and budget.limit_usd is not None and now - warned >= budget.seconds:
             self._warned[agent.id] = now
-            self._log.event("intervention", agent, model=model, intervention="budget_cost_unknown")
+            reason = "the answer has no usage" if cost.estimated else "the model has no price"
+            self._log.event("intervention", agent, model=model, intervention="budget_cost_unknown", reason=reason)
 
     async def close(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
         await self._spending.close()
+
+    async def _measure(self, agent: Agent, request: Request, view: RunnerRequest, turn_id: str) -> Admission:
+        """Return what a request may cost: its input and output by bytes and declared limits, at the dearest price."""
+        declared = request.header("content-length")
+        length = int(declared[0]) if declared and declared[0].isascii() and declared[0].isdigit() else 0
+        if len(view.body) > _MAX_MEASURED_IN_LOOP:
+            size = await asyncio.to_thread(measure_request, view.body, request.path, length)
+        else:
+            size = measure_request(view.body, request.path, length)
+
+        price = self._prices.expect(agent, view.model)
+        if price is not None and not (price.input or price.output):  # it costs nothing: there is nothing to reserve
+            return Admission(size, None)
+        estimate = needed = 0.0
+        if price is not None:
+            estimate = price_tokens(price, size.input_tokens, size.output_tokens)
+            # A limit that the runner sets is its own estimate. Else all that is sure is what it has sent.
+            needed = estimate if size.is_limited else price_tokens(price, size.input_tokens, 0)
+        return Admission(size, Reservation(turn_id or new_turn_id(), agent.id, estimate, needed))
+
+    async def _count(self, agent: Agent, budget: Budget, admission: Admission | None) -> BudgetExcess | None:
+        if admission is None or admission.reservation is None:
+            return await self._spending.count_request(agent.id, budget)
+        reservation = admission.reservation
+        excess = await self._spending.count_request(agent.id, budget, reservation)
+        for pause in _PAUSES:
+            if excess is None or not excess.is_reserved_only or budget.behavior == "soft_alert":
+                break
+            await asyncio.sleep(pause)
+            excess = await self._spending.count_request(agent.id, budget, reservation)
+
+        if excess is None or budget.behavior == "soft_alert":
+            admission.per_call = reservation.estimate
+            self._under_way.add(reservation)
+            if self._renewal is None or self._renewal.done():
+                self._renewal = asyncio.ensure_future(self._renew())
+        return excess
+
+    async def _renew(self) -> None:
+        """Show that the requests of this process are under way, until none is."""
+        while self._under_way:
+            await asyncio.sleep(RENEWAL_SECONDS)
+            try:
+                await self._spending.renew([*self._under_way])
+            except StoreError:
+                continue  # each request's end reports it
 
     def _unavailable(self, agent: Agent, request: Request, model: str, error: StoreError) -> RunnerResponse | None:
         self._log.event("intervention", agent, model=model, intervention="budget_check_unavailable", reason=str(error))
         if self._fail_mode == "open":
             return None
         return refuse(request.path, 503, "budget_unavailable", "what this agent has spent can't be read at the moment")
+
+
+def _expected_model(agent: Agent, model: str) -> str:
+    """Return the model that will be asked if all goes well: the policy's first one for a model that it does not allow."""
+    policy = agent.metadata.model_policy
+    if policy is None or not policy.allowed:
+        return model
+    if any(model and f"/{each.ref}".endswith(f"/{model}") for each in policy.allowed):
+        return model
+    primary = next((each for each in policy.allowed if each.slot == "primary"), policy.allowed[0])
+    return primary.ref
 
 
 def _refusal(request: Request, code: str, budget: Budget, excess: BudgetExcess) -> RunnerResponse:
@@ -192,7 +353,8 @@ def _refusal(request: Request, code: str, budget: Budget, excess: BudgetExcess) 
 def _describe(budget: Budget, excess: BudgetExcess) -> str:
     if excess.limit == "max_requests":
         return f"{excess.requests} of {budget.max_requests} requests"
-    return f"{excess.cost:.4f} of {budget.limit_usd} US dollars"
+    reserved = f", and {excess.reserved:.4f} reserved for requests under way," if excess.reserved else ""
+    return f"{excess.cost:.4f}{reserved} of {budget.limit_usd} US dollars"
 
 
 def _budget_member(budget: Budget, excess: BudgetExcess) -> dict[str, object]:

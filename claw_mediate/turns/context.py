@@ -9,9 +9,10 @@ from claw_mediate.core.http import Request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.dialects.base import Dialect, MakerRequests, RequestVariants, RunnerRequest
 from claw_mediate.providers.routing import Route
+from claw_mediate.turns.budgets import Admission
 from claw_mediate.turns.conversation import KeptConversation
 from claw_state.journal import AttemptKind
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import OwnedObject, ProviderObject
 
 
 class DialectRequest(msgspec.Struct, frozen=True):
@@ -24,12 +25,18 @@ class DialectRequest(msgspec.Struct, frozen=True):
     redactor: Redactor
     only_counts: bool = False  # True if the tokens are to be counted, and no model is asked
     kept: OwnedObject | None = None  # What the provider keeps and the request goes on from, where the agent is known to own it
+    named_object: ProviderObject | None = None  # The first file or the like that it names, where the agent owns it
     covered: frozenset[str] = frozenset()  # Marks of answers that are in it already, beside the request's own copy of them
     woven: bytes = b""  # Hidden items (comma separated) that were put into the view's body
 
     @property
     def agent(self) -> Agent:
         return self.admitted.agent
+
+    @property
+    def place(self) -> OwnedObject | ProviderObject | None:
+        """Return what decides about the provider and the key, where the request names what a provider keeps."""
+        return self.kept or self.named_object
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +48,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     view: RunnerRequest | None  # None where the request asks no model
     redactor: Redactor
     route: Route | None = None  # None where no provider is asked: a call that the runner makes itself (``broker``)
+    admission: Admission | None = None  # None for an agent without a limit in dollars
     is_side_request: bool = False  # True for a request of the runner's own housekeeping, which is no part of the conversation
 
     @property

@@ -7,6 +7,7 @@ One event reports it; where the whole state is gone, the state's own event does.
 import asyncio
 import hashlib
 from collections.abc import Collection, Mapping
+from functools import partial
 from itertools import batched
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.reinjection import plan_reinjection
 from claw_mediate.dialects.base import Dialect
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.ownership import marks_of
@@ -34,7 +36,8 @@ class Continuity:
     async def find_hidden_rounds(self, incoming: DialectRequest, session: str, turn_id: str | None) -> Mapping[int, bytes]:
         """Return hidden messages by the index of the message that they go before; the same bytes every time."""
         agent, dialect = incoming.agent, incoming.dialect
-        evidence = _evidence_in(dialect, _uncovered(incoming))
+        # It reads every word; whoever has asked before has left it there.
+        evidence = _evidence_in(dialect, await compute(len(incoming.view.body), partial(_uncovered, incoming)))
         anchors = [*evidence.anchors.values(), *evidence.gaps.values()]
         if not anchors:
             return {}

@@ -8,6 +8,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
+from claw_contract.base import JsonObject
 from claw_mediate.core import tool_result
 from claw_mediate.core.http import read_error_message
 from claw_mediate.core.observer import NO_OBSERVER, ResponseInfo, Subject, TurnObserver
@@ -23,9 +24,11 @@ from claw_mediate.core.types import (
     ToolCall,
     ToolResult,
     ToolsAnswered,
+    ToolUse,
     TurnGenerator,
 )
 from claw_mediate.dialects.base import Dialect, MakerRequests, RequestVariants, UnreadableResponseError
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, TransportFailure
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.replayable import ReplayableReasoning
@@ -115,7 +118,8 @@ class TurnDriver:
         if command.rounds:
             await self._ports.note_progress(command.rounds[-1].response, command.rounds[-1].results)
         self.progress.set_waiting(number, "model")
-        body = self._dialect.write_request(self._variants(command.tool_use), self._hidden(command))
+        write = partial(self._write_request, command.tool_use, self._hidden(command))
+        body = await compute(self._requests.size, write)
         call = ModelCall(
             body,
             read=self._read,
@@ -171,6 +175,9 @@ class TurnDriver:
         if self.response is not None and not self._is_replaying:
             await self._ports.note_progress(self.response, self.results)
         return ToolsAnswered(results, self._ports.now())
+
+    def _write_request(self, tool_use: ToolUse, hidden: Sequence[bytes]) -> bytes:
+        return self._dialect.write_request(self._variants(tool_use), hidden)
 
     def _add(self, results: Sequence[ToolResult]) -> None:
         self.results += results
@@ -257,6 +264,13 @@ class TurnDriver:
         if self.response is None or not self.results:
             return self.rounds
         return (*self.rounds, Round(len(self.rounds) + 1, self.response, tuple(self.results)))
+
+    def usage(self) -> tuple[JsonObject, ...]:
+        """Return the usage of each response so far, in their order."""
+        responses = [past.response for past in self.rounds]
+        if self.response is not None and not any(self.response is known for known in responses):
+            responses.append(self.response)
+        return tuple(response.usage for response in responses)
 
     def last_round(self) -> Round | None:
         """Return the last response that the provider has, as far as it is answered; None if that is not known."""

@@ -213,9 +213,13 @@ def _is_retried(past: PreviousAttempt, known_by: RequestFingerprint, *, says_ret
 
 
 def _digest(*parts: str, body: bytes = b"") -> str:
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass") + b"\0" + body).hexdigest()
+    digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass") + b"\0")
+    digest.update(body)  # not joined: it may be large
+    return digest.hexdigest()
 
 
 def _encodable(text: str) -> str:
     """Return text that has a digest: what a runner sends may hold lone surrogates."""
+    if text.isascii():
+        return text
     return text.encode(errors="replace").decode()

@@ -3,15 +3,17 @@
 The host (``mitm``) sends the bytes; this module decides to whom, and records the outcome.
 A request that asks a model is a line of history like a mediated turn; others are events of the log.
 
-POSTs on paths of no dialect (embeddings, images, audio, …):
+Requests on known paths of no dialect (embeddings, images, audio, …), by where their row says that they name a model:
 
-    names its model in its body      the model policy clamps it, the budget counts it, history has a line of it
-    should name one, and the model   the same without a policy; an agent with a policy is refused
-    can't be read
-    asks no model                    it is forwarded
+    nowhere    forwarded, unread
+    optional   with a model: the policy clamps it, the budget counts it, history has a line of it; without: forwarded
+    required   the same; where the model can't be read, an agent with a policy is refused
+    hidden     counted; an agent with a policy is refused
 
-The body of an agent with a policy is always read, but that of an upload of files. Of an agent without one, JSON and forms are
-read as far as ``body_size_limit`` goes, so that the model's prefix picks the provider; all else streams.
+A row may say that it is counted without a model too. Under a policy, other members that name models are clamped like
+fallbacks are (``core/model_names``), and a body that can't be read is refused. Of an agent without one, JSON and forms are read
+as far as ``body_size_limit`` goes, so that the model's prefix picks the provider; all else streams.
+What was read for a decision is sent unpacked: nobody can unpack another body than the one that was decided about.
 """
 
 import asyncio
@@ -21,31 +23,47 @@ import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
-from urllib.parse import urlsplit
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import ModelLocation, creates_object, find_stored, is_batch, locate_model
+from claw_mediate.core.api_paths import creates_object, find_stored, is_batch
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
+from claw_mediate.core.known_paths import KnownPath
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
+from claw_mediate.core.object_ids import AnswerShape, GivenObject, shape_of_answer
+from claw_mediate.core.stream_usage import ask_for_usage, has_optional_usage
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import names_containing, provider_auth
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, has_own_credential, needs_body
+from claw_mediate.providers.paths import BODYLESS, PathTables, provider_target
 from claw_mediate.providers.registry import ProviderRegistry
-from claw_mediate.providers.routing import NO_KEY, LimitedPart, Requester, Route, Router, new_turn_id, replace_model
-from claw_mediate.turns.budgets import Budgets
+from claw_mediate.providers.routing import (
+    NO_KEY,
+    LimitedPart,
+    Requester,
+    Route,
+    Router,
+    find_other_models,
+    new_turn_id,
+    replace_model,
+)
+from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
+from claw_mediate.turns.fetched_document import answer_with
+from claw_mediate.turns.object_lists import ObjectLists
 from claw_mediate.turns.ownership import Ownership
+from claw_mediate.turns.provider_objects import RECORDED_ELSEWHERE, ProviderObjects
 from claw_mediate.turns.recorder import Recorder
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import OwnedObject, ProviderObject
 
 type Purpose = Literal["answer", "count", "side request"]
 
@@ -63,6 +81,8 @@ class PassthroughHandle:
     kept_as: OwnedObject | None = None  # What the provider keeps of it, but for its id; None where it keeps nothing
     conversation: OwnedObject | None = None  # The conversation that the provider puts it into
     scope: str | None = None  # What a 429 is about (``KeyAnswer``)
+    hides_usage: bool = False  # True if we asked for the usage of the stream, and the runner did not
+    gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +93,41 @@ class ForwardDetails:
     purpose: Purpose = "answer"  # A count of tokens is no line of history; a side request is not remembered
     kept: OwnedObject | None = None  # What it goes on from: that provider is asked, with that key
     kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
+    admission: Admission | None = None  # What is reserved for it; None for an agent without a limit in dollars
+    named_object: ProviderObject | None = None  # What else of the agent's it names: the same
+    gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
+    is_read: bool = True  # False if the request is decided about without its body
+    body: bytes | None = None  # What was read of a request that has no view
+
+
+class Owners(NamedTuple):
+    """Which agent owns what providers keep."""
+
+    ownership: Ownership
+    objects: ProviderObjects
 
 
 _ORDINARY = ForwardDetails()
+_SEND_USAGE_ANYWAY = frozenset({"api.mistral.ai", "openrouter.ai"})
+"""Hosts that send the usage of every stream. Mistral refuses ``stream_options.include_usage`` with 422."""
 
 
 class Passthrough:
-    def __init__(self, registry: ProviderRegistry, routing: Router, recorder: Recorder, ownership: Ownership) -> None:
+    def __init__(
+        self, registry: ProviderRegistry, routing: Router, paths: PathTables, recorder: Recorder, owners: Owners
+    ) -> None:
         self._registry = registry
         self._routing = routing
+        self._paths = paths
         self._recorder = recorder
-        self._ownership = ownership
+        self._ownership, self._objects = owners
 
-    def forward(
+    async def forward(
         self, admitted: Identity, request: Request, view: RunnerRequest | None, about: ForwardDetails = _ORDINARY
     ) -> RunnerResponse | Forward:
         """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal."""
         asker = Requester(admitted.agent, new_turn_id())
-        candidates = self._routing.candidates(asker, request, view, about.kept)
+        candidates = self._routing.candidates(asker, request, view, about.kept or about.named_object)
         if isinstance(candidates, RunnerResponse):
             return candidates
         is_dialect = view is not None and view.bypass != NO_DIALECT
@@ -99,41 +136,101 @@ class Passthrough:
         if ready is None:
             return self._no_key(request, candidates, part)
         candidate, key = ready
-        provider, model = candidate.provider, candidate.model
+        provider = candidate.provider
+        target = self._target(provider, request, is_dialect=is_dialect)
+        if target is None:
+            self._give_back(provider, key)
+            return self._paths.refuse(admitted.agent, request)
+
+        route = Route(asker, request.path, [], [candidate])
+        hides_usage = False
         if view is not None:
             try:
-                view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
-            except json_splice.JsonSpliceError:
-                if key is not None:  # it may be a dead one, which only this request tries
-                    self._registry.record_response(provider, key, KeyAnswer(0))
+                view, hides_usage = await self._adapt(request, view, route, about)
+            except BaseException:  # also if the runner has left
+                self._give_back(provider, key)
                 raise
-        recorded_request, recorded_view = _recorded(request, None if about.purpose == "count" else view, model)
-        context = RequestContext(
-            turn_id=asker.turn_id,
-            agent=admitted.agent,
-            request=recorded_request,
-            view=recorded_view,
-            redactor=about.redactor or self._redactor(admitted),
-            route=Route(asker, request.path, [], [candidate]),
-            is_side_request=about.purpose == "side request",
-        )
-        self._recorder.log_request(context)
-        is_put = view is not None and view.conversation and about.purpose != "count"
-        conversation = about.kept if is_put else None
-        base_url, target = provider.base_url, provider.strip_base_path(request.path)
-        if not is_dialect:
-            base_url, target = _other_target(provider, request)
+
+        redactor = about.redactor or self._redactor(admitted)
+        context = self._begin(request, view, route, about, redactor)
         return Forward(
-            base_url=base_url,
-            target=target,
+            *target,
             credential=provider_auth(provider, key.secret if key else None),
             write_refusal=partial(_unreached, request.path, provider.name),
-            body=None if view is None or (view.body is request.body and not _may_be_misread(request, view)) else view.body,
+            body=_sent_body(request, view, about),
             dropped_headers=names_containing(request.headers, admitted.secret),
             handle=PassthroughHandle(
-                context, provider, key, time.monotonic(), is_dialect, about.kept_as, conversation, part.scope(candidate)
+                context=context,
+                provider=provider,
+                key=key,
+                started=time.monotonic(),
+                is_dialect=is_dialect,
+                kept_as=about.kept_as,
+                conversation=_conversation(view, about),
+                scope=part.scope(candidate),
+                hides_usage=hides_usage,
+                gives=about.gives,
             ),
         )
+
+    async def _adapt(
+        self, request: Request, view: RunnerRequest, route: Route, about: ForwardDetails
+    ) -> tuple[RunnerRequest, bool]:
+        """Return the view as its candidate takes it, and whether its stream is asked for a usage that the runner does not want.
+
+        Raise ``JsonSpliceError``.
+        """
+        candidate, agent = route.candidate, route.requester.agent
+        write_body = partial(self._routing.body_for_model, agent, view, candidate.model)
+        body = await compute(len(view.body), write_body)
+        if about.admission is None:
+            return replace(view, body=body), False
+
+        write_usage = partial(_with_usage, request, view, body, candidate.provider)
+        with_usage = await compute(len(body), write_usage)
+        return replace(view, body=with_usage or body), with_usage is not None
+
+    def _begin(
+        self, request: Request, view: RunnerRequest | None, route: Route, about: ForwardDetails, redactor: Redactor
+    ) -> RequestContext:
+        """Log that a request goes to its provider, and return all that is recorded of it."""
+        counted = None if about.purpose == "count" else view
+        recorded_request, recorded_view = _recorded(request, counted, route.candidate.model)
+        context = RequestContext(
+            turn_id=route.requester.turn_id,
+            agent=route.requester.agent,
+            request=recorded_request,
+            view=recorded_view,
+            redactor=redactor,
+            route=route,
+            is_side_request=about.purpose == "side request",
+            admission=about.admission,
+        )
+        self._recorder.log_request(context)
+        if about.admission is not None:
+            about.admission.is_under_way = True
+        return context
+
+    def _give_back(self, provider: Provider, key: PoolKey | None) -> None:
+        """Record that a key was not sent after all: it may be a dead one, which only this request would have tried."""
+        if key is not None:
+            self._registry.record_response(provider, key, KeyAnswer(0))
+
+    def _target(self, provider: Provider, request: Request, *, is_dialect: bool) -> tuple[str, str] | None:
+        """Return base URL and path with query at a provider; None where the path is not known there."""
+        match = self._paths.find_at(provider, request)
+        if match is not None:
+            return provider_target(provider, match, request.path)
+
+        # A dialect's path, or that of a stored object, which were decided about as such.
+        if is_dialect or find_stored(request.path) is not None:
+            return provider.base_url, provider.strip_base_path(request.path)
+
+        return None
+
+    def refuse_by_policy(self, agent: Agent, request: Request, message: str) -> RunnerResponse:
+        """Return a refusal of the agent's model policy, and log it."""
+        return self._routing.refuse_by_policy(agent, request, message)
 
     def note_id(self, handle: PassthroughHandle, object_id: str) -> None:
         """Save under its id, which has just come, what the provider keeps of a request: the runner may name it next."""
@@ -141,6 +238,15 @@ class Passthrough:
             key = handle.key.id if handle.key is not None else ""
             names = {"id": object_id, "provider_id": object_id, "provider": handle.provider.name, "key_label": key}
             self._ownership.save_soon(handle.context.agent, msgspec.structs.replace(handle.kept_as, **names))
+
+    def note_objects(self, handle: PassthroughHandle, given: Sequence[GivenObject]) -> None:
+        """Save that the objects which a part of the answer gives are the agent's."""
+        key = handle.key.id if handle.key is not None else ""
+        self._objects.save_soon(handle.context.agent, given, handle.provider.name, key)
+
+    async def finish_noting(self) -> None:
+        """Wait until the objects that were noted are saved: the runner may name them at another proxy next."""
+        await self._objects.finish()
 
     async def record_fetch(
         self, admitted: Identity, request: Request, provider: Provider, fetch: Awaitable[TurnResult]
@@ -156,7 +262,7 @@ class Passthrough:
         result = await fetch
         body = await asyncio.to_thread(redactor.document, result.body)  # A list may be long: other requests go on meanwhile
         result = replace(result, latency_ms=round((time.monotonic() - started) * 1000), body=body)
-        self._recorder.record_forwarded(context, result, {})
+        self._recorder.record_forwarded(context, result, ReceivedAnswer(result.status, {}))
         return respond(result.status, result.body, result.content_type, result.retry_after)
 
     def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
@@ -164,7 +270,7 @@ class Passthrough:
         if not needs_body(status):
             self._note_key(ticket, KeyAnswer(status, b"", retry_after))
 
-    def record_end(self, ticket: PassthroughHandle, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
+    def record_end(self, ticket: PassthroughHandle, status: int, answer: ReceivedAnswer, body: bytes, *, whole: bool) -> None:
         """Record the response, which went through (``whole``) or broke off; ``body`` is the beginning of it."""
         if not whole:
             self._note_key(ticket, KeyAnswer(0))
@@ -179,7 +285,7 @@ class Passthrough:
             settled = msgspec.structs.replace(ticket.conversation, owed=b"", turn=ticket.context.turn_id)
             self._ownership.save_soon(ticket.context.agent, settled)
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
-        self._recorder.record_forwarded(ticket.context, result, usage)
+        self._recorder.record_forwarded(ticket.context, result, answer)
 
     def _note_key(self, ticket: PassthroughHandle, answer: KeyAnswer, *, is_noted: bool = False) -> None:
         """Record what an answer says of its key; ``is_noted``: its status was, and only its code is new."""
@@ -203,6 +309,18 @@ class Passthrough:
         return respond(503, body, retry_after=str(math.ceil(seconds)))
 
 
+def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> OwnedObject | None:
+    """Return the conversation that the provider puts a request into; None where it puts it into none."""
+    return about.kept if view is not None and view.conversation and about.purpose != "count" else None
+
+
+def _with_usage(request: Request, view: RunnerRequest, body: bytes, provider: Provider) -> bytes | None:
+    """Return the body of a stream that asks for its usage; None if it has one anyway, or asks for it itself."""
+    if not view.stream or view.model_span is not None or provider.host in _SEND_USAGE_ANYWAY:
+        return None
+    return ask_for_usage(body) if has_optional_usage(request.path) else None
+
+
 def _limited_part(view: RunnerRequest | None, about: ForwardDetails) -> LimitedPart:
     """Return the part of the provider's API whose limits a request is under."""
     if view is None:
@@ -220,26 +338,20 @@ def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple
     return dataclasses.replace(request, body=view.history_body), replace(view, body=body)
 
 
-def _may_be_misread(request: Request, view: RunnerRequest) -> bool:
-    """Return whether the provider could unpack another body, which names other ids than the one that was read."""
-    return view.go_on_from is not None and bool(request.header("content-encoding"))
+def _sent_body(request: Request, view: RunnerRequest | None, about: ForwardDetails) -> bytes | None:
+    """Return the body that is sent in place of the runner's; None where that goes as it came.
+
+    A packed body that was read goes unpacked: two that unpack it could find two bodies in it.
+    """
+    body = about.body if view is None else view.body
+    if body is None or not about.is_read:
+        return None
+    is_packed = bool(request.header("content-encoding"))
+    return body if is_packed or body is not request.body else None
 
 
 def _unreached(path: str, provider: str) -> bytes:
     return build_error_body(path, 502, "provider_unreachable", f"the provider {provider!r} gave no response")
-
-
-def _other_target(provider: Provider, request: Request) -> tuple[str, str]:
-    """Return base URL and path of a request of no dialect.
-
-    Claude Code asks its host for ``/api/…`` too: a runner that names a host, or such a path, means it from the root,
-    wherever the API begins there.
-    """
-    below = provider.strip_base_path(request.path)
-    from_the_root = request.host is not None or request.path.startswith("/api/")
-    if below == request.path and from_the_root:
-        return urlsplit(provider.base_url)._replace(path="").geturl(), request.path
-    return provider.base_url, below
 
 
 _HIDDEN = "on this path its body does not name it"
@@ -254,51 +366,130 @@ _batch_decoder = msgspec.json.Decoder(_Batch)
 
 
 class OtherPaths:
-    def __init__(self, passthrough: Passthrough, budgets: Budgets, ownership: Ownership) -> None:
+    def __init__(
+        self, passthrough: Passthrough, paths: PathTables, budgets: Budgets, owners: Owners, lists: ObjectLists
+    ) -> None:
         self._passthrough = passthrough
-        self._ownership = ownership
+        self._paths = paths
+        self._ownership, self._objects = owners
+        self._lists = lists
         self._budgets = budgets
 
     def must_read(self, agent: Agent, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
-        place = _place(request)
+        if request.method.upper() in BODYLESS:
+            return True  # that is, it must be seen that there is none
+        if self._objects.must_read(request):
+            return True
+        place = self._row(request).model
         if place == "nowhere":
             return False
         return place != "hidden" if _has_policy(agent) else _is_structured(request) or is_batch(request.path)
 
     async def decide(self, admitted: Identity, request: Request, body: bytes) -> RunnerResponse | Forward:
         """Decide about a request by its body: unpacked, and without the agent's credential."""
+        row = self._row(request)
+        if row.model == "nowhere":
+            return await self._forward(admitted, request, None, body)
         try:
-            view = read_other_path(body, _content_type(request))
-        except UnreadableRequestError as error:
-            return await self.decide_unread(admitted, request, str(error))
-        place = _place(request)
-        if place == "hidden" or (place == "required" and view is None):
-            return await self.decide_unread(admitted, request, "its body names none", view)
-        return await self._forward(admitted, request, view)
+            view = await compute(len(body), partial(read_other_path, body, _content_type(request)))
+            if _has_policy(admitted.agent) and view is None:
+                await compute(len(body), partial(_check_names_none, request, body))
+        except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
+            return await self._decide_unknown(admitted, request, row, str(error), body=body)
+        if row.model == "hidden" or (row.model == "required" and view is None):
+            return await self._decide_unknown(admitted, request, row, "its body names none", view, body)
+        return await self._forward(admitted, request, view or _counted(row, body), body)
 
-    async def decide_unread(
-        self, admitted: Identity, request: Request, reason: str = "", view: RunnerRequest | None = None
+    async def decide_unread(self, admitted: Identity, request: Request, reason: str = "") -> RunnerResponse | Forward:
+        """Decide about a request whose body is not read; ``reason``: why it is not."""
+        if request.method.upper() in BODYLESS and reason:
+            return self._paths.refuse_body(admitted.agent, request)
+        request = self._paths.canonical(request)
+        return await self._decide_unknown(admitted, request, self._row(request), reason)
+
+    async def _decide_unknown(
+        self,
+        admitted: Identity,
+        request: Request,
+        row: KnownPath,
+        reason: str,
+        view: RunnerRequest | None = None,
+        body: bytes | None = None,
     ) -> RunnerResponse | Forward:
-        """Decide about a request whose model is not known. ``reason``: why it is not; ``view``: what its body says of it."""
-        place = _place(request)
-        if place != "nowhere" and _has_policy(admitted.agent):
-            reason = _HIDDEN if place == "hidden" else reason
-            message = f"the agent has a model policy, and the model of this request can't be read: {reason}"
-            return refuse(request.path, 403, "model_not_allowed", message)
-        if place in {"required", "hidden"}:
-            view = view or view_without_model(request.body)
-        return await self._forward(admitted, request, view)
+        """Decide about a request whose model is not known.
 
-    async def _forward(self, admitted: Identity, request: Request, view: RunnerRequest | None) -> RunnerResponse | Forward:
+        ``reason``: why; ``view``: what its body says of it; ``body``: None where it is not there.
+        """
+        if row.model != "nowhere" and _has_policy(admitted.agent):
+            reason = _HIDDEN if row.model == "hidden" else reason
+            message = f"the agent has a model policy, and the model of this request can't be read: {reason}"
+            return self._passthrough.refuse_by_policy(admitted.agent, request, message)
+        counted = _counted(row, request.body if body is None else body)
+        return await self._forward(admitted, request, view or counted, body)
+
+    async def _forward(
+        self, admitted: Identity, request: Request, view: RunnerRequest | None, body: bytes | None
+    ) -> RunnerResponse | Forward:
         if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
             return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
+        owned = await self._check_objects(admitted, request, body)
+        if isinstance(owned, RunnerResponse):
+            return owned
+
+        admission: Admission | None = None
         if view is not None:
-            refusal = await self._budgets.admit(admitted.agent, request, view.model)
-            if refusal is not None:
-                return refusal
+            found = await self._budgets.admit(admitted.agent, request, view)
+            if isinstance(found, RunnerResponse):
+                return found
+            admission = found
         kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
-        return self._passthrough.forward(admitted, request, view, ForwardDetails(kept_as=kept_as))
+        with self._budgets.held(admitted.agent, view.model if view is not None else "", admission):
+            is_read = body is not None
+            details = dataclasses.replace(owned, kept_as=kept_as, admission=admission, is_read=is_read, body=body)
+            return await self._passthrough.forward(admitted, request, view, details)
+
+    async def _check_objects(self, admitted: Identity, request: Request, body: bytes | None) -> ForwardDetails | RunnerResponse:
+        """Return what is known of the objects that a request names or makes; the refusal; or the agent's part of a list."""
+        named = await self._objects.check_other(admitted.agent, request, body)
+        if isinstance(named, RunnerResponse):
+            return named
+
+        match = self._objects.find_path(request)
+        if match is None:
+            return ForwardDetails()
+        if match.row.lists is None or match.row.lists in RECORDED_ELSEWHERE or not self._objects.is_checked:
+            return ForwardDetails(named_object=named, gives=shape_of_answer(match))
+
+        provider = self._lists.find_provider(admitted, request, match)
+        if isinstance(provider, RunnerResponse):
+            return provider
+        page = self._lists.read(admitted, request, match, provider)
+        fetch = answer_with(self._objects.error_path(request), page)
+        return await self._passthrough.record_fetch(admitted, request, provider, fetch)
+
+    def _row(self, request: Request) -> KnownPath:
+        match = self._paths.find(request)
+        return match.row if match is not None else _UNKNOWN
+
+
+_UNKNOWN = KnownPath((), "", "hidden", is_counted=True)
+"""What is known of a path that is in no table, which ``Mediator.admit`` refuses before: nothing."""
+
+
+def _counted(row: KnownPath, body: bytes) -> RunnerRequest | None:
+    """Return the view of a request whose model is not known, where budgets count it."""
+    return view_without_model(body) if row.is_counted else None
+
+
+def _check_names_none(request: Request, body: bytes) -> None:
+    """Raise ``UnreadableRequestError`` for a request that names models, though not by ``model``."""
+    view = view_without_model(body)
+    if body.lstrip(b" \t\r\n").startswith(b"{"):
+        if named := find_other_models(request, view):
+            raise UnreadableRequestError(f"{named[0].member!r} names one, and 'model' does not")
+    elif body.strip():
+        raise UnreadableRequestError("the body is not one JSON object")
 
 
 def _may_name_responses(request: Request) -> bool:
@@ -314,10 +505,6 @@ def _may_name_responses(request: Request) -> bool:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, json_splice.JsonSpliceError):
         return True
     return find_stored("/" + endpoint) is not None
-
-
-def _place(request: Request) -> ModelLocation:
-    return locate_model(request.path) if request.method.upper() == "POST" else "nowhere"
 
 
 def _has_policy(agent: Agent) -> bool:

@@ -29,18 +29,20 @@ from claw_mediate.dialects.base import Additions, MakerRequests, RequestVariants
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import provider_headers
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.routing import Requester, Route, Router, new_turn_id, replace_model
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
-from claw_mediate.turns.budgets import Budgets
+from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.conversation import KeptConversation
 from claw_mediate.turns.idempotency import POLL_SECONDS, CompletedTurn, Resume, RetryLookup, cut_answers, fingerprint, is_retry
 from claw_mediate.turns.ownership import Ownership, owned_request
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose
+from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.response import stored_response
 from claw_state.health import StateUnavailableError
@@ -88,7 +90,8 @@ class RequestPreparer:
         view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
         hidden = {index: dialect.REPLAY_RULES.adapt(messages, "") for index, messages in found.items()}
-        body = insert_hidden_rounds(view.body, dialect.TRANSCRIPT, hidden)
+        insert = partial(insert_hidden_rounds, view.body, dialect.TRANSCRIPT, hidden)
+        body = await compute(len(view.body), insert)
         return replace(incoming, view=replace(view, body=body), woven=b",".join(hidden.values()))
 
     def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
@@ -119,6 +122,7 @@ class Stages:
     routing: Router
     preparer: RequestPreparer
     ownership: Ownership
+    objects: ProviderObjects
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -139,7 +143,8 @@ class TurnPipeline:
         self._settings = settings
         self._log = log
         self._budgets, self._prompt = stages.budgets, stages.prompt
-        self._routing, self._preparer, self._ownership = stages.routing, stages.preparer, stages.ownership
+        self._routing, self._preparer = stages.routing, stages.preparer
+        self._ownership, self._objects = stages.ownership, stages.objects
         self._turns = turns
         self._passthrough = passthrough
         self._retries = RetryLookup(turns.journal)
@@ -147,11 +152,18 @@ class TurnPipeline:
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Answer a request, or return how it is forwarded. Raise ``UnreadableRequestError`` and ``JsonSpliceError``."""
+        named = await self._objects.check_dialect(incoming.agent, incoming.request, incoming.view.body)
+        if isinstance(named, RunnerResponse):
+            return named
         resolved = await self._ownership.resolve(incoming)
         if isinstance(resolved, RunnerResponse):
             return resolved
-        incoming = resolved
-        rule = find_side_request(incoming.view)
+
+        if named is not None and resolved.kept is not None and named.provider != resolved.kept.provider:
+            return self._objects.refuse_elsewhere(incoming.agent, incoming.request, named, resolved.kept.id)
+
+        incoming = replace(resolved, named_object=named)
+        rule = await compute(len(incoming.view.body), partial(find_side_request, incoming.view))
         if rule is not None:
             return await self._forward_side_request(incoming, rule)
         if not incoming.agent.tools or incoming.view.bypass is not None:
@@ -161,45 +173,56 @@ class TurnPipeline:
         return await self._mediate(incoming)
 
     async def _forward_side_request(self, incoming: DialectRequest, rule: str) -> RunnerResponse | Forward:
-        if (refusal := await self._admit(incoming)) is not None:
-            return refusal
+        admission = await self._admit(incoming)
+        if isinstance(admission, RunnerResponse):
+            return admission
         name = f"housekeeping:{rule}"
         self._log.event("intervention", incoming.agent, model=incoming.view.model, intervention=name)
-        if incoming.view.side_request is not None:
-            incoming = await self._preparer.remind(incoming)
-        return self._pass(incoming, "side request")
+        with self._budgets.held(incoming.agent, incoming.view.model, admission):
+            if incoming.view.side_request is not None:
+                incoming = await self._preparer.remind(incoming)
+            return await self._pass(incoming, "side request", admission)
 
     async def _forward_without_tools(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Forward a request that is offered no tools: the agent has none, or the form of the request rules them out."""
-        if (refusal := await self._admit(incoming)) is not None:
-            return refusal
-        text = await self._prompt_text(incoming)
-        view = incoming.view
-        if incoming.agent.tools:
-            self._log.event("intervention", incoming.agent, model=view.model, intervention=view.bypass)
-        if text:
-            incoming = replace(incoming, view=replace(view, body=incoming.dialect.add_context(view, text)))
-        return self._pass(incoming)
+        admission = await self._admit(incoming)
+        if isinstance(admission, RunnerResponse):
+            return admission
+        with self._budgets.held(incoming.agent, incoming.view.model, admission):
+            text = await self._prompt_text(incoming)
+            view = incoming.view
+            if incoming.agent.tools:
+                self._log.event("intervention", incoming.agent, model=view.model, intervention=view.bypass)
+            if text:
+                longer = await compute(len(view.body), partial(incoming.dialect.add_context, view, text))
+                incoming = replace(incoming, view=replace(view, body=longer))
+            return await self._pass(incoming, admission=admission)
 
     async def _forward_count(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Count tokens as they would be spent: with the managed tools, the hidden rounds and the context."""
         text = await self._prompt_text(incoming)
         _, build, _ = await self._preparer.prepare(incoming, text, _session(incoming))
-        body = build("")(ToolUse.AS_REQUESTED).body
-        return self._pass(replace(incoming, view=replace(incoming.view, body=body)))
+        body = await compute(len(incoming.view.body), lambda: build("")(ToolUse.AS_REQUESTED).body)
+        return await self._pass(replace(incoming, view=replace(incoming.view, body=body)))
 
-    def _pass(self, incoming: DialectRequest, purpose: Purpose = "answer") -> RunnerResponse | Forward:
+    async def _pass(
+        self, incoming: DialectRequest, purpose: Purpose = "answer", admission: Admission | None = None
+    ) -> RunnerResponse | Forward:
         about = ForwardDetails(
             redactor=incoming.redactor,
             purpose="count" if incoming.only_counts else purpose,
             kept=incoming.kept,
+            named_object=incoming.named_object,
+            gives=None if incoming.only_counts else incoming.dialect.ANSWER_SHAPE,
             kept_as=owned_request(incoming, _session(incoming)),
+            admission=admission,
         )
-        return self._passthrough.forward(incoming.admitted, incoming.request, incoming.view, about)
+        return await self._passthrough.forward(incoming.admitted, incoming.request, incoming.view, about)
 
     async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:
         agent = incoming.agent
-        known_by = fingerprint(incoming.request, incoming.view, incoming.redactor)
+        identify = partial(fingerprint, incoming.request, incoming.view, incoming.redactor)
+        known_by = await compute(len(incoming.view.body), identify)
         # Two equal requests at one moment must not both find that there is no turn yet.
         entrance = self._entering.setdefault((agent.id, known_by.request), _EntryLock())
         async with entrance.lock:
@@ -259,12 +282,17 @@ class TurnPipeline:
             stopwatch = Stopwatch()  # the earlier attempt may have been waited for
         has_started = False
         try:
-            context = await self._admit(incoming) or await self._prepare(incoming, turn_id, stopwatch)
-            if isinstance(context, RunnerResponse):
-                return context
-            turn = self._turns.start(replace(context, fingerprint=known_by.request, attempt=attempt))
-            has_started = True
-            return turn
+            admission = await self._admit(incoming, turn_id)
+            if isinstance(admission, RunnerResponse):
+                return admission
+            with self._budgets.held(incoming.agent, incoming.view.model, admission):
+                context = await self._prepare(incoming, turn_id, stopwatch)
+                if isinstance(context, RunnerResponse):
+                    return context
+                known = replace(context, fingerprint=known_by.request, attempt=attempt, admission=admission)
+                turn = self._turns.start(known)
+                has_started = True
+                return turn
         finally:
             if not has_started:
                 await self._turns.abandon(turn_id)
@@ -288,7 +316,7 @@ class TurnPipeline:
         """Find an earlier attempt. A journal that can't be read costs the memory of it; writes then don't run."""
         try:
             request = incoming.request
-            cut = cut_answers(request, incoming.view)
+            cut = await compute(len(request.body), partial(cut_answers, request, incoming.view))
             return await self._retries.find(incoming.agent.id, turn_id, known_by, cut, says_retry=is_retry(request))
         except StateUnavailableError as error:
             return error
@@ -301,17 +329,19 @@ class TurnPipeline:
             text = await self._prompt_text(incoming)
         agent, request, view = incoming.agent, incoming.request, incoming.view
         asker = Requester(agent, turn_id)
-        candidates = self._routing.candidates(asker, request, view, incoming.kept)
+        candidates = self._routing.candidates(asker, request, view, incoming.place)
         if isinstance(candidates, RunnerResponse):
             return candidates
         if candidates[0].model != view.model:
-            view = replace(view, body=replace_model(view.body, candidates[0].model))
+            renamed = await compute(len(view.body), partial(replace_model, view.body, candidates[0].model))
+            view = replace(view, body=renamed)
             incoming = replace(incoming, view=view)
         headers = [*provider_headers(request.headers, incoming.admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
         named = _session(incoming)
         catalog, build, woven = await self._preparer.prepare(incoming, text, named, turn_id)
         first = candidates[0].maker
+        variants = await compute(len(view.body), partial(build, first))
         return TurnContext(
             turn_id=turn_id,
             agent=agent,
@@ -321,8 +351,8 @@ class TurnPipeline:
             route=route,
             dialect=incoming.dialect,
             catalog=catalog,
-            variants=build(first),
-            requests=MakerRequests(first, build),
+            variants=variants,
+            requests=MakerRequests(first, build, len(view.body)),
             woven=woven,
             session=named,
             conversation=self._conversation(incoming, route, catalog),
@@ -337,11 +367,11 @@ class TurnPipeline:
         names = (*catalog.managed, *sorted(catalog.withdrawn))
         return KeptConversation(self._ownership.save, route, replace(own, managed_names=names), incoming.dialect)
 
-    async def _admit(self, incoming: DialectRequest) -> RunnerResponse | None:
-        """Count the request in the agent's budget; return the refusal when that is spent."""
+    async def _admit(self, incoming: DialectRequest, turn_id: str = "") -> RunnerResponse | Admission | None:
+        """Count the request in the agent's budget; return the refusal when that is spent, or what is reserved."""
         if incoming.only_counts:
             return None
-        return await self._budgets.admit(incoming.agent, incoming.request, incoming.view.model)
+        return await self._budgets.admit(incoming.agent, incoming.request, incoming.view, turn_id)
 
     async def _prompt_text(self, incoming: DialectRequest) -> str:
         """Return the text for the end of the system prompt; "" for an agent without any, whose requests pass unchanged."""

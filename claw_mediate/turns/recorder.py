@@ -1,7 +1,7 @@
 """The records of a request: the events of the log, and one line of history."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,18 +12,22 @@ from claw_contract.log import EventType, ModelCallRecord
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import redact_stream
 from claw_mediate.agents.directory import Agent
+from claw_mediate.core.cost import FREE, Cost, ReceivedAnswer
 from claw_mediate.core.http import GONE
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.tool_result import join_lines, record_arguments
-from claw_mediate.core.types import Round, ToolCall, ToolResult, ToolUse, UnreadableArguments
+from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, ToolUse, UnreadableArguments
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
+from claw_mediate.providers.failover import BAD_REPLY, BROKE_OFF, TIMEOUT, TOO_LARGE, ModelCall, ModelResult, ProviderResponse
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
-from claw_mediate.telemetry.history import MAX_BODY_BYTES, MAX_FREE_BODY_BYTES, History, body_for_history
+from claw_mediate.telemetry.history import MAX_BODY_BYTES, MAX_FREE_BODY_BYTES, History, body_for_history, cut_for_history
 from claw_mediate.telemetry.timing import Timings
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.checkpoint import ReplayStats
 from claw_mediate.turns.context import RequestContext, TurnContext, TurnResult
+
+_UNKNOWN_COST = Cost(None)
 
 
 def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
@@ -72,9 +76,16 @@ def _arguments(call: ToolCall, redactor: Redactor, limit: int) -> Any:
     return arguments if size <= limit else body_for_history(encode_json(arguments), redactor, limit)
 
 
-def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> UsageRecord:
-    """Return the turn's tokens; ``rounds`` counts the model calls; ``cost`` is in US dollars, where it is known."""
-    return UsageRecord(**_token_counts(usage), reported_cost_usd=cost, total_rounds=rounds)
+def usage_record(usage: JsonObject, rounds: int, cost: Cost = _UNKNOWN_COST) -> UsageRecord:
+    """Return the turn's tokens and its cost; ``rounds`` counts the model calls."""
+    return UsageRecord(
+        **_token_counts(usage), reported_cost_usd=cost.known, total_rounds=rounds, estimated_cost_usd=cost.estimated
+    )
+
+
+def _usage_members(usage: UsageRecord) -> JsonObject:
+    """Return the members of a line of history: an estimate only where there is one."""
+    return usage.model_dump(exclude=None if usage.estimated_cost_usd is not None else {"estimated_cost_usd"})
 
 
 def _token_counts(usage: JsonObject) -> dict[str, int]:
@@ -95,6 +106,7 @@ _OVER_LIMIT = "over_limit"  # The provider has no room for as many tools
 _SIDE_REQUEST = "side_request"  # A runner's own housekeeping calls no tools
 _NATIVE = "native"  # The runner calls the tool itself, at the broker
 
+type Ask = Callable[[ModelCall], Awaitable[ModelResult]]  # Makes one model call
 type Retain = Callable[[Agent, JsonObject, Redactor], None]  # Gives the line of a turn to the agent's memory service
 
 
@@ -124,13 +136,15 @@ class Recorder:
             mediated=isinstance(context, TurnContext),
         )
 
-    def record_forwarded(self, context: RequestContext, result: TurnResult, usage: JsonObject) -> None:
+    def record_forwarded(self, context: RequestContext, result: TurnResult, answer: ReceivedAnswer) -> None:
         """Record a forwarded request that is over; the result's body is the beginning of the response."""
-        cost = self._budgets.cost(context.provider, context.model, usage)
+        usage = answer.usage
+        cost = self._budgets.cost_of_answer(context.provider, context.model, answer, context.admission)
         tokens = usage_record(usage, 1 if usage else 0, cost)
         appended: Mapping[str, Any] = {}
         if context.view is not None:
-            self._budgets.spend(context.agent, context.model, cost, is_free=_is_free(usage, result.status))
+            charged = FREE if context.admission is None and _is_free(usage, result.status) else cost
+            self._budgets.settle(context.agent, context.model, charged, context.admission)
             entry = _forwarded_entry(context, context.view, result, tokens)
             is_conversation = not context.is_side_request and context.view.bypass != NO_DIALECT
             appended = self._append(context, entry, is_retained=result.ok and is_conversation)
@@ -160,7 +174,7 @@ class Recorder:
             "tools_withheld": [],
             "request_effective": None,
             "response": {"format": "json", "json": body_for_history(result.body, context.redactor, limit)},
-            "usage": UsageRecord().model_dump(),
+            "usage": _usage_members(UsageRecord()),
             "tool_trace": [{"round": 1, "wall_time_ms": wall_ms, "tool_calls": [record]}],
         }
         appended = self._append(context, entry, is_retained=False)
@@ -168,15 +182,31 @@ class Recorder:
 
     def bill(self, context: TurnContext, usage: JsonObject, calls: int, status: int) -> UsageRecord:
         """Add what a turn used to its agent's budget, and return it with its cost."""
-        cost = self._budgets.cost(context.provider, context.model, usage)
-        self._budgets.spend(context.agent, context.model, cost, is_free=_is_free(usage, status))
+        cost = self._budgets.cost_of_turn(context.provider, context.model, usage, context.admission)
+        is_free = cost == _UNKNOWN_COST and _is_free(usage, status)
+        self._budgets.settle(context.agent, context.model, FREE if is_free else cost, context.admission)
         return usage_record(usage, calls, cost)
+
+    async def note_model_calls(self, context: TurnContext, call: ModelCall, ask: Ask) -> ModelResult:
+        """Return the result of a turn's model call. With a limit in dollars it is reserved before, and noted behind."""
+        admission = context.admission
+        if admission is None:
+            return await ask(call)
+
+        await self._budgets.grow(admission)
+        result: ModelResult | None = None
+        try:
+            result = await ask(call)
+        finally:
+            if result is None or _may_have_cost(result):  # None: the runner has left, or the turn's time is over
+                usage = result.usage if isinstance(result, ModelResponse) else None
+                self._budgets.note_call(context.provider, context.model, call.body, usage, admission)
+        return result
 
     def record_turn(self, context: TurnContext, result: TurnResult, rounds: Sequence[Round], usage: UsageRecord) -> None:
         """Record a turn that is over: its calls, interventions and response in the log, then its line of history."""
         for past in rounds:
             self._log_round(context, past)
-        sent = context.route.body(context.variants(ToolUse.AS_REQUESTED).body)
         has_run = any(call.ran for past in rounds for call in past.results)
         limit = _body_limit(result, usage, has_run=has_run)
         entry = {
@@ -185,12 +215,12 @@ class Recorder:
             "resumed": context.attempt == "resumed",
             "tools_offered": [offered.alias for offered in context.catalog.offered],
             "tools_withheld": _withheld(context.agent, _OVER_LIMIT, context.catalog.managed),
-            "request_effective": body_for_history(sent, context.redactor, limit),
+            "request_effective": _sent_body(context, limit),
             "response": {
                 "format": "sse" if context.view.stream else "json",
                 "json": body_for_history(result.body, context.redactor, limit),
             },
-            "usage": usage.model_dump(),
+            "usage": _usage_members(usage),
             "tool_trace": tool_trace(rounds, context.redactor),
         }
         appended = self._append(context, entry, is_retained=result.ok)
@@ -254,6 +284,7 @@ class Recorder:
             tokens_out=usage.completion_tokens,
             cached_tokens=usage.cached_tokens,
             cost_usd=usage.reported_cost_usd,
+            **({} if usage.estimated_cost_usd is None else {"estimated_cost_usd": usage.estimated_cost_usd}),
             total_rounds=usage.total_rounds,
             mediated=isinstance(context, TurnContext),
             provider=context.provider,
@@ -281,6 +312,19 @@ class Recorder:
         if appended is None:
             return {}
         return {"history_hash": appended.hash, **({"history_rotated": True} if appended.has_rotated else {})}
+
+
+def _sent_body(context: TurnContext, limit: int) -> Any:
+    """Return what history holds of the request that the provider was sent first."""
+    request = context.variants(ToolUse.AS_REQUESTED)
+    is_first = context.route.position == 0 or context.model == context.route.candidates[0].model
+    if not is_first or request.unextended or len(request.head) <= MAX_BODY_BYTES:
+        return body_for_history(context.route.body(request.body), context.redactor, limit)
+
+    # Only its beginning is kept, so that the whole is not put together once more.
+    size = len(request.head) + len(request.prefill) + len(request.tail)
+    comma = bool(request.prefill) and not request.head.endswith(b"[")
+    return cut_for_history(request.head, size + comma, context.redactor, limit)
 
 
 def _body_limit(result: TurnResult, usage: UsageRecord, *, has_run: bool) -> int:
@@ -326,7 +370,7 @@ def _forwarded_entry(context: RequestContext, view: RunnerRequest, result: TurnR
         "tools_withheld": _withheld(context.agent, reason),
         "request_effective": sent,
         "response": response,
-        "usage": tokens.model_dump(),
+        "usage": _usage_members(tokens),
         "tool_trace": [],
     }
 
@@ -341,6 +385,13 @@ def _stream_text(body: bytes, redactor: Redactor) -> str:
     """Return the text of a stream. The last line of a cut one is left out: half a secret would not be recognised."""
     whole = body if len(body) < MAX_BODY_BYTES else body[: body.rfind(b"\n") + 1]
     return redact_stream(whole, redactor).decode(errors="replace")
+
+
+def _may_have_cost(result: ModelResult) -> bool:
+    """Return whether a provider may have worked for an answer: any but a refusal, and a connection that was never made."""
+    if isinstance(result, ProviderResponse):
+        return result.status < _FIRST_ERROR
+    return isinstance(result, ModelResponse) or result.code in {BROKE_OFF, TOO_LARGE, TIMEOUT, BAD_REPLY}
 
 
 def _is_free(usage: JsonObject, status: int) -> bool:

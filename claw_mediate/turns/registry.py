@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -39,6 +39,7 @@ from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_mediate.turns.ownership import Ownership, marks_of, owned_response
+from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.replayable import ReplayableReasoning
 from claw_mediate.turns.response import StreamedTurn, json_response, sse_response
@@ -56,6 +57,7 @@ class Memory(NamedTuple):
 
     continuity: Continuity
     ownership: Ownership
+    objects: ProviderObjects
 
 
 class TurnRun:
@@ -63,7 +65,7 @@ class TurnRun:
         self._context = context
         self._driver = driver
         self._recorder = recorder
-        self._continuity, self._ownership = memory
+        self._continuity, self._ownership, self._objects = memory
         self._started = time.monotonic()
         self._billed = 0  # Model responses that are paid for, by earlier attempts or by this one
 
@@ -73,12 +75,23 @@ class TurnRun:
         try:
             result = await self._run()
         except asyncio.CancelledError:
-            await checkpoint.end(None)
+            await self._end_failed(checkpoint, billed_before)
             raise
-        if not result.ok and self._billed > billed_before:
-            await checkpoint.record_billed(self._billed)
-        await checkpoint.end(StoredResponse(result.status, result.content_type, result.body) if result.ok else None)
+        if result.ok:
+            await checkpoint.end(StoredResponse(result.status, result.content_type, result.body))
+        else:
+            await self._end_failed(checkpoint, billed_before)
         return result
+
+    async def _end_failed(self, checkpoint: TurnCheckpoint, billed_before: int) -> None:
+        """End the turn without an answer. What it has paid for, a later attempt does not pay for again."""
+        if self._billed > billed_before:
+            await checkpoint.record_billed(self._billed)
+        await checkpoint.end(None)
+
+    def _work(self) -> dict[str, Any]:
+        """Return what a turn that did not end by itself has done and used: members of its ``Refuse``."""
+        return {"rounds": self._driver.partial_rounds(), "usage": self._driver.usage()}
 
     async def _run(self) -> TurnResult:
         outcome: Outcome | None = None
@@ -87,18 +100,18 @@ class TurnRun:
             result = await self._end(outcome)
         except asyncio.CancelledError:
             if self._driver.is_stopping:
-                outcome = Refuse(503, *STOPPING, self._driver.partial_rounds())
+                outcome = Refuse(503, *STOPPING, **self._work())
                 result = replace(await self._end(outcome), retry_after=RETRY_AFTER)
                 self._record(outcome, result)
                 return result
-            left = Refuse(GONE, "runner_left", "the runner closed its connection", self._driver.partial_rounds())
+            left = Refuse(GONE, "runner_left", "the runner closed its connection", **self._work())
             self._record(left, TurnResult(GONE, ok=False, code=left.code))
             await self._settle(left)
             await self._remember_unanswered(left)
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: it is recorded with what ran, and the stream reports it
             self._recorder.log_fault(self._context, error)
-            outcome = Refuse(502, "internal_error", "the proxy failed in this turn", self._driver.partial_rounds())
+            outcome = Refuse(502, "internal_error", "the proxy failed in this turn", **self._work())
             result = await self._end(outcome)
         self._record(outcome, result)
         return result
@@ -107,8 +120,16 @@ class TurnRun:
         context = self._context
         return turn(context.agent.limits, self._driver.now(), keeps_rounds=context.view.keeps_rounds)
 
+    async def _save_given(self, outcome: Outcome) -> None:
+        """Save whose the objects are that the model's own tools opened and made in this turn, also in hidden rounds."""
+        context, shape = self._context, self._context.dialect.ANSWER_SHAPE
+        last = [outcome.response.body] if isinstance(outcome, Deliver) else []
+        documents = [*(past.response.body for past in outcome.rounds), *last]
+        await self._objects.save_given(context.agent, documents, shape, context.provider, context.route.key_label)
+
     async def _end(self, outcome: Outcome) -> TurnResult:
         context = self._context
+        await self._save_given(outcome)
         if isinstance(outcome, Deliver):
             anchor = await self._remember(outcome)
             await self._settle(outcome, marks_of([anchor]))
@@ -245,6 +266,8 @@ class TurnRegistry:
 
     def start(self, context: TurnContext) -> RunningTurn:
         self._recorder.log_request(context, len(context.catalog.offered))
+        if context.admission is not None:
+            context.admission.is_under_way = True
         checkpoint = TurnCheckpoint(
             self.journal,
             context.turn_id,
@@ -313,7 +336,7 @@ class TurnRegistry:
         async def model(call: ModelCall) -> ModelResult:
             # What a provider echoes must reach neither a service, as an argument, nor the next provider.
             redacted = replace(call, read=lambda body: call.read(context.redactor.document(body)))
-            return await self._peers.upstream.post(context.route, redacted)
+            return await self._recorder.note_model_calls(context, redacted, partial(self._peers.upstream.post, context.route))
 
         async def tools(call: ToolCall, key: str, seconds: float) -> ToolResult:
             started = now_rfc3339()

@@ -19,27 +19,24 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
-from msgspec.structs import replace
-
 from claw_contract.names import assign_aliases, hashed_alias
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import StoredPath
 from claw_mediate.core.http import Forward, Naming, Request, RunnerResponse, build_error_body, refuse, refuse_unknown_id
 from claw_mediate.core.model_policy import Provider
+from claw_mediate.core.object_ids import RESPONSE_SHAPE
 from claw_mediate.core.observer import RequestInfo
-from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError, UnreadableResponseError
+from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_other_path
 from claw_mediate.dialects.responses import stored
 from claw_mediate.dialects.responses.stored import Concealment, ShownEcho
 from claw_mediate.http.headers import provider_headers
-from claw_mediate.providers.failover import BAD_REPLY, ProviderFailover, ProviderResponse, TransportFailure, too_large
+from claw_mediate.providers.failover import ProviderFailover, ProviderResponse, TransportFailure, too_large
 from claw_mediate.providers.routing import Requester, Router, new_turn_id
-from claw_mediate.turns.context import TurnResult
-from claw_mediate.turns.ownership import STATE_UNAVAILABLE, Ownership
-from claw_mediate.turns.passthrough import ForwardDetails, Passthrough
+from claw_mediate.turns.fetched_document import FailedFetchError, answer_with, whole_body
+from claw_mediate.turns.passthrough import ForwardDetails, Owners, Passthrough
 from claw_state.ownership import OwnedObject
-from claw_state.url import StoreError
 
 _ID = re.compile(r"[\w.:-]{1,200}", re.ASCII)
 _PREFIX = re.compile(r"[\w./:@-]*", re.ASCII)
@@ -48,20 +45,10 @@ _SERVED: Final = {
     "conversations": re.compile(r"(?:GET|POST|DELETE) |(?:GET|POST) /items|(?:GET|DELETE) /items/[\w.:-]{1,200}", re.ASCII),
 }
 """Methods and parts of an object that are served."""
-_SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 _LISTS: Final = ("/input_items", "/items")
 _PAGING: Final = ("order", "limit", "after", "before")
 _MAX_BYTES = 64 << 20  # Of all pages of one list
-_OK, _NO_CONTENT, _NOT_MODIFIED, _NOT_FOUND = 200, 204, 304, 404
-_FIRST_ERROR = 400
-
-
-class _FailedFetchError(Exception):
-    """The provider's answer is no success, or there is none."""
-
-    def __init__(self, result: ProviderResponse | TransportFailure) -> None:
-        super().__init__("the provider gave no answer that can be shown")
-        self.result = result
+_OK, _NO_CONTENT, _NOT_FOUND = 200, 204, 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +82,10 @@ class ObjectRequest:
 class StoredObjects:
     """The responses and conversations that providers keep for the agents of one mediator."""
 
-    def __init__(self, upstream: ProviderFailover, routing: Router, ownership: Ownership, passthrough: Passthrough) -> None:
+    def __init__(self, upstream: ProviderFailover, routing: Router, owners: Owners, passthrough: Passthrough) -> None:
         self._upstream = upstream
         self._routing = routing
-        self._ownership = ownership
+        self._ownership, self._objects = owners
         self._passthrough = passthrough
 
     async def answer(self, admitted: Identity, request: Request, path: StoredPath) -> RunnerResponse | Forward:
@@ -110,6 +97,9 @@ class StoredObjects:
         found = await self._ownership.find(admitted.agent, request.path, naming, path.id)
         if isinstance(found, RunnerResponse):
             return found
+        named = await self._objects.check_body(admitted.agent, request, request.body)
+        if isinstance(named, RunnerResponse):
+            return named
         owned = found or OwnedObject(path.id, path.id, "", is_plain=not admitted.agent.tools)
         candidates = self._routing.candidates(Requester(admitted.agent, new_turn_id()), request, None, found)
         if isinstance(candidates, RunnerResponse):
@@ -117,34 +107,15 @@ class StoredObjects:
         provider = candidates[0].provider
         asked = ObjectRequest(admitted, request, path, owned, provider, found is not None)
         if path.kind == "responses" and not path.part and asked.method == "GET" and asked.wants_stream:
-            return self._stream(asked)
+            return await self._stream(asked)
         if request.body and read_other_path(request.body, "application/json") is not None:
             raise UnreadableRequestError("a request for what is stored names no model")
-        return await self._passthrough.record_fetch(admitted, request, provider, self._answer(asked))
-
-    async def _answer(self, asked: ObjectRequest) -> TurnResult:
-        path = asked.request.path
-        try:
-            return TurnResult(_OK, ok=True, body=await self._read(asked))
-        except _FailedFetchError as error:
-            match error.result:
-                case ProviderResponse(status, content_type, body, retry_after):
-                    # A provider can say anything in its headers.
-                    media_type = "application/json" if "json" in content_type.lower() else "application/octet-stream"
-                    later = retry_after if _SECONDS.fullmatch(retry_after) else ""
-                    return TurnResult(status, ok=False, body=body, content_type=media_type, retry_after=later)
-                case TransportFailure(code, message, status, retry_after):
-                    return _error_result(path, status, code, message, retry_after)
-        except UnreadableResponseError as error:
-            return _error_result(path, 502, BAD_REPLY, str(error))
-        except UnreadableRequestError as error:
-            return _error_result(path, 400, "invalid_request", str(error))
-        except StoreError:
-            message = "what the agent may read of it can't be looked up at the moment"
-            return _error_result(path, 503, STATE_UNAVAILABLE, message)
+        return await self._passthrough.record_fetch(
+            admitted, request, provider, answer_with(asked.request.path, self._read(asked))
+        )
 
     async def _read(self, asked: ObjectRequest) -> bytes:
-        """Return what the runner may read. Raise ``_FailedFetchError``, ``UnreadableResponseError`` and ``StoreError``."""
+        """Return what the runner may read. Raise ``FailedFetchError``, ``UnreadableResponseError`` and ``StoreError``."""
         owned, path = asked.owned, asked.path
         if asked.method == "DELETE" and not path.part:
             return await self._delete(asked)
@@ -154,15 +125,18 @@ class StoredObjects:
             return _pick(asked, await self._list(asked))
         is_delivered = asked.method == "GET" and bool(owned.delivered)
         body = owned.delivered if is_delivered else await self._fetch(asked, path.target(owned.provider_id))
+        if path.kind == "responses":  # Of one that was made in the background, this is the first answer with its output
+            place = owned.provider or asked.provider.name, owned.key_label
+            await self._objects.save_given(asked.agent, [body], RESPONSE_SHAPE, *place)
         return body if path.kind == "conversations" else stored.show_response(body, _echo(owned), _own_concealment(asked))
 
-    def _stream(self, asked: ObjectRequest) -> RunnerResponse | Forward:
+    async def _stream(self, asked: ObjectRequest) -> RunnerResponse | Forward:
         if not asked.owned.is_plain:
             message = "a response of a turn with managed tools can't be streamed again; ask for it without 'stream'"
             return refuse(asked.request.path, 400, "invalid_request", message, param="stream")
         target = asked.path.target(asked.owned.provider_id)
-        about = ForwardDetails(kept=asked.owned if asked.is_known else None)
-        return self._passthrough.forward(asked.admitted, dataclasses.replace(asked.request, path=target), None, about)
+        about = ForwardDetails(kept=asked.owned if asked.is_known else None, gives=RESPONSE_SHAPE)
+        return await self._passthrough.forward(asked.admitted, dataclasses.replace(asked.request, path=target), None, about)
 
     async def _delete(self, asked: ObjectRequest) -> bytes:
         owned, path = asked.owned, asked.path
@@ -171,7 +145,7 @@ class StoredObjects:
         result = await self._ask(asked, path.target(owned.provider_id))
         if isinstance(result, ProviderResponse) and result.status in {_OK, _NO_CONTENT, _NOT_FOUND}:
             await self._ownership.delete(asked.agent, owned.id)
-        return stored.show_response(_body(result), ShownEcho(owned.id), Concealment())
+        return stored.show_response(whole_body(result), ShownEcho(owned.id), Concealment())
 
     async def _list(self, asked: ObjectRequest) -> list[bytes]:
         """Return all items of a list that the runner may read, oldest first."""
@@ -188,7 +162,7 @@ class StoredObjects:
             if not last or last == after:
                 return await asyncio.to_thread(stored.show_items, items, concealment)  # There may be thousands
             if size > _MAX_BYTES or len(items) > MAX_MESSAGES:
-                raise _FailedFetchError(too_large(asked.provider))
+                raise FailedFetchError(too_large(asked.provider))
             after = last
 
     async def _concealment(self, asked: ObjectRequest) -> Concealment:
@@ -200,7 +174,7 @@ class StoredObjects:
         return Concealment(ids, names if is_exact else names | _managed_names(asked.agent))
 
     async def _fetch(self, asked: ObjectRequest, target: str) -> bytes:
-        return _body(await self._ask(asked, target))
+        return whole_body(await self._ask(asked, target))
 
     async def _ask(self, asked: ObjectRequest, target: str) -> ProviderResponse | TransportFailure:
         headers = [*provider_headers(asked.request.headers, asked.admitted.secret), ("accept-encoding", "gzip, deflate")]
@@ -208,26 +182,11 @@ class StoredObjects:
         return await self._upstream.fetch(asked.agent.id, asked.provider, info)
 
 
-def _error_result(path: str, status: int, code: str, message: str, retry_after: str = "") -> TurnResult:
-    body = build_error_body(path, status, code, message)
-    return TurnResult(status, ok=False, body=body, code=code, retry_after=retry_after)
-
-
-def _body(result: ProviderResponse | TransportFailure) -> bytes:
-    if isinstance(result, TransportFailure) or result.status >= _FIRST_ERROR:
-        raise _FailedFetchError(result)
-    if result.status in {_NO_CONTENT, _NOT_MODIFIED}:
-        raise _FailedFetchError(replace(result, body=b""))
-    if result.status != _OK:  # A part of an answer can't be edited, and what else it may be is not known
-        raise UnreadableResponseError(f"the provider answered with status {result.status}")
-    return result.body
-
-
 def _pick(asked: ObjectRequest, items: Sequence[bytes]) -> bytes:
     found = stored.find_item(items, asked.path.part.rpartition("/")[2])
     if found is None:
         body = build_error_body(asked.request.path, _NOT_FOUND, "item_not_found", "the conversation has no such item")
-        raise _FailedFetchError(ProviderResponse(_NOT_FOUND, "application/json", body))
+        raise FailedFetchError(ProviderResponse(_NOT_FOUND, "application/json", body))
     return found
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-type Topic = Literal["ready", "metrics"]
-"""The questions that one worker can ask another."""
+type Topic = Literal["ready", "metrics", "feed", "alive"]
+"""The questions that one worker can ask another; ``alive`` is the supervisor's own."""
 _LENGTH = struct.Struct("!I")
 
 
@@ -15,7 +15,7 @@ class Message(msgspec.Struct, array_like=True):
     """One message. ``number`` identifies a question, of the worker that asks or of the supervisor.
 
     up        worker → supervisor   my listeners are open; ``number``: how long I may drain, in ms
-    ask       worker → supervisor   ask all workers about ``topic``
+    ask       worker → supervisor   ask all workers about ``topic``; ``body`` says what of it
     question  supervisor → worker   the same, from whomever
     reply     worker → supervisor   ``parts`` has the one reply
     answer    supervisor → worker   the replies in ``parts``, by the worker's number; 0 is the supervisor's own
@@ -25,6 +25,7 @@ class Message(msgspec.Struct, array_like=True):
     number: int = 0
     topic: Topic = "ready"
     parts: dict[int, bytes] = {}
+    body: bytes = b""
 
 
 _ENCODE = msgspec.msgpack.Encoder().encode

@@ -50,7 +50,7 @@ class Questions:
         self._last_number += 1
         self._open[self._last_number] = _Question(asker, message.number, message.topic, set(up), time.monotonic() + _SECONDS)
         for number in up:
-            self._send(number, Message("question", self._last_number, message.topic))
+            self._send(number, Message("question", self._last_number, message.topic, body=message.body))
         self._answer(self._last_number)
 
     def take_reply(self, message: Message) -> None:

@@ -3,11 +3,13 @@
 the start             the first worker alone: it makes what all use (mitmproxy's CA, the state's tables), and notices an address
                       that somebody else listens on. When its listeners are open, the others follow
 a worker dies         another takes its place at once; one that dies again within a minute waits, each time twice as long
+a worker hangs        its loop is asked every ``ALIVE_SECONDS``; after ``MAX_SILENT`` questions without any word of it, it is
+                      killed, and replaced
 one does not start    the first time: all end, with its exit code. Later only after ``MAX_FAILED_STARTS``, with the same waits
 SIGTERM, SIGINT       all workers get it, and drain; the exit code is the greatest of those that had opened their listeners.
                       One that has not ended ``LATE_SECONDS`` after its time for that is killed
 SIGHUP                all workers get it
-the supervisor dies   its workers notice, and drain
+the supervisor dies   its workers notice, stop to listen at once, and drain
 
 Workers are forks of this process, which has imported what they need and done nothing else: it has one thread and no event loop.
 """
@@ -38,6 +40,9 @@ FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT = 30.0
 _COPY_PAUSE_SECONDS = 0.005  # After lines were copied: those that come meanwhile are copied together
 LATE_SECONDS: Final = 4.0  # Less than the time between the drain and the end of a container (``grace_seconds``)
+ALIVE_SECONDS: Final = 5.0
+MAX_SILENT: Final = 6
+"""Questions are counted, and not seconds: where the whole proxy was stopped, or the machine slept, nobody was asked."""
 _LAST_MILLISECONDS = 1000  # The time for the last lines, when all workers have ended
 _SIGNALED = 128  # A shell's exit code of a process that a signal ended is this and the signal's number
 _MAX_UNSENT_BYTES = 1 << 20  # Of messages to a worker that does not read
@@ -64,15 +69,19 @@ class _Slot:
     failed_starts: int = 0
     has_been_up: bool = False
     drain: float = 0.0  # The seconds that the process may take to end
+    silent: int = 0  # Questions since its last word
     is_killed: bool = False
 
 
-def supervise(count: int, serve: Callable[[], object], first_wait: float = FIRST_WAIT) -> NoReturn:
+def supervise(
+    count: int, serve: Callable[[], object], first_wait: float = FIRST_WAIT, alive_seconds: float = ALIVE_SECONDS
+) -> NoReturn:
     """Run ``serve`` in ``count`` processes until they are to end, and exit with their code.
 
-    ``first_wait``: seconds before a worker is replaced that died soon after its predecessor.
+    ``first_wait``: seconds before a worker is replaced that died soon after its predecessor. ``alive_seconds``: from one
+    question whether a worker's loop runs to the next.
     """
-    supervisor = Supervisor(count, first_wait)
+    supervisor = Supervisor(count, first_wait, alive_seconds)
     place = supervisor.run()
     if place is None:
         sys.exit(supervisor.exit_code)
@@ -83,10 +92,12 @@ def supervise(count: int, serve: Callable[[], object], first_wait: float = FIRST
 class Supervisor:
     """The processes of one proxy."""
 
-    def __init__(self, count: int, first_wait: float = FIRST_WAIT) -> None:
+    def __init__(self, count: int, first_wait: float = FIRST_WAIT, alive_seconds: float = ALIVE_SECONDS) -> None:
         """Open what outlives a worker: its listener on loopback, and the outputs."""
         self.exit_code = 0
         self._first_wait = first_wait
+        self._alive_seconds = alive_seconds
+        self._next_question = time.monotonic() + alive_seconds
         self._slots = {number: _Slot(number, socket.create_server(("127.0.0.1", 0))) for number in range(1, count + 1)}
         self._outputs = _outputs()
         self._events = EventLog(self._outputs[1].write if 1 in self._outputs else None)
@@ -143,6 +154,7 @@ class Supervisor:
         ours.setblocking(False)
         slot.state, slot.pid, slot.channel = "starting", pid, ours
         slot.frames, slot.unsent, slot.drain = FrameReader(), bytearray(), 0.0
+        slot.silent, slot.is_killed = 0, False
         self._selector.register(ours, selectors.EVENT_READ, partial(self._serve, slot))
         for relay in relays.values():
             relay.close_end()
@@ -169,6 +181,8 @@ class Supervisor:
         self._watch_outputs()
         times = [slot.due for slot in self._slots.values() if slot.state == "waiting" and self._slots[1].has_been_up]
         times += [until for slot in self._slots.values() if (until := self._last_moment(slot)) is not None]
+        if self._stopped_at is None:
+            times.append(self._next_question)
         if (until := self._questions.seconds_left()) is not None:
             times.append(until)
         timeout = max(0.0, min(times) - time.monotonic()) if times else None
@@ -176,6 +190,7 @@ class Supervisor:
             key.data()
         self._questions.expire()
         self._kill_late()
+        self._ask_whether_alive()
         if self._has_copied:
             self._has_copied = False
             time.sleep(_COPY_PAUSE_SECONDS)
@@ -217,6 +232,29 @@ class Supervisor:
                 seconds = slot.drain + LATE_SECONDS
                 reason = f"worker {slot.number} (process {slot.pid}) did not end in {seconds:g} s; it is killed"
                 self._events.event("error", error="worker_died", reason=reason)
+
+    def _ask_whether_alive(self) -> None:
+        """Ask each worker for a word of its loop, and kill those that hang, or that somebody has stopped."""
+        now = time.monotonic()
+        if self._stopped_at is not None or now < self._next_question:
+            return
+
+        self._next_question = now + self._alive_seconds
+        for slot in self._slots.values():
+            if slot.state != "up" or slot.is_killed:
+                continue
+            if slot.silent >= MAX_SILENT:
+                self._kill_silent(slot)
+                continue
+            slot.silent += 1
+            self._send(slot.number, Message("question", topic="alive"))
+
+    def _kill_silent(self, slot: _Slot) -> None:
+        slot.is_killed = True
+        os.kill(slot.pid, signal.SIGKILL)
+        seconds = MAX_SILENT * self._alive_seconds
+        reason = f"worker {slot.number} (process {slot.pid}) hangs: it has not replied for {seconds:g} s; it is killed"
+        self._events.event("error", error="worker_died", reason=reason)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
@@ -276,6 +314,7 @@ class Supervisor:
         self._drop_channel(slot)  # it has ended, or is about to
 
     def _handle(self, slot: _Slot, message: Message) -> None:
+        slot.silent = 0
         match message.kind:
             case "up":
                 slot.drain = message.number / 1000

@@ -1,7 +1,7 @@
 """One of several workers, which is this process: its place, and what it asks the others through the supervisor.
 
 Rules. A process without a supervisor has no ``current()``, and nothing here concerns it. The end of the supervisor, however it
-comes, ends its workers as SIGTERM does: they drain.
+comes, ends its workers as SIGTERM does: they drain. They stop to listen at once, since a new proxy waits for their addresses.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ ASK_SECONDS: Final = 2.0  # The longest wait for the others
 SUPERVISOR: Final = 0  # The number of the supervisor among those who reply
 _READ_BYTES = 1 << 16
 
-type Reply = Callable[[], Awaitable[bytes]]
+type Reply = Callable[[bytes], Awaitable[bytes]]
+"""Returns the reply to a question's body."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Worker:
     def __init__(self, place: Place) -> None:
         """Take a place; nothing is sent before ``begin``."""
         self.place = place
-        self._replies: dict[Topic, Reply] = {}
+        self._replies: dict[Topic, Reply] = {"alive": _reply_alive}
+        self._last_steps: list[Callable[[], None]] = []
         self._asked: dict[int, asyncio.Future[Mapping[int, bytes]]] = {}
         self._last_number = 0
         self._drain_ms = 0
@@ -60,6 +62,20 @@ class Worker:
     @property
     def is_up(self) -> bool:
         return self._writer is not None
+
+    @property
+    def is_orphan(self) -> bool:
+        """Return whether the supervisor has ended. Ask before ``begin``: afterwards the end is noticed by itself."""
+        try:
+            return not self.place.channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def when_orphaned(self, step: Callable[[], None]) -> None:
+        """Do a step as soon as the supervisor is gone, before the drain."""
+        self._last_steps.append(step)
 
     async def begin(self) -> None:
         """Report that the listeners are open, and answer the supervisor from now on."""
@@ -77,14 +93,14 @@ class Worker:
         """Answer questions about a topic by ``reply`` from now on."""
         self._replies[topic] = reply
 
-    async def ask_all(self, topic: Topic) -> Mapping[int, bytes]:
+    async def ask_all(self, topic: Topic, body: bytes = b"") -> Mapping[int, bytes]:
         """Return the replies of all workers, this one too, by their numbers. Those who are not up, or silent, are missing."""
         if self._writer is None:
             return {}
         number = self._last_number = self._last_number + 1
         answer: asyncio.Future[Mapping[int, bytes]] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
-        self._send(Message("ask", number, topic))
+        self._send(Message("ask", number, topic, body=body))
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 return await answer
@@ -111,7 +127,9 @@ class Worker:
                     self._handle(message)
         except OSError:
             pass
-        os.kill(os.getpid(), signal.SIGTERM)  # the supervisor is gone
+        for step in self._last_steps:  # the supervisor is gone
+            step()
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def _handle(self, message: Message) -> None:
         if message.kind == "question":
@@ -121,7 +139,7 @@ class Worker:
 
     async def _reply(self, question: Message) -> None:
         if (reply := self._replies.get(question.topic)) is not None:
-            self._send(Message("reply", question.number, question.topic, {self.number: await reply()}))
+            self._send(Message("reply", question.number, question.topic, {self.number: await reply(question.body)}))
 
     def _send(self, message: Message) -> None:
         if self._writer is not None and not self._writer.is_closing():
@@ -131,6 +149,10 @@ class Worker:
         task = asyncio.ensure_future(step)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _reply_alive(_body: bytes) -> bytes:
+    return b""
 
 
 _current: list[Worker] = []

@@ -89,12 +89,13 @@ class Database:
         """Run ``write`` even while other writers back off from a lock."""
         return await self._when_free(lambda: self._execute(statement, values), backs_off=False)
 
-    def try_write(self, statement: str, *values: object) -> int | None:
-        """Run ``write`` now; return None, and change nothing, while another process has the lock."""
+    def try_transact(self, work: Callable[[Execute], None]) -> bool:
+        """Run ``transact`` now; return False, and change nothing, while another process has the lock."""
         try:
-            return self._attempt(lambda: self._execute(statement, values), backs_off=True)
+            self._attempt(lambda: self._transact(work), backs_off=True)
         except sqlite3.OperationalError:
-            return None
+            return False
+        return True
 
     async def transact[T](self, work: Callable[[Execute], T]) -> T:
         """Return the result of ``work(execute)``, in a transaction that is rolled back if it fails. Raise ``StoreError``."""

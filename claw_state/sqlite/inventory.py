@@ -11,7 +11,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -33,7 +33,7 @@ from claw_state.url import File, StoreError
 
 _PATIENCE_SECONDS = 5.0  # The longest wait for another process's lock
 _TRIES = 5
-_OURS = {"kept", "turns", "steps", "spending", "owned"}
+_OURS = {"kept", "turns", "steps", "spending", "reservations", "owned", "provider_objects"}
 _ROUNDS = """
 SELECT CAST(agent AS TEXT), COUNT(*) FILTER (WHERE LENGTH(messages) > 1), SUM(LENGTH(messages)),
     CAST(MIN(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL), CAST(MAX(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL),
@@ -46,9 +46,11 @@ SELECT CAST(agent AS TEXT), CAST(SUM(requests) AS INTEGER), CAST(SUM(cost) AS RE
 FROM spending GROUP BY agent
 """
 _OWNED = "SELECT CAST(agent AS TEXT), COUNT(*) FROM owned GROUP BY agent"
+_OBJECTS = "SELECT CAST(agent AS TEXT), COUNT(*) FROM provider_objects GROUP BY agent"
 _ROUND_IDS = "SELECT id FROM kept WHERE agent = ? AND LENGTH(messages) > 1"
 _MARK_IDS = "SELECT id FROM kept WHERE agent = ? AND LENGTH(messages) <= 1"
 _OWNED_IDS = "SELECT agent, id FROM owned WHERE agent = ?"
+_OBJECT_NAMES = "SELECT agent, kind, id FROM provider_objects WHERE agent = ?"
 _TURN_IDS = "SELECT turn FROM turns WHERE agent = ?"
 _TURN = "SELECT CAST(state AS TEXT), CAST(owner AS TEXT), CAST(seen AS REAL) FROM turns WHERE turn = ?"
 
@@ -92,11 +94,13 @@ class SqliteInventory:
             marks = _ids(database, _MARK_IDS, agent_id, "kept" in tables)
             turns = _ids(database, _TURN_IDS, agent_id, "turns" in tables)
             owned = [*_rows(database, _OWNED_IDS, "owned" in tables, agent_id)]
-            if not rounds and not marks and not turns and not owned:
+            objects = [*_rows(database, _OBJECT_NAMES, "provider_objects" in tables, agent_id)]
+            if not any((rounds, marks, turns, owned, objects)):
                 return None
             round_count, mark_count = (_delete_in_parts(database, ids, self._delete_round) for ids in (rounds, marks))
             turn_count = _delete_in_parts(database, turns, self._delete_turn)
             owned_count = _delete_in_parts(database, owned, _delete_owned)
+            owned_count += _delete_in_parts(database, objects, _delete_object)
             left = _ids(database, _TURN_IDS, agent_id, "turns" in tables)
             lingers = not vacuum_and_truncate_log(database)
             return DeletionCounts(round_count, mark_count, turn_count, len(left), owned_count, lingers)
@@ -125,17 +129,14 @@ class SqliteInventory:
         tables = self._tables(database)
         rounds = {agent: RoundStats(*row) for agent, *row in _rows(database, _ROUNDS, "kept" in tables)}
         spent = {agent: SpendingTotal(*row) for agent, *row in _rows(database, _SPENDING, "spending" in tables)}
-        owned: dict[str, int] = dict(_rows(database, _OWNED, "owned" in tables))
+        owned = Counter[str](dict(_rows(database, _OWNED, "owned" in tables)))
+        owned.update(dict(_rows(database, _OBJECTS, "provider_objects" in tables)))
         turns: dict[str, list[str]] = {}
         for agent, state, owner, seen in _rows(database, _TURNS, "turns" in tables):
             turns.setdefault(agent, []).append(self._state(state, owner, seen))
         agents = tuple(
             AgentState(
-                agent,
-                rounds.get(agent, RoundStats()),
-                count_states(turns.get(agent, ())),
-                spent.get(agent),
-                owned.get(agent, 0),
+                agent, rounds.get(agent, RoundStats()), count_states(turns.get(agent, ())), spent.get(agent), owned[agent]
             )
             for agent in sorted(rounds.keys() | turns.keys() | spent.keys() | owned.keys())
         )
@@ -192,6 +193,10 @@ def _ids(database: sqlite3.Connection, query: str, agent_id: str, exists: bool) 
 
 def _delete_owned(database: sqlite3.Connection, place: tuple[str, str]) -> int:
     return database.execute("DELETE FROM owned WHERE agent = ? AND id = ?", place).rowcount
+
+
+def _delete_object(database: sqlite3.Connection, place: tuple[str, str, str]) -> int:
+    return database.execute("DELETE FROM provider_objects WHERE agent = ? AND kind = ? AND id = ?", place).rowcount
 
 
 def _delete_in_parts[T](database: sqlite3.Connection, ids: list[T], delete: Callable[[sqlite3.Connection, T], int]) -> int:

@@ -2,10 +2,21 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
-from claw_state.ownership import MAX_AGE_SECONDS, MAX_OBJECTS, OwnedObject, decode_owned, encode_owned
+from claw_state.ownership import (
+    MAX_AGE_SECONDS,
+    MAX_OBJECTS,
+    MAX_PROVIDER_OBJECT_AGE_SECONDS,
+    MAX_PROVIDER_OBJECTS,
+    USE_MARK_SECONDS,
+    ObjectName,
+    OwnedObject,
+    ProviderObject,
+    decode_owned,
+    encode_owned,
+)
 from claw_state.sqlite.connection import Database, Execute
 from claw_state.url import StoreError
 
@@ -18,6 +29,18 @@ _EVICT_EVERY = 64
 """Saves of an agent between evictions, which count all its rows: so many more than the most may be there."""
 _FIND = "SELECT record FROM owned WHERE agent = ? AND id = ? AND used >= ?"
 _MARK_USED = "UPDATE owned SET used = ? WHERE agent = ? AND id = ?"
+_SAVE_OBJECT = """
+INSERT INTO provider_objects VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET provider = excluded.provider, key_label = excluded.key_label, used = excluded.used
+"""
+_DELETE_OLD_OBJECTS = "DELETE FROM provider_objects WHERE agent = ? AND used < ?"
+_EVICT_OBJECTS = """
+DELETE FROM provider_objects WHERE agent = ?
+AND used < (SELECT used FROM provider_objects WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?)
+"""
+_FIND_OBJECT = "SELECT provider, key_label, used FROM provider_objects WHERE agent = ? AND kind = ? AND id = ? AND used >= ?"
+_LIST_OBJECTS = "SELECT id, provider, key_label FROM provider_objects WHERE agent = ? AND kind = ? AND used >= ?"
+_MARK_OBJECT_USED = "UPDATE provider_objects SET used = ? WHERE agent = ? AND kind = ? AND id = ?"
 
 
 class SqliteOwnershipStore:
@@ -27,6 +50,7 @@ class SqliteOwnershipStore:
         self._clock = clock
         self._db = database
         self._saves: Counter[str] = Counter()
+        self._object_saves: Counter[str] = Counter()
 
     async def save(self, agent_id: str, owned: OwnedObject) -> None:
         now = self._clock()
@@ -51,6 +75,45 @@ class SqliteOwnershipStore:
 
     async def delete(self, agent_id: str, object_id: str) -> None:
         await self._db.write("DELETE FROM owned WHERE agent = ? AND id = ?", agent_id, object_id)
+
+    async def save_objects(self, agent_id: str, objects: Sequence[ProviderObject]) -> None:
+        now = self._clock()
+
+        def insert(execute: Execute) -> None:
+            for each in objects:
+                execute(_SAVE_OBJECT, (agent_id, each.kind, each.id, each.provider, each.key_label, now))
+            execute(_DELETE_OLD_OBJECTS, (agent_id, now - MAX_PROVIDER_OBJECT_AGE_SECONDS))
+            if self._object_saves[agent_id] % _EVICT_EVERY == 0:
+                execute(_EVICT_OBJECTS, (agent_id, agent_id, MAX_PROVIDER_OBJECTS - 1))
+
+        await self._db.transact(insert)
+        self._object_saves[agent_id] += 1
+
+    async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
+        now = self._clock()
+        found: list[ProviderObject] = []
+        unmarked: list[ObjectName] = []
+        for name in names:
+            for provider, key_label, used in self._db.read(
+                _FIND_OBJECT, agent_id, *name, now - MAX_PROVIDER_OBJECT_AGE_SECONDS
+            ):
+                found.append(ProviderObject(*name, provider, key_label))
+                if used < now - USE_MARK_SECONDS:
+                    unmarked.append(name)
+
+        if unmarked:
+
+            def mark(execute: Execute) -> None:
+                for name in unmarked:
+                    execute(_MARK_OBJECT_USED, (now, agent_id, *name))
+
+            with suppress(StoreError):  # a state that can only be read tells whose an id is
+                await self._db.transact(mark)
+        return found
+
+    async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
+        rows = self._db.read(_LIST_OBJECTS, agent_id, kind, self._clock() - MAX_PROVIDER_OBJECT_AGE_SECONDS)
+        return [ProviderObject(kind, *row) for row in rows]
 
     async def close(self) -> None:
         self._db.close()

@@ -6,10 +6,23 @@ pass it. Its cost is added when it ends.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from claw_contract.metadata import Budget
-from claw_state.spending import Bucket, BudgetExcess, OnWriteError, bucket_end, find_excess
+from claw_state.spending import (
+    CHARGED,
+    Bucket,
+    BudgetExcess,
+    Charge,
+    Hold,
+    OnWriteError,
+    Reservation,
+    amount_to_hold,
+    bucket_end,
+    find_excess,
+    fix_estimate,
+    has_lapsed,
+)
 from claw_state.sqlite.connection import Database, Execute
 from claw_state.url import StoreError
 
@@ -17,6 +30,15 @@ _ADD = """
 INSERT INTO spending VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
 SET requests = requests + excluded.requests, cost = cost + excluded.cost, unknown = unknown + excluded.unknown
 """
+_HOLD = "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?)"
+_HELD = "SELECT id, estimate, held, seen FROM reservations WHERE agent = ? AND held >= 0"
+_RELEASE = "DELETE FROM reservations WHERE agent = ? AND id = ? RETURNING estimate, held"
+_RENEW = """
+UPDATE reservations SET estimate = ?1, held = CASE WHEN estimate = ?1 THEN held ELSE ?1 END, seen = ?2
+WHERE agent = ?3 AND id = ?4 AND held >= 0
+"""
+_MARK_CHARGED = "UPDATE reservations SET held = ?, seen = ? WHERE agent = ? AND id = ?"
+_FORGET_CHARGED = "DELETE FROM reservations WHERE agent = ? AND held < 0 AND ABS(? - seen) >= ?"
 
 
 class SqliteSpending:
@@ -27,39 +49,83 @@ class SqliteSpending:
         self._db = database
         self._pending: set[asyncio.Task[None]] = set()
 
-    async def count_request(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
+    async def count_request(self, agent_id: str, budget: Budget, reservation: Reservation | None = None) -> BudgetExcess | None:
         """Drop old buckets, and count one more request if the limits allow it, in one transaction."""
         now = self._clock()
+        ends = bucket_end(budget, now)
 
         def count(execute: Execute) -> BudgetExcess | None:
             execute("DELETE FROM spending WHERE agent = ? AND ends <= ?", (agent_id, now - budget.seconds))
+            holds = _charge_lapsed(execute, agent_id, budget, now) if reservation is not None else []
             rows = execute("SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,))
-            excess = find_excess(budget, [Bucket(*row) for row in rows], now)
-            if excess is None or budget.behavior == "soft_alert":
-                execute(_ADD, (agent_id, bucket_end(budget, now), 1, 0.0, 0))
+            buckets = [Bucket(*row) for row in rows]
+
+            others = [hold for hold in holds if reservation is not None and hold.id != reservation.id]
+            reserved = sum(hold.held for hold in others)
+            needed = 0.0 if reservation is None else reservation.needed
+            excess = find_excess(budget, buckets, now, reserved, needed)
+            if excess is not None and budget.behavior != "soft_alert":
+                return excess
+
+            execute(_ADD, (agent_id, ends, 1, 0.0, 0))
+            if reservation is not None:
+                average = fix_estimate(buckets, len(others), reservation)
+                held = amount_to_hold(budget, buckets, average, reservation.estimate)
+                execute(_HOLD, (agent_id, reservation.id, reservation.estimate, held, now))
             return excess
 
         return await self._db.transact(count)
 
-    def add_cost(self, agent_id: str, budget: Budget, cost: float | None, on_error: OnWriteError) -> None:
-        row = agent_id, bucket_end(budget, self._clock()), 0, cost or 0.0, int(cost is None)
+    def add_cost(self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError) -> None:
+        ends, reservation = bucket_end(budget, self._clock()), charge.reservation
+        cost, unknown = charge.cost, int(not charge.is_known)
+
+        def add(execute: Execute) -> None:
+            difference = cost
+            removed = execute(_RELEASE, (agent_id, reservation.id)).fetchall() if reservation is not None else []
+            for estimate, held in removed:
+                if held == CHARGED:  # what is added corrects the estimate
+                    difference -= estimate
+            if reservation is None or difference or unknown:
+                execute(_ADD, (agent_id, ends, 0, difference, unknown))
+
         try:
-            is_written = self._db.try_write(_ADD, *row) is not None
+            is_written = self._db.try_transact(add)
         except StoreError as error:  # the turn is not affected
             on_error(str(error))
             return
         if not is_written:
-            task = asyncio.ensure_future(self._add_later(row, on_error))
+            task = asyncio.ensure_future(self._add_later(add, on_error))
             self._pending.add(task)
             task.add_done_callback(self._pending.discard)
+
+    async def renew(self, reservations: Sequence[Reservation]) -> int:
+        now = self._clock()
+
+        def renew(execute: Execute) -> int:
+            rows = [(each.estimate, now, each.agent_id, each.id) for each in reservations]
+            return sum(execute(_RENEW, row).rowcount for row in rows)
+
+        return await self._db.transact(renew)
 
     async def close(self) -> None:
         if self._pending:
             await asyncio.wait(self._pending)
         self._db.close()
 
-    async def _add_later(self, row: tuple[object, ...], on_error: OnWriteError) -> None:
+    async def _add_later(self, add: Callable[[Execute], None], on_error: OnWriteError) -> None:
         try:
-            await self._db.write(_ADD, *row)
+            await self._db.transact(add)
         except StoreError as error:
             on_error(str(error))
+
+
+def _charge_lapsed(execute: Execute, agent_id: str, budget: Budget, now: float) -> list[Hold]:
+    """Charge the estimates of requests whose process is gone; return the reservations that are left."""
+    execute(_FORGET_CHARGED, (agent_id, now, budget.seconds))
+    holds = [Hold(*row) for row in execute(_HELD, (agent_id,))]
+    lapsed = [hold for hold in holds if has_lapsed(hold.seen, now)]
+    for hold in lapsed:
+        execute(_MARK_CHARGED, (CHARGED, now, agent_id, hold.id))
+        execute(_ADD, (agent_id, bucket_end(budget, now), 0, hold.estimate, 1))
+    return [hold for hold in holds if hold not in lapsed]

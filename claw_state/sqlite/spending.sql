@@ -2,3 +2,7 @@ CREATE TABLE IF NOT EXISTS spending (
     agent TEXT NOT NULL, ends REAL NOT NULL, requests INTEGER NOT NULL, cost REAL NOT NULL, unknown INTEGER NOT NULL,
     PRIMARY KEY (agent, ends)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reservations (
+    agent TEXT NOT NULL, id TEXT NOT NULL, estimate REAL NOT NULL, held REAL NOT NULL, seen REAL NOT NULL,
+    PRIMARY KEY (agent, id)
+) WITHOUT ROWID;

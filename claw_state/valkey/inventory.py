@@ -22,6 +22,7 @@ _BATCH = 100  # Entries that are read or deleted at once: a proxy waits at most 
 _DELETE_ROUNDS = load_script("continuity_drop", "inventory_delete_rounds")
 _DELETE_TURN = load_script("inventory_delete_turn")
 _DELETE_OWNED = load_script("inventory_delete_owned")
+_DELETE_OBJECTS = load_script("inventory_delete_objects")
 _DELETE_AGENT = load_script("inventory_delete_agent")
 
 
@@ -45,7 +46,7 @@ class ValkeyInventory:
         with self._connected() as redis:
             version = read_schema_version(redis, self._server)
             now = self._now(redis)
-            lists: Any = [redis.zrange(name, 0, -1) for name in ("claw:agents", "claw:owners")]
+            lists: Any = [redis.zrange(name, 0, -1) for name in ("claw:agents", "claw:owners", "claw:object_owners")]
             names = dict.fromkeys(name for names in lists for name in names)
             agents = [state for batch in batched(names, _BATCH) for state in self._agents(redis, batch, now)]
             agents.sort(key=lambda state: state.agent)
@@ -61,7 +62,7 @@ class ValkeyInventory:
             for turn in turns:
                 if is_deletable(self._state(turn, now)):
                     deleted += _run(redis, _DELETE_TURN, agent_id, *turn)
-            owned = sum(_delete_owned(redis, agent_id))
+            owned = sum(sum(_delete_owned(redis, agent_id, script)) for script in (_DELETE_OWNED, _DELETE_OBJECTS))
             _run(redis, _DELETE_AGENT, agent_id)
             left = len(_turns(redis, [agent_id.encode()])[agent_id.encode()])
             return DeletionCounts(rounds, marks, deleted, left, owned) if rounds or marks or turns or owned else None
@@ -76,14 +77,15 @@ class ValkeyInventory:
             pipeline.zrange(whole, 0, 0, withscores=True)
             pipeline.zrange(whole, -1, -1, withscores=True)
             pipeline.zcard(b"claw:a:%b:owned_used" % name)
+            pipeline.zcard(b"claw:a:%b:objects_used" % name)
         results = pipeline.execute()
         turns = _turns(redis, names)
-        for name, (count, total, size, oldest, newest, owned) in zip(names, batched(results, 6), strict=True):
+        for name, (count, total, size, oldest, newest, owned, objects) in zip(names, batched(results, 7), strict=True):
             oldest_use, newest_use = (row[0][1] if row else None for row in (oldest, newest))
             rounds = RoundStats(count, int(size or 0), oldest_use, newest_use, total - count)
             states = count_states(self._state(turn, now) for turn in turns[name])
-            if total or states or owned:
-                yield AgentState(name.decode(errors="replace"), rounds, states, owned=owned)
+            if total or states or owned or objects:
+                yield AgentState(name.decode(errors="replace"), rounds, states, owned=owned + objects)
 
     def _state(self, turn: _Turn, now: float) -> str:
         state, owner = turn.state.decode(errors="replace"), turn.owner.decode(errors="replace")
@@ -134,8 +136,8 @@ def _delete_rounds(redis: Redis, agent_id: str, kind: str) -> Iterator[int]:
         yield deleted
 
 
-def _delete_owned(redis: Redis, agent_id: str) -> Iterator[int]:
-    while deleted := _run(redis, _DELETE_OWNED, agent_id, _BATCH):
+def _delete_owned(redis: Redis, agent_id: str, script: str) -> Iterator[int]:
+    while deleted := _run(redis, script, agent_id, _BATCH):
         yield deleted
 
 

@@ -6,7 +6,11 @@
     claw:a:AGENT:whole       those entries that have messages
     claw:a:AGENT:by:KEY      the entries of one anchor
     claw:a:AGENT:spent       the agent's spending by the ends of buckets
+    claw:a:AGENT:held        reservations of the agent's requests under way
     claw:a:AGENT:turns       the journal's turns by the time they were last seen; asked:…, earlier:…: indexes of them
+    claw:a:AGENT:owned       the responses and conversations that the agent owns; owned_used: them by the time of their last use
+    claw:a:AGENT:objects     the files, batches and the like that it owns; objects_used: them by the time of their last use
+    claw:owners              agents by the time of the last use of a response or conversation; object_owners: of an object
     claw:t:TURN              a turn with all its steps
     claw:schema              the version of these keys
 

@@ -1,14 +1,31 @@
 """The ownership store on a server that several proxies share. Each change is one script."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
-from claw_state.ownership import MAX_AGE_SECONDS, MAX_OBJECTS, OwnedObject, decode_owned, encode_owned
+import msgspec
+
+from claw_state.ownership import (
+    MAX_AGE_SECONDS,
+    MAX_OBJECTS,
+    MAX_PROVIDER_OBJECT_AGE_SECONDS,
+    MAX_PROVIDER_OBJECTS,
+    USE_MARK_SECONDS,
+    ObjectName,
+    OwnedObject,
+    ProviderObject,
+    decode_object,
+    decode_owned,
+    encode_owned,
+)
 from claw_state.valkey.link import Link
 from claw_state.valkey.scripts import load_script
 
 _SAVE = load_script("ownership_save")
 _FIND = load_script("ownership_find")
 _DELETE = load_script("ownership_delete")
+_SAVE_OBJECTS = load_script("objects_save")
+_LIST_OBJECTS = load_script("objects_list")
+_FIND_OBJECTS = load_script("objects_find")
 
 
 class ValkeyOwnershipStore:
@@ -29,8 +46,29 @@ class ValkeyOwnershipStore:
     async def delete(self, agent_id: str, object_id: str) -> None:
         await self._link.run(_DELETE, self._now(), agent_id, object_id)
 
+    async def save_objects(self, agent_id: str, objects: Sequence[ProviderObject]) -> None:
+        bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), MAX_PROVIDER_OBJECTS
+        records = [part for each in objects for part in (_field(each.name), msgspec.msgpack.encode(each))]
+        await self._link.run(_SAVE_OBJECTS, self._now(), agent_id, *bounds, *records)
+
+    async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
+        bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), int(USE_MARK_SECONDS)
+        fields = [_field(name) for name in names]
+        records = await self._link.read(_FIND_OBJECTS, self._now(), agent_id, *bounds, *fields)
+        return [decode_object(record) for record in records]
+
+    async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
+        bound = int(MAX_PROVIDER_OBJECT_AGE_SECONDS)
+        records = await self._link.read(_LIST_OBJECTS, self._now(), agent_id, _field(ObjectName(kind, "")), bound)
+        return [decode_object(record) for record in records]
+
     async def close(self) -> None:
         await self._link.close()
 
     def _now(self) -> float | str:
         return self._clock() if self._clock else ""
+
+
+def _field(name: ObjectName) -> str:
+    """Return the name as one text. No kind holds a space."""
+    return f"{name.kind} {name.id}"

@@ -1,20 +1,30 @@
 """Spending on a server that several proxies share: all of them together have one limit.
 
-Each agent has a hash from the end of a bucket to its requests, cost and requests of unknown cost. Each change is one script.
+Each agent has a hash from the end of a bucket to its requests, cost and requests of unknown cost, and one from the id of a
+reservation to its estimate, the amount held, and when it was renewed. Each change is one script.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from claw_contract.metadata import Budget
-from claw_state.spending import Bucket, BudgetExcess, OnWriteError, bucket_width, find_excess
+from claw_state.spending import (
+    LAPSE_SECONDS,
+    Bucket,
+    BudgetExcess,
+    Charge,
+    OnWriteError,
+    Reservation,
+    bucket_width,
+    find_excess,
+)
 from claw_state.url import StoreError
 from claw_state.valkey.link import Link
 from claw_state.valkey.scripts import load_script
 
-_BUCKETS = load_script("spending_buckets")
 _COUNT = load_script("spending_buckets", "spending_count")
-_ADD = _BUCKETS + "add(0, tonumber(ARGV[5]), tonumber(ARGV[6])) return 1"
+_ADD = load_script("spending_buckets", "spending_add")
+_RENEW = load_script("spending_renew")
 
 
 class ValkeySpending:
@@ -25,31 +35,46 @@ class ValkeySpending:
         self._clock = clock
         self._pending: set[asyncio.Task[None]] = set()
 
-    async def count_request(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
+    async def count_request(self, agent_id: str, budget: Budget, reservation: Reservation | None = None) -> BudgetExcess | None:
         limits = ["" if limit is None else limit for limit in (budget.max_requests, budget.limit_usd)]
         soft = int(budget.behavior == "soft_alert")
-        exceeded, now, rows = await self._link.run(_COUNT, *self._arguments(agent_id, budget), *limits, soft)
+        asked: tuple[str | float, ...] = ("", 0.0, 0.0)
+        if reservation is not None:
+            asked = (reservation.id, reservation.estimate, reservation.needed)
+
+        arguments = (*self._arguments(agent_id, budget), *limits, soft, *asked, LAPSE_SECONDS)
+        exceeded, now, rows, reserved, estimate = await self._link.run(_COUNT, *arguments)
+        if reservation is not None:
+            reservation.estimate = float(estimate)
         if not exceeded:
             return None
         try:
             buckets = [_bucket(*bucket.split()) for bucket in rows]
         except (ValueError, TypeError) as error:
             raise StoreError(f"the spending of {agent_id} on the server can't be read: {error}") from error
-        return find_excess(budget, buckets, float(now))
+        needed = 0.0 if reservation is None else reservation.needed
+        return find_excess(budget, buckets, float(now), float(reserved), needed)
 
-    def add_cost(self, agent_id: str, budget: Budget, cost: float | None, on_error: OnWriteError) -> None:
-        task = asyncio.ensure_future(self._add_cost(agent_id, budget, cost, on_error))
+    def add_cost(self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError) -> None:
+        task = asyncio.ensure_future(self._add_cost(agent_id, budget, charge, on_error))
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
+
+    async def renew(self, reservations: Sequence[Reservation]) -> int:
+        now = self._clock() if self._clock else ""
+        found = [await self._link.read(_RENEW, now, each.agent_id, each.id, each.estimate) for each in reservations]
+        return sum(found)
 
     async def close(self) -> None:
         if self._pending:
             await asyncio.wait(self._pending)
         await self._link.close()
 
-    async def _add_cost(self, agent_id: str, budget: Budget, cost: float | None, on_error: OnWriteError) -> None:
+    async def _add_cost(self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError) -> None:
+        reserved = "" if charge.reservation is None else charge.reservation.id
+        arguments = (*self._arguments(agent_id, budget), charge.cost, int(not charge.is_known), reserved)
         try:
-            await self._link.run(_ADD, *self._arguments(agent_id, budget), cost or 0.0, int(cost is None))
+            await self._link.run(_ADD, *arguments)
         except StoreError as error:  # the turn is not affected
             on_error(str(error))
 

@@ -26,6 +26,7 @@ that no limit counts."""
 _REFUSED: Final = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "kcmp", "pidfd_getfd"),
     *("bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "open_by_handle_at", "fanotify_init"),
+    "fanotify_mark",
     *("mount", "umount2", "pivot_root", "chroot", "fsopen", "fsconfig", "fsmount", "fspick", "move_mount", "open_tree"),
     *("open_tree_attr", "mount_setattr", "unshare", "setns", "swapon", "swapoff", "quotactl", "quotactl_fd", "acct"),
     *("kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "syslog", "vhangup"),
@@ -39,6 +40,9 @@ _METADATA: Final = (
     *("removexattrat", "file_setattr"),
 )
 """Landlock does not mediate them: where nothing else hides the files outside, they are refused everywhere."""
+_WATCHES: Final = ("inotify_add_watch",)
+"""Landlock does not mediate it either: it tells the names in a folder, and who opens them, where only the owner may look.
+Commands of all principals have the same user."""
 _SIGNALS: Final = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 _ZERO: Final = {
     **dict.fromkeys(("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"), (0,)),
@@ -48,7 +52,8 @@ _ZERO: Final = {
 """Calls about a process, with the arguments that must be 0: the process itself, and no other one of the same user."""
 _VALUES: Final = {
     "ioctl": (0x5412, 0x541C, 0x8901, 0x8902),  # TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP
-    "fcntl": (8, 10, 15),  # F_SETOWN, F_SETSIG, F_SETOWN_EX: a signal to whom the caller names
+    # F_SETOWN, F_SETSIG, F_SETOWN_EX: a signal to whom the caller names; F_NOTIFY watches a folder
+    "fcntl": (8, 10, 15, 1026),
 }
 _SCOPED_SIGNALS_ABI, _TRUNCATE_ABI = 6, 3
 
@@ -120,6 +125,7 @@ def write_filter(*, network: bool, alone: bool, abi: int, machine: str = platfor
     made.refuse(_REFUSED)
     if alone:
         made.refuse(_METADATA)
+        made.refuse(_WATCHES)
         if abi < _TRUNCATE_ABI:
             made.refuse(["truncate"])
         if abi < _SCOPED_SIGNALS_ABI:

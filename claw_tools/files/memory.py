@@ -65,7 +65,7 @@ class MemoryWrite(FileTool):
     description = f"Add a paragraph to your notes ({MEMORY}), or replace them all."
     parameters = parameters(
         {"content": {"type": "string", "description": "What to write"}},
-        {"mode": {"enum": ["append", "overwrite"], "description": 'Default: "append"'}},
+        {"mode": {"type": "string", "enum": ["append", "overwrite"], "description": 'Default: "append"'}},
     )
 
     @override

@@ -17,8 +17,9 @@ from typing import Any, Final
 
 import httpx2
 
+from claw_contract.addresses import Address
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.web.addresses import Address, find_refusal
+from claw_tools.web.addresses import find_refusal
 from claw_tools.web.urls import OutboundUrl
 
 type Resolver = Callable[[str, int], Sequence[Any]]

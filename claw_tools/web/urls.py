@@ -15,9 +15,9 @@ from urllib.parse import urljoin
 
 import httpx2
 
+from claw_contract.addresses import Address
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.settings import UrlPolicy
-from claw_tools.web.addresses import Address
 
 MAX_URL: Final = 2_048  # Characters
 _PORTS: Final = {"http": 80, "https": 443}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from tests.attacks.attack import Attack
+from tests.attacks.endpoints import write_tables
 from tests.attacks.tools_host import TOOLS_HOST
 from tests.requirements import REQUIREMENTS
 
@@ -40,6 +41,34 @@ ATTACKS = (
             "responses:state-down",
             "responses:paths-owner",
             "responses:paths-rows",
+        ),
+    ),
+    Attack(
+        "A path that nobody thought of",
+        "a path that is in no table, below another prefix, in any spelling; one that mints or lists credentials, "
+        "also where a setting opens all; another method by header, query or body",
+        ("paths:closed", "paths:credentials", "paths:spelling", "paths:override", "paths:endpoints"),
+    ),
+    Attack(
+        "Another model than the policy allows",
+        "`models`, `fallbacks`, `preset`, `agent`, a model within `extra_body`, a tool, a plugin, a grader, the query; "
+        "twice, in escapes, in another case; a JSON array; a packed body that is read in two ways",
+        ("policy:other-names", "policy:other-paths", "packed:requests", "wire:repeated-member"),
+    ),
+    Attack(
+        "Another agent's files, batches and threads at the provider",
+        "reading, listing, deleting or naming them: by path, query, body or form, twice, in escapes, packed, through a stored "
+        "completion, an eval or another proxy; an id that the agent or its model wrote where an answer repeats it",
+        (
+            "objects:paths",
+            "objects:stored-completions",
+            "objects:members",
+            "objects:bodies",
+            "objects:evals",
+            "objects:lists",
+            "objects:given",
+            "objects:setting",
+            "objects:state-down",
         ),
     ),
     Attack(
@@ -80,7 +109,14 @@ ATTACKS = (
     Attack(
         "Echoed secrets",
         "a peer returns a secret of a provider, a service or the agent: verbatim, escaped, percent-encoded or in base64",
-        ("attack:planted-secrets", "failure:matrix", "service:no-echo", "contract:redaction", "feeds:redaction"),
+        (
+            "attack:planted-secrets",
+            "failure:matrix",
+            "service:no-echo",
+            "mcp:refused-words",
+            "contract:redaction",
+            "feeds:redaction",
+        ),
     ),
     Attack(
         "Hostile path arguments",
@@ -89,8 +125,17 @@ ATTACKS = (
     ),
     Attack(
         "Requests to other hosts (SSRF)",
-        "redirects, URLs as arguments, proxies in the environment",
-        ("results:redirect", "service:own-host-only", "contract:base-url", "feeds:own-host-only"),
+        "redirects, URLs as arguments, proxies in the environment, the proxy's own loopback and networks through the forward "
+        "proxy, names that lead elsewhere a moment later",
+        (
+            "egress:no-private",
+            "egress:refusals-logged",
+            "egress:shell-defaults",
+            "results:redirect",
+            "service:own-host-only",
+            "contract:base-url",
+            "feeds:own-host-only",
+        ),
     ),
     Attack(
         "Mixing credentials or sessions",
@@ -123,10 +168,29 @@ ATTACKS = (
         ("attack:injected-results", "stream:sdk-accepts", "results:body-kinds"),
     ),
     Attack(
+        "Malformed answers of a provider",
+        "every JSON type at every place of an answer: text, null or numbers for parts, lists for ids; streamed and not",
+        ("stream:any-reply", "stream:same-verdict"),
+    ),
+    Attack(
+        "Workers that hang, or outlive their supervisor",
+        "SIGSTOP of a worker, or of the whole proxy; kill -9 of the supervisor and a start at the same address",
+        ("workers:silent", "workers:gone", "workers:no-orphans", "workers:at-most-once"),
+    ),
+    Attack(
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
-        "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes",
+        "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes, a thousand idle "
+        "connections, half a head, endless refusals, many large bodies",
         (
+            "connections:unreadable-directory",
+            "connections:descriptors",
+            "connections:strangers",
+            "connections:head",
+            "connections:idle",
+            "connections:refusals-limited",
+            "bodies:bounded",
+            "bodies:beside-the-loop",
             "attack:many-calls",
             "attack:deep-and-huge",
             "attack:endless-results",
@@ -176,6 +240,19 @@ ATTACKS = (
         ("calls:invalid-arguments", "calls:cut-off", "wire:repeated-member"),
     ),
     Attack(
+        "Spending more than the budget's dollars",
+        "forty requests at one time, over workers and proxies; a stream whose usage is not asked for; leaving before it comes; "
+        "a kill of the proxy in the middle, a clock that jumps; `n`, a negative or huge `max_tokens`",
+        (
+            "budget:reserved",
+            "budget:reservation-lapses",
+            "budget:usage-asked-for",
+            "budget:broken-off",
+            "budget:estimate",
+            "budget:cost-unknown",
+        ),
+    ),
+    Attack(
         "Errors that look like success",
         "status 3xx or 204, an empty body, an error with status 200",
         ("results:envelope", "calls:error-results", "failure:matrix"),
@@ -216,9 +293,20 @@ This page is generated: `python -m tests.attacks.table > docs/attacks.md`.
 """
 
 
+_ENDPOINTS = """
+## Every endpoint of the providers
+
+What happens to a request for each endpoint of the providers' API references, as of November 2026.
+It is computed from the tables by which the proxy decides (`claw_mediate/core/known_paths.py`).
+Any other path is 403 `path_not_allowed` too.
+`…` is the provider's base path; a path without it is from the root of the provider's host.
+"""
+
+
 def page() -> str:
     """Return the text of docs/attacks.md."""
-    return _HEAD + "".join(f"| {one.name} | {one.how} | {_answer(one)} |\n" for one in ATTACKS)
+    attacks = "".join(f"| {one.name} | {one.how} | {_answer(one)} |\n" for one in ATTACKS)
+    return _HEAD + attacks + _ENDPOINTS + write_tables()
 
 
 def unknown() -> list[str]:

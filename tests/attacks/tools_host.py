@@ -50,10 +50,11 @@ TOOLS_HOST = (
     ),
     Attack(
         "Out of a command's containment",
-        "other files, links, /proc, sockets of every family, signals, ptrace, namespaces, mounts, bpf, io_uring, TIOCSTI,"
-        " another architecture, setuid programs, inherited descriptors and variables",
+        "other files, links, watches on folders of others, /proc, sockets of every family, signals, ptrace, namespaces,"
+        " mounts, bpf, io_uring, TIOCSTI, another architecture, setuid programs, inherited descriptors and variables",
         (
             *("tools:exec:form", "tools:exec:files", "tools:exec:proc", "tools:exec:sockets", "tools:exec:signals"),
+            "tools:exec:watches",
             *("tools:exec:calls", "tools:exec:architecture", "tools:exec:setuid", "tools:exec:descriptors"),
             *("tools:exec:environment", "tools:exec:no-landlock", "tools:exec:root-workspace"),
         ),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from claw_audit.audit import AgentGrants, AuditQuery, Filters, PodGrants, audit
 from claw_audit.bounded_counter import HashSet, LatencyHistogram, hash_names
 from claw_audit.report import Report, document
-from claw_audit.turns import Call
+from claw_audit.turns import Call, usage_of_attempt
 from tests.audit.proxy_files import ProxyFiles, call
 
 
@@ -224,3 +224,12 @@ def test_a_hash_set_knows_every_hash_that_was_added_and_no_other() -> None:
         known.add(hash_names("analyst", f"turn_{number}"))
     assert all(hash_names("analyst", f"turn_{number}") in known for number in range(0, 140_000, 97))
     assert not any(hash_names("clerk", f"turn_{number}") in known for number in range(0, 140_000, 97))
+
+
+@pytest.mark.requirement("budget:cost-unknown")
+def test_an_estimate_is_counted_beside_the_known_cost_and_an_odd_one_is_none() -> None:
+    used = usage_of_attempt(1, 1, 0, 0.25, 0.5)
+    used.add(usage_of_attempt(1, 1, 0, None, 0.25))
+    for odd in (-1, "1", True, None):
+        used.add(usage_of_attempt(1, 1, 0, 0.0, odd))
+    assert (used.cost_usd, used.estimated_usd, used.unpriced) == (0.25, 0.75, 1)

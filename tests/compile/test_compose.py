@@ -222,6 +222,16 @@ def test_the_proxy_has_no_root_no_capability_and_nowhere_to_write_but_its_volume
     assert proxy["environment"]["CLLAMA_EGRESS"] == "deny"
 
 
+@pytest.mark.requirement("paths:compiled")
+def test_the_proxy_gets_the_paths_that_its_agents_open_and_none_where_none_does(tmp_path: Path) -> None:
+    plain = compiled(tmp_path, agent())
+    assert "CLLAMA_PATHS" not in plain["services"]["cllama"]["environment"]
+
+    paths = 'cllama: {proxy: passthrough, paths: ["POST /v1/fine_tuning/*", "GET /v1/skills", "GET /v1/skills"]}'
+    opened = compiled(tmp_path, agent().replace("cllama: passthrough", paths))
+    assert opened["services"]["cllama"]["environment"]["CLLAMA_PATHS"] == "POST /v1/fine_tuning/*, GET /v1/skills"
+
+
 @pytest.mark.requirement("compose:proxy")
 def test_a_setting_of_the_operator_wins_over_ours(tmp_path: Path) -> None:
     config = compiled(tmp_path, agent(", cllama-env: {CLLAMA_EGRESS: allow}"))

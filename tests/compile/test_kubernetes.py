@@ -248,6 +248,13 @@ def test_the_proxy_has_as_many_workers_as_the_pod_file_says(tmp_path: Path, work
         assert command[len(start) :][:3] == ["--set", "confdir=/tmp/mitmproxy", "--mode"]
 
 
+@pytest.mark.requirement("paths:compiled")
+def test_the_proxy_gets_the_paths_that_the_pod_opens_in_kubernetes_too(tmp_path: Path) -> None:
+    opened = 'cllama: {proxy: passthrough, paths: ["POST /v1/fine_tuning/*"], mode: transparent}'
+    proxy = spec_of(manifests(tmp_path, agent().replace("cllama: passthrough", opened)), "desk-one")["initContainers"][1]
+    assert {"name": "CLLAMA_PATHS", "value": "POST /v1/fine_tuning/*"} in proxy["env"]
+
+
 @pytest.mark.requirement("kubernetes:guarded")
 def test_an_agent_gets_no_right_by_which_it_could_leave_past_its_proxy(tmp_path: Path) -> None:
     powers = "    privileged: true\n    cap_add: [CHOWN, setuid, CAP_NET_RAW, NET_ADMIN]\n    cap_drop: [MKNOD]"

@@ -217,6 +217,14 @@ def sse(events: list[dict[str, Any]]) -> str:
     return "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
 
 
+@pytest.mark.requirement("transcript:line-ends")
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_stream_is_read_with_any_line_end_and_with_characters_that_end_none(end: str) -> None:
+    text = {"choices": [{"delta": {"content": "one\u2028two\x85three"}}]}
+    stream = f"\ufeffdata: {json.dumps(text, ensure_ascii=False)}\n\ndata: [DONE]\n\n".replace("\n", end)
+    assert list(response_lines(stream)) == ["assistant: one\\u2028two\\x85three"]
+
+
 @pytest.mark.requirement("transcript:dialects")
 @pytest.mark.parametrize(
     "body",

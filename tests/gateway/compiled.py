@@ -23,12 +23,18 @@ SEEN_AT = "/mnt"
 OPENAI_KEY, ANTHROPIC_KEY, TOOL_TOKEN = "sk-gateway-openai", "sk-ant-gateway-anthropic", "gateway-tool-token"
 _PLACES = {"/claw/runtime": ".claw-runtime", "/claw/ca": ".claw-ca/private", "/claw/": "", "/tmp": "tmp"}
 ENVIRON = {"OPENAI": OPENAI_KEY, "ANTHROPIC": ANTHROPIC_KEY, "TOKEN": TOOL_TOKEN}
+NETWORKS = "10.77.0.0/16,fd77::/16,198.51.100.0/24"
+"""The networks of these tests, which the proxy takes for private."""
 POD = """\
 x-claw:
   pod: desk
   cllama-defaults:
     proxy: passthrough
-    env: {{OPENAI_API_KEY: "${{OPENAI}}", ANTHROPIC_API_KEY: "${{ANTHROPIC}}", CLLAMA_EGRESS: {egress}}}
+    env:
+      OPENAI_API_KEY: "${{OPENAI}}"
+      ANTHROPIC_API_KEY: "${{ANTHROPIC}}"
+      CLLAMA_EGRESS: {egress}
+      CLLAMA_EGRESS_NETWORKS: "{networks}"
 services:
   analyst:
     image: analyst:1
@@ -82,7 +88,7 @@ class Compiled:
 
 def compiled(home: Path, target: Literal["compose", "kubernetes"], service: str, egress: str = "deny") -> Compiled:
     for name, content in (
-        ("claw-pod.yml", POD.format(service=service, egress=egress)),
+        ("claw-pod.yml", POD.format(service=service, egress=egress, networks=NETWORKS)),
         ("AGENTS.md", "Be good.\n"),
         ("desk.json", json.dumps(DESK)),
     ):

@@ -114,11 +114,17 @@ def test_the_credential_of_the_service_is_sent_and_never_written(
 
 
 FAULTS: dict[str, str] = {
-    "unauthorized": "{at} refuses the credential with status 401: give the service 'x-claw.auth', and set its variable",
+    "unauthorized": (
+        '{at} refuses the credential with status 401 (\'{{"error":"no: ••••••"}}\'):'
+        " give the service 'x-claw.auth', and set its variable"
+    ),
     "redirect": "{at} redirects to 'http://elsewhere.example/mcp', which is not followed: name the final address",
     "page": "{at} answered with content of type 'text/html': it is no MCP server",
-    "not-found": "{at} answered with status 404: no MCP server listens at this path: correct 'x-claw.mcp.path', or --url",
-    "broken": "{at} answered with status 503",
+    "not-found": (
+        '{at} answered with status 404 (\'{{"detail": "Not Found"}}\'): no MCP server listens at this path:'
+        " correct 'x-claw.mcp.path', or --url"
+    ),
+    "broken": '{at} answered with status 503 (\'{{"detail": "sorry"}}\')',
     "garbage": '{at} answered with \'{{"jsonrpc": "2.0", "id": 1, "res\': this is no JSON-RPC message',
     "half": "{at} did not answer 'initialize', and ended its response",
     "packed": "{at} answered in the coding 'gzip', unasked",

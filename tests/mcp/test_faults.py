@@ -197,13 +197,39 @@ async def test_garbage_while_the_session_is_opened_is_a_clear_failure(
 
 
 @pytest.mark.requirement("mcp:unreadable")
-@pytest.mark.parametrize("session", ["a b", "é", "x" * 2000])
+@pytest.mark.parametrize("session", ["a b", "é", "x" * 8193])
 async def test_a_session_id_that_is_none_is_not_used(server: ScriptedServer, caller: Caller, session: str) -> None:
     async def odd(exchange: Exchange) -> None:
         await exchange.result({"protocolVersion": "2025-11-25", "capabilities": {}}, f"mcp-session-id: {session}")
 
     server.says("initialize", odd)
     assert error_of(await caller.call()) == ("request_failed", "The service opened a session without a valid id.")
+
+
+@pytest.mark.requirement("mcp:long-session")
+@pytest.mark.parametrize("length", [1025, 8192])
+async def test_a_session_id_may_be_as_long_as_a_token(server: ScriptedServer, caller: Caller, length: int) -> None:
+    session = "x" * length
+    server.sessions.add(session)
+
+    async def opens(exchange: Exchange) -> None:
+        await exchange.result({"protocolVersion": "2025-11-25", "capabilities": {}}, f"mcp-session-id: {session}")
+
+    server.says("initialize", opens)
+    assert (await caller.call()).ok
+    assert server.of("tools/call")[0].headers["mcp-session-id"] == session
+
+
+@pytest.mark.requirement("mcp:line-ends")
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n"])
+@pytest.mark.parametrize("ends", [True, False])
+async def test_an_event_is_whole_at_its_last_line_end_whichever_it_is(
+    server: ScriptedServer, caller: Caller, end: bytes, ends: bool
+) -> None:
+    answer = b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hi"}]}}'
+    chunks = (b"\xef\xbb\xbfevent: message" + end, b"data: " + answer + end + end)
+    server.says("tools/call", streams(*chunks, ends=ends))
+    assert envelope(await caller.call(seconds=5)) == {"ok": True, "data": "hi"}
 
 
 @pytest.mark.requirement("mcp:ignored")
@@ -303,6 +329,44 @@ async def test_a_status_while_the_session_is_opened_is_a_result(
     assert (result.code, result.status_code, result.ran) == (f"http_{status}", status, False)
     assert server.of("tools/call") == []
     assert (await caller.call()).ok
+
+
+@pytest.mark.requirement("mcp:refused-words")
+@pytest.mark.parametrize("method", ["initialize", "notifications/initialized", "tools/list"])
+async def test_what_a_server_says_when_it_refuses_a_session_is_told_without_secrets(
+    server: ScriptedServer, caller: Caller, method: str
+) -> None:
+    auth = {"type": "bearer", "token": "t0k3n-of-the-tool"}
+    server.says(method, says(b'{"error":"quota of t0k3n-of-the-tool is used up"}', 403))
+    result = await caller.call(auth=auth)
+    assert (result.code, result.status_code, result.ran) == ("http_403", 403, False)
+    said = envelope(result)["error"]["details"]["error"]
+    assert said.startswith("quota of ")
+    assert said.endswith(" is used up")
+    (event,) = [each for each in caller.events if each["type"] == "intervention"]
+    assert event["intervention"] == "mcp_session_refused:desk"
+    assert "is used up" in event["reason"]
+    assert b"t0k3n-of-the-tool" not in result.content + json.dumps(caller.events).encode()
+
+
+@pytest.mark.requirement("mcp:refused-words")
+async def test_the_words_of_an_error_for_a_session_are_told(server: ScriptedServer, caller: Caller) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.error(-32001, "the licence has ended")
+
+    server.says("initialize", refuse)
+    result = await caller.call()
+    assert error_of(result) == ("request_failed", "The service refused to open a session (error -32001).")
+    assert envelope(result)["error"]["details"] == "the licence has ended"
+
+
+@pytest.mark.requirement("mcp:refused-words", "mcp:bounded")
+async def test_a_long_refusal_is_cut(server: ScriptedServer, caller: Caller) -> None:
+    server.says("initialize", says("é".encode() * 100_000, 503, "text/plain"))
+    result = await caller.call()
+    assert result.code == "http_503"
+    assert len(result.content) < 5000
+    assert len(caller.events[-1]["reason"].encode()) < 700
 
 
 @pytest.mark.requirement("mcp:statuses")

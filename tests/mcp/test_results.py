@@ -152,6 +152,47 @@ async def test_an_error_of_the_tool_is_told_with_its_words(
     assert (called.ok, called.ran, called.code) == (False, True, "tool_error")
 
 
+NO_FUNDS = {"isError": True, "content": [{"type": "text", "text": "no funds"}], "structuredContent": {"balance": 0.10}}
+
+
+@pytest.mark.requirement("mcp:error-words")
+@pytest.mark.parametrize("streams", [False, True])
+async def test_the_words_of_an_error_are_its_message_beside_its_structure(
+    server: ScriptedServer, caller: Caller, streams: bool
+) -> None:
+    server.streams = streams
+    server.says("tools/call", result(NO_FUNDS))
+    error = {"code": "tool_error", "message": "no funds", "details": {"balance": 0.10}}
+    assert envelope(await caller.call()) == {"ok": False, "error": error}
+
+
+@pytest.mark.requirement("mcp:error-words")
+async def test_words_that_repeat_the_structure_are_told_once(server: ScriptedServer, caller: Caller) -> None:
+    server.says("tools/call", result({**NO_FUNDS, "content": [{"type": "text", "text": '{ "balance": 0.10 }'}]}))
+    error = {"code": "tool_error", "message": "The tool reports an error.", "details": {"balance": 0.10}}
+    assert envelope(await caller.call()) == {"ok": False, "error": error}
+
+
+@pytest.mark.requirement("mcp:error-words", "mcp:truncation")
+@pytest.mark.parametrize(("length", "details"), [(10, '{"n":"yyy'), (19, None), (25, None)])
+async def test_words_and_structure_share_the_limit(
+    server: ScriptedServer, caller: Caller, length: int, details: str | None
+) -> None:
+    words = "x" * length
+    server.says(
+        "tools/call",
+        raw_result(
+            json.dumps({**NO_FUNDS, "content": [{"type": "text", "text": words}]}).replace(
+                '{"balance": 0.1}', '{"n":"' + "y" * 50 + '"}'
+            )
+        ),
+    )
+    read = envelope(await caller.call(result_bytes=19))
+    assert read["error"]["message"] == words[:19]
+    assert read["error"].get("details") == details
+    assert (read["truncated"], read["original_bytes"]) == (True, length + 58)
+
+
 @pytest.mark.requirement("mcp:tool-error")
 @pytest.mark.parametrize(("result_type", "words"), [("input_required", "asks for more input"), ("odd", "'odd'")])
 async def test_a_tool_that_wants_more_input_is_an_error_that_says_so(

@@ -34,7 +34,7 @@ class Gathering:
         self.now = 1000.0
         self.wall = datetime(2026, 1, 2, 15, 4, 5, tzinfo=UTC)
         self.events: list[dict[str, Any]] = []
-        log = EventLog(lambda line: self.events.append(known(line)))
+        log = self.log = EventLog(lambda line: self.events.append(known(line)))
         self.client = ContextClient()
         bound = FeedLimits(**({"feed_bytes": 32768, "total_bytes": 65536, "seconds": 20.0} | bounds))
         self.feeds = FeedReader(self.client, secrets, bound, log, lambda: self.now)

@@ -91,15 +91,19 @@ class StoredPod:
         for peer in (self.api, self.second, self.service):
             peer.start()
         self.service.routes["GET", "/balance"] = JSONResponse({"planted": 50})
-        keys = [{"id": name, "secret": f"sk-{name}"} for name in ("first", "other")]
-        own = {"base_url": f"{self.api.url}/v1", "keys": keys, "active_key_id": "first"}
-        second = {"base_url": f"{self.second.url}/v1", "api_key": "sk-second", "api_format": "openai"}
-        file = {"version": 2, "providers": {"openai": own, "second": second}}
+        file = {"version": 2, "providers": self.providers()}
         (self.home / "auth" / "providers.json").write_text(json.dumps(file), encoding="utf-8")
         for agent_id in ("analyst", "clerk"):
             self.agent(agent_id, self.tool())
         values = Settings.of(self.settings | settings)
         self.mediator = Mediator(values, EventLog(lambda line: self.events.append(known(line))), {})
+
+    def providers(self) -> Body:
+        """Return the providers of providers.json."""
+        keys = [{"id": name, "secret": f"sk-{name}"} for name in ("first", "other")]
+        own = {"base_url": f"{self.api.url}/v1", "keys": keys, "active_key_id": "first"}
+        second = {"base_url": f"{self.second.url}/v1", "api_key": "sk-second", "api_format": "openai"}
+        return {"openai": own, "second": second}
 
     async def close(self) -> None:
         await self.mediator.close(0)

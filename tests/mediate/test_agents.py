@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.agents.directory import AgentDirectory
+from claw_mediate.agents.directory import AgentDirectory, UnreadableDirectoryError
 from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
 from claw_mediate.reload import describe_agents, reload_files
 from claw_mediate.telemetry.event_log import EventLog
@@ -345,3 +346,46 @@ def test_a_block_that_is_off_or_cannot_be_placed_is_left_out(pod: Pod) -> None:
         ("context_block_quarantined:odd", "unsupported_cadence"),
         ("context_block_quarantined:nowhere", "unsupported_placement"),
     ]
+
+
+@pytest.mark.requirement("connections:unreadable-directory")
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES])
+def test_a_directory_that_cannot_be_opened_now_says_nothing_about_its_agent(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    pod.write("analyst", tool())
+    assert pod.names() == ["desk.x"]
+
+    def fail(*_: Any, **__: Any) -> int:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "open", fail)
+        with pytest.raises(UnreadableDirectoryError, match=os.strerror(code)):
+            pod.names()
+
+    assert pod.names() == ["desk.x"]
+    assert pod.changed == []
+    assert len(pod.said("tool_manifest_loaded")) == 1
+
+
+@pytest.mark.requirement("connections:unreadable-directory")
+def test_a_file_that_cannot_be_read_now_disables_nobody(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod.write("analyst", tool())
+    assert pod.names() == ["desk.x"]
+    pod.write("analyst", tool("desk.y"))
+    opened = os.open
+
+    def fail_for_files(path: Any, *rest: Any, **more: Any) -> int:
+        if "dir_fd" in more:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opened(path, *rest, **more)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "open", fail_for_files)
+        with pytest.raises(UnreadableDirectoryError):
+            pod.names()
+
+    assert pod.changed == []
+    assert pod.names() == ["desk.y"]
+    assert pod.changed == ["analyst"]

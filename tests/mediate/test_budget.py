@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from claw_contract.metadata import Budget
 from claw_contract.prices import Price
-from claw_mediate.turns.budgets import compute_cost, find_price
+from claw_mediate.core.cost import compute_cost, find_price
 from claw_state.spending import Bucket, bucket_end, find_excess
 
 

@@ -14,9 +14,11 @@ import pytest
 
 from claw_contract.metadata import Metadata
 from claw_mediate.agents.directory import Agent
+from claw_mediate.core.cost import Cost
 from claw_mediate.core.http import Request, RunnerResponse
+from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.budgets import Budgets, FailMode, PriceList
+from claw_mediate.turns.budgets import Admission, Budgets, FailMode, PriceList
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.spending import SqliteSpending
 from tests.events import known
@@ -24,6 +26,7 @@ from tests.mediate.made import limits
 from tests.waiting import DEADLINE
 
 CHAT = Request("POST", "/v1/chat/completions", [], b"")
+VIEW = RunnerRequest(b"{}", "m")
 MESSAGES = Request("POST", "/v1/messages", [], b"")
 
 
@@ -46,6 +49,7 @@ class Desk:
         self.events: list[dict[str, Any]] = []
         self.log = EventLog(lambda line: self.events.append(known(line)))
         self.budgets = self.open()
+        self.latest: Admission | None = None
 
     def open(self, fail_mode: FailMode = "open") -> Budgets:
         spending, prices = SqliteSpending(Database(self.file), lambda: self.now), PriceList(Path(), self.log)
@@ -53,7 +57,13 @@ class Desk:
         return self.budgets
 
     def ask(self, agent: Agent, request: Request = CHAT) -> RunnerResponse | None:
-        return done(self.budgets.admit(agent, request, "m"))
+        found = done(self.budgets.admit(agent, request, VIEW))
+        self.latest = None if isinstance(found, RunnerResponse) else found
+        return found if isinstance(found, RunnerResponse) else None
+
+    def end(self, agent: Agent, cost: Cost) -> None:
+        """End the latest request that was admitted."""
+        self.budgets.settle(agent, "m", cost, self.latest)
 
     def admitted(self, agent: Agent, times: int) -> int:
         return sum(self.ask(agent) is None for _ in range(times))
@@ -124,7 +134,7 @@ def test_each_agent_has_its_own_and_one_without_a_budget_has_none(desk: Desk) ->
     assert desk.admitted(agent(max_requests=1), 3) == 1
     assert desk.admitted(agent("other", max_requests=1), 3) == 1
     assert desk.admitted(agent("free"), 50) == 50
-    desk.budgets.spend(agent("free"), "m", 1e6)
+    desk.budgets.settle(agent("free"), "m", Cost(1e6))
     assert desk.admitted(agent("free"), 1) == 1
 
 
@@ -137,40 +147,43 @@ def test_a_soft_alert_is_an_event_and_no_refusal(desk: Desk) -> None:
 
 
 @pytest.mark.requirement("budget:cost")
-def test_money_that_is_spent_closes_the_door_until_the_window_has_passed(desk: Desk) -> None:
+async def test_money_that_is_spent_closes_the_door_until_the_window_has_passed(desk: Desk) -> None:
     poor = agent(limit_usd=1.0)
     assert desk.ask(poor) is None
-    desk.budgets.spend(poor, "m", 0.6)
+    desk.end(poor, Cost(0.6))
     assert desk.ask(poor) is None
-    desk.budgets.spend(poor, "m", 0.4)
+    desk.end(poor, Cost(0.4))
     assert desk.ask(poor) is not None
     desk.now += 3660
     assert desk.ask(poor) is None
 
 
 @pytest.mark.requirement("budget:cost-unknown")
-def test_requests_of_unknown_cost_are_counted_and_told_once_a_window(desk: Desk) -> None:
+async def test_requests_of_unknown_cost_are_counted_and_told_once_a_window(desk: Desk) -> None:
     poor = agent(limit_usd=1.0, max_requests=3)
     for _ in range(3):
         assert desk.ask(poor) is None
-        desk.budgets.spend(poor, "m", None)
+        desk.end(poor, Cost(None))
     assert desk.interventions() == ["budget_cost_unknown"]
     assert desk.ask(poor) is not None
     assert desk.events[-1]["unknown_cost_requests"] == 3
     desk.now += 3600
-    desk.budgets.spend(poor, "m", None)
+    desk.budgets.settle(poor, "m", Cost(None))
     assert desk.interventions().count("budget_cost_unknown") == 2
 
 
 @pytest.mark.requirement("budget:durable")
-def test_a_restart_forgets_nothing_and_the_file_is_private(tmp_path: Path) -> None:
+async def test_a_restart_forgets_nothing_and_the_file_is_private(tmp_path: Path) -> None:
     desk = Desk(str(tmp_path / "deep" / "state.db"))
     poor = agent(max_requests=3, limit_usd=2.0)
-    assert desk.admitted(poor, 2) == 2
-    desk.budgets.spend(poor, "m", 1.5)
+    for cost in (1.0, 0.5):
+        assert desk.ask(poor) is None
+        desk.end(poor, Cost(cost))
     done(desk.budgets.close())
     desk.open()
-    assert desk.admitted(poor, 5) == 1
+    assert desk.ask(poor) is None
+    desk.end(poor, Cost(0.0))
+    assert desk.ask(poor) is not None
     assert desk.events[-1]["reported_cost_usd"] == 1.5
     done(desk.budgets.close())
     assert (tmp_path / "deep" / "state.db").stat().st_mode & 0o777 == 0o600
@@ -185,7 +198,7 @@ def test_requests_at_one_time_do_not_all_slip_under_the_limit(tmp_path: Path, mo
     async def one_proxy() -> int:
         desk = Desk(file)
         try:
-            return sum([await desk.budgets.admit(poor, CHAT, "m") is None for _ in range(40)])
+            return sum([await desk.budgets.admit(poor, CHAT, VIEW) is None for _ in range(40)])
         finally:
             await desk.budgets.close()
 
@@ -228,19 +241,21 @@ async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
     desk = Desk(str(tmp_path / "state.db"))
     poor = agent(max_requests=1, limit_usd=1.0)
     held = spoil(desk)
-    assert await desk.budgets.admit(poor, CHAT, "m") is None
+    admission = await desk.budgets.admit(poor, CHAT, VIEW)
+    assert isinstance(admission, Admission)
+    assert admission.reservation is None
     assert desk.interventions() == ["budget_check_unavailable"]
-    desk.budgets.spend(poor, "m", 1.0)
+    desk.budgets.settle(poor, "m", Cost(1.0), admission)
     assert [event["error"] for event in desk.events if event["type"] == "error"] == ["budget_not_written"]
     await desk.budgets.close()
     if held is not None:
         held.close()
         held = None
     desk.open("closed")
-    assert await desk.budgets.admit(poor, CHAT, "m") is None
+    assert isinstance(await desk.budgets.admit(poor, CHAT, VIEW), Admission)
     held = spoil(desk)
-    refusal = await desk.budgets.admit(poor, CHAT, "m")
-    assert refusal is not None
+    refusal = await desk.budgets.admit(poor, CHAT, VIEW)
+    assert isinstance(refusal, RunnerResponse)
     assert refusal.status == 503
     assert (await body(refusal))["error"]["code"] == "budget_unavailable"
     await desk.budgets.close()

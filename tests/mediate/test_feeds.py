@@ -13,6 +13,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
+from claw_mediate.agents.directory import Agent
+from claw_mediate.prompt.feeds import FeedReader
 from tests.mediate.gathered import TOKEN, Gathering
 from tests.peers import Answer as Said
 from tests.peers import Service
@@ -350,3 +352,35 @@ async def test_stopping_does_not_wait_for_a_feed(desk: Gathering) -> None:
     async with asyncio.timeout(DEADLINE):
         await desk.close()
         assert "unavailable at the moment" in await waiting
+
+
+@pytest.mark.requirement("workers:feeds")
+@pytest.mark.parametrize(("ttl", "seconds", "shown"), [(3600, 30, None), (10, 30, 30)])
+async def test_the_youngest_copy_of_the_other_workers_is_taken_with_its_age(
+    desk: Gathering, service: Service, tmp_path: Path, ttl: int, seconds: int, shown: int | None
+) -> None:
+    older, younger = Gathering(service, tmp_path), Gathering(service, tmp_path)
+    for number, each in enumerate((older, younger)):
+        serve(service, Response(f"copy {number}".encode()))
+        each.has(each.feed(ttl=ttl))
+        assert f"copy {number}" in await each.text()
+    older.now += 2 * seconds
+    younger.now += seconds
+
+    async def ask_workers(question: bytes) -> dict[int, bytes]:
+        return {number: each.feeds.reply(question) for number, each in enumerate((older, younger, desk))}
+
+    desk.feeds = FeedReader(desk.client, tmp_path, desk.feeds.limits, desk.log, lambda: desk.now, ask_workers)
+    desk.context.feeds = desk.feeds
+    serve(service, Response(b"gone", status_code=503))
+    desk.has(desk.feed(ttl=ttl), desk.feed("other", ttl=ttl))
+    text = await desk.text()
+    assert "copy 1" in text
+    assert "Feed other (from market): unavailable" in text
+    first, other = desk.said("feed_injection")
+    assert (first["feed_status"], first["feed_stale_seconds"]) == ("included", shown)
+    assert other["feed_status"] == "unavailable"
+    desk.agent = Agent("another", *(getattr(desk.agent, name) for name in ("metadata", "tools", "limits", "digest", "feeds")))
+    assert "copy" not in await desk.text()
+    for each in (older, younger):
+        await each.close()

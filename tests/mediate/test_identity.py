@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,35 @@ def test_the_log_says_who_was_not_admitted_and_why_and_never_what_was_shown(
     assert event["claw_id"] is None
     assert b"planted" not in line
     assert b"sk-of" not in line
+
+
+@pytest.mark.requirement("connections:unreadable-directory")
+async def test_where_the_agents_cannot_be_read_the_runner_is_asked_to_come_again(
+    agents: AgentDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bytes] = []
+
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "open", fail)
+        answer = ask(agents, ("x-api-key", GOOD), told=told)
+    assert isinstance(answer, RunnerResponse)
+    assert answer.status == 503
+    assert dict(answer.headers)["retry-after"]
+    assert [json.loads(line)["error"] for line in told] == ["agents_not_read"]
+    assert isinstance(ask(agents, ("x-api-key", GOOD)), Identity)
+
+
+@pytest.mark.requirement("connections:refusals-limited")
+def test_endless_refusals_are_a_few_lines_and_each_agent_is_named(agents: AgentDirectory) -> None:
+    told: list[bytes] = []
+    log = EventLog(told.append)
+    for name in ("analyst", "clerk"):
+        request = Request("POST", CHAT, [("x-api-key", f"{name}:wrong")], b"")
+        for _ in range(1000):
+            assert isinstance(authenticate(agents, request, log), RunnerResponse)
+    reasons = [json.loads(line)["reason"] for line in told]
+    assert len(reasons) <= 20
+    assert set(reasons) == {"wrong token for agent analyst", "wrong token for agent clerk"}

@@ -8,6 +8,7 @@ import json
 import pytest
 from msgspec import structs
 
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward
 from tests.mediate.desk import DEFAULT_TOOLS, TERMINAL_TOOL, tool
 from tests.mediate.kept import KeptDesk, begun, failed_behind_a_trade, kinds
@@ -105,7 +106,7 @@ async def test_a_request_that_is_not_mediated_settles_what_is_owed(kept: KeptDes
         assert isinstance(exchange, Forward)
         assert exchange.body is not None
         assert kinds(json.loads(exchange.body)["input"]) == ["output 7", "user: And?"]
-        kept.mediator.passthrough.record_end(exchange.handle, status, {}, b"", whole=True)
+        kept.mediator.passthrough.record_end(exchange.handle, status, ReceivedAnswer(status, {}), b"", whole=True)
     kept.model.kept["conv_1"] += json.loads(exchange.body)["input"]
     kept.model_says("Bought.")
     await kept.says("Buy")

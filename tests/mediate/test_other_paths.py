@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.agents.authenticate import Identity
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse
+from claw_state.ownership import ProviderObject
 from tests.mediate.conftest import WIRES
 from tests.mediate.test_form_data import CONTENT_TYPE, form
 from tests.mediate.test_routing import CHAIN, TOKEN, Pod
@@ -23,19 +24,11 @@ REQUIRED = (
     "/v1/images/generations",
     "/v1/audio/speech",
     "/v1/audio/transcriptions",
-    "/v1/threads/t_1/runs",
+    "/v1/threads/runs",
     "/v1/videos",
 )
-HIDDEN = (
-    "/v1/batches",
-    "/v1/messages/batches",
-    "/v1/realtime/client_secrets",
-    "/v1beta/models/gemini-pro:generateContent",
-    "/model/some.model/invoke",
-    "/openai/deployments/gpt-huge/embeddings",
-    "/v1/engines/gpt-huge/completions",
-)
-MODELLESS = ("/v1/conversations", "/v1/vector_stores", "/api/event_logging/v2/batch")
+HIDDEN = ("/v1/batches", "/v1/evals", "/v1/evals/e_1/runs", "/v1/videos/v_1/remix")
+MODELLESS = ("/v1/conversations", "/v1/vector_stores", "/v1/threads")
 
 
 class OtherPod(Pod):
@@ -52,7 +45,8 @@ class OtherPod(Pod):
         headers = [("authorization", f"Bearer {TOKEN}"), ("content-type", content_type)]
         head = Request(method, path, headers, b"", host)
         admitted = self.mediator.admit(head)
-        assert isinstance(admitted, Identity)
+        if isinstance(admitted, RunnerResponse):
+            return admitted
         if not self.mediator.must_read(admitted, head):
             return await self.mediator.other_paths.decide_unread(admitted, head)
         return await self.mediator.exchange(admitted, Request(method, path, headers, body, host))
@@ -69,7 +63,8 @@ class OtherPod(Pod):
         return decision.status, error["code"]
 
     def ended(self, decision: Forward, usage: dict[str, Any], body: bytes = b"{}") -> None:
-        self.mediator.passthrough.record_end(decision.handle, 200, usage, body, whole=True)  # type: ignore[arg-type]
+        answer = ReceivedAnswer(200, usage, is_usage_final=True)
+        self.mediator.passthrough.record_end(decision.handle, 200, answer, body, whole=True)  # type: ignore[arg-type]
 
     def history(self) -> list[dict[str, Any]]:
         file = self.home / "history" / "analyst" / "history.jsonl"
@@ -80,6 +75,8 @@ class OtherPod(Pod):
 async def pod(tmp_path: Path) -> AsyncIterator[OtherPod]:
     made = OtherPod(tmp_path, WIRES["openai"], "openai")
     made.open()
+    own = {"upload": "u_1", "eval": "e_1", "video": "v_1"}
+    await made.mediator.state.ownership.save_objects("analyst", [ProviderObject(*each, "openai") for each in own.items()])
     yield made
     await made.mediator.close(0)
     made.provider.stop()
@@ -128,7 +125,7 @@ UNREADABLE = {
 
 
 @pytest.mark.requirement("policy:other-paths")
-@pytest.mark.parametrize("path", [EMBEDDINGS, "/v1/conversations"])
+@pytest.mark.parametrize("path", [EMBEDDINGS, "/v1/moderations"])
 @pytest.mark.parametrize(("body", "content_type"), UNREADABLE.values(), ids=UNREADABLE)
 async def test_a_body_that_is_not_read_is_refused_under_a_policy_and_forwarded_without(
     pod: OtherPod, path: str, body: bytes, content_type: str
@@ -160,7 +157,7 @@ async def test_a_path_that_names_its_model_elsewhere_is_refused_under_a_policy(p
 
 @pytest.mark.requirement("policy:other-paths")
 @pytest.mark.parametrize(
-    "path", ["/v1/Embeddings/", "/v1//embeddings?x=/files", "/v1/files/%2e%2e/embeddings", "/v1/x;/embeddings"]
+    "path", ["/v1/Embeddings/", "/v1//embeddings?x=/files", "/v1/files/%2e%2e/embeddings", "/v1;x/embeddings;y"]
 )
 async def test_no_spelling_of_a_path_is_a_way_round(pod: OtherPod, path: str) -> None:
     pod.agent(CHAIN)
@@ -169,7 +166,7 @@ async def test_no_spelling_of_a_path_is_a_way_round(pod: OtherPod, path: str) ->
 
 
 @pytest.mark.requirement("forward:other-paths")
-@pytest.mark.parametrize("body", [b"", b"{}", b"[1, 2]", b'{"metadata":{"model":"gpt-huge"}}'])
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"metadata":{"model":"gpt-huge"}}'])
 @pytest.mark.parametrize("path", MODELLESS)
 async def test_what_asks_no_model_is_forwarded_and_not_counted(pod: OtherPod, path: str, body: bytes) -> None:
     pod.agent(CHAIN)
@@ -180,7 +177,7 @@ async def test_what_asks_no_model_is_forwarded_and_not_counted(pod: OtherPod, pa
 
 
 @pytest.mark.requirement("forward:other-paths")
-@pytest.mark.parametrize("path", ["/v1/files", "/v1/uploads/u_1/parts", "/v1/containers/c_1/files"])
+@pytest.mark.parametrize("path", ["/v1/files", "/v1/uploads/u_1/parts"])
 async def test_an_upload_is_never_read(pod: OtherPod, path: str) -> None:
     pod.agent(CHAIN)
     assert (await pod.passes(path, b"\x00", CONTENT_TYPE)).body is None
@@ -283,7 +280,7 @@ async def test_a_refusal_there_kills_no_key(pod: OtherPod) -> None:
     body = b'{"error": {"code": "invalid_api_key", "type": "authentication_error"}}'
     handle: Any = decision.handle
     pod.mediator.passthrough.note_status(handle, 401, "")
-    pod.mediator.passthrough.record_end(handle, 401, {}, body, whole=True)
+    pod.mediator.passthrough.record_end(handle, 401, ReceivedAnswer(401, {}), body, whole=True)
     assert key(await pod.passes(EMBEDDINGS, b'{"model":"big"}')) == "sk-own"
 
 

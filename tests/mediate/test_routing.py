@@ -12,6 +12,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.agents.authenticate import Identity
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
@@ -37,12 +38,13 @@ class Pod:
     name: str
     provider: Provider = field(default_factory=Provider)
     events: list[dict[str, Any]] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
 
     def open(self) -> None:
         self.provider.start()
         values = {setting.name: setting.default for setting in SETTINGS}
         values |= {"context": str(self.home / "context"), "auth": str(self.home / "auth")}
-        values |= {"history": str(self.home / "history")}
+        values |= {"history": str(self.home / "history"), **self.settings}
         (self.home / "auth").mkdir()
         url, format_ = f"{self.provider.url}/v1", self.name
         second = {"base_url": url, "api_key": "sk-second", "api_format": format_}
@@ -84,7 +86,7 @@ class Pod:
         """Play the provider's answer to a forwarded request."""
         handle: Any = decision.handle
         self.mediator.passthrough.note_status(handle, status, retry_after)
-        self.mediator.passthrough.record_end(handle, status, {}, body, whole=True)
+        self.mediator.passthrough.record_end(handle, status, ReceivedAnswer(status, {}), body, whole=True)
 
     def request(self, model: str | None) -> bytes:
         body = self.wire.request([self.wire.user("Hi")], [], stream=False, more={"temperature": 1.0})
@@ -136,7 +138,8 @@ async def test_a_request_without_a_model_gets_the_primary_one(pod: Pod) -> None:
 @pytest.mark.parametrize("tools", [(), (tool("balance"),)])
 async def test_a_model_that_is_named_twice_is_refused(pod: Pod, tools: tuple[dict[str, Any], ...]) -> None:
     pod.agent(CHAIN, *tools)
-    twice = pod.request("big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
+    pod.agent([])  # under a policy it is refused before a key is looked for
+    twice = pod.request(f"{pod.name}/big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
     assert (await pod.answers(twice))[0] == 400
     assert pod.provider.received == []
 
@@ -158,7 +161,7 @@ async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod:
 @pytest.mark.parametrize("status", [401, 402, 403, 429])
 async def test_what_another_path_refuses_or_throttles_says_nothing_of_a_key_for_models(pod: Pod, status: int) -> None:
     pod.agent([("primary", "{}/big")])
-    decision = await pod.forwards(b"", "/v1/organization/costs", pod.host)
+    decision = await pod.forwards(b"", "/v1/files", pod.host)
     pod.ends(decision, status, BAD_KEY, "60")
     assert isinstance(await pod.sends(pod.request("big")), Forward)
     assert [event for event in pod.events if event["type"] == "provider_pool"] == []
@@ -221,7 +224,7 @@ async def test_a_forwarded_trial_that_never_ends_well_makes_the_proxy_ask(pod: P
     registry._key_states.now = lambda: now
     trial = await pod.forwards(pod.request("big"))
     assert (await pod.answers(pod.request("big")))[0] == 502, "one at a time"
-    pod.mediator.passthrough.record_end(trial.handle, 499, {}, b"", whole=False)  # type: ignore[arg-type]
+    pod.mediator.passthrough.record_end(trial.handle, 499, ReceivedAnswer(0, {}), b"", whole=False)  # type: ignore[arg-type]
     await happens(lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2, "the key is ready")
     assert isinstance(await pod.sends(pod.request("big")), Forward)
 
@@ -245,7 +248,8 @@ async def test_a_request_that_is_refused_after_it_got_the_dead_key_wastes_no_tri
     pod.ends(await pod.forwards(pod.request("big")), 401, BAD_KEY)
     now = registry._key_states.now() + 300
     registry._key_states.now = lambda: now
-    twice = pod.request("big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
+    pod.agent([])  # Under a policy such a request is refused before a key is looked for
+    twice = pod.request(f"{pod.name}/big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
     assert (await pod.answers(twice))[0] == 400
     await happens(lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2, "the key is ready")
     assert isinstance(await pod.sends(pod.request("big")), Forward)

@@ -12,12 +12,14 @@ PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 
 
-@pytest.mark.requirement("settings:defaults")
+@pytest.mark.requirement("settings:defaults", "egress:shell-defaults")
 def test_the_defaults_are_those_of_the_contract() -> None:
     settings = Settings.of(DEFAULTS)
     assert (settings.context, settings.auth, settings.history) == (Path("/claw/context"), Path("/claw/auth"), None)
-    assert (settings.keepalive, settings.keepalive_first, settings.egress) == (1.0, 2.0, "allow")
+    assert (settings.keepalive, settings.keepalive_first, settings.egress) == (1.0, 2.0, "deny")
     assert (settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds) == (32768, 65536, 3.0)
+    assert (DEFAULTS["listen"], DEFAULTS["proxy"]) == ("127.0.0.1:8080", "127.0.0.1:8082")
+    assert (settings.max_agent_body_bytes, settings.max_body_bytes) == (128 << 20, 512 << 20)
     assert (settings.time_line, settings.budget_fail_mode) == (False, "open")
     names = {setting.name: setting.env for setting in SETTINGS}
     assert names["context"] == "CLAW_CONTEXT_ROOT"

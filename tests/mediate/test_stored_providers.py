@@ -126,7 +126,6 @@ async def test_a_request_that_is_not_mediated_goes_to_the_same_provider_with_wha
 @pytest.mark.requirement("responses:pinned")
 async def test_a_request_that_leans_on_a_provider_of_which_nothing_is_known_has_one_candidate(pod: Pod) -> None:
     pod.provider.says(BUSY)
-    part = {"type": "input_file", "file_id": "file-1"}
-    body = {"model": "openai/big", "input": [{"role": "user", "content": [part]}]}
+    body = {"model": "openai/big", "input": [{"type": "item_reference", "id": "msg_1"}]}
     status, _ = await pod.answers(json.dumps(body).encode())
     assert (status, asked(pod)) == (503, [("big", "sk-openai-1")])

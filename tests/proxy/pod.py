@@ -146,6 +146,9 @@ class Pod:
             "OPENAI_BASE_URL": f"{self.provider.url}/v1",
             "ANTHROPIC_API_KEY": ANTHROPIC_KEY,
             "ANTHROPIC_BASE_URL": f"{self.provider.url}/v1",
+            # The hosts of others are on loopback, too.
+            "CLLAMA_EGRESS": "allow",
+            "CLLAMA_EGRESS_NETWORKS": "127.0.0.0/8,::1",
             "CLLAMA_KEEPALIVE_MS": "200",
             "CLLAMA_KEEPALIVE_FIRST_MS": "300",
             **{name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")},

@@ -94,9 +94,11 @@ def test_what_a_request_costs_is_in_the_log_in_history_and_in_the_budget(running
     running.budget(agent_id, limit_usd=0.4, window="1h")
     prices = running.home / "auth" / "prices.json"
     prices.parent.mkdir(exist_ok=True)
-    prices.write_text(json.dumps({"openai/gpt": {"input": 10_000, "output": 20_000}}), encoding="utf-8")
+    prices.write_text(json.dumps({"openai/gpt": {"input": 10, "output": 20}}), encoding="utf-8")
     reported = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "cost": 0.25}
-    running.provider.says(text("one", usage=reported), text("two", usage=None), text("three"), text("never"))
+    counted = {"prompt_tokens": 10_000, "completion_tokens": 5_000, "total_tokens": 15_000}
+    answers = text("one", usage=reported), text("two", usage=None), text("three", usage=counted), text("never")
+    running.provider.says(*answers)
     with running.client(agent_id) as client:
         for count in (1, 2, 3):
             ask(client)
@@ -104,7 +106,10 @@ def test_what_a_request_costs_is_in_the_log_in_history_and_in_the_budget(running
         with pytest.raises(openai.RateLimitError):
             ask(client)
     assert costs(running) == [0.25, None, 0.2]
-    assert [line["usage"]["reported_cost_usd"] for line in running.history(agent_id)] == costs(running)
+    usages = [line["usage"] for line in running.history(agent_id)]
+    assert [usage["reported_cost_usd"] for usage in usages] == costs(running)
+    estimates = [usage.get("estimated_cost_usd") for usage in usages]
+    assert estimates == [None, pytest.approx(0.08, abs=0.01), None], "4,096 tokens for 20 dollars a million"
     assert interventions(running) == ["budget_cost_unknown", "budget_exceeded"]
 
 

@@ -194,3 +194,55 @@ def test_embeddings_and_sounds_count_in_the_budget(wired: Wired) -> None:
     entries = eventually(lambda: pod.history("thrifty")[1:] and pod.history("thrifty"), "both are in history")
     assert [entry["path"] for entry in entries] == ["/v1/embeddings", "/v1/audio/speech"]
     assert [entry["usage"]["prompt_tokens"] for entry in entries] == [4, 0]
+
+
+@pytest.mark.requirement("paths:closed")
+@pytest.mark.parametrize(
+    "line", ["POST /v1/interactions", "PUT /v1/chat/completions", "GET /v1/organization/costs", "OPTIONS /v1/models"]
+)
+def test_a_path_that_is_in_no_table_reaches_nobody_and_is_one_line_of_the_log(wired: Wired, line: str) -> None:
+    said = len(wired.pod.log())
+    with wired.runner() as runner:
+        seen = runner.ask(wired.head(line, "content-length: 2", agent_id="plain"), b"{}")
+    error = json.loads(seen.body)["error"]
+    assert (seen.status, error["code"], error["type"]) == (403, "path_not_allowed", "permission_error")
+    assert error["message"].startswith(f"{line} is not allowed here")
+    assert wired.wire.seen == []
+    (event,) = wired.pod.log()[said:]
+    assert (event["intervention"], event["claw_id"], event["reason"]) == ("path_not_allowed", "plain", line)
+
+
+@pytest.mark.requirement("paths:override")
+@pytest.mark.parametrize("chunked", [False, True])
+def test_no_header_and_no_body_make_a_request_another_one(wired: Wired, chunked: bool) -> None:
+    wired.wire.answers.put(answer(b"{}"))
+    overrides = [
+        "X-HTTP-Method-Override: POST",
+        "x_http_method_override: POST",
+        "X-HTTP-Method: POST",
+        "x-method-override: POST",
+    ]
+    with wired.runner() as runner:
+        assert runner.ask(wired.head("GET /v1/models", *overrides, agent_id="plain")).status == 200
+        (seen,) = wired.wire.seen
+        assert [name for name, _ in seen.headers if "override" in name.lower() or "method" in name.lower()] == []
+        framing, body = ("transfer-encoding: chunked", b"2\r\n{}\r\n0\r\n\r\n") if chunked else ("content-length: 2", b"{}")
+        refusal = runner.ask(wired.head("GET /v1/models", framing, agent_id="plain"), body)
+    assert (refusal.status, json.loads(refusal.body)["error"]["code"]) == (400, "invalid_request")
+    assert len(wired.wire.seen) == 1
+
+
+@pytest.mark.requirement("policy:other-names")
+@pytest.mark.requirement("packed:requests")
+def test_a_packed_body_that_names_another_model_is_refused_and_an_allowed_one_goes_unpacked(wired: Wired) -> None:
+    def packed(**more: Any) -> bytes:
+        return PACKERS["deflate"](json.dumps({"model": "small", "messages": [], **more}).encode())
+
+    sent = {"content_encoding": "deflate"}
+    named = post(wired, "/v1/chat/completions", packed(models=["gpt-huge"], route="fallback"), **sent)
+    assert refused(named) == (403, "model_not_allowed")
+    assert wired.wire.seen == []
+    wired.wire.answers.put(answer(b"{}"))
+    assert post(wired, "/v1/chat/completions", packed(models=["small"]), **sent).status_code == 200
+    (seen,) = wired.wire.seen
+    assert (json.loads(seen.body)["models"], seen.all("content-encoding")) == (["small"], [])

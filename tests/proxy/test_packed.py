@@ -58,13 +58,13 @@ def test_a_compressed_request_of_responses_is_mediated(wired: Wired, coding: str
 
 @pytest.mark.requirement("packed:requests")
 @pytest.mark.parametrize("chain", CHAINS, ids=",".join)
-def test_a_compressed_request_that_is_forwarded_keeps_its_bytes(wired: Wired, chain: list[str]) -> None:
+def test_a_compressed_request_that_is_forwarded_goes_unpacked_as_it_was_read(wired: Wired, chain: list[str]) -> None:
     wired.wire.answers.put(ANSWER)
     lines = len(wired.pod.history("plain"))
     body = packed(ODD, chain)
     assert post(wired, body, ", ".join(chain), "plain").content == REPLY
     (seen,) = wired.wire.seen
-    assert (seen.body, seen.all("content-encoding")) == (body, [", ".join(chain)])
+    assert (seen.body, seen.all("content-encoding")) == (ODD, [])
     assert wired.recorded(lines)["request_original"] == json.loads(ODD)
 
 

@@ -27,7 +27,7 @@ OURS = {
 NAMES = st.text(TOKEN, min_size=1, max_size=12).filter(lambda name: name.lower() not in OURS)
 VALUES = st.lists(st.text(VISIBLE, min_size=1, max_size=9), max_size=3).map(" ".join)
 HEADERS = st.lists(st.tuples(NAMES, VALUES), max_size=6)
-TARGETS = st.text("abcXYZ019-._~!$&'()*+,;=:@%/?", max_size=20).map(lambda rest: "/v1/files/" + rest)
+TARGETS = st.text("abcXYZ019-._~!&'()*+,;=:@%/?", max_size=20).map(lambda query: "/v1/files?" + query)
 
 
 class Message(NamedTuple):
@@ -171,6 +171,6 @@ def test_a_target_that_is_not_even_utf_8_is_refused(wired: Wired, target: bytes,
 @pytest.mark.requirement("odd:targets")
 def test_a_target_of_raw_utf_8_goes_on_as_it_is(wired: Wired) -> None:
     with wired.runner() as runner:
-        seen = runner.ask(wired.head("GET /v1/files/target").replace(b"target", "café".encode()))
+        seen = runner.ask(wired.head("GET /v1/models?x=target").replace(b"target", "café".encode()))
     assert seen.body == b"ok"
-    assert wired.wire.seen[0].line.encode("latin-1") == "GET /v1/files/café HTTP/1.1".encode()
+    assert wired.wire.seen[0].line.encode("latin-1") == "GET /v1/models?x=café HTTP/1.1".encode()

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -23,7 +24,7 @@ from claw_audit.audit import AuditQuery, audit
 from claw_audit.verify import verify
 from claw_mediate.workers.supervisor import LATE_SECONDS, MAX_FAILED_STARTS
 from tests.events import known
-from tests.fork_server import CLAW, fork_server
+from tests.fork_server import ALIVE_SECONDS, CLAW, fork_server
 from tests.peers import Provider, Service, calls, text
 from tests.proxy.pod import Pod, headers
 from tests.proxy.test_broker import SYMBOL, RawClient
@@ -117,7 +118,7 @@ def test_workers_share_an_address_and_each_has_a_chain_of_its_own(pair: Pod, tmp
 
 
 @pytest.mark.requirement("workers:history")
-def test_a_rotation_of_one_worker_excuses_no_missing_line_of_another(tmp_path: Path, pair: Pod) -> None:
+def test_what_is_missing_of_one_worker_is_told_apart_from_what_another_rotated_away(tmp_path: Path, pair: Pod) -> None:
     trade_everywhere(pair, "rotation")
     events = sorted((each for each in pair.log() if each.get("history_hash")), key=lambda each: -each["worker"])
     events[-1]["history_rotated"] = True  # the last line of the first worker
@@ -131,7 +132,8 @@ def test_a_rotation_of_one_worker_excuses_no_missing_line_of_another(tmp_path: P
         whole = (pair.home / "history" / place / "history.jsonl").read_bytes().splitlines(keepends=True)
         (history / place / name).write_bytes(b"".join(whole[lines_left]))
     second, first = verify((history,), (str(log),))
-    assert first.broken == 0
+    assert [missing.why for missing in first.missing] == ["rotated"]
+    assert [missing.why for missing in second.missing] == ["removed"]
     assert "records 1 line that is missing" in second.findings[0].what
 
 
@@ -243,7 +245,9 @@ def test_the_end_of_the_supervisor_drains_all_workers(pod: Pod, sign: signal.Sig
         eventually(lambda: len(pod.service.received) == len(turns), "all turns wait for their write")
         assert pod.process is not None
         pod.process.send_signal(sign)
-        eventually(lambda: {_ready(pod) for _ in range(8)} == {503}, "none of them begins anything new")
+        # Where the supervisor was killed, a new proxy may come: nobody connects to the old one any more.
+        refused = 0 if sign == signal.SIGKILL else 503
+        eventually(lambda: {_ready(pod) for _ in range(8)} == {refused}, "none of them begins anything new")
         pod.provider.says(*(text("Bought.") for _ in turns))
         held.go.set()
         assert [turn.result() for turn in turns] == ["Bought."] * len(turns)
@@ -266,6 +270,105 @@ def test_a_worker_that_does_not_end_is_killed_after_its_drain(pod: Pod) -> None:
     assert not any(map(_lives, pids))
     died = [event for event in pod.log() if event.get("error") == "worker_died"]
     assert [event["reason"] for event in died] == [f"worker 1 (process {pids[0]}) did not end in 5.5 s; it is killed"]
+
+
+@pytest.mark.requirement("workers:gone")
+@pytest.mark.parametrize("keeps", [False, True], ids=["new connections", "kept connections"])
+def test_no_request_gets_an_empty_answer_when_a_killed_proxy_starts_again(pod: Pod, keeps: bool) -> None:
+    start(pod)
+    assert pod.process is not None
+    old, is_over, asking = workers(pod), threading.Event(), 4
+    outcomes: list[str] = []
+
+    def ask_again_and_again() -> None:
+        with httpx2.Client(timeout=10) as client:
+            while not is_over.is_set():
+                try:
+                    answer = (client if keeps else httpx2).get(f"{pod.url}/health", timeout=10)
+                    outcomes.append(str(answer.status_code))
+                except httpx2.TransportError as error:
+                    outcomes.append(type(error).__name__)
+
+    with ThreadPoolExecutor(asking) as pool:
+        loops = [pool.submit(ask_again_and_again) for _ in range(asking)]
+        eventually(lambda: len(outcomes) > 20 * asking, "requests come")
+        os.kill(pod.process.pid, signal.SIGKILL)
+        assert pod.process.wait(10) == -signal.SIGKILL
+        pod.start()  # at once, at the same address
+        before = len(outcomes)
+        eventually(lambda: outcomes[before:].count("200") > 20 * asking, "the new one answers")
+        is_over.set()
+        for each in loops:
+            each.result()
+    assert set(outcomes) <= {"200", "503", "ConnectError"}
+    eventually(lambda: not any(map(_lives, old)), "the old workers have ended")
+    assert trade(pod, "again") == "Bought."
+
+
+@pytest.mark.requirement("workers:gone")
+def test_a_new_proxy_waits_until_the_old_listeners_are_gone(pod: Pod) -> None:
+    with socket.socket() as old:
+        old.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        old.bind(("127.0.0.1", pod.port))
+        old.listen()
+        start(pod, wait=False)
+        eventually(lambda: "is in use; waiting 5 s for it to be free" in pod.said(), "it waits")
+        assert pod.process is not None
+        assert pod.process.poll() is None
+    eventually(lambda: _ready(pod) == 200, "it has the address")
+
+
+@pytest.mark.requirement("workers:silent")
+def test_a_worker_that_hangs_is_killed_and_replaced(pod: Pod) -> None:
+    pod.environment[ALIVE_SECONDS] = "0.3"
+    start(pod)
+    stopped, other = workers(pod)
+    os.kill(stopped, signal.SIGSTOP)
+    eventually(lambda: not _lives(stopped), "it is killed")
+    eventually(lambda: _ready(pod) == 200, "another has its place")
+    assert other in workers(pod)
+    assert len(workers(pod)) == len(PAIR)
+    hangs, replaced = [event["reason"] for event in pod.log() if event.get("error") == "worker_died"]
+    assert hangs == f"worker 1 (process {stopped}) hangs: it has not replied for 1.8 s; it is killed"
+    assert replaced == f"worker 1 (process {stopped}) was ended by SIGKILL; it is replaced at once"
+    trade_everywhere(pod, "replaced")
+
+
+@pytest.mark.requirement("workers:silent")
+def test_nobody_is_killed_because_the_whole_proxy_was_stopped(pod: Pod) -> None:
+    pod.environment[ALIVE_SECONDS] = "0.3"
+    start(pod)
+    assert pod.process is not None
+    pids = workers(pod)
+    for pid in (pod.process.pid, *pids):
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(3)  # longer than a worker may be silent
+    for pid in (pod.process.pid, *pids):
+        os.kill(pid, signal.SIGCONT)
+    trade_everywhere(pod, "goes on")
+    assert workers(pod) == pids
+    assert [event for event in pod.log() if event.get("error") == "worker_died"] == []
+
+
+@pytest.mark.requirement("workers:feeds")
+def test_a_feed_whose_source_is_gone_is_shown_by_a_worker_that_never_read_it(pod: Pod) -> None:
+    pod.service.routes["GET", "/prices"] = JSONResponse({"NVDA": 150})
+    start(pod)
+    feed = {"name": "prices", "source": "desk", "path": "/prices", "url": f"{pod.service.url}/prices", "ttl": 3600}
+    pod.put("analyst", "feeds.json", [feed])
+    pod.provider.says(text("One."))
+    assert ask(pod, "first") == "One."
+    (reader,) = {event["worker"] for event in pod.log() if event["type"] == "feed_fetch"}
+    pod.service.routes["GET", "/prices"] = JSONResponse({}, 500)
+    number = 0
+    while not (others := [each for each in pod.log() if each["type"] == "feed_fetch" and each["worker"] != reader]):
+        assert number < 100, "the kernel deals connections out among the workers"
+        pod.provider.says(text("More."))
+        ask(pod, f"more {number}")
+        number += 1
+    assert {each["error"] for each in others} == {"http_500"}
+    assert all('{"NVDA":150}' in json.dumps(each.json).replace("\\", "") for each in pod.provider.received)
+    assert {each["feed_status"] for each in pod.log() if each["type"] == "feed_injection"} == {"included"}
 
 
 def _lives(pid: int) -> bool:

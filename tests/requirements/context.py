@@ -111,7 +111,28 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 8", "A cost is the provider's, else the price list's, and is never below zero."
     ),
     "budget:cost-unknown": Requirement(
-        "docs/spec/mediation.md section 8", "Requests of unknown cost are counted, and told once a window."
+        "docs/spec/mediation.md section 8",
+        "With a limit in dollars a request of unknown cost is charged an estimate, marked as one, and told once a window.",
+    ),
+    "budget:estimate": Requirement(
+        "docs/spec/mediation.md section 8",
+        "An estimate is of a request's bytes and of the output that it allows, within bounds, whatever it claims.",
+    ),
+    "budget:reserved": Requirement(
+        "docs/spec/mediation.md section 8",
+        "With a limit in dollars an estimate is reserved at admission, across processes, and corrected at the end.",
+    ),
+    "budget:reservation-lapses": Requirement(
+        "docs/spec/mediation.md section 8",
+        "A reservation is renewed while its request runs; that of a dead process is charged, and blocks nobody for long.",
+    ),
+    "budget:usage-asked-for": Requirement(
+        "docs/spec/mediation.md section 8",
+        "With a limit in dollars a stream's usage is asked for, and hidden from a runner that did not ask; "
+        "without one nothing is edited.",
+    ),
+    "budget:broken-off": Requirement(
+        "docs/spec/mediation.md section 8", "What broke off is charged by what was received, or else by the estimate."
     ),
     "budget:shared": Requirement("docs/spec/mediation.md section 8", "Proxies on one state have one budget between them."),
     "budget:fail-mode": Requirement(

@@ -120,6 +120,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "stream:any-reply": Requirement(
         "docs/spec/mediation.md section 6", "Any response is refused as a whole, or streams so that the real SDK reads it."
     ),
+    "stream:same-verdict": Requirement(
+        "docs/spec/mediation.md section 6",
+        "A malformed answer is refused before the headers or delivered, streamed as unstreamed, and no retry of it is a fault.",
+    ),
     "stream:keepalive": Requirement("docs/spec/mediation.md section 6", "While the turn waits, the stream is kept alive."),
     "stream:status-until-it-goes-on": Requirement(
         "docs/spec/mediation.md section 6", "Until the turn goes on an error keeps its own status."

@@ -35,6 +35,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "mcp:exact": Requirement(_SPEC, "Arguments and results keep their numbers."),
     "mcp:tool-error": Requirement(_SPEC, "isError is tool_error, and so is input_required, which says so."),
+    "mcp:error-words": Requirement(
+        _SPEC,
+        "The text of an error with structured content is its message, and the structure its details; both share the limit.",
+    ),
     "mcp:rpc-error": Requirement(_SPEC, "A JSON-RPC error is mcp_error, with its code and message."),
     "mcp:truncation": Requirement(_SPEC, "A long answer is cut; original_bytes is the size of what would have been shown."),
     "mcp:claw-id": Requirement(_SPEC, "claw_id as an argument is the authenticated agent."),
@@ -42,6 +46,11 @@ REQUIREMENTS: dict[str, Requirement] = {
         _SPEC, "A broken connection: request_failed if nothing was sent or the tool reads, else outcome_unknown."
     ),
     "mcp:unreadable": Requirement(_SPEC, "An answer that is no result is a clear failure, and a write's outcome is unknown."),
+    "mcp:long-session": Requirement(_SPEC, "A session id may have 8,192 visible characters, as a JWT needs."),
+    "mcp:line-ends": Requirement(_SPEC, "An event is whole at its last line end: a line feed, a carriage return, or both."),
+    "mcp:refused-words": Requirement(
+        _SPEC, "What a server says when it refuses a session stands in result and log, redacted and cut."
+    ),
     "mcp:server-requests": Requirement(
         _SPEC, "ping and roots/list are answered, other requests refused; an id equal to ours is not an answer."
     ),

@@ -23,7 +23,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "forward:other-paths": Requirement(
         "docs/spec/mediation.md section 1",
-        "Other paths (a thread's messages too) are identified, credential-swapped and passed through.",
+        "Known paths of no dialect (a thread's messages too) are identified, credential-swapped and passed through.",
     ),
     "forward:asks-a-model": Requirement(
         "docs/spec/mediation.md section 1",
@@ -41,7 +41,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A copy that is garbage, endless or a bomb costs little, and never touches what goes through.",
     ),
     "forward:every-method": Requirement(
-        "docs/spec/mediation.md section 1", "Every method and path goes through, query and body as they came."
+        "docs/spec/mediation.md section 1", "Every known method and path goes through, query and body as they came."
     ),
     "forward:every-status": Requirement(
         "docs/spec/mediation.md section 1",
@@ -74,7 +74,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "packed:requests": Requirement(
         "docs/spec/mediation.md section 1",
-        "Compressed requests are mediated; forwarded ones keep their bytes, unless they must be edited.",
+        "Compressed requests are mediated; one that is forwarded goes unpacked, as it was read.",
     ),
     "packed:refusals": Requirement(
         "docs/spec/mediation.md section 1", "Such a refusal has the dialect's shape, and nothing goes out."

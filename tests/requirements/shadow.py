@@ -41,7 +41,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "shadow:free": Requirement("docs/spec/inspect.md, mitmweb", "Where nobody looks on, no flow is made."),
     "veil:forwarded": Requirement(
         "docs/spec/inspect.md, redaction",
-        "A provider's key is put on the wire only; a forwarded body is sent as it came, and kept without secrets.",
+        "A provider's key is put on the wire only; a forwarded body is sent with it, and kept without secrets.",
     ),
     "veil:refused": Requirement(
         "docs/spec/inspect.md, redaction", "What a refused request showed as its credential is kept nowhere, wherever it stood."

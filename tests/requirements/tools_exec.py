@@ -12,6 +12,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         SPEC,
         "No file outside the workspace is read, written, linked, renamed, cut, or changed in mode, owner, time or attribute.",
     ),
+    "tools:exec:watches": Requirement(
+        SPEC, "No folder or file outside the workspace is watched, by inotify, fanotify or dnotify."
+    ),
     "tools:exec:proc": Requirement(
         SPEC, "No environment or memory of the host, and no setting of the kernel, is reached by /proc."
     ),

@@ -24,6 +24,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "tools:faults": Requirement(SPEC, "A fault of a tool is answered without its text, which is in the log of the host."),
     "tools:limits": Requirement(SPEC, "A principal has so many calls at once and in a minute; one more is `busy`."),
     "tools:cut": Requirement(SPEC, "A result over 64 KiB is valid JSON within 64 KiB, and says so, whatever it is made of."),
+    "tools:leaves": Requirement(
+        SPEC, "No tool's result leaves the host with a text of more than 64 KiB, whatever characters it has."
+    ),
+    "tools:typed": Requirement(SPEC, "Each property of a built-in tool's schema has a type, and each `enum` beside it."),
     "tools:cut-fast": Requirement(SPEC, "Cutting takes time in proportion to the result, whatever it is made of."),
     "tools:no-json": Requirement(SPEC, "A result that is no JSON is the tool's failure."),
     "tools:results": Requirement(SPEC, "`structuredContent` is an object, and the text block is the same JSON."),

@@ -11,6 +11,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "transcript:dialects": Requirement(
         "docs/spec/inspect.md, Turn", "Requests and answers of every dialect are read, as JSON and as streams."
     ),
+    "transcript:line-ends": Requirement(
+        "docs/spec/inspect.md, Turn", "A stream is read with any of the three line ends, and no other character ends a line."
+    ),
     "transcript:hostile": Requirement(
         "docs/spec/inspect.md, Turn",
         "Damaged lines cost no transcript, and no peer's words move a terminal's cursor or pass for ours.",

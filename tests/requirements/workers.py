@@ -33,6 +33,18 @@ REQUIREMENTS: dict[str, Requirement] = {
     "workers:hung": Requirement(
         "decision 0035", "A worker that hangs at the end is killed a few seconds after its drain, and the log says so."
     ),
+    "workers:silent": Requirement(
+        "decision 0035",
+        "A worker whose loop does not reply for 30 s is killed and replaced; none is because the whole proxy was stopped.",
+    ),
+    "workers:gone": Requirement(
+        "decision 0035",
+        "Nobody accepts connections for a dead supervisor, what has connected is answered, and a new proxy waits for its turn.",
+    ),
+    "workers:feeds": Requirement(
+        "docs/spec/mediation.md section 8",
+        "The last text of a feed that one worker has is shown by all when the source is gone.",
+    ),
     "workers:no-orphans": Requirement(
         "decision 0035", "kill -9 of the supervisor drains and ends its workers; no process is left behind."
     ),

@@ -18,6 +18,7 @@ from claw_mediate import state
 from claw_mediate.state import State
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.health import Health, StateUnavailableError
+from claw_state.spending import Charge
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.schema import check_integrity, open_database
 from claw_state.sqlite.spending import SqliteSpending
@@ -126,7 +127,7 @@ async def test_who_writes_waits_while_another_process_does_and_the_loop_goes_on(
     with closing(sqlite3.connect(tmp_path / "s.db", autocommit=True)) as other:
         other.execute("BEGIN IMMEDIATE")
         counting = asyncio.ensure_future(spending.count_request("a", limit))
-        spending.add_cost("b", limit, 1.0, told.append)
+        spending.add_cost("b", limit, Charge(1.0), told.append)
         await asyncio.sleep(0.01)
         assert not counting.done()
         assert database.read("SELECT * FROM spending") == []

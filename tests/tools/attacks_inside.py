@@ -4,6 +4,7 @@ It is a program of the standard library of any Python 3. ``denied …`` is an er
 """
 
 import ctypes
+import fcntl
 import json
 import mmap
 import os
@@ -89,6 +90,15 @@ def passwd():
     raise OSError(2, "made for the call")
 
 
+def watch(path):
+    """Watch a folder for what is done in it by others."""
+    watching = checked(libc.inotify_init1(0))
+    try:
+        return checked(libc.inotify_add_watch(watching, path.encode(), 0xFFF))
+    finally:
+        os.close(watching)
+
+
 def system_v():
     return libc.shmget(1234, 4096, 0o1666) if libc.shmget(1234, 4096, 0o1666) >= 0 else checked(-1)
 
@@ -127,6 +137,10 @@ attacks = {
     "chmod": lambda: os.chmod(secret, 0o600),
     "chown": lambda: os.chown(secret, os.getuid(), os.getgid()),
     "utime": lambda: os.utime(secret, (0, 0)),
+    "watch-other-workspace": lambda: watch(other),
+    "watch-secret": lambda: watch(secret),
+    "notify-of-folder": lambda: fcntl.fcntl(os.open(".", os.O_RDONLY), 1026, 0xF),
+    "fanotify": lambda: call("fanotify_mark", 0, 0, 0, 0, 0),
     "xattr": lambda: os.setxattr(secret, "user.x", b"x"),
     "tcp": lambda: connect(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", given["tcp"])),
     "tcp6": lambda: socket.socket(socket.AF_INET6, socket.SOCK_STREAM),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,24 @@ def test_the_compilers_registry_is_what_the_host_describes(tmp_path: Path) -> No
     found = everything(tmp_path)
     # A kernel without Landlock has no commands; that they are there is a test of theirs.
     assert {name: tool for name, tool in registry.items() if name in found or name not in COMMANDS} == found
+
+
+@pytest.mark.requirement("tools:typed")
+def test_every_part_of_a_built_in_schema_has_a_type(tmp_path: Path) -> None:
+    registry = {tool["name"]: tool for tool in json.loads(REGISTRY.read_text(encoding="utf-8"))["tools"]}
+    schemas = {name: tool["inputSchema"] for name, tool in {**registry, **everything(tmp_path)}.items()}
+    assert {name: [*untyped(schema, "")] for name, schema in schemas.items()} == {name: [] for name in schemas}
+
+
+def untyped(schema: dict[str, Any], place: str) -> Iterator[str]:
+    """Yield the place of each schema that has no type."""
+    if not isinstance(schema.get("type"), str):
+        yield place
+    for name, each in schema.get("properties", {}).items():
+        yield from untyped(each, f"{place}/{name}")
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            yield from untyped(schema[name], f"{place}/{name}")
 
 
 @pytest.mark.requirement("toolspod:host-reads-it", "toolspod:one-registry")

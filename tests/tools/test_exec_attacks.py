@@ -81,6 +81,7 @@ FILES = (
     *("hard-link-out", "rename-out", "truncate", "chmod", "chown", "utime", "xattr", "write-other-workspace", "write-usr"),
     *("write-etc", "write-root", "write-beside", "write-by-dots", "device"),
 )
+WATCHES = ("watch-other-workspace", "watch-secret", "notify-of-folder", "fanotify")
 PROC = (
     *("environ-of-host", "environ-of-parent", "environ-of-first", "memory-of-first", "root-of-host", "sysctl", "sysrq"),
     "own-score",
@@ -112,6 +113,11 @@ def test_no_file_outside_the_workspace_is_read_or_changed(attacked: Attacked) ->
     assert (attacked.other / "secret").read_text() == SECRET
     assert (attacked.other / "secret").stat().st_mtime > 0
     assert sorted(each.name for each in attacked.other.iterdir()) == ["secret"]
+
+
+@pytest.mark.requirement("tools:exec:watches")
+def test_nobody_elses_folder_or_file_is_watched(attacked: Attacked) -> None:
+    assert breaches(attacked, WATCHES) == {}
 
 
 @pytest.mark.requirement("tools:exec:proc")
@@ -164,5 +170,5 @@ def test_the_environment_is_made_for_the_command(attacked: Attacked) -> None:
 @pytest.mark.parametrize("abi", [1, 5])
 def test_an_old_landlock_is_made_up_for_by_the_filter(tmp_path: Path, abi: int) -> None:
     for attacked in _attack("nobody-landlock", tmp_path, abi):
-        assert breaches(attacked, (*FILES, *PROC, *SOCKETS, *OTHERS)) == {}
+        assert breaches(attacked, (*FILES, *WATCHES, *PROC, *SOCKETS, *OTHERS)) == {}
         assert attacked.victim.poll() is None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -24,6 +26,43 @@ tools:
   exec: {{enabled: true}}
   mcp_servers: {{child: {{command: {sys.executable}, args: [-S, {CHILD}], internal_only: false}}}}
 """
+
+
+BYTES = 64 << 10
+ODD = ['"' * 60, "é" * 100, "€\\" * 60, "\n" * 200, "x" * 250]
+"""Beginnings of names, and texts, that take more bytes in JSON than they have characters."""
+
+
+@pytest.mark.requirement("tools:leaves")
+@pytest.mark.parametrize("odd", ODD, ids=["quotes", "accents", "backslashes", "breaks", "plain"])
+def test_no_text_that_leaves_the_host_is_longer_than_the_limit(tmp_path: Path, odd: str) -> None:
+    let_others_in(tmp_path)
+    folder = tmp_path / "ws" / "many"
+    folder.mkdir(parents=True)
+    for number in range(1_000):
+        (folder / f"{number:04}{odd.strip('/')[: (250 - 4) // len(odd[0].encode())]}").touch()
+    (tmp_path / "ws" / "long").write_text(odd * 5_000, encoding="utf-8")
+    (tmp_path / "ws" / "MEMORY.md").write_text(odd * 1_000, encoding="utf-8")
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "ws", OWNER, OWNER)
+    calls: dict[str, dict[str, Any]] = {
+        "list_directory": {"path": "many"},
+        "read_file": {"path": "long"},
+        "memory_read": {},
+        "exec_shell": {"command": "cat long; ls many; cat long >&2"},
+    }
+    with serving(tmp_path, None, CONFIG) as host:
+        client = host.client().open()
+        offered = client.names()
+        for name in (each for each in calls if each in offered):
+            result = client.call(name, **calls[name])["result"]
+            text = result["content"][0]["text"]
+            assert len(text.encode()) <= BYTES, name
+            assert json.loads(text) == result["structuredContent"], name
+            assert name == "memory_read" or result["structuredContent"]["truncated"], name
+            if name == "list_directory":
+                assert len(json.dumps(result["structuredContent"], ensure_ascii=False).encode()) <= BYTES
+                assert len(result["structuredContent"]["entries"]) >= 50
 
 
 @pytest.mark.requirement("host:list-changed", "servers:list-changed", "tools:exec:cancellation")

@@ -18,6 +18,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
 from claw_mediate.core.continuity import calls_key, text_key
+from claw_mediate.core.object_ids import MESSAGE_SHAPE
 from claw_mediate.core.reinjection import summarize_arguments, summarize_result
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
@@ -43,6 +44,7 @@ TRANSCRIPT: Final = "messages"
 REPLAY_RULES: Final = ReplayRules()
 MAX_TOOLS: Final = 10_000  # Anthropic names no limit; no manifest has more
 ID_PREFIX: Final = "msg_"
+ANSWER_SHAPE: Final = MESSAGE_SHAPE
 _PING = sse.event(b'{"type":"ping"}', "ping")
 
 read_request = anthropic_request.read_request

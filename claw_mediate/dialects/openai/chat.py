@@ -37,6 +37,7 @@ TRANSCRIPT: Final = "messages"
 REPLAY_RULES: Final = ReplayRules()
 MAX_TOOLS: Final = 128  # OpenAI's limit of tools in one request
 ID_PREFIX: Final = "chatcmpl"
+ANSWER_SHAPE: Final = None
 
 read_request = openai_request.read_request
 build_request = openai_request.build_request

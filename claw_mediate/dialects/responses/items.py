@@ -61,6 +61,7 @@ class Item(Message):
     arguments: msgspec.Raw = msgspec.Raw(b'""')
     status: Any = None
     execution: Any = None
+    summary: msgspec.Raw = ABSENT
     environment: msgspec.Raw = ABSENT
     caller: msgspec.Raw = ABSENT
     encrypted_content: Any = None
@@ -111,12 +112,21 @@ class Item(Message):
 split_items = split_array
 _item = msgspec.json.Decoder(Item)
 _typed = msgspec.json.Decoder(_TypedObject)
+_parts = msgspec.json.Decoder(list[_TypedObject])
 _name = msgspec.json.Decoder(str)
 _named_tool = msgspec.json.Decoder(_NamedTool)
 
 
 def read_item(raw: bytes) -> Item:
     return _item.decode(raw)
+
+
+def check_parts(item: Item) -> None:
+    """Check that the parts of a message, or of reasoning, are objects: only such can be streamed. Raise ``DecodeError``."""
+    if item.kind in {MESSAGE, REASONING}:
+        for parts in (item.content, item.summary):
+            if bytes(parts)[:1] == b"[":
+                _parts.decode(parts)
 
 
 def item_name(item: Item) -> str:

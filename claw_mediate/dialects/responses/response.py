@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
+from claw_mediate.core.object_ids import RESPONSE_SHAPE
 from claw_mediate.core.reinjection import summarize_arguments, summarize_result
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, UnreadableArguments
@@ -38,6 +39,7 @@ from claw_mediate.dialects.responses.items import (
     REASONING,
     TOLD,
     Item,
+    check_parts,
     has_answer,
     item_name,
     join_items,
@@ -54,6 +56,7 @@ from claw_state.continuity import Anchor
 NAME: Final = "openai-responses"
 TRANSCRIPT: Final = "input"
 ID_PREFIX: Final = responses_stream.ID_PREFIX
+ANSWER_SHAPE: Final = RESPONSE_SHAPE
 MAX_TOOLS: Final = 128  # The limit of chat completions; OpenAI names none for this protocol
 REPLAY_RULES: Final = ReasoningRules()
 
@@ -117,6 +120,8 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
         raw = items = split_items(parsed.value("output") or b"[]")
         if len(raw) > MAX_PARTS:
             raise UnreadableResponseError(f"the provider's response holds more than {MAX_PARTS} items")
+        for each in view.output:
+            check_parts(each)
         for item in items:
             if not json_splice.stand_once(_ITEM_MARKS, item):
                 json_splice.find_members(item, _ITEM_MEMBERS)

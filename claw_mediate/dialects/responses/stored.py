@@ -70,11 +70,12 @@ _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def ids_in(items: bytes) -> frozenset[str]:
     """Return the ids of items (JSON, comma separated) and of the calls that they make or answer."""
-    found: set[object] = set()
+    found: set[str] = set()
     for raw in split_items(b"[%b]" % items):
         view = read_item(raw)
-        found |= {view.id, view.own_call_id, _answered_call(raw, view)}
-    return frozenset(each for each in found if isinstance(each, str) and each)
+        ids = (view.id, view.own_call_id, _answered_call(raw, view))
+        found.update(each for each in ids if isinstance(each, str) and each)  # Providers may give anything
+    return frozenset(found)
 
 
 def ids_of_output(body: bytes) -> frozenset[str]:

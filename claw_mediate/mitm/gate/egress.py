@@ -5,9 +5,12 @@
     TLS, no governed name in address or SNI          passes encrypted   is closed, with one line in the log
     HTTP                                             passes             403
     HTTP that names a governed host in its Host      403                403
+    anything to a private or special address         403, or 502        403
 
-About the last row: over plain HTTP no handshake names a host, so a transparent proxy knows an address only. Such a request is
-meant for a provider and carries the agent's credential, but would go wherever that address leads.
+In the last row a name gets 502: its address is known, and checked, only when it is dialled (``destinations``).
+
+About the row before it: over plain HTTP no handshake names a host, so a transparent proxy knows an address only. Such a
+request is meant for a provider and carries the agent's credential, but would go wherever that address leads.
 
 The addon outlives the script, and denies everything until a script has set what is governed.
 """
@@ -18,18 +21,21 @@ import socket
 from ipaddress import ip_address
 from typing import Any
 
-from mitmproxy import ctx, http, tls
+from mitmproxy import connection, ctx, http, tls
 from mitmproxy.net.http import url
 from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.mode_specs import ReverseMode, UpstreamMode
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from OpenSSL import SSL
 
-from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm.gate import destinations, guard
 from claw_mediate.mitm.governance import Governance, canonical
+from claw_mediate.telemetry.line_limit import LineLimit
 
 _DENIED = (403, "egress_denied", "this host is not governed, and egress is denied")
 _NOT_OVER_TLS = (403, "not_over_tls", "this host is governed, and is reached over TLS only: use https")
-_MAX_LOGGED = 1000
+_UNGOVERNED = "it is not governed, and egress is denied"
+_MAX_SHOWN = 255  # Characters of a host's name
 _log = logging.getLogger(__name__)
 _NO_CERTIFICATE = SSL.Context(SSL.TLS_SERVER_METHOD)  # Every handshake with it fails
 
@@ -41,23 +47,30 @@ class EgressAddon:
 
     def __init__(self, governance: Governance) -> None:
         self._governance = governance
-        self._logged_hosts: set[str] = set()
+        self._limit = LineLimit(max_lines=1)
+
+    def running(self) -> None:
+        destinations.install_check(asyncio.get_running_loop())
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
         """Let TLS to ungoverned hosts pass; when egress is denied, go on to a handshake that fails."""
         if not self._governance.denies_egress and not self._governs(data.context, data.client_hello.sni):
             data.ignore_connection = True
+            self._governance.connections.note_tunnel(data.context.client.id)
 
     def tls_start_client(self, data: tls.TlsData) -> None:
         """Fail the handshake for an ungoverned host. This comes after mitmproxy's own hook, which would decrypt it."""
         if not self._governs(data.context, data.context.client.sni):
-            self._log_refusal(data.context)
+            self._log_refusal_of_tls(data.context)
             data.ssl_conn = SSL.Connection(_NO_CERTIFICATE, None)
             data.ssl_conn.set_accept_state()
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
-        if self._governance.denies_egress and not self._is_governed(flow):
-            flow.response = http.Response.make(403, b"this host is not governed, and egress is denied\n")
+        if self._is_governed(flow):
+            return
+        if (problem := self._find_problem(flow.request.host)) is not None:
+            self._log_refusal(flow.request.host, problem)
+            flow.response = http.Response.make(403, f"this host is refused: {problem}\n".encode())
 
     @guard.fail_closed
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
@@ -65,13 +78,18 @@ class EgressAddon:
         # The script has just read which hosts are governed; without one the guard refuses whatever was.
         if self._governance.governs(flow) or flow.response is not None or self._is_governed(flow):
             return
+        host = flow.request.host
         if self._governance.denies_egress:
+            self._log_refusal(host, _UNGOVERNED)
             guard.refuse(flow, *_DENIED)
         elif self._governance.refresh_hosts().keys() & _named_hosts(flow.request):
             guard.refuse(flow, *_NOT_OVER_TLS)
+        elif (problem := self._find_problem(host)) is not None:
+            self._log_refusal(host, problem)
+            guard.refuse(flow, 403, "egress_denied", f"this host is refused: {problem}")
 
     async def server_connect(self, data: ServerConnectionHookData) -> None:
-        """Refuse connections to this proxy itself.
+        """Refuse connections to this proxy itself, and check where ungoverned ones lead.
 
         It would connect to itself again and again (mitmproxy knows itself by two names only), and its loopback, where metrics
         and pages need no token, is not for runners.
@@ -79,6 +97,30 @@ class EgressAddon:
         host, port, *_ = data.server.address or ("", 0)
         if port in self._own_ports() and data.server.error is None and await _is_this_host(host, port):
             data.server.error = "this is the proxy itself"
+        if data.server.error is None and not self._is_configured(data.client, host, port):
+            data.server.error = destinations.find_refusal(host, self._governance.egress_networks)
+            destinations.check_dial(self._governance.egress_networks)
+
+    def server_connect_error(self, data: ServerConnectionHookData) -> None:
+        """Log a connection that its address forbids."""
+        host, *_ = data.server.address or ("an unknown host",)
+        if data.server.error is not None and destinations.is_refusal(data.server.error):
+            self._log_refusal(host, data.server.error)
+
+    def _find_problem(self, host: str) -> str | None:
+        """Return why an ungoverned host is refused, as far as its name tells."""
+        if self._governance.denies_egress:
+            return _UNGOVERNED
+        return destinations.find_refusal(host, self._governance.egress_networks)
+
+    def _is_configured(self, client: connection.Client, host: str, port: int) -> bool:
+        """Return whether the configuration names this place: as a provider's, or as the other proxy of ``--mode``."""
+        mode, mediator = client.proxy_mode, self._governance.mediator
+        if isinstance(mode, ReverseMode | UpstreamMode) and mode.address == (host, port):
+            return True
+        providers = mediator.registry.all().values() if mediator is not None else ()
+        place = canonical(host), port
+        return any(destinations.endpoint(provider.base_url) == place for provider in providers)
 
     def _governs(self, context: Context, sni: str | None) -> bool:
         address = context.server.address
@@ -89,13 +131,16 @@ class EgressAddon:
         self._governance.refresh_hosts()
         return self._governance.governs(flow)
 
-    def _log_refusal(self, context: Context) -> None:
-        """Log once for each host: a runner sees only a closed connection, and can't say why."""
+    def _log_refusal_of_tls(self, context: Context) -> None:
         address = context.server.address
-        host = context.client.sni or (address[0] if address else "an unknown host")
-        if host not in self._logged_hosts and len(self._logged_hosts) < _MAX_LOGGED:
-            self._logged_hosts.add(host)
-            _log.error("cllama: TLS of %r is refused: it is not governed, and egress is denied", host)
+        self._log_refusal(context.client.sni or (address[0] if address else "an unknown host"), _UNGOVERNED, "TLS of ")
+
+    def _log_refusal(self, host: str, problem: str, what: str = "") -> None:
+        """Log one line a minute for each host: a runner often sees only a closed connection, and can't say why."""
+        left_out = self._limit.take(f"{what}{host}")
+        if left_out is not None:
+            more = f" ({left_out} more were not logged)" if left_out else ""
+            _log.error("cllama: %s%r is refused: %s%s", what, host[:_MAX_SHOWN], problem, more)
 
     def _own_ports(self) -> set[int]:
         metrics_port = ctx.options.cllama_metrics.rpartition(":")[2]

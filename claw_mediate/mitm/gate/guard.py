@@ -12,12 +12,21 @@ from collections.abc import Awaitable, Callable
 
 from mitmproxy import http
 
-from claw_mediate.core.http import build_error_body
+from claw_mediate.core.http import RunnerResponse, build_error_body, respond
 from claw_mediate.mitm import options
+from claw_mediate.mitm.body_bytes import Limit
 from claw_mediate.mitm.flow_state import is_recorded, state_of
 from claw_mediate.mitm.governance import Governance
 
 TOO_LARGE = (413, "request_too_large", "the body of this request is larger than the proxy reads (body_size_limit)")
+_LARGER_THAN_ALL = (413, "request_too_large", "the body of this request is larger than all that an agent may send at once")
+_AGENT_IS_FULL = (
+    429,
+    "bytes_in_flight",
+    "this agent's requests under way are too large together; ask again when one is answered",
+)
+_PROCESS_IS_FULL = (503, "bytes_in_flight", "all requests under way are too large together; ask again later")
+_RETRY_SECONDS = "2"
 DOTTED_URL = (
     400,
     "credential_in_url",
@@ -63,6 +72,36 @@ def chunk_unframed(request: http.Request) -> None:
 def is_answered(flow: http.HTTPFlow) -> bool:
     """Return whether another addon has answered. A request that we let stream out could not get that response."""
     return flow.response is not None
+
+
+def describe_overflow(limit: Limit, agent_id: str) -> str:
+    """Return the line of the log about a body that was refused."""
+    whose = "of the process" if limit == "process" else f"of agent {agent_id}"
+    return f"a request of agent {agent_id} was refused: the limit of bytes in flight {whose}"
+
+
+def refuse_body(path: str, limit: Limit) -> RunnerResponse:
+    """Return the refusal of a body for which there is no room."""
+    match limit:
+        case "one":
+            return respond(_LARGER_THAN_ALL[0], build_error_body(path, *_LARGER_THAN_ALL))
+        case "agent":
+            return respond(_AGENT_IS_FULL[0], build_error_body(path, *_AGENT_IS_FULL), retry_after=_RETRY_SECONDS)
+        case "process":
+            return respond(_PROCESS_IS_FULL[0], build_error_body(path, *_PROCESS_IS_FULL), retry_after=_RETRY_SECONDS)
+
+
+def refuse_rest(flow: http.HTTPFlow, limit: Limit) -> None:
+    """Answer a flow whose body grew too large while it came in."""
+    match limit:
+        case "one":
+            refuse(flow, *_LARGER_THAN_ALL)
+        case "agent":
+            refuse(flow, *_AGENT_IS_FULL)
+        case "process":
+            refuse(flow, *_PROCESS_IS_FULL)
+    if flow.response is not None and limit != "one":
+        flow.response.headers["retry-after"] = _RETRY_SECONDS
 
 
 def refuse(flow: http.HTTPFlow, status: int, code: str, message: str) -> None:

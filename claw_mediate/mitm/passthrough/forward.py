@@ -13,13 +13,15 @@ from urllib.parse import urlsplit
 
 from mitmproxy import http
 
+from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, build_error_body
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
-from claw_mediate.http.headers import CREDENTIALS, raw_headers
+from claw_mediate.http.headers import CREDENTIALS, OVERRIDES, raw_headers
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm.flow_state import ForwardedRequest, all_states, state_of
+from claw_mediate.mitm.flow_state import ForwardedRequest, ResponseTap, all_states, state_of
 from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.passthrough.usage_tap import UsageTap
+from claw_mediate.mitm.passthrough.object_tap import ObjectTap
+from claw_mediate.mitm.passthrough.usage_tap import EVENT_STREAM, StreamWithoutUsage, UsageTap
 from claw_mediate.mitm.response_stream import door
 from claw_mediate.mitm.response_stream.layer import MAX_HELD
 from claw_mediate.mitm.view.hidden_flows import PROVIDER
@@ -27,14 +29,15 @@ from claw_mediate.mitm.view.redacted_message import standard_phrase
 from claw_mediate.mitm.view.redaction import unredacted
 from claw_mediate.turns.passthrough import PassthroughHandle
 
-_FIRST_REDIRECT, _FIRST_ERROR = 300, 400
+_OK, _FIRST_REDIRECT, _FIRST_ERROR = 200, 300, 400
+_ASKED = ReceivedAnswer(0, {})  # No answer yet
 _RUNNER_LEFT = 499
 _UNREACHED = 502
 _SHUTTING_DOWN = 503
 _MAX_UNPACKED, _UNPACK_SECONDS = 8 << 20, 1.0  # Limits for an error that is unpacked to be read
 _HOP_BY_HOP = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
 """Headers of the runner's connection to us (RFC 9110, 7.6.1)."""
-_DROPPED = frozenset(name.encode() for name in (*CREDENTIALS, *_HOP_BY_HOP))
+_DROPPED = frozenset(name.encode() for name in (*CREDENTIALS, *OVERRIDES, *_HOP_BY_HOP))
 _CONNECTION_OPTIONS = ("close", "keep-alive")
 _UNREADABLE = ("unreadable_error", "the provider's error can't be unpacked, and so it is not shown")
 
@@ -88,26 +91,77 @@ def begin_response(flow: http.HTTPFlow) -> None:
     is_kept = ticket.kept_as is not None and response.status_code < _FIRST_REDIRECT
     on_id = partial(mediator.passthrough.note_id, ticket) if is_kept else None
     codings = coding_names(response.headers.get_all("content-encoding"))
-    tap = UsageTap(response.headers.get("content-type", ""), codings, on_id)
+    content_type = response.headers.get("content-type", "")
+    has_limit = ticket.context.admission is not None
+    tap: ResponseTap = UsageTap(content_type, codings, on_id, measures=has_limit)
+    gives = ticket.gives if response.status_code < _FIRST_REDIRECT else None
+    if gives is not None:
+        on_given = partial(mediator.passthrough.note_objects, ticket)
+        tap = _Taps(tap, ObjectTap(content_type, codings, gives, on_given))
     state.forwarded = state.forwarded._replace(tap=tap)
-    if response.status_code >= _FIRST_ERROR and guard.declared_length(response) <= MAX_HELD:
+    is_error = response.status_code >= _FIRST_ERROR
+    # What a request made is its agent's before the runner has the id, and may name it at another proxy.
+    makes_object = gives is not None and not ticket.is_dialect and "json" in content_type.lower()
+    if (is_error or makes_object) and guard.declared_length(response) <= MAX_HELD:
         state.held_tap = tap
         return
     response.stream = tap
+    if ticket.hides_usage:
+        _hide_usage(flow, tap, codings)
     if response.is_http2 and flow.request.http_version == "HTTP/1.1" and "content-length" not in response.headers:
         # It came in frames; without chunks its end would be the end of the connection, like a break.
         response.headers["transfer-encoding"] = "chunked"
 
 
-def end_response(flow: http.HTTPFlow) -> None:
-    """Handle a complete response: one that was held back is read and cleared of our keys before it goes on."""
+def _hide_usage(flow: http.HTTPFlow, tap: ResponseTap, codings: tuple[str, ...]) -> None:
+    """Take the usage out of a stream again. It is unpacked for that, and its length is not known any more."""
+    response = flow.response
+    assert response is not None
+    if not response.headers.get("content-type", "").lower().startswith(EVENT_STREAM):
+        return
+    try:
+        response.stream = StreamWithoutUsage(tap, codings, partial(_break_off, flow))
+    except DecodingError:  # an unknown coding: it goes on as it is
+        return
+
+    response.headers.pop("content-encoding", None)
+    if response.headers.pop("content-length", None) is not None and flow.request.http_version == "HTTP/1.1":
+        response.headers["transfer-encoding"] = "chunked"
+
+
+def _break_off(flow: http.HTTPFlow) -> None:
+    if flow.killable:
+        flow.kill()
+
+
+async def end_response(flow: http.HTTPFlow) -> None:
+    """Handle a complete response: one that was held back is read before it goes on, and an error is cleared of our keys."""
     forwarded, response = state_of(flow).forwarded, flow.response
     if forwarded is not None and forwarded.tap is not None and response is not None and not response.stream:
         forwarded.tap(response.raw_content or b"")
         forwarded.tap(b"")
-        with unredacted(flow, "response"):
-            _remove_keys(forwarded.ticket, response)
+        if response.status_code >= _FIRST_ERROR:
+            with unredacted(flow, "response"):
+                _remove_keys(forwarded.ticket, response)
+        elif forwarded.ticket.gives is not None:
+            await forwarded.mediator.passthrough.finish_noting()
     finish(flow, is_whole=True)
+
+
+class _Taps:
+    """The readers of one response: of its usage, and of the ids that it gives."""
+
+    def __init__(self, usage: ResponseTap, objects: ObjectTap) -> None:
+        self._usage = usage
+        self._objects = objects
+        self.body = usage.body
+
+    def received(self, status: int) -> ReceivedAnswer:
+        return self._usage.received(status)
+
+    def __call__(self, data: bytes) -> bytes:
+        self._objects.read(data)
+        return self._usage(data)
 
 
 def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
@@ -118,13 +172,20 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
         return
     (mediator, ticket, tap), state.forwarded = state.forwarded, None
     status = flow.response.status_code if flow.response is not None else _UNREACHED
+    answer = tap.received(status) if tap is not None else _no_answer(flow)
     if state.runner_left:
         status, is_whole = _RUNNER_LEFT, False
     if tap is None:  # the provider gave no response; the flow holds what the runner got instead
         body = flow.response.data.content or b"" if flow.response is not None else b""
-        mediator.passthrough.record_end(ticket, status, {}, body, whole=False)
+        mediator.passthrough.record_end(ticket, status, answer, body, whole=False)
     else:
-        mediator.passthrough.record_end(ticket, status, tap.usage, bytes(tap.body), whole=is_whole)
+        mediator.passthrough.record_end(ticket, status, answer, bytes(tap.body), whole=is_whole)
+
+
+def _no_answer(flow: http.HTTPFlow) -> ReceivedAnswer:
+    """Return what came where there was no response: a provider that was connected may have worked all the same."""
+    was_asked = flow.server_conn.timestamp_tcp_setup is not None
+    return ReceivedAnswer(0 if was_asked else None, {})
 
 
 def record_unfinished() -> None:
@@ -132,8 +193,8 @@ def record_unfinished() -> None:
     for state in all_states():
         if state.forwarded is not None:
             (mediator, ticket, tap), state.forwarded = state.forwarded, None
-            usage, body = (tap.usage, bytes(tap.body)) if tap is not None else ({}, b"")
-            mediator.passthrough.record_end(ticket, _SHUTTING_DOWN, usage, body, whole=False)
+            answer, body = (tap.received(_OK), bytes(tap.body)) if tap is not None else (_ASKED, b"")
+            mediator.passthrough.record_end(ticket, _SHUTTING_DOWN, answer, body, whole=False)
 
 
 def _keep_connection_options(request: http.Request) -> None:

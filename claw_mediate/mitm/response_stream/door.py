@@ -77,7 +77,8 @@ class DoorAddon:
         used = layers.HttpLayer.make_stream.__code__.co_names
         if "HttpStream" not in used or parameters != ["self", "already_streamed"]:
             raise RuntimeError("this version of mitmproxy is built differently: streaming answers are not possible")
-        layers.HttpStream = DoorStream  # type: ignore[misc]
+        DoorStream.check()
+        layers.HttpStream = DoorStream  # type: ignore[misc, assignment]
         patches.install()
 
     async def door_chunk(self, flow: http.HTTPFlow) -> None:
@@ -87,6 +88,10 @@ class DoorAddon:
         await source.pull()
         if (handler := self._connection_handler(flow.client_conn)) is not None:
             await handler.drain_writers()
+
+    async def door_piece(self, _flow: http.HTTPFlow) -> None:
+        """Let other connections have their turn."""
+        await asyncio.sleep(0)
 
     def client_disconnected(self, client: connection.Client) -> None:
         """Close the sockets of this connection: mitmproxy forgets those that are to be closed while a hook is under way."""

@@ -12,7 +12,8 @@ import logging
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from io import BytesIO
+from typing import Any, Self
 
 from mitmproxy import flow, http
 from mitmproxy.net.http.validate import validate_headers
@@ -20,11 +21,13 @@ from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.utils import human
 
+from claw_mediate.http.large_bodies import MAX_INLINE_BYTES
 from claw_mediate.mitm.flow_state import ChunkSource, FlowState, end_pending, state_of
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.response_stream import delivery, patches
-from claw_mediate.mitm.view.redaction import is_sendable, restore_originals
+from claw_mediate.mitm.view.redaction import is_sendable, original_data, restore_originals
 
+_PIECE_BYTES = 256 * 1024  # Bytes of a large body that are sent, and encrypted, at once
 MAX_HELD = 1 << 20  # Bytes of a response that are held back until it is whole; a longer one goes on as it is
 _MULTIPLEXED = (b"h2", b"h3")
 _log = logging.getLogger(__name__)
@@ -39,8 +42,49 @@ class DoorChunkHook(commands.StartHook):
     flow: http.HTTPFlow
 
 
+@dataclass
+class DoorPieceHook(commands.StartHook):
+    """A blocking hook, ``door_piece``: other connections get a turn between two pieces of a large body."""
+
+    flow: http.HTTPFlow
+
+
+class BodyBuffer:
+    """A body as it comes in, in the place of mitmproxy's list of chunks: that of 60 MB would be joined in one step.
+
+    The bytes grow where they are, and are given out without a copy.
+    """
+
+    def __init__(self) -> None:
+        self._file = BytesIO()
+        self._size = 0
+
+    def __iadd__(self, data: bytes) -> Self:
+        self._size += self._file.write(data)
+        return self
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return self._file.getvalue()
+
+    def clear(self) -> None:
+        self._file, self._size = BytesIO(), 0
+
+
 class DoorStream(layers.HttpStream):
     """One request and its response."""
+
+    @classmethod
+    def check(cls) -> None:
+        """Raise ``RuntimeError`` for a mitmproxy that is built differently."""
+        if "request_body_buf" not in layers.HttpStream.state_consume_request_body.__wrapped__.__code__.co_names:
+            raise RuntimeError("this version of mitmproxy is built differently: bodies would be joined in the event loop")
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.request_body_buf: Any = BodyBuffer()
 
     _waiting_bytes = 0  # Bytes of the body that came while a hook was under way or a provider was being connected
 
@@ -78,6 +122,32 @@ class DoorStream(layers.HttpStream):
         if waits and self.flow.response is not None:
             yield from self._answer_early()
 
+    def state_consume_request_body(self, event: Any) -> _Commands[None]:
+        """Send a large body piece by piece: over TLS, mitmproxy would encrypt all of it in one step."""
+        steps = super().state_consume_request_body(event)
+        reply: Any = None
+        while True:
+            try:
+                command = steps.send(reply)
+            except StopIteration:
+                return
+            reply = None
+            if isinstance(command, layers.SendHttp) and isinstance(command.event, layers.RequestData):
+                yield from self._send_pieces(command, command.event.data)
+            else:
+                reply = yield command
+
+    def _send_pieces(self, command: layers.SendHttp, shown: bytes) -> _Commands[None]:
+        data = original_data(self.flow, shown)
+        if len(data) <= MAX_INLINE_BYTES:
+            yield command
+            return
+        view = memoryview(data)
+        for start in range(0, len(view), _PIECE_BYTES):
+            piece = bytes(view[start : start + _PIECE_BYTES])
+            yield layers.SendHttp(layers.RequestData(self.stream_id, piece), command.connection)
+            yield DoorPieceHook(self.flow)
+
     def check_body_size(self, request: bool) -> _Commands[bool]:
         """Limit what has come in. The hooks judge what the head declares."""
         state = state_of(self.flow)
@@ -85,6 +155,12 @@ class DoorStream(layers.HttpStream):
             limit = human.parse_size(self.context.options.body_size_limit)
             if limit is not None and len(self.request_body_buf) > limit:
                 guard.refuse(self.flow, *guard.TOO_LARGE)
+                yield from self._answer_early()
+                return True
+            held = state.pending.body if state.pending is not None else None
+            overflow = held.grow_to(len(self.request_body_buf)) if held is not None else None
+            if overflow is not None:
+                guard.refuse_rest(self.flow, overflow)
                 yield from self._answer_early()
                 return True
         elif len(self.response_body_buf) > MAX_HELD and state.held_tap is not None:

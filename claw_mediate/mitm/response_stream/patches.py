@@ -109,6 +109,11 @@ _waiting_bytes: WeakKeyDictionary[connection.Client, dict[int, int]] = WeakKeyDi
 _streams_have_room: WeakKeyDictionary[connection.Client, asyncio.Event] = WeakKeyDictionary()
 
 
+def is_buffering(client: connection.Client) -> bool:
+    """Return whether much of an answer waits for this HTTP/2 connection to give room."""
+    return client in _has_room and not _has_room[client].is_set()
+
+
 def set_waiting(client: connection.Client, stream_id: int, size: int) -> None:
     """Note how many bytes wait in this stream of the runner."""
     waiting = _waiting_bytes.setdefault(client, {})

@@ -16,7 +16,7 @@ from typing import Any
 from mitmproxy import contentviews, ctx, exceptions, flow, http
 
 from claw_mediate import reload
-from claw_mediate.agents.directory import AgentDirectory
+from claw_mediate.agents.directory import AgentDirectory, UnreadableDirectoryError
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view import hidden_flows, replay, turn_view
 
@@ -39,14 +39,20 @@ class CommandsAddon:
 
     def agents(self) -> str:
         """List every agent with the tools that it was granted, and its problems."""
-        return reload.describe_agents(Path(ctx.options.cllama_context))
+        try:
+            return reload.describe_agents(Path(ctx.options.cllama_context))
+        except UnreadableDirectoryError as error:
+            raise exceptions.CommandError(str(error)) from error
 
     def reload(self) -> str:
         """Read agents and providers from their files again, now, and list what has changed."""
         mediator = self._governance.mediator
         if mediator is None:
             raise exceptions.CommandError("nothing is governed here: there is no server (-n)")
-        return "\n".join(mediator.reread()) or "nothing has changed"
+        try:
+            return "\n".join(mediator.reread()) or "nothing has changed"
+        except UnreadableDirectoryError as error:
+            raise exceptions.CommandError(str(error)) from error
 
     def replay(self, flow: flow.Flow) -> str:
         """Replay this flow's turn from its recording, under the agent's present manifest. Nothing is sent to anybody."""

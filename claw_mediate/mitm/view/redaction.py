@@ -69,6 +69,13 @@ def original_body(flow: http.HTTPFlow) -> bytes:
     return (flow.request.raw_content if redaction is None else redaction.request.own_body(flow.request)) or b""
 
 
+def original_data(flow: http.HTTPFlow, data: bytes) -> bytes:
+    """Return what is sent in the place of a body that is shown."""
+    redaction = state_of(flow).redaction
+    body = redaction.request.body if redaction is not None else None
+    return body[1] if body is not None and data is body[0] else data
+
+
 def is_sendable(flow: http.HTTPFlow) -> bool:
     """Return whether the target is the original, or another without dots: one that was edited around dots has no original."""
     redaction, path = state_of(flow).redaction, flow.request.data.path

@@ -12,7 +12,7 @@ from mitmproxy import http
 from claw_contract.base import JsonObject
 from claw_contract.transcript.diff import diff_entries
 from claw_contract.transcript.text import as_line, as_object
-from claw_mediate.agents.directory import AgentDirectory
+from claw_mediate.agents.directory import AgentDirectory, UnreadableDirectoryError
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import find_endpoint
 from claw_mediate.dialects.base import Dialect, UnreadableRequestError
@@ -44,7 +44,10 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
         raise NotReplayableError("this flow is no finished turn: it has no line of history")
     if entry.get("delivery") == "native":
         raise NotReplayableError("this is a call that the runner made itself: no model was asked")
-    agent = agents.find(as_line(entry.get("claw_id")))
+    try:
+        agent = agents.find(as_line(entry.get("claw_id")))
+    except UnreadableDirectoryError as error:
+        raise NotReplayableError(str(error)) from error
     if agent is None:
         raise NotReplayableError(
             f"no agent {as_line(entry.get('claw_id'))!r} can be read in the context directory (cllama_context)"

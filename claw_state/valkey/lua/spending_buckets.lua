@@ -1,4 +1,5 @@
 local key, seconds, width = of(ARGV[2]) .. 'spent', tonumber(ARGV[3]), tonumber(ARGV[4])
+local held_key = of(ARGV[2]) .. 'held'
 local function parts(bucket)
   local requests, cost, unknown = string.match(bucket or '0 0 0', '^(%S+) (%S+) (%S+)$')
   return tonumber(requests), tonumber(cost), tonumber(unknown)
@@ -9,4 +10,12 @@ local function add(more_requests, more_cost, more_unknown)
   redis.call('HSET', key, ends, string.format('%d %.17g %d', requests + more_requests, cost + more_cost,
     unknown + more_unknown))
   redis.call('EXPIRE', key, math.ceil(seconds + width))
+end
+local function hold(id, estimate, amount)
+  redis.call('HSET', held_key, id, string.format('%.17g %.17g %.6f', estimate, amount, now))
+  redis.call('EXPIRE', held_key, math.ceil(seconds + width))
+end
+local function read_hold(text)
+  local estimate, amount, seen = string.match(text, '^(%S+) (%S+) (%S+)$')
+  return tonumber(estimate), tonumber(amount), tonumber(seen)
 end

@@ -1,0 +1,103 @@
+"""The paths that an operator opens beside the known ones: ``METHOD /path``, or ``METHOD /prefix*`` (docs/settings.md).
+
+Deny by default is decided in ``claw_mediate.core.known_paths``; this is the grammar of the exceptions, which the compiler and
+the proxy share. What mints or lists credentials can't be opened, whatever the entry says: an agent would hold a credential that
+is not its own token.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Self
+
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+EXAMPLE: Final = "POST /v1/fine_tuning/*"
+
+_ENTRY = re.compile(r"([A-Z]+) (/[!-~]*)")
+_ODD = re.compile(r"[%?#;\\*,]|//|/\.\.?(?:/|$)")
+"""What no path has in the one spelling in which paths are compared."""
+
+_STEM = re.compile(
+    r"secret|credential|passw|oauth|vault|organi[sz]ation|certificat|webhook|federation|enrol|identity"
+    r"|service[_-]?accounts?|api[_-]?keys?|(?:auth|access|refresh|ephemeral|bearer|session|client)[_-]?tokens?"
+)
+_WORDS: Final = frozenset(
+    {
+        *("key", "keys", "token", "auth", "admin", "login", "signin", "sso", "saml", "scim"),
+        *("invite", "invites", "invitations", "accounts", "members", "roles", "byok"),
+    }
+)
+_LIVE = re.compile(r"/(?:realtime|chatkit|live)/(?:[^/]+/)*[^/]*sessions?(?:/|$)")
+"""A session of a protocol that bypasses the proxy: the answer holds an ephemeral credential for it."""
+
+
+class OpenedPathError(ValueError):
+    """An entry that opens nothing, or what can't be opened. ``reason`` shows no value, which may be a variable's."""
+
+    def __init__(self, entry: str, reason: str) -> None:
+        super().__init__(f"{entry!r}: {reason}")
+        self.reason = reason
+
+
+class OpenedPath(NamedTuple):
+    """One entry. ``path`` is in lower case, as paths are compared."""
+
+    method: str
+    path: str
+    is_prefix: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse ``METHOD /prefix*``. Raise ``OpenedPathError``."""
+        match = _ENTRY.fullmatch(text.strip())
+        if match is None or match[1] not in METHODS:
+            methods = ", ".join(METHODS)
+            raise OpenedPathError(text, f"this is no METHOD /prefix* such as {EXAMPLE!r}; the methods are {methods}")
+
+        is_prefix = match[2].endswith("*")
+        path = match[2].removesuffix("*")
+        if _ODD.search(path):
+            raise OpenedPathError(text, "a path is written plainly, without escapes and a query, '*' only at its end")
+
+        if (named := find_credentials(path)) is not None:
+            raise OpenedPathError(text, f"{named!r} mints or lists credentials, which can't be opened")
+
+        plain = path if is_prefix else path.rstrip("/") or "/"
+        return cls(match[1], plain.lower(), is_prefix)
+
+    def opens(self, method: str, path: str) -> bool:
+        """Return whether a request's method and normalized path (lower case) are of this entry."""
+        if method != self.method:
+            return False
+        return path.startswith(self.path) if self.is_prefix else path == self.path
+
+
+def parse_opened_paths(text: str) -> tuple[OpenedPath, ...]:
+    """Parse a list that is separated by commas. Raise ``OpenedPathError``.
+
+    >>> parse_opened_paths("POST /v1/Skills*, GET /v1/skills")
+    (OpenedPath(method='POST', path='/v1/skills', is_prefix=True), OpenedPath(method='GET', path='/v1/skills', is_prefix=False))
+    """
+    return tuple(OpenedPath.parse(part) for part in text.split(",") if part.strip())
+
+
+def write_opened_paths(entries: Iterable[str]) -> str:
+    """Return the value of ``CLLAMA_PATHS`` for entries that were parsed before."""
+    return ", ".join(dict.fromkeys(entry.strip() for entry in entries))
+
+
+def find_credentials(path: str) -> str | None:
+    """Return the segment by which a path mints or lists credentials, or administers an account; None where there is none.
+
+    >>> [find_credentials(path) for path in ("/v1/organization/costs", "/v1/keys", "/v1/chat/keywords", "/v1/x/count_tokens")]
+    ['organization', 'keys', None, None]
+    >>> find_credentials("/v1/realtime/transcription_sessions"), find_credentials("/v1alpha/authTokens")
+    ('transcription_sessions', 'authtokens')
+    """
+    plain = path.lower()
+    for segment in plain.split("/"):
+        words = re.split(r"[_.:~-]", segment)
+        if _STEM.search(segment) or not _WORDS.isdisjoint(words):
+            return segment
+    if (live := _LIVE.search(plain)) is not None:
+        return next(part for part in reversed(live[0].strip("/").split("/")) if "session" in part)
+    return None

@@ -1,0 +1,81 @@
+"""Bytes of request bodies in flight: a limit for each agent, and one for the process (docs/spec/mediation.md section 2).
+
+A body that is held whole counts from its head, by the length that it declares, until its request is answered; one without a
+declared length as it comes in. One that is unpacked counts packed and unpacked. What streams through is not held.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+type Limit = Literal["one", "agent", "process"]
+"""The limit that a body exceeds: a single one is larger than an agent's may be together, or its agent's, or all are."""
+
+
+@dataclass(slots=True, eq=False)
+class HeldBody:
+    """The bytes that are counted for one request."""
+
+    owner: "BodyBytes"
+    agent_id: str
+    client_id: str
+    size: int = 0
+
+    def grow_to(self, size: int) -> Limit | None:
+        """Count so many bytes from now on, unless they are fewer; return the limit that they exceed."""
+        return self.owner.grow(self, size) if size > self.size else None
+
+    def release(self) -> None:
+        self.owner.release(self)
+
+
+class BodyBytes:
+    """The bodies that this process holds. The limits are infinite until settings are applied."""
+
+    def __init__(self) -> None:
+        self.max_agent = self.max_all = float("inf")
+        self.all = 0
+        self._agents: Counter[str] = Counter()
+        self._held: dict[str, set[HeldBody]] = {}
+        """By connection: what is left of a connection that ends goes with it."""
+
+    def hold(self, agent_id: str, client_id: str) -> HeldBody:
+        """Return the count of a new body, which is empty."""
+        body = HeldBody(self, agent_id, client_id)
+        self._held.setdefault(client_id, set()).add(body)
+        return body
+
+    def grow(self, body: HeldBody, size: int) -> Limit | None:
+        """Count ``size`` bytes for a body; or change nothing, and return the limit that they exceed."""
+        more = size - body.size
+        if size > min(self.max_agent, self.max_all):
+            return "one"
+        if self._agents[body.agent_id] + more > self.max_agent:
+            return "agent"
+        if self.all + more > self.max_all:
+            return "process"
+
+        if body in self._held.get(body.client_id, ()):  # else it has been released
+            body.size = size
+            self.all += more
+            self._agents[body.agent_id] += more
+        return None
+
+    def release(self, body: HeldBody) -> None:
+        """Count a body no more."""
+        bodies = self._held.get(body.client_id)
+        if bodies is None or body not in bodies:
+            return
+
+        bodies.discard(body)
+        if not bodies:
+            del self._held[body.client_id]
+        self.all -= body.size
+        self._agents[body.agent_id] -= body.size
+        if not self._agents[body.agent_id]:
+            del self._agents[body.agent_id]
+
+    def release_all_of(self, client_id: str) -> None:
+        """Count no body more that came on a connection, which has ended."""
+        for body in [*self._held.get(client_id, ())]:
+            self.release(body)

@@ -1,0 +1,151 @@
+"""Limits of connections: how long one may wait, and how many may be open that have not shown a token.
+
+One sweep every few seconds looks at all connections (``connection_table`` has the rules), so that no packet costs a timer.
+A connection that reads its last answer slowly is not idle, if it has shown a token: bytes still wait for it.
+
+The process gets as many descriptors as the system lets it have. If none is left all the same, asyncio would log a traceback
+for each of a hundred tries to accept a connection: that becomes one line a minute, and a stranger's connection is closed.
+"""
+
+import asyncio
+import errno
+import resource
+from contextlib import suppress
+from typing import Any, Final
+
+from mitmproxy import connection, http, tcp
+from mitmproxy.proxy.server_hooks import ServerConnectionHookData
+
+from claw_mediate.mitm.governance import Governance
+from claw_mediate.mitm.response_stream import patches
+from claw_mediate.telemetry.line_limit import LineLimit
+
+SWEEP_SECONDS: Final = 2.0
+_SHARE: Final = 4  # A quarter of all descriptors
+_MAX_UNKNOWN: Final = 4096  # Connections without a token also take memory, whatever the limit of descriptors
+_OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of descriptors to the hard one. Return the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # the kernel has a limit of its own below the hard one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MAX_UNKNOWN * _SHARE if soft == resource.RLIM_INFINITY else soft
+
+
+class ConnectionsAddon:
+    """The addon: it feeds the table, and closes what the table says."""
+
+    name = "claw-connections"
+
+    def __init__(self, governance: Governance) -> None:
+        self.table = governance.connections
+        self._events = governance.events
+        self._builtin = governance.builtin
+        self._limit = LineLimit(max_lines=1)
+        self._sweeping: asyncio.Task[None] | None = None
+
+    def running(self) -> None:
+        self.table.max_unknown = min(raise_descriptor_limit() // _SHARE, _MAX_UNKNOWN)
+        loop = asyncio.get_running_loop()
+        before = loop.get_exception_handler()
+
+        def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            if not self._report_exhaustion(context):
+                (before or asyncio.AbstractEventLoop.default_exception_handler)(loop, context)
+
+        loop.set_exception_handler(handle)
+        self._sweeping = asyncio.ensure_future(self._sweep())
+
+    def done(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+
+    def client_connected(self, client: connection.Client) -> None:
+        if client.transport_protocol == "tcp":
+            self.table.open(client.id)
+            self._close_surplus()
+
+    def client_disconnected(self, client: connection.Client) -> None:
+        self.table.close(client.id)
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        self.table.begin_request(flow.client_conn.id, flow.id)
+
+    http_connect = requestheaders
+    websocket_start = requestheaders
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        self.table.end_request(flow.client_conn.id, flow.id)
+
+    error = response
+    websocket_end = response
+
+    def http_connected(self, flow: http.HTTPFlow) -> None:
+        self.table.end_connect(flow.client_conn.id, flow.id)
+
+    http_connect_error = http_connected
+
+    def tcp_start(self, flow: tcp.TCPFlow) -> None:
+        self.table.note_tunnel(flow.client_conn.id)
+
+    def server_connect(self, data: ServerConnectionHookData) -> None:
+        self.table.add_descriptors(data.client.id, 1)
+        self._close_surplus()
+
+    def server_disconnected(self, data: ServerConnectionHookData) -> None:
+        self.table.add_descriptors(data.client.id, -1)
+
+    server_connect_error = server_disconnected
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            for client_id, waiting in self.table.expired():
+                if waiting.has_token and self._is_sending(client_id):
+                    continue
+                if not waiting.is_idle:
+                    self._report(f"no complete head of a request came in {waiting.limit:g} seconds")
+                self._close(client_id)
+
+    def _close_surplus(self) -> None:
+        while (oldest := self.table.surplus()) is not None:
+            most = int(self.table.max_unknown)
+            self._report(f"more than {most} descriptors for connections without a token: the oldest were closed")
+            self._close(oldest)
+
+    def _close(self, client_id: str) -> None:
+        """Close a connection now, whatever it is doing: its descriptor is needed, or nobody is there."""
+        self.table.close(client_id)
+        handler = self._builtin.proxyserver.connections.get(client_id)
+        transport = handler.transports.get(handler.client) if handler is not None else None
+        if transport is None:
+            return
+        if isinstance(transport.writer, asyncio.StreamWriter):
+            transport.writer.transport.abort()
+        if transport.handler is not None:
+            transport.handler.cancel("closed by the limits of connections")
+
+    def _is_sending(self, client_id: str) -> bool:
+        handler = self._builtin.proxyserver.connections.get(client_id)
+        transport = handler.transports.get(handler.client) if handler is not None else None
+        if handler is None or transport is None or not isinstance(transport.writer, asyncio.StreamWriter):
+            return False
+        waits_here = transport.writer.transport.get_write_buffer_size() > 0
+        return waits_here or patches.is_buffering(handler.client)
+
+    def _report(self, reason: str) -> None:
+        self._events.limited_event("error", error="connections_closed", reason=reason, limit=self._limit)
+
+    def _report_exhaustion(self, context: dict[str, Any]) -> bool:
+        """Report that no descriptor is left, if that is what happened. Return whether it is."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _OUT_OF_DESCRIPTORS:
+            return False
+        reason = "no more connections can be accepted"
+        self._events.limited_event("error", error="descriptors_exhausted", reason=reason, limit=self._limit)
+        if (oldest := self.table.oldest_unknown()) is not None:
+            self._close(oldest)
+        return True

@@ -1,0 +1,154 @@
+"""The row of the known paths that a request is in, or its refusal (docs/spec/mediation.md section 1).
+
+Deny by default. A request at the proxy's own listener names no provider by its host, so that it is looked for in the tables of
+all of them first, and in that of its provider as soon as that is known.
+"""
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote, unquote_plus, urlsplit
+
+from claw_contract.known_providers import KNOWN_PROVIDERS
+from claw_contract.opened_paths import OpenedPath, find_credentials
+from claw_contract.providers import ApiFormat
+from claw_mediate.agents.directory import Agent
+from claw_mediate.core.api_paths import find_stored, resolve_path
+from claw_mediate.core.http import Request, RunnerResponse, refuse
+from claw_mediate.core.known_paths import PROXY_BASE, ApiBase, Family, KnownPath, PathMatch, family_of, find_known_path
+from claw_mediate.core.model_policy import Provider
+from claw_mediate.providers.registry import ProviderRegistry
+from claw_mediate.telemetry.event_log import EventLog
+
+PATH_NOT_ALLOWED: Final = "path_not_allowed"
+_MAX_SHOWN = 200  # Characters of a path in a message
+BODYLESS: Final = frozenset({"GET", "HEAD"})
+"""Methods whose body has no meaning (RFC 9110, 9.3): a server that reads one reads another request."""
+_OVERRIDE = re.compile(r"(?:^|&)(?:_method|x-http-method(?:-override)?|\$[a-z]+)=", re.IGNORECASE)
+"""Members of a query by which a server reads another request than the one that was decided about: ``_method`` of Rails and PHP,
+and Google's ``$httpMethod``, ``$httpHeaders`` and ``$req``."""
+
+
+class PathTables:
+    """The known paths of the configured providers, and those that the operator opened."""
+
+    def __init__(self, registry: ProviderRegistry, opened: tuple[OpenedPath, ...], log: EventLog) -> None:
+        self._registry = registry
+        self._opened = opened
+        self._log = log
+
+    def find(self, request: Request) -> PathMatch | None:
+        """Return the row of a request: at its host's provider, or (at the proxy's own listener) at any."""
+        return self._find(self._base(request), request)
+
+    def knows(self, request: Request) -> bool:
+        """Return whether a request is in a row, or for a stored object, of which every path has an answer of its own."""
+        if self.find(request) is not None:
+            return True
+        stored = find_stored(request.path)
+        return stored is not None and stored.prefix.lower() in self._base(request).prefixes
+
+    def _base(self, request: Request) -> ApiBase:
+        provider = self._registry.by_host_as_read(request.host) if request.host is not None else None
+        return PROXY_BASE if provider is None else _provider_base(provider)
+
+    def find_at(self, provider: Provider, request: Request) -> PathMatch | None:
+        """Return the row of a request at the provider that it goes to."""
+        base = _provider_base(provider)
+        if request.host is None:
+            base = PROXY_BASE._replace(family=base.family)
+        return self._find(base, request)
+
+    def _find(self, base: ApiBase, request: Request) -> PathMatch | None:
+        method = request.method.upper()
+        if "?" in request.path and _overrides_method(request.path):
+            return None
+        known = find_known_path(base, method, request.path)
+        if known is not None or not self._opened:
+            return known
+        return self._find_opened(base, request)
+
+    def _find_opened(self, base: ApiBase, request: Request) -> PathMatch | None:
+        method, path = request.method.upper(), resolve_path(request.path)
+        plain = path.lower()
+        is_opened = any(each.opens(method, plain) for each in self._opened)
+        # A path that some decode twice is another one there, and no setting opens what mints credentials.
+        if not is_opened or "%" in path or find_credentials(plain) is not None:
+            return None
+
+        asks_model = method not in BODYLESS and method != "DELETE"
+        row = KnownPath((method,), path, "required" if asks_model else "nowhere", asks_model)
+        family = base.family or "openai"
+        prefix = next((each for each in base.prefixes if each and plain.startswith(f"{each}/")), "")
+        if request.host is not None or plain.startswith("/api/"):
+            return PathMatch(family, row._replace(pattern=f"/{path}"), {}, quote(path))
+        return PathMatch(family, row, {}, quote(path[len(prefix) :]), prefix)
+
+    def canonical(self, request: Request) -> Request:
+        """Return the request with its path in the one spelling that was decided about, which is the one that is sent."""
+        base = self._base(request)
+        match = self._find(base, request)
+        if match is None:
+            return request
+        _, mark, query = request.path.partition("?")
+        # A provider may have another base path than the one that the request was found below.
+        own = base.prefixes[0] if base.family is not None else ""
+        prefix = match.prefix if match.prefix in ("", own) else "/v1"
+        path = f"{prefix}{match.path}{mark}{query}"
+        return request if path == request.path else replace(request, path=path)
+
+    def refuse(self, agent: Agent, request: Request) -> RunnerResponse:
+        """Return the refusal of a request that is in no row, with the path and the remedy, and log it."""
+        method, path = request.method.upper(), resolve_path(request.path)[:_MAX_SHOWN]
+        self._log.event("intervention", agent, intervention=PATH_NOT_ALLOWED, reason=f"{method} {path}")
+        provider = self._registry.by_host_as_read(request.host) if request.host is not None else None
+        is_anthropic = provider is not None and provider.api_format == "anthropic"
+        # The shape of the error is that of the host's dialect, whatever the path is.
+        shape = "/messages" if is_anthropic else request.path
+        return refuse(shape, 403, PATH_NOT_ALLOWED, f"{method} {path} is not allowed here: {_remedy(request, path)}")
+
+    def refuse_body(self, agent: Agent, request: Request) -> RunnerResponse:
+        """Return the refusal of a body that a method has not: a server that reads it reads another request."""
+        method = request.method.upper()
+        self._log.event("intervention", agent, intervention="body_not_allowed", reason=f"{method} {request.path[:_MAX_SHOWN]}")
+        return refuse(request.path, 400, "invalid_request", f"a {method} has no body; send the request without one")
+
+
+def _remedy(request: Request, path: str) -> str:
+    """Return why a path is not allowed, and what the operator can do."""
+    if "?" in request.path and _overrides_method(request.path):
+        return "its query would make it another request"
+    if (named := find_credentials(path)) is not None:
+        return f"{named!r} mints or lists credentials, and no setting opens that"
+    entry = f"{request.method.upper()} {path.lower()}"
+    return f"the operator can open it with cllama: {{paths: [{entry!r}]}} in the pod, or CLLAMA_PATHS={entry!r}"
+
+
+def provider_target(provider: Provider, match: PathMatch, path: str) -> tuple[str, str]:
+    """Return the base URL that a request goes to, and below it the row's path with the query of its own ``path``."""
+    split = urlsplit(provider.base_url)
+    _, mark, query = path.partition("?")
+    target = f"{match.below(split.path)}{mark}{query}"
+    if match.row.is_from_root:
+        return split._replace(path="").geturl(), target
+    return provider.base_url, target
+
+
+def _overrides_method(path: str) -> bool:
+    return _OVERRIDE.search(unquote_plus(path.partition("?")[2])) is not None
+
+
+def _provider_base(provider: Provider) -> ApiBase:
+    return _base_of(provider.name, provider.api_format, provider.base_url)
+
+
+@lru_cache(maxsize=64)
+def _base_of(name: str, api_format: ApiFormat, base_url: str) -> ApiBase:
+    """Return where a provider's API begins: its own base path, that of its name, or ``/v1``."""
+    family: Family = family_of(name, api_format)
+    own = urlsplit(base_url).path
+    known = KNOWN_PROVIDERS.get(name)
+    usual = urlsplit(known.base_url).path if known is not None and known.base_url else ""
+    prefixes = [own, usual, "/v1"] if own else [usual, "/v1", ""]
+    return ApiBase(family, tuple(dict.fromkeys(each for each in prefixes if each or not own)))

@@ -1,0 +1,284 @@
+"""The owners of a provider's files, batches, vector stores and the like (docs/spec/mediation.md section 2).
+
+A provider's account is shared by all agents. What an agent's request makes there, and what a provider gives it in an answer, is
+that agent's. A request that names an object, in its path, its query or its body,
+
+    of the agent's                      goes on, at the provider and with the key that keep it
+    of somebody else's, or nobody's     404; with ``stored_ids: any`` it passes as it is
+    that can't be looked up             503 ``state_unavailable``, whatever the setting is
+
+Nothing is sent before that. Responses and conversations have rows of their own (``ownership``). Stored chat completions
+can't be read through the proxy: they hold the hidden rounds of their agent, too.
+"""
+
+import asyncio
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Final
+from urllib.parse import parse_qsl
+
+from claw_mediate.agents.directory import Agent
+from claw_mediate.core.http import Request, RunnerResponse, UnknownObject, refuse, refuse_unknown_object
+from claw_mediate.core.known_paths import KNOWN_PATHS, PathMatch
+from claw_mediate.core.object_ids import (
+    DIALECT_RULES,
+    MEMBERS,
+    AnswerShape,
+    GivenObject,
+    MemberRules,
+    NamedObject,
+    UnreadableObjectsError,
+    find_given_objects,
+    find_named_objects,
+    rules_for,
+)
+from claw_mediate.dialects.base import UnreadableRequestError
+from claw_mediate.dialects.model_only import read_form_fields, read_other_path
+from claw_mediate.providers.paths import PathTables
+from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.turns.ownership import STATE_UNAVAILABLE, StoredIds
+from claw_state.health import StateUnavailableError
+from claw_state.ownership import ObjectName, OwnershipStore, ProviderObject
+from claw_state.url import StoreError
+
+_MAX_INLINE_BYTES = 256 << 10  # Bytes of a body that are read in the event loop; a longer one is read in a thread
+RECORDED_ELSEWHERE: Final = frozenset({"response", "conversation"})
+"""Kinds in a path that ``stored_objects`` decides about."""
+_UNREADABLE_KIND: Final = "stored_completion"
+_METHODS: Final = ("GET", "POST", "DELETE")
+_KNOWN_ROWS: Final = frozenset(row for rows in KNOWN_PATHS.values() for row in rows)
+_FORM_NAME = re.compile(r"[^\[\].]+")
+_BODY_PATHS = re.compile(
+    r"/(?:vector_stores|containers|assistants|threads|evals|batches|messages/batches|conversations|videos|images)(?:/.*)?"
+)
+"""Paths of no dialect on which a body may name objects. Other bodies stream, or need not be sound."""
+
+
+class ProviderObjects:
+    """The files, batches and the like of all agents."""
+
+    def __init__(self, store: OwnershipStore, log: EventLog, paths: PathTables, allowed: StoredIds = "own") -> None:
+        self._store = store
+        self._log = log
+        self._paths = paths
+        self._allowed = allowed
+        self._unsaved: dict[tuple[str, ObjectName], ProviderObject] = {}
+        self._saving: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_checked(self) -> bool:
+        """Return whether an agent may name its own objects only."""
+        return self._allowed == "own"
+
+    def find_path(self, request: Request) -> PathMatch | None:
+        """Return the known path of a request; None for any other.
+
+        Of a path that names an object it is also found for methods that the path has not: no setting opens them.
+        """
+        own = self._paths.find(request)
+        if own is not None and own.row in _KNOWN_ROWS:
+            return own
+
+        for method in _METHODS:
+            other = self._paths.find(replace(request, method=method))
+            if other is not None and (other.ids or other.row.lists):
+                return other
+        return own
+
+    def must_read(self, request: Request) -> bool:
+        """Return whether the body of a request of no dialect may name objects, so that it must be there."""
+        if not self.is_checked or request.method.upper() != "POST":
+            return False
+
+        match = self._paths.find(request)
+        return match is not None and _BODY_PATHS.fullmatch(match.row.pattern) is not None
+
+    async def check_path(self, agent: Agent, request: Request) -> ProviderObject | RunnerResponse | None:
+        """Return the first object that a path or its query names; the refusal; None where they name none that is known."""
+        match = self.find_path(request)
+        named = [] if match is None else [NamedObject(kind, each, f"{kind}_id") for kind, each in match.ids.items()]
+        if match is not None and match.row.lists == _UNREADABLE_KIND:
+            named = [NamedObject(_UNREADABLE_KIND, "", "path")]
+
+        query = request.path.partition("?")[2]
+        if query and match is not None:
+            named += _read_query(query)
+        return await self._check(agent, request, [each for each in named if each.kind not in RECORDED_ELSEWHERE])
+
+    async def check_other(self, agent: Agent, request: Request, body: bytes | None) -> ProviderObject | RunnerResponse | None:
+        """Return the first object that a request of no dialect names, in its path or its body; the refusal; or None.
+
+        ``body``: None where it is not there. Raise ``UnreadableRequestError`` for a body in which ids can't be told.
+        """
+        in_path = await self.check_path(agent, request)
+        if isinstance(in_path, RunnerResponse):
+            return in_path
+        if body is None:
+            message = "whose the ids in this request are can't be told, because its body can't be read"
+            return self._unread(request, message) if self.must_read(request) else in_path
+
+        in_body = await self.check_body(agent, request, body)
+        if in_path is None or in_body is None or isinstance(in_body, RunnerResponse):
+            return in_body or in_path
+        is_elsewhere = in_path.provider != in_body.provider
+        return self.refuse_elsewhere(agent, request, in_body, in_path.id) if is_elsewhere else in_path
+
+    def _unread(self, request: Request, message: str) -> RunnerResponse:
+        return refuse(self.error_path(request), 400, "invalid_request", message)
+
+    async def check_body(self, agent: Agent, request: Request, body: bytes) -> ProviderObject | RunnerResponse | None:
+        """Return the first object that the body of a request of no dialect names. Raise ``UnreadableRequestError``."""
+        must_be_sound = self.must_read(request)
+        if must_be_sound:
+            read_other_path(body, ", ".join(request.header("content-type")))  # Raises for what is read in two ways
+
+        match = self._paths.find(request)
+        rules = rules_for(None if match is None else match.row)
+        try:
+            return await self._check_members(agent, request, body, rules)
+        except UnreadableRequestError:
+            if must_be_sound:
+                raise
+            return None  # A path whose body names no object
+
+    async def _check_members(
+        self, agent: Agent, request: Request, body: bytes, rules: MemberRules
+    ) -> ProviderObject | RunnerResponse | None:
+        try:
+            if len(body) < _MAX_INLINE_BYTES:
+                named = _read_body(request, body, rules)
+            else:  # Other requests go on meanwhile
+                named = await asyncio.to_thread(_read_body, request, body, rules)
+        except UnreadableObjectsError as error:
+            raise UnreadableRequestError(str(error)) from error
+        return await self._check(agent, request, named)
+
+    async def check_dialect(self, agent: Agent, request: Request, body: bytes) -> ProviderObject | RunnerResponse | None:
+        """Return the first object that a request of a dialect names, like ``check_body``."""
+        return await self._check_members(agent, request, body, DIALECT_RULES)
+
+    async def _check(
+        self, agent: Agent, request: Request, named: Sequence[NamedObject]
+    ) -> ProviderObject | RunnerResponse | None:
+        if not named:
+            return None
+
+        shape = self.error_path(request)
+        unreadable = next((each for each in named if each.kind == _UNREADABLE_KIND), None)
+        try:
+            found = {} if unreadable else await self._find(agent, {ObjectName(each.kind, each.id) for each in named})
+        except StoreError as error:
+            if not isinstance(error, StateUnavailableError):  # which the state reports itself, once
+                self._log.event("error", agent, error="ownership_not_read", reason=str(error))
+            message = "it can't be looked up at the moment whose the id is"
+            return refuse(shape, 503, STATE_UNAVAILABLE, message, param=named[0].member)
+
+        unknown = unreadable or next((each for each in named if ObjectName(each.kind, each.id) not in found), None)
+        if unknown is not None and (self.is_checked or unknown is unreadable):
+            return self._refuse(agent, shape, UnknownObject(*unknown))
+
+        places = [found[name] for each in named if (name := ObjectName(each.kind, each.id)) in found]
+        away = next((each for each in places if each.provider != places[0].provider), None)
+        if away is not None:
+            return self.refuse_elsewhere(agent, request, away, places[0].id)
+        return places[0] if places else None
+
+    def refuse_elsewhere(self, agent: Agent, request: Request, named: ProviderObject, other_id: str) -> RunnerResponse:
+        """Return the refusal of an object at another provider than what the request names beside it."""
+        reason = f"it is at another provider than {other_id!r}"
+        unknown = UnknownObject(named.kind, named.id, f"{named.kind}_id", reason)
+        return self._refuse(agent, self.error_path(request), unknown)
+
+    def _refuse(self, agent: Agent, shape: str, unknown: UnknownObject) -> RunnerResponse:
+        reason = f"{unknown.member} {unknown.shown_id}"
+        self._log.event("intervention", agent, intervention="stored_id_refused", reason=reason)
+        return refuse_unknown_object(shape, unknown)
+
+    def error_path(self, request: Request) -> str:
+        """Return a path of the dialect whose errors the provider of a request has."""
+        match = self._paths.find(request)
+        is_anthropic = match is not None and match.family == "anthropic"
+        return "/messages" if is_anthropic or request.header("anthropic-version") else "/"
+
+    async def _find(self, agent: Agent, names: Collection[ObjectName]) -> dict[ObjectName, ProviderObject]:
+        unsaved = {name: self._unsaved[agent.id, name] for name in names if (agent.id, name) in self._unsaved}
+        saved = await self._store.find_objects(agent.id, [name for name in names if name not in unsaved])
+        return unsaved | {each.name: each for each in saved}
+
+    async def owned_ids(self, agent: Agent, kind: str, provider: str) -> frozenset[str]:
+        """Return the ids of all objects of a kind that an agent has at a provider. Raise ``StoreError``."""
+        unsaved = [each for (owner, name), each in self._unsaved.items() if owner == agent.id and name.kind == kind]
+        saved = await self._store.list_objects(agent.id, kind)
+        return frozenset(each.id for each in (*saved, *unsaved) if each.provider == provider)
+
+    async def save_given(
+        self, agent: Agent, documents: Sequence[bytes], shape: AnswerShape | None, provider: str, key_label: str
+    ) -> None:
+        """Save that the objects in a provider's answers to an agent are that agent's."""
+        if shape is None:
+            return
+
+        given = {each: None for document in documents for each in find_given_objects(document, shape)}
+        if given:
+            await self._save(agent, _placed([*given], provider, key_label))
+
+    def save_soon(self, agent: Agent, given: Sequence[GivenObject], provider: str, key_label: str) -> None:
+        """Save objects from where nothing can be awaited. They are found from now on, in this process."""
+        objects = _placed(given, provider, key_label)
+        places = {(agent.id, each.name): each for each in objects}
+
+        async def save() -> None:
+            await self._save(agent, objects)
+            for place, each in places.items():
+                if self._unsaved.get(place) is each:
+                    del self._unsaved[place]
+
+        self._unsaved |= places
+        task = asyncio.ensure_future(save())
+        self._saving.add(task)
+        task.add_done_callback(self._saving.discard)
+
+    async def finish(self) -> None:
+        """Wait until everything is saved."""
+        if self._saving:
+            await asyncio.wait([*self._saving])
+
+    async def _save(self, agent: Agent, objects: Sequence[ProviderObject]) -> None:
+        """Save objects. A store that fails costs their ids, never the response."""
+        try:
+            await self._store.save_objects(agent.id, objects)
+        except StoreError as error:
+            if not isinstance(error, StateUnavailableError):
+                self._log.event("error", agent, error="ownership_not_written", reason=str(error))
+
+
+def _placed(given: Sequence[GivenObject], provider: str, key_label: str) -> list[ProviderObject]:
+    return [ProviderObject(each.kind, each.id, provider, key_label) for each in given]
+
+
+def _read_query(query: str) -> list[NamedObject]:
+    """Return the objects that a query names."""
+    pairs = parse_qsl(query, errors="surrogateescape")
+    return [named for name, value in pairs for named in _named_by_field(name, value)]
+
+
+def _named_by_field(name: str, value: str) -> list[NamedObject]:
+    """Return the objects that a field of a form or query names: ``file_id``, ``file_ids[]``, ``image[0][file_id]``."""
+    steps = _FORM_NAME.findall(name)
+    return [NamedObject(MEMBERS[step], value, name) for step in steps if step in MEMBERS and value]
+
+
+def _read_body(request: Request, body: bytes, rules: MemberRules) -> Sequence[NamedObject]:
+    """Return the objects that a body names. Raise ``UnreadableObjectsError`` and ``UnreadableRequestError``."""
+    content_type = ", ".join(request.header("content-type"))
+    if not content_type.lower().startswith("multipart/"):
+        return find_named_objects(body, rules)
+
+    named: list[NamedObject] = []
+    for field in read_form_fields(content_type, body):
+        value = body[field.start : field.end]
+        if value.lstrip()[:1] in (b"{", b"["):  # Some servers read the value of a field as JSON
+            named += find_named_objects(value, rules) if field.is_text else ()
+        named += _named_by_field(field.name, value.decode(errors="surrogateescape"))
+    return named

@@ -1,0 +1,115 @@
+"""The rules of connections, by their table and a clock of the test."""
+
+from __future__ import annotations
+
+import pytest
+
+from claw_mediate.mitm.connection_table import HEAD_SECONDS, IDLE_SECONDS, ConnectionTable
+from claw_mediate.telemetry.line_limit import PERIOD_SECONDS, LineLimit
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def table(clock: Clock) -> ConnectionTable:
+    made = ConnectionTable(clock)
+    made.open("a")
+    return made
+
+
+def expired(table: ConnectionTable) -> list[str]:
+    return [client_id for client_id, _ in table.expired()]
+
+
+@pytest.mark.requirement("connections:head")
+def test_a_connection_has_half_a_minute_for_its_first_head(table: ConnectionTable, clock: Clock) -> None:
+    clock.now += HEAD_SECONDS
+    assert expired(table) == []
+    clock.now += 1
+    assert expired(table) == ["a"]
+
+
+@pytest.mark.requirement("connections:head")
+def test_behind_connect_the_time_for_a_head_begins_anew(table: ConnectionTable, clock: Clock) -> None:
+    clock.now += HEAD_SECONDS
+    table.begin_request("a", "connect")
+    table.end_connect("a", "connect")
+    clock.now += HEAD_SECONDS
+    assert expired(table) == []
+    clock.now += 1
+    assert expired(table) == ["a"]
+
+
+@pytest.mark.requirement("connections:idle")
+def test_a_connection_in_use_stays_until_all_its_requests_have_ended(table: ConnectionTable, clock: Clock) -> None:
+    table.begin_request("a", "one")
+    table.begin_request("a", "two")
+    table.end_request("a", "one")
+    clock.now += 10 * IDLE_SECONDS
+    assert expired(table) == []
+
+    table.end_request("a", "two")
+    clock.now += IDLE_SECONDS
+    assert expired(table) == []
+    clock.now += 1
+    assert expired(table) == ["a"]
+
+
+@pytest.mark.requirement("connections:idle")
+def test_a_tunnel_stays(table: ConnectionTable, clock: Clock) -> None:
+    table.begin_request("a", "connect")
+    table.end_connect("a", "connect")
+    table.note_tunnel("a")
+    clock.now += 10 * IDLE_SECONDS
+    assert expired(table) == []
+
+
+@pytest.mark.requirement("connections:strangers")
+def test_the_oldest_connection_without_a_token_goes_first_and_a_known_one_never(table: ConnectionTable) -> None:
+    table.max_unknown = 2
+    table.open("b")
+    assert table.surplus() is None
+    table.open("c")
+    assert table.surplus() == "a"
+
+    table.note_token("a")
+    assert table.surplus() is None
+    table.open("d")
+    assert table.surplus() == "b"
+    table.close("b")
+    assert table.surplus() is None
+
+    table.add_descriptors("d", 1)  # a connection that was opened for it counts with it
+    assert table.surplus() == "c"
+    table.close("c")
+    table.close("d")
+    table.open("e")
+    assert table.surplus() is None
+
+
+@pytest.mark.requirement("connections:refusals-limited")
+def test_lines_are_limited_for_each_kind_and_the_next_one_says_how_many_were_left_out(clock: Clock) -> None:
+    limit = LineLimit(max_lines=2, clock=clock)
+    assert [limit.take("wrong token for agent a") for _ in range(5)] == [0, 0, None, None, None]
+    assert limit.take("wrong token for agent b") == 0
+    clock.now += PERIOD_SECONDS
+    assert limit.take("wrong token for agent a") == 3
+    assert limit.take("wrong token for agent a") == 0
+
+
+@pytest.mark.requirement("connections:refusals-limited")
+def test_kinds_that_strangers_make_up_take_bounded_memory(clock: Clock) -> None:
+    limit = LineLimit(max_lines=1, clock=clock)
+    passed = [limit.take(f"host {number}") for number in range(5000)]
+    assert passed.count(0) == 1001

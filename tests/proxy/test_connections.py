@@ -1,0 +1,168 @@
+"""Limits of connections through the real proxy: strangers take no agent's place, and who waits too long is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tests.peers import text
+from tests.proxy.pod import Pod
+from tests.waiting import eventually
+
+_FEW = 128
+"""The descriptors of a proxy that is asked for more connections than it can have."""
+_GO_ON = "os.execv(sys.argv[1], sys.argv[1:])"
+_LIMITED = (
+    sys.executable,
+    "-c",
+    f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({_FEW}, {_FEW}))\n" + _GO_ON,
+)
+_SHORT = """
+from mitmproxy import ctx
+
+class ShortLimits:
+    def running(self):
+        table = ctx.master.addons.get("claw-connections").table
+        table.head_seconds, table.idle_seconds = 1.0, 1.0
+
+addons = [ShortLimits()]
+"""
+"""A script that makes the limits of time short: they are minutes."""
+HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.fixture
+def short(pod: Pod) -> Pod:
+    """Return a running pod whose connections may wait for a second."""
+    pod.agent("plain")
+    script = pod.home / "short.py"
+    script.write_text(_SHORT, encoding="utf-8")
+    pod.start("-s", str(script))
+    return pod
+
+
+@pytest.fixture
+def strangers() -> Iterator[ExitStack]:
+    """Yield what holds connections open until the test is over."""
+    with ExitStack() as held:
+        yield held
+
+
+def connect(pod: Pod, held: ExitStack, *, port: int | None = None) -> socket.socket:
+    return held.enter_context(socket.create_connection(("127.0.0.1", port or pod.port), timeout=30))
+
+
+def is_closed(peer: socket.socket) -> bool:
+    peer.setblocking(False)
+    try:
+        return peer.recv(65_536) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def logged(pod: Pod, error: str) -> list[dict[str, object]]:
+    return [line for line in pod.log() if line.get("error") == error]
+
+
+@pytest.mark.requirement("connections:strangers", "connections:descriptors")
+def test_idle_connections_without_a_token_keep_no_agent_out(pod: Pod, strangers: ExitStack) -> None:
+    pod.agent("analyst")
+    pod.launcher = _LIMITED
+    pod.start()
+    client = pod.client()
+    pod.provider.says(text("Before."))
+    client.chat.completions.create(model="gpt-test", messages=HI)
+
+    idle = [connect(pod, strangers, port=(pod.port, pod.proxy_port)[number % 2]) for number in range(3 * _FEW)]
+
+    eventually(lambda: is_closed(idle[0]), "the oldest of them is closed")
+    for number in range(3):
+        pod.provider.says(text(f"Answer {number}."))
+        answer = client.chat.completions.create(model="gpt-test", messages=HI)
+        assert answer.choices[0].message.content == f"Answer {number}."
+    pod.provider.says(text("To a newcomer."))
+    assert pod.client(max_retries=0).chat.completions.create(model="gpt-test", messages=HI).choices
+
+    lines = logged(pod, "connections_closed")
+    assert [line["reason"] for line in lines] == [
+        f"more than {_FEW // 4} descriptors for connections without a token: the oldest were closed"
+    ]
+    assert len(logged(pod, "descriptors_exhausted")) <= 1
+    assert logged(pod, "not_admitted") == []
+    assert "Traceback" not in pod.said()
+
+
+@pytest.mark.requirement("connections:descriptors")
+def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one(pod: Pod) -> None:
+    pod.agent("analyst")
+    pod.launcher = (
+        sys.executable,
+        "-c",
+        "import os, resource, sys; _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))\n" + _GO_ON,
+    )
+    pod.start()
+    assert pod.process is not None
+    limits = Path(f"/proc/{pod.process.pid}/limits").read_text(encoding="utf-8")
+    soft, hard = next(line for line in limits.splitlines() if line.startswith("Max open files")).split()[3:5]
+    assert soft == hard != "100"
+
+
+@pytest.mark.requirement("connections:head")
+def test_a_connection_without_a_complete_head_is_closed(short: Pod, strangers: ExitStack) -> None:
+    silent = connect(short, strangers)
+    half = connect(short, strangers)
+    half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthor")
+    handshake = connect(short, strangers, port=short.proxy_port)
+    handshake.sendall(b"CONNECT api.openai.com:443 HTTP/1.1\r\nhost: api.openai.com:443\r\n\r\n")
+    assert handshake.recv(4096).startswith(b"HTTP/1.1 200")
+
+    for peer in (silent, half, handshake):
+        eventually(lambda peer=peer: is_closed(peer), "it is closed")
+
+    reasons = {line["reason"] for line in logged(short, "connections_closed")}
+    assert reasons == {"no complete head of a request came in 1 seconds"}
+
+
+@pytest.mark.requirement("connections:idle")
+def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(short: Pod, strangers: ExitStack) -> None:
+    may_answer = threading.Event()
+
+    async def answer_late(_: Request) -> Response:
+        while not may_answer.is_set():  # noqa: ASYNC110 - the test's thread sets it
+            await asyncio.sleep(0.01)
+        return text("Late.")
+
+    short.provider.says(answer_late)
+    waiting = connect(short, strangers)
+    body = json.dumps({"model": "gpt-test", "messages": HI}).encode()
+    waiting.sendall(
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {short.token('plain')}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    eventually(lambda: short.provider.received, "the provider is asked")
+    idle = connect(short, strangers)
+    idle.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert idle.recv(4096).startswith(b"HTTP/1.1 200")
+
+    eventually(lambda: is_closed(idle), "the idle one is closed")
+    assert not is_closed(waiting)
+
+    waiting.setblocking(True)
+    may_answer.set()
+    assert waiting.recv(65_536).startswith(b"HTTP/1.1 200")
+    eventually(lambda: is_closed(waiting), "it is idle now, and closed in its turn")
