@@ -81,22 +81,24 @@ class McpApp:
             await _send(refusal, send)
             return
 
-        try:
-            async with asyncio.timeout(_BODY_SECONDS):
-                body = await self._read(receive)
-        except TimeoutError:
-            await _write(send, 408, b'{"error":"the body did not arrive in time"}')
-            return
-        except _FullError:
-            await _write(send, 503, b'{"error":"too many long requests at once"}', [(b"retry-after", b"1")])
-            return
-
+        body = await self._take(receive, send)
         if body is None:
             return
         try:
             await self._exchange(HttpRequest(scope["method"], scope["path"], headers, body), principal, receive, send)
         finally:
             self._held -= _held_bytes(body)
+
+    async def _take(self, receive: Receive, send: Send) -> bytes | None:
+        """Return the body; None where there is none, and its sender has been told why or has left."""
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                return await self._read(receive)
+        except TimeoutError:
+            await _write(send, 408, b'{"error":"the body did not arrive in time"}')
+        except _FullError:
+            await _write(send, 503, b'{"error":"too many long requests at once"}', [(b"retry-after", b"1")])
+        return None
 
     async def _read(self, receive: Receive) -> bytes | None:
         """Return the body, cut after the first byte too many; None where the client left. It is held until it is answered."""

@@ -212,7 +212,7 @@ ATTACKS = (
     Attack(
         "Exhausting the servers of tools",
         "at the wrapper and the tools host: thousands of connections without a token, half heads and half bodies that go "
-        "on for ever, answers that nobody reads, long requests at once, subscriptions without end, bad requests that fill the log",
+        "on for ever, answers that nobody reads, long requests at once, subscriptions without end, a log full of bad requests",
         (
             *("server:connections", "server:idle-connections", "server:unread-answers", "server:refused-unread"),
             *("server:long-bodies", "wrapper:subscriptions-bounded", "wrapper:faults-limited"),
