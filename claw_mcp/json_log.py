@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import sys
 import time
 from collections.abc import Iterable
@@ -11,11 +10,10 @@ from typing import Any
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
+from claw_contract.unseen import escape_unseen
 
 _MAX_REASON = 1_000
 _MAX_FAULTS = 20  # In a second: anybody who reaches the port can cause some
-_UNSEEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
-"""Characters that end a line, move a terminal's cursor or turn text around; JSON writers need not escape them."""
 
 
 class JsonLog:
@@ -28,8 +26,8 @@ class JsonLog:
     def event(self, kind: str, **members: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps({"ts": now, "type": kind, **members}, ensure_ascii=False, separators=(",", ":"))
-        clear = self._redactor.document(line.encode(errors="replace")).decode()
-        sys.stdout.buffer.write(_UNSEEN.sub(_escape, clear).encode() + b"\n")
+        clear = self._redactor.document(line.encode(errors="replace"))
+        sys.stdout.buffer.write(escape_unseen(clear) + b"\n")
         sys.stdout.buffer.flush()
 
     def cut(self, text: str, limit: int) -> str:
@@ -39,10 +37,6 @@ class JsonLog:
     def state(self, state: str, **members: Any) -> None:
         """Write a line about the process itself."""
         self.event(self._kind, state=state, **members)
-
-
-def _escape(unseen: re.Match[str]) -> str:
-    return json.dumps(unseen[0])[1:-1]
 
 
 class FaultHandler(logging.Handler):

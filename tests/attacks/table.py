@@ -219,9 +219,10 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "A log that a server of tools writes",
-        "a credential that lies at the cut of a line; line breaks of Unicode, escapes of a terminal, marks of direction",
-        ("wrapper:log-cut", "wrapper:log-characters", "wrapper:stderr", "wrapper:log"),
+        "Words of others in a log",
+        "in the logs of proxy, wrapper and tools host: a credential that lies at the cut of a line; line breaks of Unicode, "
+        "escapes of a terminal and marks of direction in the name of a model or a tool, or in a path",
+        ("wrapper:log-cut", "wrapper:log-characters", "wrapper:stderr", "wrapper:log", "log:unseen", "log:any-text"),
     ),
     Attack(
         "Credentials in what an agent gets",
