@@ -183,7 +183,8 @@ ATTACKS = (
     Attack(
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
-        "headers with thousands of credentials, a thousand idle connections, half a head, endless refusals, many large bodies",
+        "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes, a thousand idle "
+        "connections, half a head, endless refusals, many large bodies",
         (
             "connections:unreadable-directory",
             "connections:descriptors",
@@ -207,7 +208,24 @@ ATTACKS = (
             "redactor:cost",
             "redactor:kept",
             "veil:cost",
+            "veil:reports",
+            "shadow:bounded",
         ),
+    ),
+    Attack(
+        "Exhausting the servers of tools",
+        "at the wrapper and the tools host: thousands of connections without a token, half heads and half bodies that go "
+        "on for ever, answers that nobody reads, long requests at once, subscriptions without end, a log full of bad requests",
+        (
+            *("server:connections", "server:idle-connections", "server:unread-answers", "server:refused-unread"),
+            *("server:long-bodies", "wrapper:subscriptions-bounded", "wrapper:faults-limited"),
+        ),
+    ),
+    Attack(
+        "Words of others in a log",
+        "in the logs of proxy, wrapper and tools host: a credential that lies at the cut of a line; line breaks of Unicode, "
+        "escapes of a terminal and marks of direction in the name of a model or a tool, or in a path",
+        ("wrapper:log-cut", "wrapper:log-characters", "wrapper:stderr", "wrapper:log", "log:unseen", "log:any-text"),
     ),
     Attack(
         "Credentials in what an agent gets",
