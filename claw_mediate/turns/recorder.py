@@ -83,7 +83,7 @@ def usage_record(usage: JsonObject, rounds: int, cost: Cost = _UNKNOWN_COST) -> 
     )
 
 
-def _usage_members(usage: UsageRecord) -> JsonObject:
+def usage_members(usage: UsageRecord) -> JsonObject:
     """Return the members of a line of history: an estimate only where there is one."""
     return usage.model_dump(exclude=None if usage.estimated_cost_usd is not None else {"estimated_cost_usd"})
 
@@ -174,7 +174,7 @@ class Recorder:
             "tools_withheld": [],
             "request_effective": None,
             "response": {"format": "json", "json": body_for_history(result.body, context.redactor, limit)},
-            "usage": _usage_members(UsageRecord()),
+            "usage": usage_members(UsageRecord()),
             "tool_trace": [{"round": 1, "wall_time_ms": wall_ms, "tool_calls": [record]}],
         }
         appended = self._append(context, entry, is_retained=False)
@@ -220,7 +220,7 @@ class Recorder:
                 "format": "sse" if context.view.stream else "json",
                 "json": body_for_history(result.body, context.redactor, limit),
             },
-            "usage": _usage_members(usage),
+            "usage": usage_members(usage),
             "tool_trace": tool_trace(rounds, context.redactor),
         }
         appended = self._append(context, entry, is_retained=result.ok)
@@ -370,7 +370,7 @@ def _forwarded_entry(context: RequestContext, view: RunnerRequest, result: TurnR
         "tools_withheld": _withheld(context.agent, reason),
         "request_effective": sent,
         "response": response,
-        "usage": _usage_members(tokens),
+        "usage": usage_members(tokens),
         "tool_trace": [],
     }
 

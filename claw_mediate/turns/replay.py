@@ -30,7 +30,7 @@ from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
-from claw_mediate.turns.recorder import tool_trace, usage_record
+from claw_mediate.turns.recorder import tool_trace, usage_members, usage_record
 from claw_state.journal import Journal
 
 NOT_RECORDED = "not_recorded"
@@ -110,7 +110,7 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
         "error": code,
         "tools_offered": [offered.alias for offered in catalog.offered],
         "response": {**as_object(recording.entry.get("response")), "json": body_for_history(body, _NO_SECRETS)},
-        "usage": usage_record(add_usage(outcome.usage), len(outcome.usage)).model_dump(),
+        "usage": usage_members(usage_record(add_usage(outcome.usage), len(outcome.usage))),
         "tool_trace": tool_trace(outcome.rounds, _NO_SECRETS),
     }
     entry = {**recording.entry, **decode_recorded(encode_json(about))}
