@@ -134,7 +134,8 @@ def test_a_chat_beyond_the_limit_is_a_413_in_the_dialects_shape_at_once(
     assert (seen.status, error[name]) == (413, value)
     assert "body_size_limit" in error["message"]
     assert wired.wire.seen == []
-    assert wired.pod.memory() - before < (80 << 20 if chunked else SLACK)
+    # As a body grows, its buffer is moved once, from the heap to pages of its own.
+    assert wired.pod.memory() - before < (112 << 20 if chunked else SLACK)
 
 
 @pytest.mark.requirement("large:limit")
