@@ -180,11 +180,12 @@ ATTACKS = (
     Attack(
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
-        "headers with thousands of credentials, a thousand idle connections, half a head, endless refusals, many large bodies",
+        "headers with thousands of credentials, a thousand idle connections, an agent's thousand connections, half a head, endless refusals, many large bodies",
         (
             "connections:unreadable-directory",
             "connections:descriptors",
             "connections:strangers",
+            "connections:agent-share",
             "connections:head",
             "connections:idle",
             "connections:refusals-limited",
