@@ -155,3 +155,17 @@ def test_kinds_that_strangers_make_up_take_bounded_memory(clock: Clock) -> None:
     limit = LineLimit(max_lines=1, clock=clock)
     passed = [limit.take(f"host {number}") for number in range(5000)]
     assert passed.count(0) == 1001
+
+
+@pytest.mark.requirement("connections:refusals-limited")
+def test_kinds_that_strangers_made_up_are_forgotten_though_lines_of_them_were_left_out(clock: Clock) -> None:
+    limit = LineLimit(max_lines=1, clock=clock)
+    for number in range(2000):
+        limit.take(f"host {number}")
+        limit.take(f"host {number}")
+    clock.now += PERIOD_SECONDS
+
+    assert limit.take("host of an operator") == 0
+    assert limit.take("another one") == 0
+    left_out = [limit.take(f"host {number}") for number in range(3000, 5000)]
+    assert sum(filter(None, left_out)) == 2 * 2000 - 1001  # all that were not logged
