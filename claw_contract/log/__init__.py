@@ -227,6 +227,7 @@ type Fault = Literal[
     "providers_broken",
     "state_evicts",
     "state_unusable",
+    "too_many_connections",
     "worker_died",
 ]
 

@@ -21,7 +21,7 @@ from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import listeners, options
-from claw_mediate.mitm.connections import ConnectionsAddon
+from claw_mediate.mitm.connections import ConnectionsAddon, take_room
 from claw_mediate.mitm.fast_dispatch import DispatchAddon
 from claw_mediate.mitm.flow_state import is_recorded
 from claw_mediate.mitm.gate import guard
@@ -152,7 +152,8 @@ class Cllama:
         admitted = self._mediator.admit(request)
         if isinstance(admitted, RunnerResponse):
             return admitted
-        self._installed().governance.connections.note_token(flow.client_conn.id)
+        if not take_room(self._installed().governance, flow, admitted.agent.id):
+            return self._installed().refuse_connection(flow, admitted)
         add_secrets(flow, partial(self._mediator.secrets, admitted))
         if not self._mediator.must_read(admitted, request):
             return await self._mediator.other_paths.decide_unread(admitted, request)

@@ -1,4 +1,4 @@
-"""Limits of connections: how long one may wait, and how many may be open that have not shown a token.
+"""Limits of connections: how long one may wait, how many may be open without a token, and how many of one agent.
 
 One sweep every few seconds looks at all connections (``connection_table`` has the rules), so that no packet costs a timer.
 A connection that reads its last answer slowly is not idle, if it has shown a token: bytes still wait for it.
@@ -22,7 +22,9 @@ from claw_mediate.telemetry.line_limit import LineLimit
 
 SWEEP_SECONDS: Final = 2.0
 _SHARE: Final = 4  # A quarter of all descriptors
-_MAX_UNKNOWN: Final = 4096  # Connections without a token also take memory, whatever the limit of descriptors
+_AGENT_SHARE: Final = 2  # Half of them
+_MAX_UNKNOWN: Final = 4096  # Connections also take memory, whatever the limit of descriptors
+_MAX_AGENT: Final = 8192
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -35,12 +37,41 @@ def raise_descriptor_limit() -> int:
     return _MAX_UNKNOWN * _SHARE if soft == resource.RLIM_INFINITY else soft
 
 
+def take_room(governance: Governance, flow: http.HTTPFlow, agent_id: str) -> bool:
+    """Note whose request this is. Return False if there is no room for it in the agent's share of the descriptors.
+
+    Room is made by closing connections of the same agent that have no request under way, the oldest first.
+    """
+    table, client_id = governance.connections, flow.client_conn.id
+    table.begin_request(client_id, flow.id)  # scripts come before the addon
+    table.note_token(client_id, agent_id)
+    while table.exceeds_share(client_id):
+        if (unused := table.oldest_unused(client_id)) is None:
+            return False
+        _close(governance, unused)
+    return True
+
+
+def _close(governance: Governance, client_id: str) -> None:
+    """Close a connection now, whatever it is doing: its descriptor is needed, or nobody is there."""
+    governance.connections.close(client_id)
+    handler = governance.builtin.proxyserver.connections.get(client_id)
+    transport = handler.transports.get(handler.client) if handler is not None else None
+    if transport is None:
+        return
+    if isinstance(transport.writer, asyncio.StreamWriter):
+        transport.writer.transport.abort()
+    if transport.handler is not None:
+        transport.handler.cancel("closed by the limits of connections")
+
+
 class ConnectionsAddon:
     """The addon: it feeds the table, and closes what the table says."""
 
     name = "claw-connections"
 
     def __init__(self, governance: Governance) -> None:
+        self._governance = governance
         self.table = governance.connections
         self._events = governance.events
         self._builtin = governance.builtin
@@ -48,7 +79,9 @@ class ConnectionsAddon:
         self._sweeping: asyncio.Task[None] | None = None
 
     def running(self) -> None:
-        self.table.max_unknown = min(raise_descriptor_limit() // _SHARE, _MAX_UNKNOWN)
+        descriptors = raise_descriptor_limit()
+        self.table.max_unknown = min(descriptors // _SHARE, _MAX_UNKNOWN)
+        self.table.max_agent = min(descriptors // _AGENT_SHARE, _MAX_AGENT)
         loop = asyncio.get_running_loop()
         before = loop.get_exception_handler()
 
@@ -108,25 +141,13 @@ class ConnectionsAddon:
                     continue
                 if not waiting.is_idle:
                     self._report(f"no complete head of a request came in {waiting.limit:g} seconds")
-                self._close(client_id)
+                _close(self._governance, client_id)
 
     def _close_surplus(self) -> None:
         while (oldest := self.table.surplus()) is not None:
             most = int(self.table.max_unknown)
             self._report(f"more than {most} descriptors for connections without a token: the oldest were closed")
-            self._close(oldest)
-
-    def _close(self, client_id: str) -> None:
-        """Close a connection now, whatever it is doing: its descriptor is needed, or nobody is there."""
-        self.table.close(client_id)
-        handler = self._builtin.proxyserver.connections.get(client_id)
-        transport = handler.transports.get(handler.client) if handler is not None else None
-        if transport is None:
-            return
-        if isinstance(transport.writer, asyncio.StreamWriter):
-            transport.writer.transport.abort()
-        if transport.handler is not None:
-            transport.handler.cancel("closed by the limits of connections")
+            _close(self._governance, oldest)
 
     def _is_sending(self, client_id: str) -> bool:
         handler = self._builtin.proxyserver.connections.get(client_id)
@@ -146,6 +167,6 @@ class ConnectionsAddon:
             return False
         reason = "no more connections can be accepted"
         self._events.limited_event("error", error="descriptors_exhausted", reason=reason, limit=self._limit)
-        if (oldest := self.table.oldest_unknown()) is not None:
-            self._close(oldest)
+        if (oldest := self.table.most_dispensable()) is not None:
+            _close(self._governance, oldest)
         return True

@@ -123,6 +123,12 @@ class Lifecycle:
         self.governance.events.limited_event("error", error="bytes_in_flight", reason=reason)
         return guard.refuse_body(flow.request.path, limit)
 
+    def refuse_connection(self, flow: http.HTTPFlow, admitted: Identity) -> RunnerResponse:
+        """Return the refusal of a request for which its agent has too many connections, or requests under way."""
+        reason = f"a request of agent {admitted.agent.id} was refused: it has too many connections or requests under way"
+        self.governance.events.limited_event("error", error="too_many_connections", reason=reason)
+        return guard.refuse_connection(flow.request.path)
+
     def take_admitted(self, flow: http.HTTPFlow) -> Identity | None:
         """Return who asks, once the body is there; None if nobody waits for a decision."""
         pending = state_of(flow).pending

@@ -54,7 +54,12 @@ class LineLimit:
         return self._periods.setdefault(known, _Period(now, 0))
 
     def _forget_old(self, now: float) -> None:
-        """Forget the kinds of which nothing was left out, and nothing came for a period."""
-        self._periods = {
-            kind: period for kind, period in self._periods.items() if period.left_out or now - period.begun < PERIOD_SECONDS
-        }
+        """Forget the kinds of which nothing came for a period; the lines left out count for the others from now on."""
+        others = self._periods.setdefault(_OTHERS, _Period(now, 0))
+        kept = {_OTHERS: others}
+        for kind, period in self._periods.items():
+            if kind == _OTHERS or now - period.begun < PERIOD_SECONDS:
+                kept[kind] = period
+            else:
+                others.left_out += period.left_out
+        self._periods = kept

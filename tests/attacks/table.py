@@ -184,11 +184,12 @@ ATTACKS = (
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
         "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes, a thousand idle "
-        "connections, half a head, endless refusals, many large bodies",
+        "connections, an agent's thousand connections, half a head, endless refusals, many large bodies",
         (
             "connections:unreadable-directory",
             "connections:descriptors",
             "connections:strangers",
+            "connections:agent-share",
             "connections:head",
             "connections:idle",
             "connections:refusals-limited",

@@ -83,7 +83,7 @@ def test_the_oldest_connection_without_a_token_goes_first_and_a_known_one_never(
     table.open("c")
     assert table.surplus() == "a"
 
-    table.note_token("a")
+    table.note_token("a", "analyst")
     assert table.surplus() is None
     table.open("d")
     assert table.surplus() == "b"
@@ -96,6 +96,48 @@ def test_the_oldest_connection_without_a_token_goes_first_and_a_known_one_never(
     table.close("d")
     table.open("e")
     assert table.surplus() is None
+
+
+@pytest.mark.requirement("connections:agent-share")
+def test_an_agent_has_its_share_whatever_others_have(table: ConnectionTable) -> None:
+    table.max_agent = 3
+    for client_id in ("a", "b", "c"):
+        table.open(client_id)
+        table.begin_request(client_id, f"first of {client_id}")
+        table.note_token(client_id, "analyst" if client_id != "c" else "trader")
+
+    assert table.exceeds_share("b")
+    assert not table.exceeds_share("c")
+    assert table.oldest_unused("b") is None
+
+    table.end_request("a", "first of a")
+    assert not table.exceeds_share("b")
+    table.begin_request("b", "second of b")
+    assert table.exceeds_share("b")
+    assert table.oldest_unused("b") == "a"
+    table.close("a")
+    assert not table.exceeds_share("b")
+
+    table.add_descriptors("b", 2)  # the connections on which the two requests go out
+    assert not table.exceeds_share("b")
+    table.end_request("b", "first of b")
+    table.end_request("b", "second of b")
+    table.add_descriptors("b", 1)
+    assert table.exceeds_share("b")
+
+
+@pytest.mark.requirement("connections:descriptors", "connections:agent-share")
+def test_strangers_are_the_first_to_go_and_then_who_has_the_most(table: ConnectionTable) -> None:
+    assert table.most_dispensable() == "a"
+    table.note_token("a", "analyst")
+    for client_id in ("b", "c"):
+        table.open(client_id)
+        table.note_token(client_id, "trader")
+
+    table.begin_request("b", "one")
+    assert table.most_dispensable() == "c"
+    table.begin_request("c", "one")
+    assert table.most_dispensable() is None
 
 
 @pytest.mark.requirement("connections:refusals-limited")
@@ -113,3 +155,17 @@ def test_kinds_that_strangers_make_up_take_bounded_memory(clock: Clock) -> None:
     limit = LineLimit(max_lines=1, clock=clock)
     passed = [limit.take(f"host {number}") for number in range(5000)]
     assert passed.count(0) == 1001
+
+
+@pytest.mark.requirement("connections:refusals-limited")
+def test_kinds_that_strangers_made_up_are_forgotten_though_lines_of_them_were_left_out(clock: Clock) -> None:
+    limit = LineLimit(max_lines=1, clock=clock)
+    for number in range(2000):
+        limit.take(f"host {number}")
+        limit.take(f"host {number}")
+    clock.now += PERIOD_SECONDS
+
+    assert limit.take("host of an operator") == 0
+    assert limit.take("another one") == 0
+    left_out = [limit.take(f"host {number}") for number in range(3000, 5000)]
+    assert sum(filter(None, left_out)) == 2 * 2000 - 1001  # all that were not logged

@@ -105,6 +105,38 @@ def test_idle_connections_without_a_token_keep_no_agent_out(pod: Pod, strangers:
     assert "Traceback" not in pod.said()
 
 
+@pytest.mark.requirement("connections:agent-share")
+@pytest.mark.parametrize("has_body", [True, False], ids=["unused", "under-way"])
+def test_an_agent_with_many_connections_keeps_no_other_out(pod: Pod, strangers: ExitStack, *, has_body: bool) -> None:
+    pod.agent("analyst")
+    pod.agent("greedy")
+    pod.launcher = _LIMITED
+    pod.start()
+    kept = pod.client(max_retries=2)  # while the greedy one connects, no descriptor may be left for a moment
+    pod.provider.says(text("Before."))
+    kept.chat.completions.create(model="gpt-test", messages=HI)
+
+    length, body = (2, b"{}") if has_body else (1000, b"")  # of which no byte ever comes
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token('greedy')}\r\n"
+        f"content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    )
+    opened = []
+    for _ in range(2 * _FEW):
+        peer = connect(pod, strangers)
+        peer.sendall(head.encode() + body)
+        opened.append(peer)
+
+    if has_body:
+        eventually(lambda: is_closed(opened[0]) or opened[0].recv(65_536), "the first one is answered")
+        eventually(lambda: is_closed(opened[0]), "the first one, which is unused, is closed")
+    else:
+        eventually(lambda: logged(pod, "too_many_connections"), "requests beyond the share are refused")
+    for client in (kept, pod.client(max_retries=2)):
+        pod.provider.says(text("Here."))
+        assert client.chat.completions.create(model="gpt-test", messages=HI).choices[0].message.content == "Here."
+
+
 @pytest.mark.requirement("connections:descriptors")
 def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one(pod: Pod) -> None:
     pod.agent("analyst")

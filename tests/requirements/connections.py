@@ -20,6 +20,11 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Connections that have not shown a valid token have a share of the descriptors; if it is full, the oldest is closed, "
         "and agents are served all the same.",
     ),
+    "connections:agent-share": Requirement(
+        _ONE,
+        "Each agent has a share of the descriptors for its connections and requests under way; beyond it its own unused "
+        "connections are closed, else its request gets 429 with Retry-After, and other agents are served all the same.",
+    ),
     "connections:head": Requirement(
         _ONE, "A connection that has sent no complete head in 30 s is closed: silent, with half a head, or behind CONNECT."
     ),

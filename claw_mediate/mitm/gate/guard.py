@@ -26,6 +26,11 @@ _AGENT_IS_FULL = (
     "this agent's requests under way are too large together; ask again when one is answered",
 )
 _PROCESS_IS_FULL = (503, "bytes_in_flight", "all requests under way are too large together; ask again later")
+_TOO_MANY_CONNECTIONS = (
+    429,
+    "too_many_connections",
+    "this agent has too many connections, or requests under way; ask again when one is answered",
+)
 _RETRY_SECONDS = "2"
 DOTTED_URL = (
     400,
@@ -89,6 +94,12 @@ def refuse_body(path: str, limit: Limit) -> RunnerResponse:
             return respond(_AGENT_IS_FULL[0], build_error_body(path, *_AGENT_IS_FULL), retry_after=_RETRY_SECONDS)
         case "process":
             return respond(_PROCESS_IS_FULL[0], build_error_body(path, *_PROCESS_IS_FULL), retry_after=_RETRY_SECONDS)
+
+
+def refuse_connection(path: str) -> RunnerResponse:
+    """Return the refusal of a request whose agent has its share of the descriptors."""
+    status = _TOO_MANY_CONNECTIONS[0]
+    return respond(status, build_error_body(path, *_TOO_MANY_CONNECTIONS), retry_after=_RETRY_SECONDS)
 
 
 def refuse_rest(flow: http.HTTPFlow, limit: Limit) -> None:
