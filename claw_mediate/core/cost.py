@@ -151,6 +151,7 @@ class _Limits(msgspec.Struct):
     best_of: Any = None
     prompt: msgspec.Raw = msgspec.Raw()
     generationConfig: Any = None  # noqa: N815
+    requests: Any = None  # Of a batch of Anthropic's: each has limits of its own
 
 
 _limits_decoder = msgspec.json.Decoder(_Limits)
@@ -168,6 +169,10 @@ def measure_request(body: bytes, path: str, declared_length: int = 0) -> Request
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # a form, or no JSON object
         return RequestSize(input_tokens, DEFAULT_OUTPUT_TOKENS)
 
+    if isinstance(limits.requests, list):
+        output_tokens = sum(_expected_of_request(each) for each in limits.requests)
+        return RequestSize(input_tokens, output_tokens, is_limited=True)
+
     config = limits.generationConfig if isinstance(limits.generationConfig, dict) else {}
     named = (limits.max_tokens, limits.max_completion_tokens, limits.max_output_tokens, config.get("maxOutputTokens"))
     allowed = [tokens for tokens in map(_positive, named) if tokens is not None]
@@ -176,6 +181,13 @@ def measure_request(body: bytes, path: str, declared_length: int = 0) -> Request
     asked = (limits.n, limits.best_of, config.get("candidateCount"))
     answers = max(min(_positive(number) or 1, _MAX_ANSWERS) for number in asked)
     return RequestSize(input_tokens, per_answer * answers * _count_prompts(limits.prompt), bool(allowed))
+
+
+def _expected_of_request(request: object) -> int:
+    """Return the output tokens that one request of a batch limits itself to, or the usual number."""
+    params = request.get("params") if isinstance(request, dict) else None
+    limit = _positive(params.get("max_tokens")) if isinstance(params, dict) else None
+    return min(limit or DEFAULT_OUTPUT_TOKENS, _MAX_OUTPUT_TOKENS)
 
 
 def _positive(number: object) -> int | None:

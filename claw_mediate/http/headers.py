@@ -13,8 +13,17 @@ from claw_mediate.core.model_policy import Provider
 type Headers = list[tuple[str, str]]
 type RawHeaders = list[tuple[bytes, bytes]]
 
+
+def _spellings(name: str) -> frozenset[str]:
+    """Return a header's name with each of its dashes as a dash or an underscore: CGI and WSGI take both for one."""
+    words = name.split("-")
+    marks = product("-_", repeat=len(words) - 1)
+    return frozenset("".join(chain.from_iterable(zip(words, (*each, ""), strict=True))) for each in marks)
+
+
 _ACCOUNTS = frozenset({"openai-organization", "openai-project", "x-goog-user-project"})
-CREDENTIALS = _ACCOUNTS | {"authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"}
+_KEYS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"})
+CREDENTIALS = frozenset(chain.from_iterable(map(_spellings, _ACCOUNTS | _KEYS)))
 """Headers that may carry the agent's credential, or name the account of the provider's key: a wrong account is a 401 too, and
 an agent could disable the pod's key with it.
 """
@@ -24,15 +33,12 @@ _HOP_BY_HOP = frozenset(
 _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-encoding", "expect"})
 
 
-def _spellings(name: str) -> frozenset[str]:
-    """Return a header's name with each of its dashes as a dash or an underscore: CGI and WSGI take both for one."""
-    words = name.split("-")
-    marks = product("-_", repeat=len(words) - 1)
-    return frozenset("".join(chain.from_iterable(zip(words, (*each, ""), strict=True))) for each in marks)
-
-
-OVERRIDES = _spellings("x-http-method-override") | _spellings("x-http-method") | _spellings("x-method-override")
-"""Headers by which a server takes a request for one of another method, which nobody decided about."""
+_OVERRIDES = (
+    "x-http-method-override", "x-http-method", "x-method-override",
+    "x-original-url", "x-original-uri", "x-rewrite-url", "x-original-method", "x-forwarded-uri", "x-forwarded-method",
+)  # fmt: skip
+OVERRIDES = frozenset(chain.from_iterable(map(_spellings, _OVERRIDES)))
+"""Headers by which a server takes a request for one of another method or path, which nobody decided about."""
 _NEVER_SENT = CREDENTIALS | OVERRIDES | _HOP_BY_HOP | _MESSAGE
 
 

@@ -16,7 +16,16 @@ from claw_contract.providers import ApiFormat
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import find_stored, resolve_path
 from claw_mediate.core.http import Request, RunnerResponse, refuse
-from claw_mediate.core.known_paths import PROXY_BASE, ApiBase, Family, KnownPath, PathMatch, family_of, find_known_path
+from claw_mediate.core.known_paths import (
+    KNOWN_PATHS,
+    PROXY_BASE,
+    ApiBase,
+    Family,
+    KnownPath,
+    PathMatch,
+    family_of,
+    find_known_path,
+)
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.telemetry.event_log import EventLog
@@ -28,6 +37,10 @@ BODYLESS: Final = frozenset({"GET", "HEAD"})
 _OVERRIDE = re.compile(r"(?:^|&)(?:_method|x-http-method(?:-override)?|\$[a-z]+)=", re.IGNORECASE)
 """Members of a query by which a server reads another request than the one that was decided about: ``_method`` of Rails and PHP,
 and Google's ``$httpMethod``, ``$httpHeaders`` and ``$req``."""
+
+
+_SHARED_ROWS: Final = frozenset(KNOWN_PATHS["openai"]) & frozenset(KNOWN_PATHS["anthropic"])
+"""Files and models: at the proxy's own listener only the header ``anthropic-version`` tells whose they are."""
 
 
 class PathTables:
@@ -65,9 +78,21 @@ class PathTables:
         if "?" in request.path and _overrides_method(request.path):
             return None
         known = find_known_path(base, method, request.path)
+        if known is not None and base is PROXY_BASE and known.family == "openai" and known.row in _SHARED_ROWS:
+            known = self._find_of_anthropic(request) or known
         if known is not None or not self._opened:
             return known
         return self._find_opened(base, request)
+
+    def _find_of_anthropic(self, request: Request) -> PathMatch | None:
+        """Return the row of Anthropic's for a path that OpenAI has too; None where the request is no client of Anthropic's."""
+        if not request.header("anthropic-version"):
+            return None
+
+        providers = self._registry.all().values()
+        is_usable = any(each.is_usable for each in providers if each.api_format == "anthropic")
+        base = PROXY_BASE._replace(family="anthropic")
+        return find_known_path(base, request.method.upper(), request.path) if is_usable else None
 
     def _find_opened(self, base: ApiBase, request: Request) -> PathMatch | None:
         method, path = request.method.upper(), resolve_path(request.path)

@@ -323,3 +323,14 @@ def test_a_killed_proxy_leaves_a_reservation_that_lapses_and_is_charged(running:
     refused = post(running, ASKED)
     assert refused.status_code == 429
     assert refused.json()["budget"]["reported_cost_usd"] == pytest.approx(2.2, rel=0.01)
+
+
+@pytest.mark.requirement("budget:reserved")
+def test_a_batch_of_messages_is_charged_by_all_of_its_requests(running: Pod) -> None:
+    batch = {"id": "msgbatch_1", "type": "message_batch", "processing_status": "in_progress"}
+    priced(running).provider.says(JSONResponse(batch), JSONResponse(batch))
+    params = {"model": "claude", "max_tokens": 64_000, "messages": [{"role": "user", "content": "Go"}]}
+    requests = {"requests": [{"custom_id": str(number), "params": params} for number in range(200)]}
+    first = post(running, requests, path="/v1/messages/batches")
+    second = post(running, requests, path="/v1/messages/batches")
+    assert (first.status_code, second.status_code) == (200, 429), "the first alone costs up to 25 dollars"

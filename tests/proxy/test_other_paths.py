@@ -12,7 +12,7 @@ import pytest
 
 from claw_contract.history import HistoryEntry
 from tests.mediate.test_body import PACKERS
-from tests.peers import Provider, Service
+from tests.peers import Provider, Service, text
 from tests.proxy.conftest import Wired
 from tests.proxy.pod import PROVIDER_KEY, Pod, headers
 from tests.proxy.wire import Connection, Seen, Wire
@@ -246,3 +246,15 @@ def test_a_packed_body_that_names_another_model_is_refused_and_an_allowed_one_go
     assert post(wired, "/v1/chat/completions", packed(models=["small"]), **sent).status_code == 200
     (seen,) = wired.wire.seen
     assert (json.loads(seen.body)["models"], seen.all("content-encoding")) == (["small"], [])
+
+
+@pytest.mark.requirement("paths:override")
+@pytest.mark.parametrize("agent_id", ["analyst", "plain"])
+@pytest.mark.parametrize("name", ["x_api_key", "openai_organization", "x-original-url", "x_rewrite_url", "x-forwarded-method"])
+def test_no_spelling_of_a_header_names_another_key_path_or_method(running: Pod, agent_id: str, name: str) -> None:
+    running.agent("plain")
+    running.provider.says(text("Hi."))
+    asked = {"model": "gpt-test", "messages": [{"role": "user", "content": "Hi"}]}
+    sent = headers(running, agent_id) | {name: "planted"}
+    assert httpx2.post(f"{running.url}/v1/chat/completions", json=asked, headers=sent, timeout=30).status_code == 200
+    assert "planted" not in running.provider.received[0].headers.values()

@@ -15,7 +15,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from tests.peers import Provider, Service
-from tests.proxy.pod import Pod
+from tests.proxy.pod import ANTHROPIC_KEY, Pod
 from tests.state.server import shared_state
 from tests.wires.responses import message, response
 
@@ -266,3 +266,17 @@ def test_what_one_proxy_made_another_one_knows(tmp_path: Path) -> None:
         for each in pods:
             each.stop()
     provider.stop()
+
+
+@pytest.mark.requirement("objects:routing")
+def test_a_file_that_is_sent_by_anthropics_sdk_is_kept_by_anthropic(pod: Pod) -> None:
+    one, sent = pod.claude("one"), len(pod.provider.received)
+    about = {"type": "file", "filename": "x", "mime_type": "text/plain", "size_bytes": 1, "created_at": "2026-01-01T00:00:00Z"}
+    made = {"id": "file_of_claude", **about}
+    pod.provider.says(JSONResponse(made), JSONResponse(claude_answer()))
+    uploaded = one.beta.files.upload(file=("x.txt", b"x", "text/plain"))
+    source: Any = {"type": "file", "file_id": uploaded.id}
+    asked: Any = [{"role": "user", "content": [{"type": "document", "source": source}]}]
+    one.beta.messages.create(model="claude", max_tokens=9, messages=asked, betas=["files-api-2025-04-14"])
+    keys = [each.headers.get("x-api-key") for each in pod.provider.received[sent:]]
+    assert keys == [ANTHROPIC_KEY, ANTHROPIC_KEY]
