@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -29,7 +26,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_pieces, "PIECE_BYTES", PIECE)
 
 
-@pytest.mark.requirement("bodies:bounded")
+@pytest.mark.requirement("bodies:beside-the-loop")
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("head", HEADS)
 def test_a_member_is_found_wherever_a_piece_ends(head: bytes) -> None:
@@ -41,7 +38,7 @@ def test_a_member_is_found_wherever_a_piece_ends(head: bytes) -> None:
         assert [named.name for named in find_named_models(body)] == ["x"], before
 
 
-@pytest.mark.requirement("bodies:bounded")
+@pytest.mark.requirement("bodies:beside-the-loop")
 @pytest.mark.usefixtures("small_pieces")
 def test_an_id_is_found_wherever_a_piece_ends() -> None:
     for before in range(2 * PIECE):
@@ -58,25 +55,3 @@ def test_a_short_text_is_found_wherever_a_piece_ends() -> None:
         assert contains(document, b"\\u00")
         assert contains_match(document, escape, 6)
         assert not contains(document, b"\\u01")
-
-
-def longest_hold(work: Callable[[], object]) -> float:
-    """Return the share of some work in a thread in which no other thread got on, by steps that another thread makes."""
-    over = threading.Event()
-
-    def run() -> None:
-        work()
-        over.set()
-
-    threading.Thread(target=run).start()
-    steps = 0
-    while not over.wait(0.001):
-        steps += 1
-    return 1 / (1 + steps)
-
-
-@pytest.mark.requirement("bodies:bounded")
-def test_other_threads_go_on_while_a_large_body_is_searched() -> None:
-    parts = [{"type": "text", "text": "x" * 40}] * 200_000
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": parts}]}).encode()
-    assert longest_hold(lambda: find_named_models(body)) < 0.2
