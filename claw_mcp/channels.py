@@ -53,6 +53,10 @@ class Quotation:
         clear = " ".join(self.redactor.text(text).split())
         return f"'{clear[:_MAX_QUOTE]}…'" if len(clear) > _MAX_QUOTE else f"'{clear}'"
 
+    def cut(self, text: str, limit: int) -> str:
+        """Return the first ``limit`` bytes of a text, and never a part of a secret."""
+        return self.redactor.cut(text.encode(errors="replace"), limit).decode(errors="ignore")
+
     def lines(self, lines: Iterable[bytes]) -> tuple[str, ...]:
         return tuple(self.redactor.data(line).decode(errors="replace")[:_MAX_QUOTE] for line in lines)
 

@@ -3,14 +3,17 @@
 import json
 import logging
 import sys
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
+from claw_contract.unseen import escape_unseen
 
 _MAX_REASON = 1_000
+_MAX_FAULTS = 20  # In a second: anybody who reaches the port can cause some
 
 
 class JsonLog:
@@ -23,8 +26,13 @@ class JsonLog:
     def event(self, kind: str, **members: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps({"ts": now, "type": kind, **members}, ensure_ascii=False, separators=(",", ":"))
-        sys.stdout.buffer.write(self._redactor.document(line.encode(errors="replace")) + b"\n")
+        clear = self._redactor.document(line.encode(errors="replace"))
+        sys.stdout.buffer.write(escape_unseen(clear) + b"\n")
         sys.stdout.buffer.flush()
+
+    def cut(self, text: str, limit: int) -> str:
+        """Return the first ``limit`` bytes of a text, and never a part of a secret, which nobody would recognize."""
+        return self._redactor.cut(text.encode(errors="replace"), limit).decode(errors="ignore")
 
     def state(self, state: str, **members: Any) -> None:
         """Write a line about the process itself."""
@@ -32,13 +40,26 @@ class JsonLog:
 
 
 class FaultHandler(logging.Handler):
-    """Writes what Python's own log has to say as lines of ours."""
+    """Writes what Python's own log has to say as lines of ours; of many in one second, the first ones."""
 
     def __init__(self, log: JsonLog) -> None:
         """Write warnings and errors to ``log``."""
         super().__init__(logging.WARNING)
         self._log = log
+        self._second, self._lines, self._dropped = 0, 0, 0
 
     def emit(self, record: logging.LogRecord) -> None:
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._lines = second, 0
+        self._lines += 1
+        if self._lines > _MAX_FAULTS:
+            self._dropped += 1
+            return
+
+        if self._dropped:
+            self._log.state("fault", reason=f"{self._dropped} faults before this one are not in the log")
+            self._dropped = 0
+
         error = f": {record.exc_info[1]!r}" if record.exc_info else ""
-        self._log.state("fault", reason=f"{record.getMessage()}{error}"[:_MAX_REASON])
+        self._log.state("fault", reason=self._log.cut(f"{record.getMessage()}{error}", _MAX_REASON))

@@ -10,9 +10,11 @@ from typing import Any
 import uvicorn
 
 from claw_mcp.asgi import McpApp
+from claw_mcp.connections import ACCEPTED_AT_ONCE, ConnectionTable, raise_descriptor_limit
 from claw_mcp.server import StreamableHttpServer
 
 _DRAIN_SECONDS = 2
+_WAITING_CONNECTIONS = 1_024  # In the kernel, until they are accepted
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -36,7 +38,11 @@ def listen(host: str, port: int) -> socket.socket:
 async def serve(app: McpApp, listener: socket.socket, work: Coroutine[Any, Any, None]) -> None:
     """Serve until SIGTERM or SIGINT, or until ``work`` ends, which else is cancelled. Raise what either has raised."""
     quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
-    config = uvicorn.Config(app, lifespan="off", ws="none", timeout_graceful_shutdown=_DRAIN_SECONDS, **quiet)
+    table = ConnectionTable(raise_descriptor_limit())
+    # The protocol is named, and not chosen by what is installed: another one reads heads of any length.
+    http: Any = table.protocol()
+    limits: dict[str, Any] = {"backlog": ACCEPTED_AT_ONCE, "timeout_graceful_shutdown": _DRAIN_SECONDS}
+    config = uvicorn.Config(app, http=http, lifespan="off", ws="none", **limits, **quiet)
     await run_until_stopped(app.server, _listen(_Uvicorn(config), listener), work)
 
 
@@ -74,6 +80,12 @@ async def _listen(server: uvicorn.Server, listener: socket.socket) -> None:
 
 class _Uvicorn(uvicorn.Server):
     """A server that leaves signals to us."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # asyncio takes one number for both, how many it accepts at once and how many wait in the kernel.
+        for listener in sockets or ():
+            listener.listen(_WAITING_CONNECTIONS)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:

@@ -117,6 +117,14 @@ class StreamableHttpServer:
         except Refusal as refusal:
             return refusal.response()
 
+    def refuse(self, headers: list[tuple[str, str]]) -> HttpResponse | None:
+        """Return the answer to a request of a host or an origin that is not allowed, whose body need not be read."""
+        try:
+            self._check_source(_fold(headers))
+        except Refusal as refusal:
+            return refusal.response()
+        return None
+
     def broadcast(self, method: str, params: bytes = b"", principal: str | None = None) -> None:
         """Send a notification to every session of a principal, or of all; each gets it on one stream, if it has one."""
         message = write_notification(method, params)
@@ -156,7 +164,9 @@ class StreamableHttpServer:
         return [request for request in requests if request.method == stateless.SUBSCRIBE]
 
     async def _dispatch(self, request: HttpRequest, headers: Mapping[str, str], principal: str) -> HttpResponse:
-        self._admit(headers, request.body)
+        self._check_source(headers)
+        if len(request.body) > self.max_body:
+            raise Refusal(413, RpcError(INVALID_REQUEST, f"the body is longer than {self.max_body} bytes"))
         if request.method == "POST":
             return await self._post(headers, request.body, principal)
         is_stateless = stateless.is_stateless(headers)
@@ -169,13 +179,11 @@ class StreamableHttpServer:
         self.sessions.end(session)
         return _respond(200)
 
-    def _admit(self, headers: Mapping[str, str], body: bytes) -> None:
+    def _check_source(self, headers: Mapping[str, str]) -> None:
         if not self._is_allowed_host(headers.get("host", "")):
             raise Refusal(421, RpcError(INVALID_REQUEST, "this host is not allowed"))
         if "origin" in headers and not self._is_allowed_origin(headers["origin"]):
             raise Refusal(403, RpcError(INVALID_REQUEST, "this origin is not allowed"))
-        if len(body) > self.max_body:
-            raise Refusal(413, RpcError(INVALID_REQUEST, f"the body is longer than {self.max_body} bytes"))
 
     def _session(self, headers: Mapping[str, str], principal: str) -> Session:
         if SESSION_ID not in headers:

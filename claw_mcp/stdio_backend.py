@@ -10,7 +10,15 @@ from typing import Any, Final
 
 import msgspec
 
-from claw_mcp.protocol import CAPABILITIES_META, CLIENT_INFO_META, INVALID_PARAMS, VERSION_META, RpcError, write_notification
+from claw_mcp.protocol import (
+    CAPABILITIES_META,
+    CLIENT_INFO_META,
+    INVALID_PARAMS,
+    SERVER_ERROR,
+    VERSION_META,
+    RpcError,
+    write_notification,
+)
 from claw_mcp.sessions import ClientRequest, Session
 from claw_mcp.stateless import members
 from claw_mcp.stdio_child import OnProgress
@@ -26,6 +34,9 @@ BROADCAST: Final = {
 _STATELESS_META: Final = (VERSION_META, CAPABILITIES_META, CLIENT_INFO_META)
 _LOG_LEVEL = "logging/setLevel"
 _SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+_MAX_SUBSCRIPTIONS = 256  # Of a session
+_MAX_RESOURCES = 4_096  # That are subscribed at once; each is asked for again at every start of the server
+_MAX_SUBSCRIPTION_BYTES = 8 << 10
 
 
 class StdioBackend:
@@ -43,6 +54,8 @@ class StdioBackend:
         params, token = _read_params(request)
         if request.method == _UNSUBSCRIBE and not self._unsubscribe(request.session, _uri(params)):
             return b"{}"
+        if request.method == _SUBSCRIBE:
+            self._check_subscription(request, _uri(params))
         on_progress: OnProgress | None = None if token is None else partial(_forward, request, token)
         result = await self._supervisor.call(request.method, params, on_progress)
         if request.method == _SUBSCRIBE:
@@ -55,6 +68,16 @@ class StdioBackend:
     def end_session(self, session: Session) -> None:
         for uri in list(self._subscribers):
             self._unsubscribe(session, uri)
+
+    def _check_subscription(self, request: ClientRequest, uri: str) -> None:
+        """Raise ``RpcError`` for a subscription that is too long to be kept, or one too many."""
+        if len(bytes(request.message.params)) > _MAX_SUBSCRIPTION_BYTES:
+            raise RpcError(INVALID_PARAMS, f"a subscription has at most {_MAX_SUBSCRIPTION_BYTES} bytes")
+
+        own = sum(request.session in sessions for sessions in self._subscribers.values())
+        is_known = uri in self._subscribers
+        if own >= _MAX_SUBSCRIPTIONS or (not is_known and len(self._subscribers) >= _MAX_RESOURCES):
+            raise RpcError(SERVER_ERROR, "there are too many subscriptions: end some of them first")
 
     def _unsubscribe(self, session: Session, uri: str) -> bool:
         """Note that a session wants no more of a resource. Return whether no other session wants it either."""

@@ -32,7 +32,7 @@ from claw_mcp.protocol import (
 from claw_mcp.stateless import members
 
 MAX_LINE: Final = 8 << 20
-_MAX_STDERR_LINE = 8 << 10
+_MAX_STDERR_LINE = 16 << 10  # More than the log shows of one, so that a secret at its cut is recognized
 _MAX_UNREAD = 16 << 20  # Bytes that the server has not read yet
 _MAX_CALLS = 1_024  # Calls that wait at once
 _MAX_ID_DIGITS = 20

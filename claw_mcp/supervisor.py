@@ -129,7 +129,7 @@ class Supervisor:
                 with suppress(RpcError):
                     await child.call(method, params, self._timing.start)
         except RpcError as error:
-            self._report("failed", reason=f"initialize: {error.message[:200]}")
+            self._report("failed", reason=f"initialize: {error.message}")
             return False
         names = ("capabilities", "serverInfo", "instructions")
         self._description = {name: result[name] for name in names if name in result}

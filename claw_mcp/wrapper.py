@@ -117,10 +117,10 @@ class WrapperLog(JsonLog, ChildLog):
         """Redact the credentials of the environment, which the names of their variables tell."""
         names = [name for name in environment if any(word in name.upper() for word in _CREDENTIAL_WORDS)]
         JsonLog.__init__(self, "mcp_wrapper", [Secret(environment[name]) for name in names if environment[name]])
-        ChildLog.__init__(self, self.event)
+        ChildLog.__init__(self, self.event, self.cut)
 
     def server_state(self, state: str, **members: Any) -> None:
-        self.event("mcp_server", state=state, **members)
+        self.event("mcp_server", state=state, **self.short_reason(members))
 
 
 class Wrapper:

@@ -25,7 +25,7 @@ from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import File, Place, Server
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
-from claw_state.valkey.link import Link, probe_server
+from claw_state.valkey.link import Link, find_eviction_policy, probe_server
 from claw_state.valkey.ownership import ValkeyOwnershipStore
 from claw_state.valkey.spending import ValkeySpending
 
@@ -60,6 +60,9 @@ def open_state(place: Place, log: EventLog, before: State | None = None) -> Stat
             health = Health(_health_log(log, place))
             if (problem := probe_server(place)) is not None:
                 health.fail(problem)
+            elif (policy := find_eviction_policy(place)) is not None:
+                reason = f"its maxmemory-policy is {policy}: it may forget what must not be done twice; set noeviction"
+                log.event("error", error="state_evicts", place=place.shown, reason=reason)
             link = Link(place, health)
             journal = ValkeyJournal(link, Owner.current())
             return State(ValkeyContinuityStore(link), journal, ValkeySpending(link), ValkeyOwnershipStore(link), place)
@@ -69,10 +72,12 @@ def open_state(place: Place, log: EventLog, before: State | None = None) -> Stat
 
 def _in_file(place: Place, database: Database) -> State:
     try:
-        journal = SqliteJournal(database, Owner.current())
-        ownership = SqliteOwnershipStore(database)
-        return State(SqliteContinuityStore(database), journal, SqliteSpending(database), ownership, place, database)
-    except OSError:
+        clock = database.open_clock()
+        journal = SqliteJournal(database, Owner.current(), clock)
+        ownership = SqliteOwnershipStore(database, clock)
+        store, spending = SqliteContinuityStore(database, clock), SqliteSpending(database, clock)
+        return State(store, journal, spending, ownership, place, database)
+    except (OSError, sqlite3.Error):
         database.close()
         raise
 

@@ -23,6 +23,8 @@ from typing import Literal, NamedTuple, Protocol
 from claw_contract.metadata import Budget
 
 type OnWriteError = Callable[[str], None]
+MAX_AHEAD_SECONDS = 61.0
+"""A bucket that ends further ahead is of a clock that was set back: it counts from now on, and not until its time comes."""
 LAPSE_SECONDS = 60.0  # Without a sign of life of its process, after which a reservation becomes spending
 RENEWAL_SECONDS = LAPSE_SECONDS / 4
 _RETRY_RESERVED_SECONDS = 2  # The time to wait where only requests under way are in the way: any may end at any moment

@@ -36,6 +36,7 @@ _GROUPS = {"docker", "podman", "containerd", "lxd", "incus", "disk"}
 CAPABILITIES = {
     *("ALL", "BPF", "DAC_READ_SEARCH", "MKNOD", "NET_ADMIN", "NET_RAW", "PERFMON"),
     *("SYS_ADMIN", "SYS_BOOT", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"),
+    *("MAC_ADMIN", "MAC_OVERRIDE", "SYSLOG", "SYS_TIME"),
 }
 _NAMESPACES = ("pid", "ipc", "uts", "userns_mode", "cgroup")
 _MOVING = "latest"

@@ -225,6 +225,7 @@ type Fault = Literal[
     "ownership_not_written",
     "prices_not_read",
     "providers_broken",
+    "state_evicts",
     "state_unusable",
     "worker_died",
 ]

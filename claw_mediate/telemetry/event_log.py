@@ -12,6 +12,7 @@ import msgspec
 from claw_contract.log import EventType
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
+from claw_contract.unseen import escape_unseen
 from claw_mediate.telemetry.line_limit import LineLimit
 from claw_mediate.telemetry.nonblocking_writer import LineWriter
 
@@ -125,7 +126,7 @@ class EventLog:
         except UnicodeEncodeError:  # listeners can't encode it either
             event = _escape_surrogates(event)
             line = msgspec.json.encode(event)
-        self._write(self._redactor.document(line) + b"\n")
+        self._write(escape_unseen(self._redactor.document(line)) + b"\n")
         for listener in self._listeners:
             try:
                 listener(event)

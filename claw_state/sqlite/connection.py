@@ -25,12 +25,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from typing import Any
 
 from claw_state.health import Health, StateUnavailableError
+from claw_state.sqlite.clock import Clock, Uptime, open_clock
 from claw_state.sqlite.schema import REMEDY, TABLES, VACUUM_STEP, check_integrity, describe_error, open_database
 from claw_state.sqlite.wal import WriteAheadLog
 
@@ -69,6 +71,10 @@ class Database:
         other = copy(self)
         self._users.add(other)
         return other
+
+    def open_clock(self, wall: Clock = time.time) -> Clock:
+        """Return the time of the file (``claw_state/sqlite/clock.py``). Raise ``sqlite3.Error``."""
+        return open_clock(self._db, wall, Uptime.of_machine())
 
     async def flush(self) -> None:
         """Flush all previous writes to the disk. Raise ``StoreError`` if they may not survive a power cut."""

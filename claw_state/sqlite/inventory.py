@@ -28,6 +28,7 @@ from claw_state.inventory import (
     is_deletable,
 )
 from claw_state.lease import Owner
+from claw_state.sqlite.clock import Uptime, find_clock
 from claw_state.sqlite.schema import check_version, describe_error, low_priority_transaction, vacuum_and_truncate_log
 from claw_state.url import File, StoreError
 
@@ -65,10 +66,12 @@ class _OpenMode(NamedTuple):
 class SqliteInventory:
     """A ``StateInventory`` of a SQLite file."""
 
-    def __init__(self, place: File, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, place: File, clock: Callable[[], float] | None = None) -> None:
         self._shown = place.shown
         self._file = Path(place.path)
-        self._clock = clock
+        """``clock`` replaces the time of the file in tests."""
+        self._fixed_clock = clock
+        self._clock = clock or time.time
         self._me = Owner.current().with_file(place.path)
 
     def inventory(self) -> Inventory:
@@ -149,6 +152,8 @@ class SqliteInventory:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and not tables & _OURS:
             raise StoreError(f"{self._shown} is a database of something else: name the file that the proxy's CLAW_STATE names")
+        if self._fixed_clock is None and "clock" in tables:
+            self._clock = find_clock(database, Uptime.of_machine()) or time.time
         return tables
 
     def _state(self, state: str, owner: str, seen: float) -> str:

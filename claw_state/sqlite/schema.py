@@ -15,11 +15,11 @@ from pathlib import Path
 
 SCHEMA = 1  # The version of the tables, stored as ``user_version``
 _OPEN_SECONDS = 5.0  # The longest wait for other processes' locks while the file is opened: they may just make it, too
-HIDDEN_ROUNDS, TURNS, SPENDING, OWNED, PROVIDER_OBJECTS = (
+HIDDEN_ROUNDS, TURNS, SPENDING, OWNED, PROVIDER_OBJECTS, CLOCK = (
     (files(__package__) / f"{name}.sql").read_text(encoding="utf-8")
-    for name in ("hidden_rounds", "turns", "spending", "owned", "provider_objects")
+    for name in ("hidden_rounds", "turns", "spending", "owned", "provider_objects", "clock")
 )
-TABLES = HIDDEN_ROUNDS + TURNS + SPENDING + OWNED + PROVIDER_OBJECTS
+TABLES = HIDDEN_ROUNDS + TURNS + SPENDING + OWNED + PROVIDER_OBJECTS + CLOCK
 """Each table is created where it is missing. So a file of an earlier version gets a new one, and keeps its number."""
 MAX_LOG_BYTES = 48 * 1024 * 1024
 """The size to which the write-ahead log is truncated when it starts again.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from claw_contract.metadata import Budget
 from claw_state.spending import (
     CHARGED,
+    MAX_AHEAD_SECONDS,
     Bucket,
     BudgetExcess,
     Charge,
@@ -30,6 +31,7 @@ _ADD = """
 INSERT INTO spending VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
 SET requests = requests + excluded.requests, cost = cost + excluded.cost, unknown = unknown + excluded.unknown
 """
+_AHEAD = "DELETE FROM spending WHERE agent = ? AND ends > ? RETURNING requests, cost, unknown"
 _HOLD = "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?)"
 _HELD = "SELECT id, estimate, held, seen FROM reservations WHERE agent = ? AND held >= 0"
 _RELEASE = "DELETE FROM reservations WHERE agent = ? AND id = ? RETURNING estimate, held"
@@ -56,6 +58,7 @@ class SqliteSpending:
 
         def count(execute: Execute) -> BudgetExcess | None:
             execute("DELETE FROM spending WHERE agent = ? AND ends <= ?", (agent_id, now - budget.seconds))
+            _take_back(execute, agent_id, now, ends)
             holds = _charge_lapsed(execute, agent_id, budget, now) if reservation is not None else []
             rows = execute("SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,))
             buckets = [Bucket(*row) for row in rows]
@@ -118,6 +121,12 @@ class SqliteSpending:
             await self._db.transact(add)
         except StoreError as error:
             on_error(str(error))
+
+
+def _take_back(execute: Execute, agent_id: str, now: float, ends: float) -> None:
+    """Count what was spent by a clock that has been set back as spent now."""
+    for row in execute(_AHEAD, (agent_id, now + MAX_AHEAD_SECONDS)).fetchall():
+        execute(_ADD, (agent_id, ends, *row))
 
 
 def _charge_lapsed(execute: Execute, agent_id: str, budget: Budget, now: float) -> list[Hold]:

@@ -16,7 +16,7 @@ from claw_state.continuity import (
     join_by_id,
 )
 from claw_state.url import StoreError
-from claw_state.valkey.link import SCHEMA, Link
+from claw_state.valkey.link import SCHEMA, Link, reading
 from claw_state.valkey.scripts import load_script
 
 _SAVE = load_script("continuity_drop", "continuity_save")
@@ -39,10 +39,8 @@ class ValkeyContinuityStore:
 
     async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
         rows = await self._link.read(_FIND, self._now(), agent_id, MAX_CANDIDATES, *sorted(set(keys)))
-        try:
+        with reading(f"the hidden rounds of {agent_id}"):
             return join_by_id(_decode(*row) for row in rows)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise StoreError(f"the hidden rounds of {agent_id} on the server can't be read: {error}") from error
 
     async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
         if entries:

@@ -6,7 +6,7 @@ A record is as durable as the server's own settings make it (``appendfsync``).
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -22,7 +22,7 @@ from claw_state.journal import (
 )
 from claw_state.lease import Owner
 from claw_state.url import StoreError
-from claw_state.valkey.link import Link
+from claw_state.valkey.link import Link, reading
 from claw_state.valkey.scripts import load_script
 
 _FIND = load_script("journal_find")
@@ -36,6 +36,8 @@ _ABANDON = load_script("journal_seen", "journal_abandon")
 _END = load_script("journal_seen", "journal_end")
 _MARK_DELIVERED = load_script("journal_seen", "journal_mark_delivered")
 _RESPONSE = "reply"
+_A_TURN = "the record of a turn"
+_STATES = get_args(TurnState.__value__)
 _TTL_SECONDS = int(RESUME_SECONDS)
 
 
@@ -50,15 +52,15 @@ class ValkeyJournal:
     async def find(self, agent_id: str, fingerprint: RequestFingerprint) -> PreviousAttempt | None:
         key = (fingerprint.request, fingerprint.earlier, fingerprint.message_digest)
         answer = await self._link.read(_FIND, self._now(), agent_id, _TTL_SECONDS, *key, MAX_CANDIDATES)
-        try:
+        with reading(_A_TURN):
             kind, *rows = answer or [b"same"]
             past = self._select(rows, fingerprint, altered=kind == b"altered")
-            if past is None:
-                return None
-            body = await self._link.read(_READ_STEP, self._now(), past.turn_id, "answer")
+        if past is None:
+            return None
+
+        body = await self._link.read(_READ_STEP, self._now(), past.turn_id, "answer")
+        with reading(_A_TURN):
             return replace(past, response=msgspec.msgpack.decode(body, type=StoredResponse) if body else None)
-        except (ValueError, TypeError, msgspec.DecodeError) as error:
-            raise StoreError(f"the record of a turn on the server can't be read: {error}") from error
 
     def _select(self, rows: list[list[bytes]], fingerprint: RequestFingerprint, *, altered: bool) -> PreviousAttempt | None:
         keys = [(row[-1].decode(), row[1].decode()) for row in rows]
@@ -68,10 +70,8 @@ class ValkeyJournal:
 
     async def is_alive(self, turn_id: str) -> bool:
         row = await self._link.read(_TURN, self._now(), turn_id)
-        try:
+        with reading(_A_TURN):
             return row is not None and holds_lease(self._owner, row[0].decode(), row[1].decode(), float(row[2]))
-        except (ValueError, TypeError) as error:
-            raise StoreError(f"the record of a turn on the server can't be read: {error}") from error
 
     async def begin(self, turn_id: str, agent_id: str, fingerprint: RequestFingerprint) -> bool:
         return await self._run(_BEGIN, turn_id, agent_id, self._owner.name, *fingerprint.columns)
@@ -113,6 +113,8 @@ class ValkeyJournal:
 
     def _past(self, *row: bytes, altered: bool = False) -> PreviousAttempt:
         turn_id, state, owner, seen, key = (part.decode() for part in row[:5])
+        if state not in _STATES:
+            raise ValueError(f"{state!r} is no state of a turn")
         is_alive = holds_lease(self._owner, state, owner, float(row[5]), altered=altered)
         return PreviousAttempt(turn_id, cast("TurnState", state), is_alive, key, None, owner, float(seen))
 
@@ -133,7 +135,9 @@ class ValkeyJournal:
 
     async def _read_step(self, turn_id: str, round_number: int, place: int | str) -> bytes | None:
         record: Any = await self._link.read(_READ_STEP, self._now(), turn_id, f"{round_number}.{place}")
-        return None if record is None else bytes(record)
+        if record is not None and not isinstance(record, bytes):
+            raise StoreError(f"{_A_TURN} on the server can't be read: it is no text")
+        return record
 
     def _now(self) -> float | str:
         return self._clock() if self._clock else ""

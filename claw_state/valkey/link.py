@@ -30,6 +30,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec import DecodeError
+
 from claw_state.health import Health, StateUnavailableError
 from claw_state.url import Server, StoreError
 from claw_state.valkey.scripts import load_script
@@ -47,6 +49,7 @@ PRELUDE = load_script("prelude")
 """The beginning of every script. The time is the server's, since the clocks of proxies may differ; tests pass their own."""
 _NOT_INSTALLED = "a state on a server needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
 _CODE = re.compile("[A-Z]{2,} ")
+_KEEPS_ALL = "noeviction"
 _WRONG_TYPE = "WRONGTYPE "
 _TEMPORARY = ("MISCONF ", "BUSY ")  # Refusals that pass: the server's disk is full, or a long script is running
 
@@ -97,6 +100,10 @@ class Link:
         except (*self._connection_errors, TimeoutError, OSError) as error:
             self._health.back_off()
             raise self._health.fail(_connection_message(error)) from error
+        except UnicodeError as error:  # ours: what was to be written has no bytes
+            raise StoreError(str(error)) from error
+        except (ValueError, OverflowError, RecursionError, MemoryError) as error:  # of the client's parser
+            raise self._health.fail(f"the server of the state answers in no protocol that we know: {error}") from error
         except self._redis_error as error:
             if self._is_script_error(error):
                 raise StoreError(str(error)) from error
@@ -108,6 +115,15 @@ class Link:
     def _is_script_error(self, error: Exception) -> bool:
         message = str(error)
         return type(error) is self._response_error and (message.startswith(_WRONG_TYPE) or not _CODE.match(message))
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise ``StoreError`` instead of any error over an answer that is not of the form that a script gives."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError, DecodeError) as error:
+        raise StoreError(f"{what} on the server can't be read: {error}") from error
 
 
 @asynccontextmanager
@@ -176,6 +192,18 @@ def probe_server(server: Server) -> str | None:
     except StoreError as error:
         return str(error)
     return None
+
+
+def find_eviction_policy(server: Server) -> str | None:
+    """Return the policy by which a server forgets keys when its memory is full, if it may; None if it can't be asked."""
+    try:
+        with blocking_client(server, TIMEOUT_SECONDS) as client:
+            memory = client.info("memory")
+    except (StoreError, ValueError):  # also one that lets nobody ask
+        return None
+
+    policy = str(memory.get("maxmemory_policy", _KEEPS_ALL))
+    return policy if memory.get("maxmemory") and policy != _KEEPS_ALL else None
 
 
 def _connection_message(error: Exception) -> str:

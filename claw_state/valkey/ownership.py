@@ -1,6 +1,7 @@
 """The ownership store on a server that several proxies share. Each change is one script."""
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,7 @@ from claw_state.ownership import (
     decode_owned,
     encode_owned,
 )
-from claw_state.valkey.link import Link
+from claw_state.valkey.link import Link, reading
 from claw_state.valkey.scripts import load_script
 
 _SAVE = load_script("ownership_save")
@@ -41,7 +42,8 @@ class ValkeyOwnershipStore:
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
         record = await self._link.run(_FIND, self._now(), agent_id, object_id, int(MAX_AGE_SECONDS))
-        return None if record is None else decode_owned(record)
+        with reading(f"what {agent_id} owns"):
+            return None if record is None else decode_owned(record)
 
     async def delete(self, agent_id: str, object_id: str) -> None:
         await self._link.run(_DELETE, self._now(), agent_id, object_id)
@@ -55,18 +57,23 @@ class ValkeyOwnershipStore:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), int(USE_MARK_SECONDS)
         fields = [_field(name) for name in names]
         records = await self._link.read(_FIND_OBJECTS, self._now(), agent_id, *bounds, *fields)
-        return [decode_object(record) for record in records]
+        return _decode_objects(agent_id, records)
 
     async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
         bound = int(MAX_PROVIDER_OBJECT_AGE_SECONDS)
         records = await self._link.read(_LIST_OBJECTS, self._now(), agent_id, _field(ObjectName(kind, "")), bound)
-        return [decode_object(record) for record in records]
+        return _decode_objects(agent_id, records)
 
     async def close(self) -> None:
         await self._link.close()
 
     def _now(self) -> float | str:
         return self._clock() if self._clock else ""
+
+
+def _decode_objects(agent_id: str, records: Any) -> list[ProviderObject]:
+    with reading(f"what {agent_id} owns"):
+        return [decode_object(record) for record in records]
 
 
 def _field(name: ObjectName) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from claw_contract.metadata import Budget
 from claw_state.spending import (
     LAPSE_SECONDS,
+    MAX_AHEAD_SECONDS,
     Bucket,
     BudgetExcess,
     Charge,
@@ -19,7 +20,7 @@ from claw_state.spending import (
     find_excess,
 )
 from claw_state.url import StoreError
-from claw_state.valkey.link import Link
+from claw_state.valkey.link import Link, reading
 from claw_state.valkey.scripts import load_script
 
 _COUNT = load_script("spending_buckets", "spending_count")
@@ -42,18 +43,18 @@ class ValkeySpending:
         if reservation is not None:
             asked = (reservation.id, reservation.estimate, reservation.needed)
 
-        arguments = (*self._arguments(agent_id, budget), *limits, soft, *asked, LAPSE_SECONDS)
-        exceeded, now, rows, reserved, estimate = await self._link.run(_COUNT, *arguments)
-        if reservation is not None:
-            reservation.estimate = float(estimate)
-        if not exceeded:
-            return None
-        try:
+        arguments = (*self._arguments(agent_id, budget), *limits, soft, *asked, LAPSE_SECONDS, MAX_AHEAD_SECONDS)
+        answer = await self._link.run(_COUNT, *arguments)
+        with reading(f"the spending of {agent_id}"):
+            exceeded, now, rows, reserved, estimate = answer
+            if reservation is not None:
+                reservation.estimate = float(estimate)
+            if not exceeded:
+                return None
+
             buckets = [_bucket(*bucket.split()) for bucket in rows]
-        except (ValueError, TypeError) as error:
-            raise StoreError(f"the spending of {agent_id} on the server can't be read: {error}") from error
-        needed = 0.0 if reservation is None else reservation.needed
-        return find_excess(budget, buckets, float(now), float(reserved), needed)
+            needed = 0.0 if reservation is None else reservation.needed
+            return find_excess(budget, buckets, float(now), float(reserved), needed)
 
     def add_cost(self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError) -> None:
         task = asyncio.ensure_future(self._add_cost(agent_id, budget, charge, on_error))

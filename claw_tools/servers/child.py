@@ -26,7 +26,7 @@ class ChildLink(ChildLog):
         self, settings: McpServerSettings, quotation: Quotation, report: Callable[..., None], on_stale: Callable[[], None]
     ) -> None:
         """``on_stale`` is called when the tools are to be listed."""
-        super().__init__(lambda kind, **members: report(kind.removeprefix("mcp_"), **members))
+        super().__init__(lambda kind, **members: report(kind.removeprefix("mcp_"), **members), quotation.cut)
         self._report, self._on_stale = report, on_stale
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         environment |= {name: secret.reveal() for name, secret in settings.environment.items()}
@@ -51,7 +51,7 @@ class ChildLink(ChildLog):
             self._on_stale()
 
     def _take_state(self, state: str, **members: Any) -> None:
-        self._report(state, **members)
+        self._report(state, **self.short_reason(members))
         if state == "ready":
             self._on_stale()
 

@@ -151,7 +151,8 @@ ATTACKS = (
     Attack(
         "Repeating a side effect",
         "the same call twice in one reply, in a later reply, after an error of the provider, or in a runner's retry; "
-        "the same request again, as no retry, after a proxy was killed while its answer was on the way",
+        "the same request again, as no retry, after a proxy was killed while its answer was on the way; "
+        "the clock set by hours or years, while the turn runs or between two starts",
         (
             "attack:double-execution",
             "loop:terminates",
@@ -160,6 +161,8 @@ ATTACKS = (
             "journal:resume",
             "journal:delivered",
             "crash:unheard",
+            "journal:clock",
+            "journal:lease-ahead",
         ),
     ),
     Attack(
@@ -180,7 +183,8 @@ ATTACKS = (
     Attack(
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
-        "headers with thousands of credentials, a thousand idle connections, half a head, endless refusals, many large bodies",
+        "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes, a thousand idle "
+        "connections, half a head, endless refusals, many large bodies",
         (
             "connections:unreadable-directory",
             "connections:descriptors",
@@ -204,12 +208,35 @@ ATTACKS = (
             "redactor:cost",
             "redactor:kept",
             "veil:cost",
+            "veil:reports",
+            "shadow:bounded",
         ),
+    ),
+    Attack(
+        "Exhausting the servers of tools",
+        "at the wrapper and the tools host: thousands of connections without a token, half heads and half bodies that go "
+        "on for ever, answers that nobody reads, long requests at once, subscriptions without end, a log full of bad requests",
+        (
+            *("server:connections", "server:idle-connections", "server:unread-answers", "server:refused-unread"),
+            *("server:long-bodies", "wrapper:subscriptions-bounded", "wrapper:faults-limited"),
+        ),
+    ),
+    Attack(
+        "Words of others in a log",
+        "in the logs of proxy, wrapper and tools host: a credential that lies at the cut of a line; line breaks of Unicode, "
+        "escapes of a terminal and marks of direction in the name of a model or a tool, or in a path",
+        ("wrapper:log-cut", "wrapper:log-characters", "wrapper:stderr", "wrapper:log", "log:unseen", "log:any-text"),
     ),
     Attack(
         "Credentials in what an agent gets",
         "a key in a variable, file, folder or other service's volume that Compose gives the agent; power over its host",
         ("compile:starvation", "compile:folders", "compile:planted-secrets"),
+    ),
+    Attack(
+        "Out of an agent's pod in Kubernetes",
+        "a capability in another spelling or one that nobody listed, the user of the proxy, a surface's ports elsewhere, "
+        "metadata services, private addresses through NAT64 or 6to4, another namespace, a variable that the cluster fills in",
+        ("kubernetes:guarded", "kubernetes:surfaces", "kubernetes:world", "kubernetes:policies", "kubernetes:commands"),
     ),
     Attack(
         "Removing one's own record",

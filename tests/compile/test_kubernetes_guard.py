@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,19 @@ from tests.compile.test_compose import agent
 from tests.compile.test_kubernetes import compiled, manifests, peers, spec_of
 
 CLOSED = "add chain inet claw leave { type filter hook output priority filter; policy drop; }"
+
+
+NO_WORLD = [
+    *("10.1.2.3", "100.100.100.200", "127.0.0.1", "169.254.169.254", "168.63.129.16", "192.0.0.192"),
+    *("172.31.0.1", "192.168.0.1", "198.18.0.1", "224.0.0.251", "240.0.0.1", "255.255.255.255"),
+    *("fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1", "64:ff9b::a9fe:a9fe", "64:ff9b::a00:1", "64:ff9b::7f00:1"),
+    *("64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::1", "64:ff9b::a83f:8110", "::ffff:10.0.0.1"),
+]
+WORLD = ["1.1.1.1", "168.63.129.17", "223.255.255.254", "2606:4700::1111", "64:ff9b::101:101"]
+
+
+def nets_of(rule: str) -> list[str]:
+    return rule.partition("{ ")[2].partition(" }")[0].split(", ")
 
 
 def pod_with(surfaces: list[str], web: str = "expose: [9000]", mode: str = "base-url") -> str:
@@ -63,6 +77,24 @@ def test_egress_opens_the_world_and_no_private_address(tmp_path: Path) -> None:
     opened = {rule for rule in allowed(rules) if "th dport" not in rule}
     assert {rule.split("{")[0] for rule in opened} == {"ip daddr != ", "ip6 daddr != "}
     assert all(net in str(opened) for net in ("10.0.0.0/8", "169.254.0.0/16", "fc00::/7", "fe80::/10"))
+
+
+@pytest.mark.requirement("kubernetes:world")
+def test_no_address_that_is_not_global_is_part_of_the_world(tmp_path: Path) -> None:
+    """Neither for a policy nor for the filter, which a real ``nft`` reads."""
+    objects = manifests(tmp_path, pod_with(["egress://"]))
+    rules: str = spec_of(objects, "desk-one")["initContainers"][0]["command"][1]
+    (world,) = (
+        rule["to"]
+        for rule in objects["NetworkPolicy", "desk-one"]["spec"]["egress"]
+        if any("ipBlock" in peer for peer in rule["to"])
+    )
+    closed = {ip_network(net) for peer in world for net in peer["ipBlock"]["except"]}
+    for address in map(ip_address, NO_WORLD):
+        assert any(address in net for net in closed), address
+    for address in map(ip_address, WORLD):
+        assert not any(address in net for net in closed), address
+    assert {ip_network(net) for rule in allowed(rules) if "!=" in rule for net in nets_of(rule)} == closed
 
 
 @pytest.mark.requirement("kubernetes:surfaces")

@@ -63,13 +63,14 @@ class Deployed:
             self.resolves(desk="127.0.0.1")
         workdir = last("WORKDIR").rest
         image = [Mount(self.site, SITE), Mount(self.addons, f"{workdir}/addons"), Mount(hosts, "/etc/hosts")]
-        ours = {
-            "PATH": path(),
-            "PYTHONPATH": SITE,
+        ours = {"PATH": path(), "PYTHONPATH": SITE}
+        # The container has no network of its own here, so each test has ports of its own.
+        addresses = {
             "LISTEN_ADDR": f"127.0.0.1:{self.port}",
             "CLAW_PROXY_ADDR": f"127.0.0.1:{free_port()}",
         }
-        contained = Container(self.home, [*image, *mounts], ours | environment, command, workdir, uid)
+        variables = ours | environment | addresses
+        contained = Container(self.home, [*image, *mounts], variables, command, workdir, uid)
         self.process = contained.start(self.log)
         eventually(lambda: self.answers("/health") == 200, "the proxy is there")
 

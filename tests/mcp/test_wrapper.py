@@ -149,6 +149,25 @@ def test_one_session_that_unsubscribes_does_not_unsubscribe_another(wrapped: Run
     assert [message["method"] for message in seen if message["method"].startswith("resources/")][-1] == "resources/unsubscribe"
 
 
+@pytest.mark.requirement("wrapper:subscriptions-bounded")
+def test_subscriptions_have_a_number_and_a_length(wrapped: RunningWrapper) -> None:
+    client = wrapped.open()
+    long = client.send("resources/subscribe", {"uri": "test://b", "more": "x" * 9_000}).json()["error"]
+    assert (long["code"], "8192 bytes" in long["message"]) == (-32602, True)
+    with httpx2.Client(headers=client.headers, timeout=60) as sender:
+
+        def subscribe(number: int) -> dict[str, Any]:
+            params = {"uri": f"test://{number}"}
+            message = {"jsonrpc": "2.0", "id": number, "method": "resources/subscribe", "params": params}
+            answered: dict[str, Any] = sender.post(wrapped.url, json=message).json()
+            return answered
+
+        assert all("result" in subscribe(number) for number in range(256))
+        assert "too many subscriptions" in subscribe(256)["error"]["message"]
+    assert wrapped.open().send("resources/subscribe", {"uri": "test://256"}).json()["result"] == {}
+    httpx2.delete(wrapped.url, headers=client.headers)
+
+
 @pytest.mark.requirement("wrapper:cancel")
 def test_a_cancelled_call_ends_and_the_server_is_told_under_the_id_that_it_knows(wrapped: RunningWrapper) -> None:
     client = wrapped.open()

@@ -158,7 +158,7 @@ async def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.Monke
         sent.append(message)
 
     app = Wrapper(read_settings({}, ["true"])).app
-    await app({"type": "http", "method": "POST", "path": "/mcp", "headers": []}, never, send)
+    await app({"type": "http", "method": "POST", "path": "/mcp", "headers": [(b"host", b"localhost")]}, never, send)
     assert sent[0]["status"] == 408
 
 

@@ -37,6 +37,17 @@ def test_every_line_has_the_common_members_first(log: EventLog, lines: list[byte
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
 
 
+@pytest.mark.requirement("log:unseen")
+def test_no_name_ends_a_line_or_moves_a_cursor(log: EventLog, lines: list[bytes]) -> None:
+    name = 'gpt\u2028{"type":"response"}\x85\x9b2J\x7f\u202e\ufeff caf\u00e9'
+    log.event("request", "analyst", model=name, path=f"/{name}")
+    text = lines[0].decode()
+    assert len(text.splitlines()) == 1
+    assert all(each.isprintable() for each in text[:-1])
+    assert (json.loads(text)["model"], json.loads(text)["path"]) == (name, f"/{name}")
+    assert "caf\u00e9" in text
+
+
 def test_the_time_is_rfc_3339_with_milliseconds() -> None:
     text = now_rfc3339()
     assert len(text) == len("2026-01-01T00:00:00.000Z")

@@ -100,6 +100,9 @@ def composed(home: Path) -> dict[str, str]:
     mounts["/claw/ca"] = ".claw-ca/private"
     environment: dict[str, str] = {}
     for name, value in proxy["environment"].items():
+        if name in ("LISTEN_ADDR", "CLAW_PROXY_ADDR"):  # the container's; here each test has ports of its own
+            continue
+
         mount = next((mount for mount in mounts if str(value).startswith(f"{mount}/") or value == mount), None)
         environment[name] = value if mount is None else str(home / mounts[mount]) + value.removeprefix(mount)
     environment |= dict(line.partition("=")[::2] for line in env_file(home / proxy["env_file"][0]["path"]))

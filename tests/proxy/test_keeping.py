@@ -23,8 +23,9 @@ class Kept:
     view: view.View
     retention: RetentionAddon
 
-    def passes(self, body: bytes = BODY, parent: str = "") -> http.HTTPFlow:
+    def passes(self, body: bytes = BODY, parent: str = "", head: str = "") -> http.HTTPFlow:
         flow = tflow.tflow(resp=True)
+        flow.request.headers["x"] = head
         flow.request.content, flow.live = body, False
         if parent:
             flow.metadata[hidden_flows.PARENT] = parent
@@ -49,6 +50,13 @@ def test_large_flows_go_sooner(kept: Kept) -> None:
     flows = [kept.passes() for _ in range(100)]
     assert 15 <= kept.view.store_count() <= 20
     assert kept.view.get_by_id(flows[-1].id) is flows[-1]
+
+
+@pytest.mark.requirement("shadow:bounded")
+def test_heads_count_as_bodies_do(kept: Kept) -> None:
+    for _ in range(45):
+        kept.passes(b"", head="x" * 500_000)
+    assert kept.view.store_count() <= 4
 
 
 @pytest.mark.requirement("shadow:bounded")

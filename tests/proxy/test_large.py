@@ -69,7 +69,7 @@ def test_a_download_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(w
     wired.wire.answers.put(long)
     before = wired.pod.memory(anew=True)
     with wired.runner() as runner:
-        seen = runner.ask(wired.head("GET /v1/files/f/content"))
+        seen = runner.ask(wired.head("GET /v1/models/f"))
     assert (seen.size, seen.digest) == (MANY * len(BLOCK), digest(MANY))
     assert wired.pod.memory() - before < SLACK
 
@@ -93,7 +93,7 @@ def test_a_runner_that_does_not_read_slows_its_provider_down(wired: Wired) -> No
     wired.wire.answers.put(endless)
     before = wired.pod.memory(anew=True)
     with wired.runner() as runner:
-        runner.send(wired.head("GET /v1/files/f/content"))
+        runner.send(wired.head("GET /v1/models/f"))
         eventually(lambda: stalled, "the provider is not read from any more")
     assert wired.pod.memory() - before < SLACK
 
@@ -163,7 +163,7 @@ def test_a_runner_of_http_2_that_gives_no_window_slows_its_provider_down(wired: 
     before = wired.pod.memory(anew=True)
     with FrameRunner(wired.pod) as runner:
         runner.deaf = True
-        stream = runner.send("GET", "/v1/files/f/content", [("x-api-key", wired.pod.token("plain"))])
+        stream = runner.send("GET", "/v1/models/f", [("x-api-key", wired.pod.token("plain"))])
         runner.until(lambda: stream.body)
         assert not over.wait(1.5)
         assert wired.pod.memory() - before < SLACK

@@ -194,7 +194,7 @@ def test_what_a_proxy_that_was_killed_had_saved_can_be_read_and_holds_no_secret(
         assert told(found.file.read_bytes()) == []
 
 
-@pytest.mark.requirement("veil:mitmweb")
+@pytest.mark.requirement("veil:mitmweb", "veil:reports")
 def test_mitmweb_tells_no_secret_in_flows_bodies_or_events(tmp_path_factory: Any) -> None:
     with peopled(tmp_path_factory.mktemp("pod")) as pod:
         web = Mitmweb()
@@ -210,3 +210,8 @@ def test_mitmweb_tells_no_secret_in_flows_bodies_or_events(tmp_path_factory: Any
         eventually(lambda: len(web.commented("claw ")) >= 5, "all is shown")
         assert told(web.everything()) == []
         assert told(pod.said().encode()) == []
+        with socket.create_connection(("127.0.0.1", pod.port)) as runner:
+            runner.sendall(b"GET / HTTP/1.1\r\nhost: x\r\nunreadable " + b"x" * 500_000 + b"\r\n\r\n")
+            runner.recv(4096)
+        eventually(lambda: b"unreadable" in web.everything(), "what can't be read is reported")
+        assert b"x" * 10_000 not in web.everything()

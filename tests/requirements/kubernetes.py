@@ -39,6 +39,13 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/compile.md, Output",
         "No two things of a pod are one object: names are made so, and what is nevertheless the same is refused.",
     ),
+    "kubernetes:world": Requirement(
+        "docs/deployment.md, Kubernetes",
+        "The internet is no address that is private, of a metadata service or of nobody, in IPv6 and through NAT64 neither.",
+    ),
+    "kubernetes:commands": Requirement(
+        "docs/deployment.md, Kubernetes", "A command means what it means in Compose: the cluster fills in no variable of it."
+    ),
     "kubernetes:surfaces": Requirement(
         "docs/spec/compile.md, Output",
         "A surface opens its service's ports and no more; what its mode keeps an agent from there is told.",

@@ -41,6 +41,33 @@ REQUIREMENTS: dict[str, Requirement] = {
         _WRAPPER, "The server's standard error goes to the log line by line, bounded and without credentials."
     ),
     "wrapper:log": Requirement(_WRAPPER, "The wrapper's log is JSON lines, each as claw_contract.log.wrapper has it."),
+    "wrapper:log-cut": Requirement(
+        _WRAPPER, "A line that is cut holds no part of a credential at its end: it is searched for beyond the cut."
+    ),
+    "wrapper:log-characters": Requirement(
+        _WRAPPER, "No character in a server's words ends a line of the log, moves a terminal's cursor or turns text around."
+    ),
+    "wrapper:faults-limited": Requirement(
+        _WRAPPER, "Faults that anybody can cause, such as a request that is no HTTP, are at most 20 lines a second."
+    ),
+    "wrapper:subscriptions-bounded": Requirement(
+        _WRAPPER, "Subscriptions are bounded in their number and length, since they are kept and asked for again."
+    ),
+    "server:connections": Requirement(
+        _SERVER,
+        "Connections that show no token have a fixed share; when it is full the oldest of them is closed, with one line of "
+        "the log a minute, and callers with a token are served.",
+    ),
+    "server:idle-connections": Requirement(
+        _SERVER, "A connection on which no request is answered is closed after 30 s, whatever is sent on it meanwhile."
+    ),
+    "server:unread-answers": Requirement(_SERVER, "An answer that nobody reads for 60 s is dropped with its connection."),
+    "server:long-bodies": Requirement(
+        _SERVER, "Bodies above 64 KiB have 128 MiB together, until they are answered; one more is 503, and short ones pass."
+    ),
+    "server:refused-unread": Requirement(
+        _SERVER, "A request of a host or origin that is not allowed, or whose body has two lengths, is refused unread."
+    ),
     "wrapper:environment": Requirement(
         _WRAPPER, "The server gets the container's environment, without the wrapper's own settings."
     ),

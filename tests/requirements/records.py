@@ -53,6 +53,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "What stands in place of a file of history, and is none, is an error and stops nothing.",
     ),
     "log:shape": Requirement("docs/spec/contract.md, the log", "One JSON object a line, with the common members."),
+    "log:unseen": Requirement(
+        "docs/spec/contract.md, the log",
+        "No name of a model, a tool or a path ends a line for any reader, moves a terminal's cursor or turns text around.",
+    ),
     "log:json-only": Requirement("docs/spec/contract.md, the log", "stdout is one JSON object a line, whatever goes wrong."),
     "log:no-chatter": Requirement(
         "docs/spec/contract.md, The log",

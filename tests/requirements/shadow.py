@@ -65,6 +65,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "veil:killed": Requirement(
         "docs/spec/inspect.md, redaction", "What a proxy that was killed in a turn had saved can be read, and holds no secret."
     ),
+    "veil:reports": Requirement(
+        "docs/spec/inspect.md, redaction", "What mitmproxy reports of a peer's words is shortened: it keeps 10,000 reports."
+    ),
     "veil:mitmweb": Requirement(
         "docs/spec/inspect.md, redaction", "mitmweb tells no secret: not in its flows, their bodies, or its events."
     ),

@@ -158,6 +158,23 @@ REQUIREMENTS: dict[str, Requirement] = {
     "state:file-at-the-start": Requirement(
         "docs/state.md", "A lock passes, and is no reason not to start; what can never be used is, in one line with the remedy."
     ),
+    "journal:clock": Requirement(
+        "docs/state.md",
+        "A turn in a file is found for 10 minutes, whoever sets the machine's clock, while it runs or between two starts.",
+    ),
+    "budget:clock": Requirement(
+        "docs/state.md", "What was spent by a clock that was ahead, and was set back, leaves the budget with its window."
+    ),
+    "state:evicts": Requirement(
+        "docs/state.md", "A server that may forget keys when its memory is full is told in the log at the start, once."
+    ),
+    "state:hostile-answers": Requirement(
+        "docs/state.md",
+        "Whatever a server answers, the state is unusable or a record unreadable; no write is sent without one.",
+    ),
+    "journal:lease-ahead": Requirement(
+        "docs/state.md", "A sign of life from more than 10 seconds ahead, of a clock that was set back, holds no turn."
+    ),
     "journal:expiry": Requirement("docs/spec/mediation.md section 5", "After 10 minutes the same request is a new turn."),
     "journal:resume": Requirement(
         "docs/spec/mediation.md section 5",

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from claw_mediate.state import open_state
+from claw_mediate.telemetry.event_log import EventLog
 from claw_state.url import Server, parse_place
-from claw_state.valkey.link import TIMEOUT_SECONDS, Link, probe_server
+from claw_state.valkey.link import TIMEOUT_SECONDS, Link, blocking_client, find_eviction_policy, probe_server
 from tests.state.relay import Relay
 from tests.state.server import SharedState, shared_state
 
@@ -37,6 +39,24 @@ def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_
             with pytest.raises(ValueError, match="refuses us"):
                 probe_server(server)
         relay.close()
+
+
+@pytest.mark.requirement("state:evicts")
+def test_a_server_that_forgets_when_its_memory_is_full_is_told(shared: SharedState) -> None:
+    with blocking_client(shared.place, 10) as client:
+        assert find_eviction_policy(shared.place) is None
+        client.config_set("maxmemory-policy", "volatile-lru")
+        assert find_eviction_policy(shared.place) is None  # without a limit nothing is full
+        client.config_set("maxmemory", "100mb")
+        assert find_eviction_policy(shared.place) == "volatile-lru"
+
+        lines: list[bytes] = []
+        state = open_state(shared.place, EventLog(lines.append))
+        asyncio.run(state.journal.close())
+        assert [b"state_evicts" in line for line in lines] == [True]
+
+        client.acl_setuser("default", commands=["-info"])
+        assert find_eviction_policy(shared.place) is None
 
 
 @pytest.mark.requirement("state:own-pause")

@@ -26,6 +26,7 @@ _FLAGS = {"stdin_open": "stdin", "tty": "tty"}
 _PORT = re.compile(r"(?P<port>[0-9]{1,5})(/(?P<protocol>[a-z]+))?")
 _TIMES = {"interval": "periodSeconds", "timeout": "timeoutSeconds", "start_period": "initialDelaySeconds"}
 _PROTOCOLS = {"TCP", "UDP", "SCTP"}
+_VARIABLE = re.compile(r"\$(?=[$(])")
 _DURATION = re.compile(r"([0-9]+)(h|m|s)")
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
@@ -88,7 +89,8 @@ class Converter:
         if key in _ELSEWHERE or key.startswith("x-") or (isinstance(node, ScalarNode) and node.is_null):
             return
         if key in _COMMANDS:
-            result[_COMMANDS[key]] = self._words(node)
+            words = self._words(node)
+            result[_COMMANDS[key]] = words and [*map(_escape_variables, words)]
         elif key in _FLAGS:
             result[_FLAGS[key]] = self._words(node) == ["true"]
         elif key in _SECURITY:
@@ -148,7 +150,9 @@ class Converter:
         match entry.key.text:
             case "cap_add" | "cap_drop" as key:
                 capabilities = cast("Object", context.setdefault("capabilities", {}))
-                capabilities[key.removeprefix("cap_")] = [word.removeprefix("CAP_") for word in words]
+                # Compose takes any spelling, and some container runtimes do, of names that others do not know.
+                names = [word.upper().removeprefix("CAP_") for word in words]
+                capabilities[key.removeprefix("cap_")] = [*names]
             case "read_only":
                 context["readOnlyRootFilesystem"] = words == ["true"]
             case "privileged":
@@ -169,7 +173,8 @@ class Converter:
             words = ["CMD-SHELL", self._text(test)]
         if not isinstance(node, MapNode) or not words or words[0] not in {"CMD", "CMD-SHELL"}:
             return None
-        probe: Object = {"exec": {"command": words[1:] if words[0] == "CMD" else ["/bin/sh", "-c", *words[1:]]}}
+        command = words[1:] if words[0] == "CMD" else ["/bin/sh", "-c", *words[1:]]
+        probe: Object = {"exec": {"command": [*map(_escape_variables, command)]}}
         for key, name in _TIMES.items():
             value = node.value(key)
             parts = _DURATION.findall(self._text(value)) if isinstance(value, ScalarNode) else []
@@ -210,3 +215,12 @@ class Converter:
         name = f"volume-{len(self.volumes)}"
         self.volumes.append(source | {"name": name})
         self.mounts.append({"name": name, "mountPath": path, "readOnly": read_only})
+
+
+def _escape_variables(word: str) -> str:
+    """Return a word of a command that the kubelet leaves as it is.
+
+    It fills in ``$(NAME)``, which a shell would run, and takes ``$$`` for one dollar
+    (kubernetes.io, "Define dependent environment variables").
+    """
+    return _VARIABLE.sub("$$", word)

@@ -57,10 +57,13 @@ from claw_compile.output.tools_host import CONFIG, host_mounts
 from claw_compile.output.yaml_text import Data, as_yaml, mapping
 from claw_compile.parsing.environment import Lookup
 from claw_compile.policy.agent import Agent
-from claw_compile.policy.check_services import CAPABILITIES
 from claw_compile.policy.topology import PROXY
 
-_PAST_THE_GUARD = CAPABILITIES | {"SETFCAP", "SETPCAP", "SETUID"}
+_CAPABILITIES = {
+    *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "IPC_LOCK", "KILL", "NET_BIND_SERVICE"),
+    *("SETGID", "SYS_CHROOT", "SYS_NICE"),
+}
+"""Those that an agent beside a proxy may have: by no other user, packet or namespace do they lead past the guard."""
 KUBERNETES_FILE = "kubernetes.generated.yml"
 _HOST = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _CARRIED = {"services", "name", "version", "networks", "volumes", "x-claw"}
@@ -357,11 +360,11 @@ def drop_rights(main: Object, converter: Converter) -> None:
     capabilities = cast("Object", context.setdefault("capabilities", {}))
     capabilities["drop"] = ["ALL"]
     added = [str(name) for name in cast("list[Data]", capabilities.pop("add", []))]
-    if kept := [name for name in added if name.upper() not in _PAST_THE_GUARD]:
+    if kept := [name for name in added if name in _CAPABILITIES]:
         capabilities["add"] = [*kept]
     for name in added:
         if name not in kept:
-            _tell(converter, "cap_add", f"the capability {quote(name)}, which would let it out past its proxy")
+            _tell(converter, "cap_add", f"the capability {quote(name)}, by which it could get out past its proxy")
     if context.get("runAsUser") == PROXY_UID and (entry := converter.body.get("user")) is not None:
         converter.diagnostics.append(codes.PROXYS_USER.at(entry.key.span, f"{PROXY_UID} is the user of the proxy"))
 

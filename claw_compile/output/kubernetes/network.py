@@ -12,6 +12,7 @@ no filter: an agent reaches the proxies' entrances and its surfaces' ports, and 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Network, IPv6Address
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, quote
@@ -32,8 +33,24 @@ CLUSTER: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0
 CLUSTER_6: list[str] = ["fc00::/7"]  # The address ranges of pods and services
 PRIVATE: list[str] = sorted([*CLUSTER, "169.254.0.0/16"])
 PRIVATE_6: list[str] = [*CLUSTER_6, "fe80::/10"]
+NO_WORLD: list[str] = sorted(
+    [*PRIVATE, "0.0.0.0/8", "127.0.0.0/8", "168.63.129.16/32", "192.0.0.0/24", "198.18.0.0/15", "224.0.0.0/3"]
+)
+"""What is no part of the world: also services of Azure's and Oracle's hosts for their machines, and networks of nobody."""
+
+
+def _in_nat64(net: str) -> str:
+    """Return the addresses of IPv6 by which a gateway for IPv4 reaches a network (RFC 6052)."""
+    network = IPv4Network(net)
+    return f"{IPv6Address(int(_NAT64) + int(network.network_address))}/{96 + network.prefixlen}"
+
+
+_NAT64 = IPv6Address("64:ff9b::")
+NO_WORLD_6: list[str] = sorted(
+    [*PRIVATE_6, "::ffff:0:0/96", "64:ff9b:1::/48", "2002::/16", "fec0::/10", "ff00::/8", *map(_in_nat64, NO_WORLD)]
+)
 _WORLD: Data = {
-    "to": [{"ipBlock": {"cidr": cidr, "except": nets}} for cidr, nets in (("0.0.0.0/0", PRIVATE), ("::/0", PRIVATE_6))]
+    "to": [{"ipBlock": {"cidr": cidr, "except": nets}} for cidr, nets in (("0.0.0.0/0", NO_WORLD), ("::/0", NO_WORLD_6))]
 }
 _NAMES: Data = {
     "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
@@ -77,7 +94,7 @@ def _surfaces(agent: Agent, whole: Deployment, converter: Converter) -> Iterator
     open_ports: defaultdict[str, set[int]] = defaultdict(set)
     for surface in agent.surfaces:
         if surface.scheme == "egress":
-            yield from _to(PRIVATE, PRIVATE_6, "", "!= ")
+            yield from _to(NO_WORLD, NO_WORLD_6, "", "!= ")
             if agent.mode == "transparent":
                 message = f"{agent.id} reaches governed hosts only on the ports 80 and 443"
                 converter.diagnostics.append(codes.SURFACE_PARTLY_REDIRECTED.at(surface.span, message))

@@ -28,6 +28,8 @@ from claw_mediate.mitm.view.redacted_message import has_dots, original_fields, r
 
 _PLAIN_MESSAGES = ("client ", "server ")  # The beginnings of messages that name peers only
 _REDACTED_LOGGERS = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress")  # Loggers that report what a peer sent
+_MAX_REPORTED = 4 << 10
+"""Characters of such a report. mitmproxy quotes what it can't read, however long it is, and mitmweb keeps 10,000 reports."""
 
 
 def _redact(redaction: FlowRedaction, message: http.Message) -> Originals:
@@ -171,7 +173,7 @@ class RedactionAddon:
         if response is not None:
             redaction.response = _redact_rest(redaction, response, redaction.response)
         if flow.error is not None:
-            flow.error.msg = redactor.text(flow.error.msg)
+            flow.error.msg = _short(redactor.text(flow.error.msg))
         if state.is_recorded:  # nothing of it is ever sent
             _forget(flow, state)
 
@@ -204,10 +206,10 @@ class RedactionAddon:
                 flow.websocket.close_reason = redactor.text(flow.websocket.close_reason)
 
     def _redact_record(self, record: logging.LogRecord) -> bool:
-        """Redact a log record: of a message that can't be read, mitmproxy logs the bytes."""
+        """Redact and shorten a log record: of a message that can't be read, mitmproxy logs the bytes."""
         is_plain = str(record.msg).startswith(_PLAIN_MESSAGES)
         if not is_plain and (record.levelno >= logging.WARNING or self._governance.is_observed()):
-            record.msg, record.args = self._governance.redactor().text(record.getMessage()), ()
+            record.msg, record.args = _short(self._governance.redactor().text(record.getMessage())), ()
         return True
 
     def _redactor_if_observed(self, flow: http.HTTPFlow, redaction: FlowRedaction) -> Redactor | None:
@@ -227,6 +229,11 @@ def _prepare_replay(flow: http.HTTPFlow) -> None:
         guard.refuse(flow, 403, "not_replayed", "a hidden request is not sent again: claw.replay plays its turn")
     elif has_dots(flow.request.data.path):
         guard.refuse(flow, 403, "not_replayed", "a request is not sent again without the secret that stood in its URL")
+
+
+def _short(report: str) -> str:
+    """Return the beginning of a report without secrets."""
+    return f"{report[:_MAX_REPORTED]}…" if len(report) > _MAX_REPORTED else report
 
 
 def _refuse_secret_names(flow: http.HTTPFlow, redactor: Redactor) -> None:

@@ -14,7 +14,7 @@ from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view.hidden_flows import ENTRY, MARKS, PARENT
 
 _OWN_MARKS = frozenset({"", *MARKS.values()})
-_FLOW_BYTES = 4096  # The approximate size of a flow without its bodies
+_FLOW_BYTES = 4096  # The approximate size of a flow without its messages
 _TRIM_TO = 0.9  # The part of each limit that is kept when flows go, so that not every request has to trim
 
 
@@ -82,7 +82,13 @@ def _must_stay(flow: Flow) -> bool:
 
 def _size(flow: Flow) -> int:
     size = _FLOW_BYTES + len(flow.metadata.get(ENTRY, ""))
-    if isinstance(flow, http.HTTPFlow):
-        messages = (flow.request, flow.response)
-        size += sum(len(message.raw_content or b"") for message in messages if message is not None)
+    if not isinstance(flow, http.HTTPFlow):
+        return size
+
+    size += len(flow.request.data.path)
+    for message in (flow.request, flow.response):
+        if message is not None:
+            size += len(message.raw_content or b"")
+            # A peer may send heads of megabytes, with or without a token.
+            size += sum(len(name) + len(value) for name, value in message.headers.fields)
     return size

@@ -1,5 +1,6 @@
 local max_requests, max_cost, soft = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
 local id, estimate, needed, lapse = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local max_ahead = tonumber(ARGV[12])
 local reserved, under_way = 0, 0
 if id ~= '' then
   local holds = redis.call('HGETALL', held_key)
@@ -16,6 +17,15 @@ if id ~= '' then
   end
 end
 local all, requests, cost, unknown, current = redis.call('HGETALL', key), 0, 0, 0, {}
+local is_taken_back = false
+for place = 1, #all, 2 do
+  if tonumber(all[place]) > now + max_ahead then -- of a clock that was set back
+    redis.call('HDEL', key, all[place])
+    add(parts(all[place + 1]))
+    is_taken_back = true
+  end
+end
+if is_taken_back then all = redis.call('HGETALL', key) end
 for place = 1, #all, 2 do
   if tonumber(all[place]) <= now - seconds then
     redis.call('HDEL', key, all[place])

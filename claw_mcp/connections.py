@@ -1,0 +1,151 @@
+"""The connections of a listener: how many there may be, and how long a peer may keep one for nothing.
+
+Rules. Between two requests a connection has 30 s, and an answer that nobody reads has 60 s. Where there are too many
+connections, the oldest that has shown no token is closed: so nobody without a token takes a place from who has one, nor the
+descriptors that the process needs itself.
+"""
+
+import asyncio
+import functools
+import logging
+import resource
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+ADMITTED: Final = "claw.admitted"
+"""The member of a scope's ``state`` to call once it is known who asks."""
+_IDLE_SECONDS = 30.0
+_UNREAD_SECONDS = 60.0
+_READ_AT_LEAST = 1 << 16  # Bytes that a slow reader takes in that time
+_MAX_CONNECTIONS = 4_096
+_STRANGERS_SHARE = 4  # One of so many connections may be without a token
+_MAX_DESCRIPTORS = 8_192
+ACCEPTED_AT_ONCE: Final = 64
+"""Connections that asyncio accepts in one turn of its loop; they are told to us, and closed, up to three turns later."""
+_OWN_DESCRIPTORS = 4 * ACCEPTED_AT_ONCE  # For those, and for pipes, files and connections of the process itself
+_REPORT_SECONDS = 60.0
+_log = logging.getLogger(__name__)
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of descriptors towards the hard one, and return how many this process may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return _MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+class ConnectionTable:
+    """The open connections of a listener."""
+
+    def __init__(self, max_descriptors: int) -> None:
+        """Keep as many as these descriptors allow."""
+        # Where there are few descriptors, half of them must do for the process itself.
+        free = max(max_descriptors - _OWN_DESCRIPTORS, max_descriptors // 2)
+        self._max_connections = min(_MAX_CONNECTIONS, free)
+        self._max_strangers = max(self._max_connections // _STRANGERS_SHARE, 1)
+        self._open: set[Connection] = set()
+        self._strangers: dict[Connection, None] = {}  # Those without a token, the oldest first
+        self._closed, self._last_report = 0, -_REPORT_SECONDS
+
+    def protocol(self) -> Callable[..., H11Protocol]:
+        """Return what makes a connection of this table, for uvicorn."""
+        return functools.partial(Connection, table=self)
+
+    def add(self, connection: "Connection") -> None:
+        """Keep a new connection; close the oldest stranger where it is one too many, which may be itself."""
+        self._open.add(connection)
+        self._strangers[connection] = None
+        if len(self._strangers) > self._max_strangers or len(self._open) > self._max_connections:
+            oldest = next(iter(self._strangers))
+            self.remove(oldest)
+            oldest.transport.abort()
+            self._report()
+
+    def admit(self, connection: "Connection") -> None:
+        """Note that a connection has shown a token."""
+        self._strangers.pop(connection, None)
+
+    def remove(self, connection: "Connection") -> None:
+        self._open.discard(connection)
+        self._strangers.pop(connection, None)
+
+    def _report(self) -> None:
+        """Log that connections are closed: one line a minute, however many there are."""
+        self._closed += 1
+        now = time.monotonic()
+        if now - self._last_report >= _REPORT_SECONDS:
+            _log.warning("too many connections: closed the oldest without a token (%d so far)", self._closed)
+            self._last_report = now
+
+
+class Connection(H11Protocol):
+    """A connection that ends where its peer keeps it for nothing."""
+
+    def __init__(self, *arguments: Any, table: ConnectionTable, **more: Any) -> None:
+        """Register with ``table`` once the connection is made."""
+        super().__init__(*arguments, **more)
+        self._table = table
+        self.app_state = {**self.app_state, ADMITTED: functools.partial(table.admit, self)}
+        self._idle: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+        self._table.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._table.remove(self)
+        for timer in (self._idle, self._unread):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _watch(self) -> None:
+        """Let the time of a connection run while no request of it is answered, whatever its peer sends meanwhile."""
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and self._idle is None:
+            self._idle = self.loop.call_later(_IDLE_SECONDS, self._end_idle)
+        elif not is_idle and self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _end_idle(self) -> None:
+        if self.flow.write_paused:  # The answer is still being read, and has a time of its own
+            self._idle = self.loop.call_later(_IDLE_SECONDS, self._end_idle)
+        else:
+            self.transport.abort()
+
+    def _wait_for_reader(self) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        self._unread = self.loop.call_later(_UNREAD_SECONDS, self._end_unread, waiting)
+
+    def _end_unread(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() > before - _READ_AT_LEAST:
+            self.transport.abort()
+        else:
+            self._wait_for_reader()
