@@ -52,12 +52,15 @@ class _Server(uvicorn.Server):
             await self._over.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for listening in (*self.servers, *(sockets or ())):
-            listening.close()
+        # asyncio leaves a client behind, half made, that is accepted in the step before its server is closed.
+        for accepting in (each for server in self.servers for each in server.sockets):
+            self._loop.remove_reader(accepting.fileno())
         for _ in range(10):  # a client that has just been accepted becomes a connection some steps later
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)  # let them see it
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
 
     def end(self) -> None:
         self.should_exit = True

@@ -103,7 +103,7 @@ class Redactor:
         Other bytes are treated as by ``data``.
         """
         spans = self._spans(document)
-        if not spans and not (self._searches and _ESCAPE in document and _HIDING.search(document)):
+        if not spans and not (self._searches and _find_first(document, _ESCAPE) >= 0 and _HIDING.search(document)):
             return document
         if not _is_json(document):
             return self.data(document)

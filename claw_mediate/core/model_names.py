@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from claw_mediate.core import json_splice
+from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 
 _MAX_NAME = 64  # Bytes of a member's name that is looked at
 _WORDS = re.compile(r"model|fallback|preset")
@@ -31,6 +32,7 @@ _MEMBER = re.compile(rb'"([^"\\]{1,64}+)"[ \t\r\n]*+:[ \t\r\n]*+["\[{]')
 """A member whose value can hold a name. Text matches nowhere: its quotes are escaped."""
 _ESCAPED_LETTER = re.compile(rb"\\u(?:00[2-7]|017[fF]|212[aA])")
 """An escape that a name of ours could be written with: ASCII, and the two other letters that are folded to ASCII."""
+_ESCAPE_BYTES = 6
 _STRING = re.compile(rb'"((?:[^"\\]++|\\.)*+)"([ \t\r\n]*+:)?', re.DOTALL)
 """A string; the second group is there if it is the name of a member."""
 
@@ -61,9 +63,11 @@ def find_named_models(body: bytes) -> list[NamedModel]:
     >>> find_named_models(b'{"model": "a", "models": ["b"], "tools": [{"type": "image", "model": "c"}]}')
     [NamedModel(member='models[0]', name='b'), NamedModel(member='tools[0].model', name='c')]
     """
-    members = Counter(_MEMBER.findall(body))
+    members: Counter[bytes] = Counter()
+    for start, end in pieces_of(body):
+        members.update(_MEMBER.findall(body, start, end))
     count = sum(often for name, often in members.items() if may_name_model(name.decode(errors="replace")))
-    if b"\\u" in body and _ESCAPED_LETTER.search(body) is not None:
+    if contains(body, b"\\u") and contains_match(body, _ESCAPED_LETTER, _ESCAPE_BYTES):
         _check_escapes(body)
     if count == 0 or (count == members[b"model"] == 1 and _has_own_model(body)):
         return []
@@ -82,7 +86,8 @@ def find_named_models(body: bytes) -> list[NamedModel]:
 
 def _check_escapes(body: bytes) -> None:
     """Raise ``AmbiguousMemberError`` for a member that may name a model and is written with escapes, as no runner does."""
-    for name, colon in _STRING.findall(body):
+    for string in _STRING.finditer(body):
+        name, colon = string.groups()
         if not colon or b"\\" not in name:
             continue
         try:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 from claw_mediate.core.known_paths import KnownPath, ObjectKind, PathMatch
 
 MAX_NAMED: Final = 2000  # Objects that one request may name
@@ -68,6 +69,7 @@ _STORED_SOURCES: Final[Mapping[str, ObjectKind]] = {
 _CALL_TYPE = re.compile(r"\w*tool_use")
 _ESCAPED_NAME = re.compile(rb"\\u00(?:5[fF]|6[1-9a-fA-F]|7[0-9aA])")
 """A letter or an underscore in an escape, as it may stand in the name of a member."""
+_ESCAPE_BYTES = 6
 
 
 class NamedObject(NamedTuple):
@@ -101,10 +103,12 @@ class MemberRules:
         if self.reads_sources:
             return bool(body.strip())
 
-        if any(needle in body for needle in self._needles) and self._marks.search(body):
-            return True
+        if any(contains(body, needle) for needle in self._needles):
+            pieces = pieces_of(body)
+            if any(self._marks.search(body, start, end) for start, end in pieces):
+                return True
 
-        return b"\\u00" in body and _ESCAPED_NAME.search(body) is not None
+        return contains(body, b"\\u00") and contains_match(body, _ESCAPED_NAME, _ESCAPE_BYTES)
 
 
 DIALECT_RULES: Final = MemberRules(_DIALECT_MEMBERS, _OPAQUE)
@@ -121,7 +125,12 @@ class _Members(list[tuple[str, Any]]):
     """The members of an object, repeated ones too: a provider may read either."""
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_Members, parse_int=str, parse_float=str)
+def _collect(members: list[tuple[str, Any]]) -> _Members:
+    """Return the members of an object. A function of Python lets other threads on; a body may have a million objects."""
+    return _Members(members)
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_collect, parse_int=str, parse_float=str)
 
 
 def find_named_objects(body: bytes, rules: MemberRules) -> tuple[NamedObject, ...]:

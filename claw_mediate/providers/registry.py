@@ -176,6 +176,8 @@ class ProviderRegistry:
         Called after ``ready``, which has read the states.
         """
         if self._key_states.has_any and (key := self.claim(provider)) is not None:
+            # The answer to the question decides, and not that of a request which was sent before the key died.
+            self._key_states.end_trial(provider.name, key)
             self._ask(provider, key)
 
     def _dead(self, provider: Provider) -> list[KeyStatus]:

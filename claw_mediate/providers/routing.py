@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 from claw_contract.providers import ApiFormat
@@ -29,6 +30,7 @@ from claw_mediate.core.model_policy import Candidate, ModelChoice, PoolKey, Prov
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.http.headers import TURN_STATE, Headers
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.paths import PathTables
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.telemetry.event_log import EventLog
@@ -129,7 +131,7 @@ class Router:
         self._log = log
         self._logged: set[tuple[str, str, str, str]] = set()
 
-    def candidates(
+    async def candidates(
         self,
         requester: Requester,
         request: Request,
@@ -144,7 +146,7 @@ class Router:
         if names_no_model and kept is not None and request.host is None and kept.provider in self._registry.all():
             found: Sequence[Candidate] | RunnerResponse = (Candidate(self._registry.all()[kept.provider], ""),)
         else:
-            found = self._find_candidates(requester, request, view)
+            found = await self._find_candidates(requester, request, view)
         if isinstance(found, RunnerResponse):
             return found
         if kept is None:
@@ -159,7 +161,7 @@ class Router:
         alone = replace(provider, keys=tuple(key for key in provider.keys if key.id == label))
         return alone if alone.keys and self._registry.wait(alone, None) < math.inf else provider
 
-    def _find_candidates(
+    async def _find_candidates(
         self, requester: Requester, request: Request, view: RunnerRequest | None
     ) -> Sequence[Candidate] | RunnerResponse:
         match = self._paths.find(request)
@@ -184,16 +186,16 @@ class Router:
         self._log_choice(requester, model, choice)
         if not choice.candidates:
             return _nothing_allowed(request)
-        return self._candidates_for_names(requester.agent, request, view, choice)
+        return await self._candidates_for_names(requester.agent, request, view, choice)
 
-    def _candidates_for_names(
+    async def _candidates_for_names(
         self, agent: Agent, request: Request, view: RunnerRequest, choice: ModelChoice
     ) -> Sequence[Candidate] | RunnerResponse:
         """Return the candidates at whose provider every other model that the request names is allowed too; or the refusal.
 
         The model that was asked for must be one of them: only fallbacks are left out.
         """
-        named = find_other_models(request, view)
+        named = await compute(len(view.body), partial(find_other_models, request, view))
         if not named:
             return choice.candidates
 

@@ -90,14 +90,14 @@ class ObjectLists:
         self._routing = routing
         self._objects = objects
 
-    def find_provider(self, admitted: Identity, request: Request, match: PathMatch) -> Provider | RunnerResponse:
+    async def find_provider(self, admitted: Identity, request: Request, match: PathMatch) -> Provider | RunnerResponse:
         """Return the provider whose list a request asks for, or the refusal."""
         kind = match.row.lists
         if kind is None or match.family not in _PAGING or request.method.upper() not in match.row.methods:
             unknown = UnknownObject(kind or "", "", "path", "there is no such list of an agent's own objects")
             return refuse_unknown_object(self._objects.error_path(request), unknown)
 
-        candidates = self._routing.candidates(Requester(admitted.agent, new_turn_id()), request, None)
+        candidates = await self._routing.candidates(Requester(admitted.agent, new_turn_id()), request, None)
         return candidates if isinstance(candidates, RunnerResponse) else candidates[0].provider
 
     async def read(self, admitted: Identity, request: Request, match: PathMatch, provider: Provider) -> bytes:

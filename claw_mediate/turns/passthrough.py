@@ -127,7 +127,7 @@ class Passthrough:
     ) -> RunnerResponse | Forward:
         """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal."""
         asker = Requester(admitted.agent, new_turn_id())
-        candidates = self._routing.candidates(asker, request, view, about.kept or about.named_object)
+        candidates = await self._routing.candidates(asker, request, view, about.kept or about.named_object)
         if isinstance(candidates, RunnerResponse):
             return candidates
         is_dialect = view is not None and view.bypass != NO_DIALECT
@@ -431,7 +431,8 @@ class OtherPaths:
     async def _forward(
         self, admitted: Identity, request: Request, view: RunnerRequest | None, body: bytes | None
     ) -> RunnerResponse | Forward:
-        if self._ownership.is_checked and is_batch(request.path) and _may_name_responses(request):
+        begins_batch = self._ownership.is_checked and is_batch(request.path)
+        if begins_batch and await compute(len(request.body), partial(_may_name_responses, request)):
             return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
         owned = await self._check_objects(admitted, request, body)
         if isinstance(owned, RunnerResponse):
@@ -461,7 +462,7 @@ class OtherPaths:
         if match.row.lists is None or match.row.lists in RECORDED_ELSEWHERE or not self._objects.is_checked:
             return ForwardDetails(named_object=named, gives=shape_of_answer(match))
 
-        provider = self._lists.find_provider(admitted, request, match)
+        provider = await self._lists.find_provider(admitted, request, match)
         if isinstance(provider, RunnerResponse):
             return provider
         page = self._lists.read(admitted, request, match, provider)

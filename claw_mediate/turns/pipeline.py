@@ -329,7 +329,7 @@ class TurnPipeline:
             text = await self._prompt_text(incoming)
         agent, request, view = incoming.agent, incoming.request, incoming.view
         asker = Requester(agent, turn_id)
-        candidates = self._routing.candidates(asker, request, view, incoming.place)
+        candidates = await self._routing.candidates(asker, request, view, incoming.place)
         if isinstance(candidates, RunnerResponse):
             return candidates
         if candidates[0].model != view.model:

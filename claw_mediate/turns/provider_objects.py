@@ -15,6 +15,7 @@ import asyncio
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -35,6 +36,7 @@ from claw_mediate.core.object_ids import (
 )
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.model_only import read_form_fields, read_other_path
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.paths import PathTables
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.ownership import STATE_UNAVAILABLE, StoredIds
@@ -42,7 +44,8 @@ from claw_state.health import StateUnavailableError
 from claw_state.ownership import ObjectName, OwnershipStore, ProviderObject
 from claw_state.url import StoreError
 
-_MAX_INLINE_BYTES = 256 << 10  # Bytes of a body that are read in the event loop; a longer one is read in a thread
+_MAX_INLINE_BYTES = 256 << 10
+"""Bytes of a body whose ids are read in the event loop; a longer one is read in a thread. A walk is slower than other work."""
 RECORDED_ELSEWHERE: Final = frozenset({"response", "conversation"})
 """Kinds in a path that ``stored_objects`` decides about."""
 _UNREADABLE_KIND: Final = "stored_completion"
@@ -131,7 +134,8 @@ class ProviderObjects:
         """Return the first object that the body of a request of no dialect names. Raise ``UnreadableRequestError``."""
         must_be_sound = self.must_read(request)
         if must_be_sound:
-            read_other_path(body, ", ".join(request.header("content-type")))  # Raises for what is read in two ways
+            # Raises for what is read in two ways
+            await compute(len(body), partial(read_other_path, body, ", ".join(request.header("content-type"))))
 
         match = self._paths.find(request)
         rules = rules_for(None if match is None else match.row)

@@ -101,7 +101,7 @@ class StoredObjects:
         if isinstance(named, RunnerResponse):
             return named
         owned = found or OwnedObject(path.id, path.id, "", is_plain=not admitted.agent.tools)
-        candidates = self._routing.candidates(Requester(admitted.agent, new_turn_id()), request, None, found)
+        candidates = await self._routing.candidates(Requester(admitted.agent, new_turn_id()), request, None, found)
         if isinstance(candidates, RunnerResponse):
             return candidates
         provider = candidates[0].provider

@@ -65,10 +65,7 @@ class Deployed:
         image = [Mount(self.site, SITE), Mount(self.addons, f"{workdir}/addons"), Mount(hosts, "/etc/hosts")]
         ours = {"PATH": path(), "PYTHONPATH": SITE}
         # The container has no network of its own here, so each test has ports of its own.
-        addresses = {
-            "LISTEN_ADDR": f"127.0.0.1:{self.port}",
-            "CLAW_PROXY_ADDR": f"127.0.0.1:{free_port()}",
-        }
+        addresses = {"LISTEN_ADDR": f"127.0.0.1:{self.port}", "CLAW_PROXY_ADDR": f"127.0.0.1:{free_port()}"}
         variables = ours | environment | addresses
         contained = Container(self.home, [*image, *mounts], variables, command, workdir, uid)
         self.process = contained.start(self.log)

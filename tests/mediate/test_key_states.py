@@ -393,6 +393,17 @@ def test_where_another_key_is_ready_no_agents_request_tries_the_dead_one(auth: A
     assert (asked, ready(registry)) == (["sk-zero"], ["sk-one"])
 
 
+@pytest.mark.requirement("keys:trial")
+def test_a_late_answer_revives_no_key_that_the_proxy_asks_about(auth: Auth) -> None:
+    registry = dead_and_due(auth)
+    registry.ask = lambda _, __: None
+    registry.check_dead_keys(registry.all()["openai"])
+    registry.record_response(*key(registry, "sk-zero"), KeyAnswer(200))  # of a request from before
+    assert ready(registry) == ["sk-one"]
+    registry.record_answer_to_question(*key(registry, "sk-zero"), 200, b"")
+    assert ready(registry) == ["sk-zero", "sk-one"]
+
+
 def dead_and_due(auth: Auth) -> ProviderRegistry:
     registry = auth.registry(TWO)
     registry.record_response(*key(registry, "sk-zero"), DEAD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from starlette.responses import JSONResponse, Response
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse
+from claw_mediate.core.model_names import NamedModel, find_named_models
+from claw_mediate.http.large_bodies import MAX_INLINE_BYTES
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
@@ -354,3 +357,21 @@ async def test_without_a_policy_or_with_an_empty_one_the_runner_chooses(pod: Pod
     assert (await pod.forwards(pod.request("gpt-huge"))).body is None
     assert (await pod.forwards(pod.request("second/gpt-huge"))).body == pod.request("gpt-huge")
     assert pod.interventions() == []
+
+
+@pytest.mark.requirement("bodies:beside-the-loop")
+async def test_other_models_of_a_large_body_are_searched_in_a_thread(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod.agent(CHAIN)
+    threads: list[threading.Thread] = []
+
+    def find(body: bytes) -> list[NamedModel]:
+        threads.append(threading.current_thread())
+        return find_named_models(body)
+
+    monkeypatch.setattr("claw_mediate.providers.routing.find_named_models", find)
+    body = pod.request("big")
+    await pod.forwards(body)
+    await pod.forwards(body[:-1] + b" " * MAX_INLINE_BYTES + b"}")
+    small, large = threads
+    assert small is threading.main_thread()
+    assert large is not threading.main_thread()

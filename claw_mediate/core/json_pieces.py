@@ -1,0 +1,59 @@
+"""Large JSON documents, searched piece by piece: one call of C on 64 MB holds the interpreter, and so the event loop, too long.
+
+Pieces end where no member's head is cut: its name, the colon, and the first byte of its value. So what is found in the pieces
+is what is found in the document. A document of one piece pays nothing.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+PIECE_BYTES: Final = 1 << 20
+_MAX_NAME: Final = 128  # Bytes of a name whose head is kept whole; a longer one is none that is searched for
+_WITHIN_HEAD = re.compile(rb'[ \t\r\n:"]*+')
+_HEAD = re.compile(rb'"[^"\\]{0,%d}+"[ \t\r\n]*+:[ \t\r\n]*+[^ \t\r\n]?' % _MAX_NAME)
+
+
+def pieces_of(document: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the spans of a document's pieces, in order.
+
+    >>> [*pieces_of(b'{"a": 1}')]
+    [(0, 8)]
+    """
+    size = len(document)
+    start = 0
+    while size - start > PIECE_BYTES:
+        end = _end_of_piece(document, start + PIECE_BYTES)
+        yield start, end
+        start = end
+    if start < size or not size:
+        yield start, size
+
+
+def _end_of_piece(document: bytes, near: int) -> int:
+    """Return a place at or behind ``near`` at which no member's head is cut."""
+    between = _WITHIN_HEAD.match(document, near)
+    assert between is not None  # it also matches the empty string
+    end = min(between.end() + 1, len(document))
+
+    # The byte before is part of a name at most, which begins at the last quote before it.
+    quote = document.rfind(b'"', max(0, end - _MAX_NAME - 2), end)
+    head = _HEAD.match(document, quote) if quote >= 0 else None
+    return end if head is None else max(end, head.end())
+
+
+def contains(document: bytes, needle: bytes) -> bool:
+    """Return whether a short text stands anywhere in a document."""
+    if len(document) <= PIECE_BYTES:
+        return needle in document
+
+    length = PIECE_BYTES + len(needle) - 1
+    starts = range(0, len(document), PIECE_BYTES)
+    return any(document.find(needle, start, start + length) >= 0 for start in starts)
+
+
+def contains_match(document: bytes, pattern: re.Pattern[bytes], size: int) -> bool:
+    """Return whether an expression, whose matches are all of ``size`` bytes, matches anywhere in a document."""
+    length = PIECE_BYTES + size - 1
+    starts = range(0, len(document), PIECE_BYTES)
+    return any(pattern.search(document, start, start + length) is not None for start in starts)
