@@ -84,6 +84,7 @@ class Peer(ABC):
     port: int = 0
     _server: _Server | None = None
     _thread: threading.Thread | None = None
+    _listeners: tuple[socket.socket, ...] = ()
 
     @abstractmethod
     async def answer(self, request: Request) -> Response:
@@ -91,7 +92,7 @@ class Peer(ABC):
 
     def start(self, *listeners: socket.socket, certificate: Path | None = None) -> None:
         """Listen on a free port of loopback, or on these listeners; ``certificate``: a file with its key, for TLS."""
-        listeners = listeners or (listening("127.0.0.1", 0),)
+        self._listeners = listeners = listeners or (listening("127.0.0.1", 0),)
         self.host, self.port = listeners[0].getsockname()[:2]
         methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
         app = Starlette(routes=[Route("/{path:path}", self._receive, methods=methods)])
@@ -106,6 +107,8 @@ class Peer(ABC):
         assert self._thread is not None
         self._server.end()
         self._thread.join(timeout=10)
+        for each in self._listeners:  # uvicorn closes none if it is ended while it starts
+            each.close()
 
     @property
     def url(self) -> str:

@@ -50,6 +50,7 @@ class KnownPath(NamedTuple):
     creates: ObjectKind | None = None
     lists: ObjectKind | None = None
     endpoint: Endpoint | None = None  # The dialect's, for a request that is mediated
+    hides_cost: bool = False  # Begins any number of model calls, which stand in a file or at the provider
 
     @property
     def is_from_root(self) -> bool:
@@ -98,6 +99,12 @@ def _row(
     return KnownPath(tuple(methods.split()), pattern, model, counted, creates, lists)
 
 
+def _hides_cost(pattern: str, *, creates: ObjectKind | None = None) -> KnownPath:
+    """Return the row of a POST that begins any number of model calls, which are out of the proxy's sight."""
+    row = _row("POST", pattern, "hidden", counted=True, creates=creates)
+    return row._replace(hides_cost=True)
+
+
 def _dialect(endpoint: Endpoint, *, counted: bool = True, creates: ObjectKind | None = None) -> KnownPath:
     return KnownPath(("POST",), endpoint, "required", counted, creates, None, endpoint)
 
@@ -130,7 +137,8 @@ _UPLOADS = (
     _row("POST", "/uploads/{upload}/cancel"),
 )
 _BATCHES = (
-    _row("POST", "/batches", "hidden", counted=True, creates="batch"),  # The models stand in a file
+    # The models, and the number of requests, stand in a file.
+    _hides_cost("/batches", creates="batch"),
     _row("GET", "/batches", lists="batch"),
     _row("GET", "/batches/{batch}"),
     _row("POST", "/batches/{batch}/cancel"),
@@ -198,9 +206,9 @@ _EVALS = (
     _row("GET DELETE", "/evals/{eval}"),
     _row("POST", "/evals/{eval}"),
     _row("GET", "/evals/{eval}/runs"),
-    _row("POST", "/evals/{eval}/runs", "hidden", counted=True),
+    _hides_cost("/evals/{eval}/runs"),
     _row("GET DELETE", "/evals/{eval}/runs/{_run}"),
-    _row("POST", "/evals/{eval}/runs/{_run}", "hidden", counted=True),
+    _hides_cost("/evals/{eval}/runs/{_run}"),
     _row("POST", "/evals/{eval}/runs/{_run}/cancel"),
     _row("GET", "/evals/{eval}/runs/{_run}/output_items"),
     _row("GET", "/evals/{eval}/runs/{_run}/output_items/{_item}"),
@@ -328,7 +336,7 @@ _XAI: Final = (
     *_FILES,
     *_BATCHES,
     _row("GET", "/batches/{batch}/requests"),
-    _row("POST", "/batches/{batch}/requests", "hidden", counted=True),
+    _hides_cost("/batches/{batch}/requests"),
     _row("GET", "/batches/{batch}/results"),
     _row("POST", "/batches/{batch}:cancel"),
 )

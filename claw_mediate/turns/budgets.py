@@ -166,6 +166,11 @@ class Budgets:
         )
         return admission if soft else _refusal(request, code, budget, excess)
 
+    def has_limit_usd(self, agent: Agent) -> bool:
+        """Return whether the agent is refused what it can't pay: a soft limit in dollars only warns."""
+        budget = agent.metadata.budget
+        return budget is not None and budget.limit_usd is not None and budget.behavior != "soft_alert"
+
     @contextmanager
     def held(self, agent: Agent, model: str, admission: Admission | None) -> Iterator[None]:
         """Give back what was reserved for a request if it does not get under way."""

@@ -355,6 +355,10 @@ def _unreached(path: str, provider: str) -> bytes:
 
 
 _HIDDEN = "on this path its body does not name it"
+_COST = (
+    "the agent has a limit in dollars, and nothing of this request tells what it costs: "
+    "send its requests one by one, or take limit-usd out of the agent's budget and set max-requests"
+)
 _BATCH = "the requests of a batch stand in a file, and could name responses of another agent's"
 
 
@@ -434,6 +438,9 @@ class OtherPaths:
         begins_batch = self._ownership.is_checked and is_batch(request.path)
         if begins_batch and await compute(len(request.body), partial(_may_name_responses, request)):
             return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
+        if self._row(request).hides_cost and self._budgets.has_limit_usd(admitted.agent):
+            return refuse(request.path, 403, "cost_not_known", _COST)
+
         owned = await self._check_objects(admitted, request, body)
         if isinstance(owned, RunnerResponse):
             return owned

@@ -256,6 +256,7 @@ ATTACKS = (
         "a kill of the proxy in the middle, a clock that jumps; `n`, a negative or huge `max_tokens`",
         (
             "budget:reserved",
+            "budget:hidden-cost",
             "budget:reservation-lapses",
             "budget:usage-asked-for",
             "budget:broken-off",

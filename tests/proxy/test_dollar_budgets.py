@@ -334,3 +334,13 @@ def test_a_batch_of_messages_is_charged_by_all_of_its_requests(running: Pod) -> 
     first = post(running, requests, path="/v1/messages/batches")
     second = post(running, requests, path="/v1/messages/batches")
     assert (first.status_code, second.status_code) == (200, 429), "the first alone costs up to 25 dollars"
+
+
+@pytest.mark.requirement("budget:hidden-cost")
+def test_what_hides_its_cost_is_refused_under_a_limit_in_dollars(running: Pod) -> None:
+    batch = {"input_file_id": "file-1", "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+    for path in ("/v1/batches", "/v1/evals/eval_1/runs"):
+        answer = post(priced(running), batch, path=path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cost_not_known")
+
+    assert running.provider.received == []

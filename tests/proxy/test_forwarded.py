@@ -141,8 +141,7 @@ def test_other_paths_are_identified_swapped_and_passed_through(running: Pod) -> 
 @pytest.mark.requirement("forward:other-paths")
 def test_a_message_for_a_thread_of_openais_is_no_request_of_anthropics(running: Pod) -> None:
     running.provider.says(
-        JSONResponse({"id": "thread_1", "object": "thread"}),
-        JSONResponse({"id": "msg_1", "object": "thread.message"}),
+        JSONResponse({"id": "thread_1", "object": "thread"}), JSONResponse({"id": "msg_1", "object": "thread.message"})
     )
     own = headers(running, "analyst")
     httpx2.post(f"{running.url}/v1/threads", json={}, headers=own).raise_for_status()

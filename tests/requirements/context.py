@@ -118,6 +118,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 8",
         "An estimate is of a request's bytes and of the output that it allows, within bounds, whatever it claims.",
     ),
+    "budget:hidden-cost": Requirement(
+        "docs/spec/mediation.md section 8",
+        "With a limit in dollars, what begins any number of model calls out of the proxy's sight is refused.",
+    ),
     "budget:reserved": Requirement(
         "docs/spec/mediation.md section 8",
         "With a limit in dollars an estimate is reserved at admission, across processes, and corrected at the end.",
