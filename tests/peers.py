@@ -53,8 +53,9 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # asyncio leaves a client behind, half made, that is accepted in the step before its server is closed.
+        loop = asyncio.get_running_loop()  # a server that is ended while it starts has no main loop
         for accepting in (each for server in self.servers for each in server.sockets):
-            self._loop.remove_reader(accepting.fileno())
+            loop.remove_reader(accepting.fileno())
         for _ in range(10):  # a client that has just been accepted becomes a connection some steps later
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
@@ -84,7 +85,6 @@ class Peer(ABC):
     port: int = 0
     _server: _Server | None = None
     _thread: threading.Thread | None = None
-    _listeners: tuple[socket.socket, ...] = ()
 
     @abstractmethod
     async def answer(self, request: Request) -> Response:
@@ -92,7 +92,7 @@ class Peer(ABC):
 
     def start(self, *listeners: socket.socket, certificate: Path | None = None) -> None:
         """Listen on a free port of loopback, or on these listeners; ``certificate``: a file with its key, for TLS."""
-        self._listeners = listeners = listeners or (listening("127.0.0.1", 0),)
+        listeners = listeners or (listening("127.0.0.1", 0),)
         self.host, self.port = listeners[0].getsockname()[:2]
         methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
         app = Starlette(routes=[Route("/{path:path}", self._receive, methods=methods)])
@@ -107,8 +107,6 @@ class Peer(ABC):
         assert self._thread is not None
         self._server.end()
         self._thread.join(timeout=10)
-        for each in self._listeners:  # uvicorn closes none if it is ended while it starts
-            each.close()
 
     @property
     def url(self) -> str:
