@@ -54,13 +54,26 @@ class ObjectTap:
             self._append(piece)
             return
 
-        *lines, rest = piece.replace(b"\r", b"\n").split(b"\n")
-        for line in lines:
-            self._append(line)
-            self._take(bytes(self._buffer))
-            self._buffer.clear()
-            self._is_too_long = False
-        self._append(rest)
+        end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+        if not end:
+            self._append(piece)
+            return
+
+        lines = self._complete_lines(piece[:end])
+        self._buffer.clear()
+        self._is_too_long = False
+        if self._shape.may_give(lines):  # most parts of a stream hold words alone
+            for line in lines.split(b"\n"):
+                self._take(line)
+        self._append(piece[end:])
+
+    def _complete_lines(self, piece: bytes) -> bytes:
+        """Return the lines that end in a piece, with line feeds; without the first where it is too long."""
+        plain = piece.replace(b"\r", b"\n")
+        if self._is_too_long or len(self._buffer) + len(piece) > _MAX_DOCUMENT:
+            return plain.partition(b"\n")[2]
+
+        return bytes(self._buffer) + plain
 
     def _append(self, piece: bytes) -> None:
         if self._is_too_long or len(self._buffer) + len(piece) > _MAX_DOCUMENT:
