@@ -14,7 +14,7 @@ EXAMPLE: Final = "POST /v1/fine_tuning/*"
 
 _ENTRY = re.compile(r"([A-Z]+) (/[!-~]*)")
 _ODD = re.compile(r"[%?#;\\*,]|//|/\.\.?(?:/|$)")
-"""What no path has in the one spelling in which paths are compared."""
+"""Text that no path holds in the one spelling in which paths are compared."""
 
 _STEM = re.compile(
     r"secret|credential|passw|oauth|vault|organi[sz]ation|certificat|webhook|federation|enrol|identity"

@@ -49,7 +49,7 @@ class Reservation:
     id: str
     agent_id: str
     estimate: float
-    """What it is expected to cost: the charge if nobody learns the cost.
+    """The expected cost: the charge if the true cost stays unknown.
 
     Without a price it is set at admission, to what the agent's requests have cost on average.
     """

@@ -28,13 +28,13 @@ type Family = Literal["openai", "anthropic", "openrouter", "google", "xai", "ai-
 """Providers whose API has the same paths: a known provider, or (others) that after which its format is named."""
 
 type ModelLocation = Literal["nowhere", "optional", "required", "hidden"]
-"""Where a request names its model: nowhere, in the body or nowhere, in the body, or out of the proxy's sight."""
+"""The place of the model's name: none, the body or none, the body, or out of the proxy's sight."""
 
 type ObjectKind = Literal[
     "response", "conversation", "stored_completion", "file", "upload", "batch", "message_batch",
     "vector_store", "container", "assistant", "thread", "eval", "video",
 ]  # fmt: skip
-"""What a provider keeps under an id of its own."""
+"""The kinds of objects that a provider keeps under an id."""
 
 OBJECT_KINDS: Final[tuple[ObjectKind, ...]] = get_args(ObjectKind.__value__)
 FAMILIES: Final[tuple[Family, ...]] = get_args(Family.__value__)

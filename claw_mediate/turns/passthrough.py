@@ -482,7 +482,7 @@ class OtherPaths:
 
 
 _UNKNOWN = KnownPath((), "", "hidden", is_counted=True)
-"""What is known of a path that is in no table, which ``Mediator.admit`` refuses before: nothing."""
+"""The row of a path that is in no table. ``Mediator.admit`` refuses such a path before."""
 
 
 def _counted(row: KnownPath, body: bytes) -> RunnerRequest | None:

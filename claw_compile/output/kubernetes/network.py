@@ -36,7 +36,7 @@ PRIVATE_6: list[str] = [*CLUSTER_6, "fe80::/10"]
 NO_WORLD: list[str] = sorted(
     [*PRIVATE, "0.0.0.0/8", "127.0.0.0/8", "168.63.129.16/32", "192.0.0.0/24", "198.18.0.0/15", "224.0.0.0/3"]
 )
-"""What is no part of the world: also services of Azure's and Oracle's hosts for their machines, and networks of nobody."""
+"""The networks that are not part of the internet, among them services that clouds give their own machines."""
 
 
 def _in_nat64(net: str) -> str:
