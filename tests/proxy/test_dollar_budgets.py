@@ -312,7 +312,8 @@ def test_a_killed_proxy_leaves_a_reservation_that_lapses_and_is_charged(running:
     running.provider.says(broken_off(b": hello\n\n"), text("Done.", usage=TWO_DOLLARS))
     body = {**ASKED, "stream": True, "max_tokens": 100_000}
     with httpx2.stream("POST", f"{running.url}{CHAT}", json=body, headers=headers(running), timeout=30) as answer:
-        assert next(answer.iter_raw())
+        parts = answer.iter_raw()  # held by its name: an iterator that is dropped closes the connection
+        assert next(parts)
         running.kill()
     assert [held for _, held in reservations(running)] == [1.0], "the whole limit, since nothing is known yet"
     running.start()

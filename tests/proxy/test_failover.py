@@ -81,13 +81,16 @@ def test_a_restart_remembers_a_dead_key_until_the_operator_removes_its_file(pod:
     assert asks(pod).status_code == 200
     pod.kill()
     pod.start()
-    assert [asks(pod).status_code, asks(pod, "plain").status_code] == [200, 200]
+    # Other questions: an equal one might get the first answer again, whose delivery the killed proxy had no time to record.
+    another = asks(pod, messages=[{"role": "user", "content": "And now?"}])
+    assert [another.status_code, asks(pod, "plain").status_code] == [200, 200]
     assert (len(pod.provider.received), len(spare.received)) == (1, 3)
     (file,) = (pod.home / "auth" / "key-states").iterdir()
     assert DEAD not in file.read_text(encoding="utf-8")
     file.unlink()
     pod.provider.says(text("alive"))
-    assert asks(pod).json()["choices"][0]["message"]["content"] == "alive"
+    last = asks(pod, messages=[{"role": "user", "content": "And after that?"}])
+    assert last.json()["choices"][0]["message"]["content"] == "alive"
 
 
 @pytest.mark.requirement("retry:through-the-proxy")
