@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from claw_mediate.core.json_outline import JsonSpliceError, TooManyValuesError, outline_request
 from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 from claw_mediate.core.known_paths import KnownPath, ObjectKind, PathMatch
 
@@ -134,13 +135,18 @@ _decoder = json.JSONDecoder(object_pairs_hook=_collect, parse_int=str, parse_flo
 
 
 def find_named_objects(body: bytes, rules: MemberRules) -> tuple[NamedObject, ...]:
-    """Return the objects that a JSON body names, each once. Raise ``UnreadableObjectsError``."""
+    """Return the objects that a JSON body names, each once. Raise ``UnreadableObjectsError`` or ``TooManyValuesError``."""
     if not rules.may_name(body):
         return ()
 
     try:
-        document = _decoder.decode(body.decode())
-    except (ValueError, RecursionError) as error:
+        outline = outline_request(body)
+        if not outline.is_whole and not rules.may_name(outline.text):
+            return ()
+        document = _decoder.decode(outline.text.decode())
+    except TooManyValuesError:
+        raise
+    except (ValueError, RecursionError, JsonSpliceError) as error:
         raise UnreadableObjectsError("the body is not one JSON document") from error
 
     found: dict[NamedObject, None] = {}
@@ -148,7 +154,8 @@ def find_named_objects(body: bytes, rules: MemberRules) -> tuple[NamedObject, ..
     while waiting:
         value = waiting.pop()
         if isinstance(value, _Members):
-            found |= dict.fromkeys(_objects_of(value, rules))
+            named = _objects_of(value, rules)
+            found |= dict.fromkeys(each._replace(id=outline.restore(each.id)) for each in named)
             waiting += _parts_to_read(value, rules)
         elif isinstance(value, list):
             waiting += [each for each in value if isinstance(each, list)]
