@@ -103,11 +103,28 @@ class Redactor:
         Other bytes are treated as by ``data``.
         """
         spans = self._spans(document)
-        if not spans and not (self._searches and _find_first(document, _ESCAPE) >= 0 and _HIDING.search(document)):
+        if not spans and not self._may_be_hidden(document):
             return document
         if not _is_json(document):
             return self.data(document)
         return b"".join(self._pieces(document, spans))
+
+    def _may_be_hidden(self, document: bytes) -> bool:
+        """Return whether a document must be decoded, because a secret may stand in it in escapes."""
+        if not self._searches or _find_first(document, _ESCAPE) < 0:
+            return False
+        if len(document) <= _WINDOW:
+            return _HIDING.search(document) is not None
+
+        # Decoding 60 MB would hold up every other thread. So it is decoded in pieces, and searched at each level.
+        if not any(_HIDING.search(document, start, end + _ESCAPE_LENGTH) for start, end in _steps(document, _WINDOW)):
+            return False
+        forms = {form for search in self._searches for form in search.forms}
+        if any(_NOT_PLAIN.search(form) for form in forms):
+            return True
+
+        pieces = (document[start:end] for start, end in _steps(document, _DECODED))
+        return any(form in text for text in _decoded_levels(pieces, self.max_form_bytes) for form in forms)
 
     def cut(self, data: bytes, limit: int) -> bytes:
         """Return the first ``limit`` bytes, and never a part of a secret."""
@@ -187,6 +204,7 @@ MIN_REDACTED = 6  # Shorter values are not replaced: they would blank out ordina
 _BLOCK = 8
 _TAIL = 2 * _BLOCK - 1
 _WINDOW = 4 << 20  # Bytes that are searched in one step
+_DECODED = 256 << 10  # Bytes whose escapes are decoded in one step
 _MANY_FORMS = 16  # Those of about three secrets. Fewer are not worth the blocks of their ends
 _BYTES_PER_FORM = 64  # Reading the blocks of so many bytes takes about as long as searching for a form
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
@@ -199,6 +217,12 @@ _SEPARATORS = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
 _ESCAPE = rb"\u00"
 _HIDING = re.compile(rb"\\u00[2-7]")
 """An ASCII character that is escaped without need: a secret there can be found only by decoding."""
+_ESCAPE_LENGTH = 6
+_ESCAPE_PAIR = re.compile(rb"\\(?:u00([2-7][0-9a-fA-F])|(.))", re.DOTALL)
+_WHOLE_ESCAPES = re.compile(rb"(?:[^\\]++|\\(?:u[^\\]{4}|[^u]))*+", re.DOTALL)
+_MAX_LEVELS = 6  # JSON within JSON, and so on
+_NOT_PLAIN = re.compile(rb"[^ -~]")
+"""A part of a secret that ``_ESCAPE_PAIR`` does not decode."""
 
 
 def _long_enough(values: Iterable[str]) -> frozenset[str]:
@@ -250,14 +274,44 @@ def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> It
         begin = end + between
 
 
-def _find_first(data: bytes, form: bytes) -> int:
-    """Return where a form begins first, or -1. One search through 60 MB would hold up every other thread."""
+def _find_first(data: bytes, form: bytes, at: int = 0) -> int:
+    """Return where a form begins first from a place on, or -1. One search through 60 MB would hold up every other thread."""
     if len(data) <= _WINDOW:
-        return data.find(form)
-    for start in range(0, len(data), _WINDOW):
+        return data.find(form, at)
+    for start in range(at, len(data), _WINDOW):
         if (found := data.find(form, start, start + _WINDOW + len(form) - 1)) >= 0:
             return found
     return -1
+
+
+def _steps(document: bytes, size: int) -> Iterator[tuple[int, int]]:
+    return ((start, start + size) for start in range(0, len(document), size))
+
+
+def _decoded_levels(pieces: Iterable[bytes], overlap: int) -> Iterator[bytes]:
+    """Yield a document's pieces, and what they are after each decoding, each with the end of the piece before."""
+    unread = [b""] * _MAX_LEVELS  # The beginning of an escape at the end of the piece before
+    ends = [b""] * (_MAX_LEVELS + 1)
+    for piece in pieces:
+        text = piece
+        for level in range(_MAX_LEVELS):
+            yield ends[level] + text
+            ends[level] = (ends[level] + text)[-overlap:]
+
+            escaped = unread[level] + text
+            whole = _WHOLE_ESCAPES.match(escaped)
+            assert whole is not None  # it also matches the empty string
+            # What is no escape is stepped over: only its end may be the beginning of one.
+            end = max(whole.end(), len(escaped) - _ESCAPE_LENGTH)
+            unread[level] = escaped[end:]
+            text = _ESCAPE_PAIR.sub(_unescape, escaped[:end])
+        yield ends[-1] + text
+        ends[-1] = (ends[-1] + text)[-overlap:]
+
+
+def _unescape(escape: re.Match[bytes]) -> bytes:
+    number, mark = escape.groups()
+    return mark if number is None else bytes([int(number, 16)])
 
 
 def _find_places(data: bytes, form: bytes, start: int) -> Iterator[tuple[int, int]]:
@@ -269,7 +323,7 @@ def _find_places(data: bytes, form: bytes, start: int) -> Iterator[tuple[int, in
         while (further := data.rfind(form, last + 1, last + 2 * length - 1)) >= 0:
             last = further
         yield start, last + length
-        start = data.find(form, last + length)
+        start = _find_first(data, form, last + length)
 
 
 @lru_cache(maxsize=1024)

@@ -27,7 +27,7 @@ MAX_WHOLE_BYTES: Final = PIECE_BYTES
 MAX_OUTLINE_BYTES: Final = 16 << 20
 MAX_VALUES: Final = 500_000  # Commas, brackets and braces outside strings
 MAX_NESTED: Final = 300_000  # Objects, arrays and members
-MAX_RESTORED_BYTES: Final = 1 << 20
+MAX_RESTORED_BYTES: Final = 4 << 20
 """Bytes of one part of a view that are read. Of a longer one, long strings are read as their beginning and their digest."""
 
 _WINDOW: Final = 256 << 10  # Bytes of one step: escapes take some ms
