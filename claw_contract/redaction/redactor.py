@@ -44,6 +44,10 @@ def _in_base64(raw: bytes) -> set[bytes]:
     return encoded
 
 
+class LongTextError(ValueError):
+    """A text that is too long to be decoded for the secret that stands, or may stand, in it."""
+
+
 class Redactor:
     """Replaces known secrets, by value, in all output of the process (history, log, errors, tool results).
 
@@ -97,14 +101,22 @@ class Redactor:
         spans = self._spans(b"".join(pieces))
         return [*_replace_spans(pieces, spans)] if spans else pieces
 
-    def document(self, document: bytes) -> bytes:
+    def document(self, document: bytes, max_text: int | None = None) -> bytes:
         """Return JSON without the secrets, and still JSON: a number that contains one becomes a string.
 
-        Other bytes are treated as by ``data``.
+        Other bytes are treated as by ``data``. ``max_text``: bytes of the longest string that is decoded in a document of
+        more than 4 MiB. Raise ``LongTextError`` if a secret stands, or may stand, in a longer one.
         """
         spans = self._spans(document)
         if not spans and not self._may_be_hidden(document):
             return document
+        if max_text is not None and len(document) > _WINDOW and document[:1] in (b"{", b"["):
+            try:
+                return b"".join(self._pieces(document, spans, max_text))
+            except (LongTextError, RecursionError):
+                raise
+            except ValueError:  # It is no JSON after all
+                return self.data(document)
         if not _is_json(document):
             return self.data(document)
         return b"".join(self._pieces(document, spans))
@@ -133,10 +145,12 @@ class Redactor:
                 return data[:start]
         return data[:limit]
 
-    def _pieces(self, document: bytes, spans: Spans) -> Iterator[bytes]:
+    def _pieces(self, document: bytes, spans: Spans, max_text: int | None = None) -> Iterator[bytes]:
         """Yield the parts of a document. Only tokens that a secret touches, or may hide in, are decoded."""
         copied = read = 0
-        for start, end in merge(spans, (match.span() for match in _HIDING.finditer(document))):
+        for start, end in merge(spans, _find_hiding(document)):
+            if max_text is not None:
+                read = _step_over_strings(document, read, start, max_text)
             while read < end and (token := _token_at(document, read, max(read, start))) and token.start() < end:
                 clear, read = self._token(token[0]), token.end()
                 if clear != token[0]:
@@ -211,6 +225,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 """Everything before a place, except a string that is open there."""
+_STRING_TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _SEPARATORS = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
 
 
@@ -256,6 +271,45 @@ def _token_at(document: bytes, read: int, place: int) -> re.Match[bytes] | None:
     if before.end() < place:
         return _TOKEN.match(document, before.end())
     return _TOKEN.search(document, max(read, 1 + max(document.rfind(mark, read, place) for mark in _SEPARATORS)))
+
+
+def _step_over_strings(document: bytes, read: int, place: int, max_text: int) -> int:
+    """Return a place near another one, not within a string that ends before it. Raise ``LongTextError``."""
+    while read < place:
+        window = min(read + _DECODED, place)
+        before = _WHOLE_STRINGS.match(document, read, window)
+        assert before is not None  # it also matches the empty string
+        if before.end() == window:
+            if window == place:
+                return read
+            read = window
+            continue
+
+        end = _end_of_string(document, before.end() + 1)
+        if end > place:
+            if end - before.end() > max_text:
+                raise LongTextError
+            return before.end()
+        read = end
+    return read
+
+
+def _end_of_string(document: bytes, start: int) -> int:
+    """Return where the string ends, behind its quote, whose text begins at ``start``. Raise ``ValueError``."""
+    while start < len(document):
+        text = _STRING_TEXT.match(document, start, start + _DECODED)
+        assert text is not None  # it also matches the empty string
+        if document[text.end() : text.end() + 1] == b'"':
+            return text.end() + 1
+        if text.end() == start:
+            break
+        start = text.end()
+    raise ValueError("a string has no end")
+
+
+def _find_hiding(document: bytes) -> Iterator[tuple[int, int]]:
+    for start, end in _steps(document, _WINDOW):
+        yield from (match.span() for match in _HIDING.finditer(document, start, end + _ESCAPE_LENGTH) if match.start() < end)
 
 
 def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> Iterator[bytes]:

@@ -8,7 +8,8 @@ import random
 import pytest
 
 from claw_contract.redaction import redactor
-from claw_contract.redaction.redactor import Redactor
+from claw_contract.redaction.redactor import LongTextError, Redactor
+from claw_contract.secret import DOTS
 
 LETTERS = "abcdefghu0016/<>&+\"\\'-_ "
 
@@ -39,6 +40,27 @@ def test_a_secret_in_escapes_is_found_wherever_a_piece_ends(seed: int, monkeypat
     monkeypatch.setattr(redactor, "_WINDOW", 64)
     monkeypatch.setattr(redactor, "_DECODED", chance.choice([16, 50, 200, 1000]))
     assert Redactor([secret]).document(document) == whole
+    assert Redactor([secret]).document(document, 10_000) == whole
+    many = [hidden_document(chance, chance.choice([secret, "nothing"])) for _ in range(3)]
+    documents = b'[1, "", "x\\"y", %b]' % b", ".join(many)
+    in_pieces = Redactor([secret]).document(documents, 10_000)
+    monkeypatch.undo()
+    assert in_pieces == Redactor([secret]).document(documents)
+
+
+@pytest.mark.requirement("bodies:escapes")
+def test_a_secret_in_a_text_that_is_too_long_to_be_decoded_is_an_error_and_one_elsewhere_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(redactor, "_WINDOW", 64)
+    own = Redactor(["a-secret-of-the-agent"])
+    long = "x" * 3000
+    assert (
+        own.document(json.dumps([long, "a-secret-of-the-agent", long]).encode(), 1000)
+        == json.dumps([long, DOTS, long], ensure_ascii=False).encode()
+    )
+    with pytest.raises(LongTextError):
+        own.document(json.dumps([long + "a-secret-of-the-agent" + long]).encode(), 1000)
 
 
 @pytest.mark.requirement("bodies:escapes")
