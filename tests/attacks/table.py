@@ -184,7 +184,8 @@ ATTACKS = (
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
         "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes, a thousand idle "
-        "connections, an agent's thousand connections, half a head, endless refusals, many large bodies",
+        "connections, an agent's thousand connections, half a head, endless refusals, many large bodies, "
+        "and large ones of millions of values or of escapes",
         (
             "connections:unreadable-directory",
             "connections:descriptors",
@@ -195,6 +196,9 @@ ATTACKS = (
             "connections:refusals-limited",
             "bodies:bounded",
             "bodies:beside-the-loop",
+            "bodies:outline",
+            "bodies:too-many-values",
+            "bodies:escapes",
             "attack:many-calls",
             "attack:deep-and-huge",
             "attack:endless-results",

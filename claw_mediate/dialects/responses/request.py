@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
-from claw_mediate.core.json_outline import outline_request
+from claw_mediate.core.json_outline import decode_request_outline, outline_request
 from claw_mediate.core.json_pieces import contains, join_pieces
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
@@ -28,7 +28,7 @@ from claw_mediate.dialects.bodies import (
 )
 from claw_mediate.dialects.openai.wire_types import SYSTEM, visible_text
 from claw_mediate.dialects.responses.anchors import read_evidence
-from claw_mediate.dialects.responses.items import Item, join_items, read_item, split_items
+from claw_mediate.dialects.responses.items import Item, item_decoder, join_items, split_items
 from claw_mediate.dialects.responses.resent import find_resent_items
 
 _COMPACTION_TURN = "x-codex-turn-metadata"
@@ -254,7 +254,7 @@ def _add_context(body: json_splice.Object, items: bytes, context: str) -> Change
     if instructions not in (None, b"null", b'""') and instructions[:1] == b'"':
         return {"instructions": append_text(instructions, context)}
     raw = split_items(items)
-    leading = list(takewhile(lambda item: read_item(item).speaker in SYSTEM, raw))
+    leading = list(takewhile(lambda item: decode_request_outline(item_decoder, item).speaker in SYSTEM, raw))
     if not leading:
         return {"instructions": encode(context)}
     message = json_splice.Object(leading[-1])
