@@ -9,16 +9,14 @@ for each of a hundred tries to accept a connection: that becomes one line a minu
 
 import asyncio
 import errno
-import resource
-from contextlib import suppress
 from typing import Any, Final
 
 from mitmproxy import connection, http, tcp
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
+from claw_contract.limits import LineLimit, raise_descriptor_limit
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.response_stream import patches
-from claw_mediate.telemetry.line_limit import LineLimit
 
 SWEEP_SECONDS: Final = 2.0
 _STRANGERS_SHARE: Final = 1 / 4
@@ -27,15 +25,6 @@ _AGENTS_SHARE: Final = 1 - _STRANGERS_SHARE - _OWN_SHARE
 _MAX_UNKNOWN: Final = 4096  # Connections also take memory, whatever the limit of descriptors
 _MAX_AGENT: Final = 8192
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
-
-
-def raise_descriptor_limit() -> int:
-    """Raise the soft limit of descriptors to the hard one. Return the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # the kernel has a limit of its own below the hard one
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MAX_UNKNOWN * _SHARE if soft == resource.RLIM_INFINITY else soft
 
 
 def take_room(governance: Governance, flow: http.HTTPFlow, agent_id: str) -> bool:
