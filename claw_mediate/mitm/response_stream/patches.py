@@ -59,7 +59,7 @@ def install() -> None:
     if "stream_buffers" not in _http2.BufferedH2Connection.__annotations__:
         raise RuntimeError("this version of mitmproxy is built differently: HTTP/2 would have no back-pressure")
     if not {"_data", "_headers_buffer"} <= vars(h2.frame_buffer.FrameBuffer()).keys():
-        raise RuntimeError("this version of h2 is built differently: half a head would have no limit")
+        raise RuntimeError("this version of mitmproxy is built differently: half a head over HTTP/2 would have no limit")
     _http1.ChunkedReader = _ChunkedReader  # type: ignore[misc]
     _http2.parse_h2_request_headers = _parse_request_head  # type: ignore[assignment]
     layers.Http1Server = _Http1Server  # type: ignore[misc]
