@@ -184,7 +184,8 @@ ATTACKS = (
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
         "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes, a thousand idle "
-        "connections, an agent's thousand connections, half a head, endless refusals, many large bodies",
+        "connections, an agent's thousand connections, two agents that take all of them, half a head, "
+        "endless refusals, many large bodies, a thousand streams of MCP, names of tools that nobody knows",
         (
             "connections:unreadable-directory",
             "connections:descriptors",
@@ -193,6 +194,8 @@ ATTACKS = (
             "connections:head",
             "connections:idle",
             "connections:refusals-limited",
+            "wrapper:streams",
+            "tools:audit-bounded",
             "bodies:bounded",
             "bodies:beside-the-loop",
             "attack:many-calls",

@@ -103,7 +103,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 8", "Retry-After is the time until there is room, and at least a second."
     ),
     "budget:admission": Requirement(
-        "docs/spec/mediation.md section 8", "Requests are counted when they are admitted, across processes."
+        "docs/spec/mediation.md section 8",
+        "Requests are counted when they are admitted, across processes, also those that are refused then; what is refused "
+        "before does not count.",
     ),
     "budget:durable": Requirement("docs/spec/mediation.md section 8", "Spending survives a restart without reading history."),
     "budget:soft-alert": Requirement("docs/spec/mediation.md section 8", "soft_alert is an event and no refusal."),
