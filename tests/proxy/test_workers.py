@@ -164,10 +164,10 @@ def test_the_proxy_is_ready_when_all_workers_are(pair: Pod) -> None:
     with ThreadPoolExecutor(24) as pool:
         os.kill(stopped, signal.SIGSTOP)
         try:  # half of the connections reach the one that is stopped, and wait
-            asked = [pool.submit(_counted, pair) for _ in range(16)]
-            counts = eventually(lambda: {each.result() for each in asked if each.done()}, "the other worker counts")
-            asked = [pool.submit(_ready, pair, DEADLINE) for _ in range(8)]
-            states = eventually(lambda: {each.result() for each in asked if each.done()}, "the other worker answers")
+            pages = [pool.submit(_counted, pair) for _ in range(16)]
+            counts = eventually(lambda: {each.result() for each in pages if each.done()}, "the other worker counts")
+            answers = [pool.submit(_ready, pair, DEADLINE) for _ in range(8)]
+            states = eventually(lambda: {each.result() for each in answers if each.done()}, "the other worker answers")
         finally:
             os.kill(stopped, signal.SIGCONT)
     assert counts == {before}, "what a silent worker counted stays in the sum"
