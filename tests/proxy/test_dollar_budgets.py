@@ -252,6 +252,7 @@ def test_a_runner_that_leaves_before_the_usage_is_charged_by_what_it_got(running
     assert chat == pytest.approx(1000 * 2 / 1e6, rel=0.1), "4,000 bytes of text, and a short question"
     assert claude == pytest.approx(2000 * 2 / 1e6), "the prompt that it named, and 4,000 bytes of text"
     assert nothing == pytest.approx(9000 * 2 / 1e6, rel=0.1), "nothing came: all that the request allows"
+    eventually(lambda: [line["type"] for line in running.log()].count("error") == 3, "the log has the last one, too")
     unknown = [line for line in running.log() if line.get("intervention") == "budget_cost_unknown"]
     assert [line["reason"] for line in unknown] == ["the answer has no usage"]
     assert [line["estimated_cost_usd"] for line in running.log() if line["type"] == "error"] == [chat, claude, nothing]
