@@ -28,25 +28,32 @@ _IN_HEADERS: Final = re.compile(
 )
 _HARMLESS_HEADERS: Final = frozenset({"idempotency-key", "x-idempotency-key"})
 _MEMBERS: Final = frozenset(
-    # Chat completions, and what servers other than OpenAI's take there
-    "audio chat_template_kwargs enable_thinking frequency_penalty function_call functions include_reasoning keep_alive"
-    " logit_bias logprobs max_completion_tokens max_tokens messages metadata min_p modalities model n options"
-    " parallel_tool_calls prediction presence_penalty prompt_cache_key prompt_cache_retention reasoning reasoning_effort"
-    " repetition_penalty response_format safety_identifier seed service_tier stop store stream stream_options temperature"
-    " think thinking tool_choice tool_stream tools top_k top_logprobs top_p transforms usage user verbosity"
-    " web_search_options"
-    # Messages
-    " cache_control container context_management output_config output_format speed stop_sequences system"
-    # Responses
-    " background client_metadata conversation include input instructions max_output_tokens max_tool_calls"
-    " previous_response_id prompt text truncation".split()
+    {
+        # Chat completions, and what servers other than OpenAI's take there
+        *("audio", "chat_template_kwargs", "enable_thinking", "frequency_penalty"),
+        *("function_call", "functions", "include_reasoning", "keep_alive", "logit_bias"),
+        *("logprobs", "max_completion_tokens", "max_tokens", "messages", "metadata", "min_p"),
+        *("modalities", "model", "n", "options", "parallel_tool_calls", "prediction"),
+        *("presence_penalty", "prompt_cache_key", "prompt_cache_retention", "reasoning"),
+        *("reasoning_effort", "repetition_penalty", "response_format", "safety_identifier"),
+        *("seed", "service_tier", "stop", "store", "stream", "stream_options", "temperature"),
+        *("think", "thinking", "tool_choice", "tool_stream", "tools", "top_k", "top_logprobs"),
+        *("top_p", "transforms", "usage", "user", "verbosity", "web_search_options"),
+        # Messages
+        *("cache_control", "container", "context_management", "output_config", "output_format"),
+        *("speed", "stop_sequences", "system"),
+        # Responses
+        *("background", "client_metadata", "conversation", "include", "input", "instructions"),
+        *("max_output_tokens", "max_tool_calls", "previous_response_id", "prompt"),
+        *("text", "truncation"),
+    }
 )
 _TOOL_MEMBERS: Final = frozenset({"authorization", "headers", "server_url", "connector_id"})
 """Members of a tool that the provider calls elsewhere, with a credential of the agent's."""
 
 
 class _Body(msgspec.Struct):
-    tools: list[dict[str, msgspec.Raw]] = []
+    tools: list[dict[str, msgspec.Raw]] | None = None
 
 
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -107,4 +114,4 @@ def is_ordinary_body(body: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
-    return members.keys() <= _MEMBERS and all(_TOOL_MEMBERS.isdisjoint(tool) for tool in tools)
+    return members.keys() <= _MEMBERS and all(_TOOL_MEMBERS.isdisjoint(tool) for tool in tools or ())

@@ -71,9 +71,7 @@ class ValkeySpending:
             self._begin(self._give_back(running, agent_id, budget, reservation))
             raise
 
-    async def _give_back(
-        self, running: asyncio.Future[Any], agent_id: str, budget: Budget, reservation: Reservation
-    ) -> None:
+    async def _give_back(self, running: asyncio.Future[Any], agent_id: str, budget: Budget, reservation: Reservation) -> None:
         """Remove a reservation behind the script that makes it: on another connection it could overtake it."""
         await asyncio.wait([running])
         if not running.cancelled() and running.exception() is None:

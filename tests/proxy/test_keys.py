@@ -181,9 +181,7 @@ def test_no_agent_disables_a_gateways_key_by_a_credential_or_a_model_of_its_own(
         tries.append(({}, {"model": "upstream-is-down"}))
     for more, named in tries:
         body = {"messages": HI, **named}
-        answer = httpx2.post(
-            f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod, agent_id) | more, timeout=30
-        )
+        answer = httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod, agent_id) | more, timeout=30)
         assert answer.status_code == status
         assert victim(pod) == "Hi."
         assert httpx2.get(f"{pod.url}/ready").status_code == 200
