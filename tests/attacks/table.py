@@ -75,9 +75,11 @@ ATTACKS = (
         "Disabling the keys that agents share",
         "a request that needs a scope which the key lacks, or costs more than the balance; a flood of them; a credential "
         "of its own in the URL; words that the provider's error repeats; a count of tokens that is throttled; a thousand "
-        "models; the trial of a dead key held or thrown away",
+        "models; the trial of a dead key held or thrown away; at a gateway `api_key`, `api_base`, `extra_headers`, a header "
+        "for keys, or a model whose own provider has no sound key",
         (
             "keys:request-only",
+            "keys:gateway",
             "keys:asked",
             "keys:codes",
             "keys:scopes",
@@ -256,9 +258,11 @@ ATTACKS = (
     Attack(
         "Spending more than the budget's dollars",
         "forty requests at one time, over workers and proxies; a stream whose usage is not asked for; leaving before it comes; "
-        "a kill of the proxy in the middle, a clock that jumps; `n`, a negative or huge `max_tokens`",
+        "a kill of the proxy in the middle, a clock that jumps; `n`, a negative or huge `max_tokens`; leaving while the budget "
+        "is counted or the provider connected, many streams of HTTP/2 that are reset",
         (
             "budget:reserved",
+            "budget:runner-leaves",
             "budget:hidden-cost",
             "budget:reservation-lapses",
             "budget:usage-asked-for",

@@ -132,6 +132,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 8",
         "A reservation is renewed while its request runs; that of a dead process is charged, and blocks nobody for long.",
     ),
+    "budget:runner-leaves": Requirement(
+        "docs/spec/mediation.md section 8",
+        "A runner that leaves at any moment leaves no reservation behind: it is given back, or what came is charged.",
+    ),
     "budget:usage-asked-for": Requirement(
         "docs/spec/mediation.md section 8",
         "With a limit in dollars a stream's usage is asked for, and hidden from a runner that did not ask; "
