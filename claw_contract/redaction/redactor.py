@@ -7,7 +7,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from heapq import merge
 from sys import byteorder
 from urllib.parse import quote
@@ -123,10 +123,10 @@ class Redactor:
 
     def _may_be_hidden(self, document: bytes) -> bool:
         """Return whether a document must be decoded, because a secret may stand in it in escapes."""
-        if not self._searches or _find_first(document, _ESCAPE) < 0:
+        if not self._searches:
             return False
         if len(document) <= _WINDOW:
-            return _HIDING.search(document) is not None
+            return _ESCAPE in document and _HIDING.search(document) is not None
 
         # Decoding 60 MB would hold up every other thread. So it is decoded in pieces, and searched at each level.
         if not any(_HIDING.search(document, start, end + _ESCAPE_LENGTH) for start, end in _steps(document, _WINDOW)):
@@ -172,9 +172,10 @@ class Redactor:
     def _spans(self, data: bytes) -> Spans:
         """Return the places of secrets. Overlapping ones are merged, so that none leaves its tail behind."""
         spans: Spans = []
+        find = data.find if len(data) <= _WINDOW else partial(_find_first, data)
         for search in self._searches if len(data) >= MIN_REDACTED else ():
             for form in search.find_candidates(data):
-                start = _find_first(data, form)
+                start = find(form)
                 if start >= 0:
                     spans += _find_places(data, form, start)
         merged: Spans = []
@@ -330,8 +331,6 @@ def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> It
 
 def _find_first(data: bytes, form: bytes, at: int = 0) -> int:
     """Return where a form begins first from a place on, or -1. One search through 60 MB would hold up every other thread."""
-    if len(data) <= _WINDOW:
-        return data.find(form, at)
     for start in range(at, len(data), _WINDOW):
         if (found := data.find(form, start, start + _WINDOW + len(form) - 1)) >= 0:
             return found

@@ -4,6 +4,7 @@
     begin_response    every byte at once, with a copy that is read for its usage; a short error is held back until it is whole
     end_response      removes our keys from a provider's error
     finish            reports the end to the mediator
+    finish_lost       reports those of a connection that is gone, whose end mitmproxy does not report
 
 Successful responses are never changed, and never held back.
 """
@@ -18,10 +19,11 @@ from claw_mediate.core.http import Forward, build_error_body
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
 from claw_mediate.http.headers import CREDENTIALS, OVERRIDES, raw_headers
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm.flow_state import ForwardedRequest, ResponseTap, all_states, state_of
+from claw_mediate.mitm.flow_state import ForwardedRequest, all_states, state_of
 from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.passthrough.object_tap import ObjectTap
-from claw_mediate.mitm.passthrough.usage_tap import EVENT_STREAM, StreamWithoutUsage, UsageTap
+from claw_mediate.mitm.passthrough.answer_notes import AnswerNotes
+from claw_mediate.mitm.passthrough.answer_tap import EVENT_STREAM, AnswerTap
+from claw_mediate.mitm.passthrough.usage_hider import StreamWithoutUsage
 from claw_mediate.mitm.response_stream import door
 from claw_mediate.mitm.response_stream.layer import MAX_HELD
 from claw_mediate.mitm.view.hidden_flows import PROVIDER
@@ -39,6 +41,8 @@ _HOP_BY_HOP = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
 """Headers of the runner's connection to us (RFC 9110, 7.6.1)."""
 _DROPPED = frozenset(name.encode() for name in (*CREDENTIALS, *OVERRIDES, *_HOP_BY_HOP))
 _CONNECTION_OPTIONS = ("close", "keep-alive")
+_of_clients: dict[str, set[http.HTTPFlow]] = {}
+"""The forwarded requests under way, by the connection that they came on."""
 _UNREADABLE = ("unreadable_error", "the provider's error can't be unpacked, and so it is not shown")
 
 
@@ -54,6 +58,7 @@ def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     state = state_of(flow)
     state.forwarded = ForwardedRequest(mediator, decision.handle)
     state.verdict = "forward"
+    _of_clients.setdefault(flow.client_conn.id, set()).add(flow)
     flow.metadata[PROVIDER] = decision.handle.provider.name
 
 
@@ -93,11 +98,9 @@ def begin_response(flow: http.HTTPFlow) -> None:
     codings = coding_names(response.headers.get_all("content-encoding"))
     content_type = response.headers.get("content-type", "")
     has_limit = ticket.context.admission is not None
-    tap: ResponseTap = UsageTap(content_type, codings, on_id, measures=has_limit)
     gives = ticket.gives if response.status_code < _FIRST_REDIRECT else None
-    if gives is not None:
-        on_given = partial(mediator.passthrough.note_objects, ticket)
-        tap = _Taps(tap, ObjectTap(content_type, codings, gives, on_given))
+    on_given = partial(mediator.passthrough.note_objects, ticket)
+    tap = AnswerTap(content_type, codings, AnswerNotes(on_id, gives, on_given, measures=has_limit))
     state.forwarded = state.forwarded._replace(tap=tap)
     is_error = response.status_code >= _FIRST_ERROR
     # What a request made is its agent's before the runner has the id, and may name it at another proxy.
@@ -113,7 +116,7 @@ def begin_response(flow: http.HTTPFlow) -> None:
         response.headers["transfer-encoding"] = "chunked"
 
 
-def _hide_usage(flow: http.HTTPFlow, tap: ResponseTap, codings: tuple[str, ...]) -> None:
+def _hide_usage(flow: http.HTTPFlow, tap: AnswerTap, codings: tuple[str, ...]) -> None:
     """Take the usage out of a stream again. It is unpacked for that, and its length is not known any more."""
     response = flow.response
     assert response is not None
@@ -148,22 +151,6 @@ async def end_response(flow: http.HTTPFlow) -> None:
     finish(flow, is_whole=True)
 
 
-class _Taps:
-    """The readers of one response: of its usage, and of the ids that it gives."""
-
-    def __init__(self, usage: ResponseTap, objects: ObjectTap) -> None:
-        self._usage = usage
-        self._objects = objects
-        self.body = usage.body
-
-    def received(self, status: int) -> ReceivedAnswer:
-        return self._usage.received(status)
-
-    def __call__(self, data: bytes) -> bytes:
-        self._objects.read(data)
-        return self._usage(data)
-
-
 def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
     """Report to the mediator that a forwarded request has its response, or never will."""
     door.clear_fallback(flow)
@@ -171,6 +158,7 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
     if state.forwarded is None:
         return
     (mediator, ticket, tap), state.forwarded = state.forwarded, None
+    _release(flow)
     status = flow.response.status_code if flow.response is not None else _UNREACHED
     answer = tap.received(status) if tap is not None else _no_answer(flow)
     if state.runner_left:
@@ -180,6 +168,29 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
         mediator.passthrough.record_end(ticket, status, answer, body, whole=False)
     else:
         mediator.passthrough.record_end(ticket, status, answer, bytes(tap.body), whole=is_whole)
+
+
+def finish_lost(client_id: str) -> None:
+    """Report the end of what was forwarded for a runner whose connection has been closed for a while.
+
+    Of a request that waits to be connected when its runner leaves, mitmproxy forgets to say that it was not: it connects
+    no more than five at a time for one runner, and cancels those that wait for their turn without a word.
+    """
+    for flow in [*_of_clients.get(client_id, ())]:
+        state_of(flow).runner_left = True
+        finish(flow, is_whole=False)
+
+
+def _release(flow: http.HTTPFlow) -> None:
+    flows = _of_clients.get(flow.client_conn.id, set())
+    flows.discard(flow)
+    if not flows:
+        _of_clients.pop(flow.client_conn.id, None)
+
+
+def has_forwarded(client_id: str) -> bool:
+    """Return whether a request that came on this connection is under way to its provider."""
+    return client_id in _of_clients
 
 
 def _no_answer(flow: http.HTTPFlow) -> ReceivedAnswer:
