@@ -240,5 +240,7 @@ def decode_request_outline[T](decoder: msgspec.json.Decoder[T], body: bytes) -> 
 
     Raise ``JsonSpliceError``, and what the decoder raises.
     """
+    if len(body) <= MAX_WHOLE_BYTES:
+        return decoder.decode(body)
     outline = outline_request(body)
     return outline.restore(decoder.decode(outline.text))
