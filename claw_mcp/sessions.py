@@ -1,7 +1,8 @@
 """Sessions of the server side: whose they are, what runs in them, and what waits to be sent to their clients.
 
 Rules. A session belongs to the principal that opened it. A principal has at most ``max_sessions``: one more ends the one that
-was idle longest. What waits for a client that does not read is bounded in bytes, and what has no room is dropped.
+was idle longest, or where each of them has a client that listens, the one that was used longest ago: who only listens keeps
+nobody out. What waits for a client that does not read is bounded in bytes, and what has no room is dropped.
 """
 
 import asyncio
@@ -147,13 +148,16 @@ class SessionTable:
         return iter(list(self._sessions.values()))
 
     def add(self, session: Session) -> bool:
-        """Give the session an id and keep it; return False where its principal has too many that are busy."""
+        """Give the session an id and keep it; return False where its principal has too many in which something runs."""
         own = [each for each in self._sessions.values() if each.principal == session.principal]
         if len(own) >= self._max_sessions:
-            idle = next((each for each in own if not each.is_busy), None)
-            if idle is None:
+            quiet = [each for each in own if not each.requests]
+            if not quiet:
                 return False
+
+            idle = next((each for each in quiet if not each.is_busy), quiet[0])
             self.end(idle)
+
         session.id, session.last_use = f"{self.id_prefix}{secrets.token_hex(16)}", time.monotonic()
         self._sessions[session.id] = session
         return True
