@@ -19,6 +19,7 @@ class ToolHostCallEvent(Contract):
     latency_ms: int
     bytes: int  # Of the result, as it was sent
     truncated: bool = False
+    left_out: int = 0  # How many refused calls of this principal before this one have no line
 
 
 class ToolHostEvent(Contract):

@@ -18,7 +18,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.response_stream import patches
-from claw_mediate.telemetry.line_limit import LineLimit
+from claw_contract.log.line_limit import LineLimit
 
 SWEEP_SECONDS: Final = 2.0
 _SHARE: Final = 4  # A quarter of all descriptors
