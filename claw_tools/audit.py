@@ -50,9 +50,7 @@ class CallLog:
         if left_out is not None:
             self.close_call(call, outcome, size, left_out=left_out)
 
-    def close_call(
-        self, call: CallRecord, outcome: str, size: int = 0, *, truncated: bool = False, left_out: int = 0
-    ) -> None:
+    def close_call(self, call: CallRecord, outcome: str, size: int = 0, *, truncated: bool = False, left_out: int = 0) -> None:
         """Write the line of a call that has ended. ``size``: bytes of its result."""
         members: dict[str, Any] = {
             "principal": call.principal,

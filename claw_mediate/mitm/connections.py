@@ -16,9 +16,9 @@ from typing import Any, Final
 from mitmproxy import connection, http, tcp
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
+from claw_contract.log.line_limit import LineLimit
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.response_stream import patches
-from claw_contract.log.line_limit import LineLimit
 
 SWEEP_SECONDS: Final = 2.0
 _SHARE: Final = 4  # A quarter of all descriptors

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote

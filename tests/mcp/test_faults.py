@@ -378,12 +378,15 @@ async def test_a_refusal_that_might_be_about_the_era_is_told_where_the_other_era
 
 @pytest.mark.requirement("mcp:refused-words", "mcp:odd-answers")
 @pytest.mark.parametrize(
-    "error", [b'{"code":"E_LICENCE","message":"the licence has ended"}', b'{"message":"the licence has ended"}', b'"the licence has ended"']
+    "error",
+    [
+        b'{"code":"E_LICENCE","message":"the licence has ended"}',
+        b'{"message":"the licence has ended"}',
+        b'"the licence has ended"',
+    ],
 )
 @pytest.mark.parametrize("method", ["initialize", "tools/call"])
-async def test_the_words_of_an_odd_error_are_told(
-    server: ScriptedServer, caller: Caller, error: bytes, method: str
-) -> None:
+async def test_the_words_of_an_odd_error_are_told(server: ScriptedServer, caller: Caller, error: bytes, method: str) -> None:
     async def refuse(exchange: Exchange) -> None:
         await exchange.respond(200, b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (exchange.message["id"], error))
 

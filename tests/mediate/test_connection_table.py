@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from claw_mediate.mitm.connection_table import HEAD_SECONDS, IDLE_SECONDS, ConnectionTable
 from claw_contract.log.line_limit import PERIOD_SECONDS, LineLimit
+from claw_mediate.mitm.connection_table import HEAD_SECONDS, IDLE_SECONDS, ConnectionTable
 
 
 class Clock:
