@@ -11,7 +11,6 @@ import msgspec
 
 from claw_contract.limits import LineLimit
 from claw_contract.log import EventType
-from claw_contract.limits import LineLimit
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
 from claw_contract.unseen import escape_unseen

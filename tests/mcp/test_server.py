@@ -278,26 +278,6 @@ async def test_one_session_too_many_ends_the_principals_own_that_was_idle_longes
 
 
 @pytest.mark.requirement("wrapper:sessions")
-async def test_a_client_that_only_listens_in_many_sessions_keeps_nobody_out() -> None:
-    host = Host(max_sessions=3)
-    sessions = [await host.open() for _ in range(3)]
-    streams = [await host.send("GET", Mcp_Session_Id=each) for each in sessions]
-    assert [await anext(each.chunks) for each in streams] == [b": open\n\n"] * 3
-    waiting = asyncio.create_task(host.ask("wait", sessions[0]))
-    await happens(lambda: host.backend.running, "the request runs")
-
-    newest = await host.open()
-    assert [each.id for each in host.backend.ended] == [sessions[1]], "nothing ran in it, and it was used longest ago"
-    assert [chunk async for chunk in streams[1].chunks] == []
-    assert (await host.ask("quiet", newest))[0] == 200
-    host.backend.go.set()
-    assert (await waiting)[0] == 200
-    for stream in streams:
-        await stream.chunks.aclose()  # type: ignore[attr-defined]
-    await host.server.close()
-
-
-@pytest.mark.requirement("wrapper:sessions")
 async def test_an_idle_session_ends_and_one_whose_client_listens_does_not() -> None:
     host = Host(idle_seconds=0.0)
     idle, listening = await host.open(), await host.open()
