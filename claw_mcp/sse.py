@@ -32,6 +32,11 @@ class SseReader:
         self._is_first_line = True
         self._ended_with_cr = False
 
+    @property
+    def is_between_events(self) -> bool:
+        """True if nothing of the next event has come."""
+        return not self._line and not self._size
+
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
         """Yield the events that these bytes complete. Raise ``EventTooLongError``; feed nothing afterwards."""
         if not chunk:

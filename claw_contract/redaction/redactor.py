@@ -7,7 +7,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from heapq import merge
 from sys import byteorder
 from urllib.parse import quote
@@ -141,9 +141,10 @@ class Redactor:
     def _spans(self, data: bytes) -> Spans:
         """Return the places of secrets. Overlapping ones are merged, so that none leaves its tail behind."""
         spans: Spans = []
+        find = data.find if len(data) <= _WINDOW else partial(_find_first, data)
         for search in self._searches if len(data) >= MIN_REDACTED else ():
             for form in search.find_candidates(data):
-                start = _find_first(data, form)
+                start = find(form)
                 if start >= 0:
                     spans += _find_places(data, form, start)
         merged: Spans = []
@@ -252,8 +253,6 @@ def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> It
 
 def _find_first(data: bytes, form: bytes) -> int:
     """Return where a form begins first, or -1. One search through 60 MB would hold up every other thread."""
-    if len(data) <= _WINDOW:
-        return data.find(form)
     for start in range(0, len(data), _WINDOW):
         if (found := data.find(form, start, start + _WINDOW + len(form) - 1)) >= 0:
             return found

@@ -18,10 +18,11 @@ from claw_mediate.core.http import Forward, build_error_body
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
 from claw_mediate.http.headers import CREDENTIALS, OVERRIDES, raw_headers
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm.flow_state import ForwardedRequest, ResponseTap, all_states, state_of
+from claw_mediate.mitm.flow_state import ForwardedRequest, all_states, state_of
 from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.passthrough.object_tap import ObjectTap
-from claw_mediate.mitm.passthrough.usage_tap import EVENT_STREAM, StreamWithoutUsage, UsageTap
+from claw_mediate.mitm.passthrough.answer_notes import AnswerNotes
+from claw_mediate.mitm.passthrough.answer_tap import EVENT_STREAM, AnswerTap
+from claw_mediate.mitm.passthrough.usage_hider import StreamWithoutUsage
 from claw_mediate.mitm.response_stream import door
 from claw_mediate.mitm.response_stream.layer import MAX_HELD
 from claw_mediate.mitm.view.hidden_flows import PROVIDER
@@ -95,11 +96,9 @@ def begin_response(flow: http.HTTPFlow) -> None:
     codings = coding_names(response.headers.get_all("content-encoding"))
     content_type = response.headers.get("content-type", "")
     has_limit = ticket.context.admission is not None
-    tap: ResponseTap = UsageTap(content_type, codings, on_id, measures=has_limit)
     gives = ticket.gives if response.status_code < _FIRST_REDIRECT else None
-    if gives is not None:
-        on_given = partial(mediator.passthrough.note_objects, ticket)
-        tap = _Taps(tap, ObjectTap(content_type, codings, gives, on_given))
+    on_given = partial(mediator.passthrough.note_objects, ticket)
+    tap = AnswerTap(content_type, codings, AnswerNotes(on_id, gives, on_given, measures=has_limit))
     state.forwarded = state.forwarded._replace(tap=tap)
     is_error = response.status_code >= _FIRST_ERROR
     # What a request made is its agent's before the runner has the id, and may name it at another proxy.
@@ -115,7 +114,7 @@ def begin_response(flow: http.HTTPFlow) -> None:
         response.headers["transfer-encoding"] = "chunked"
 
 
-def _hide_usage(flow: http.HTTPFlow, tap: ResponseTap, codings: tuple[str, ...]) -> None:
+def _hide_usage(flow: http.HTTPFlow, tap: AnswerTap, codings: tuple[str, ...]) -> None:
     """Take the usage out of a stream again. It is unpacked for that, and its length is not known any more."""
     response = flow.response
     assert response is not None
@@ -148,22 +147,6 @@ async def end_response(flow: http.HTTPFlow) -> None:
         elif forwarded.ticket.gives is not None:
             await forwarded.mediator.passthrough.finish_noting()
     finish(flow, is_whole=True)
-
-
-class _Taps:
-    """The readers of one response: of its usage, and of the ids that it gives."""
-
-    def __init__(self, usage: ResponseTap, objects: ObjectTap) -> None:
-        self._usage = usage
-        self._objects = objects
-        self.body = usage.body
-
-    def received(self, status: int) -> ReceivedAnswer:
-        return self._usage.received(status)
-
-    def __call__(self, data: bytes) -> bytes:
-        self._objects.read(data)
-        return self._usage(data)
 
 
 def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.mitm.passthrough.usage_tap import UsageTap
+from claw_mediate.mitm.passthrough.answer_notes import AnswerNotes
+from claw_mediate.mitm.passthrough.answer_tap import AnswerTap
 from tests.mediate.test_body import PACKERS, nothing, packed
 
 EVENTS, JSON = "text/event-stream; charset=utf-8", "application/json"
@@ -65,7 +66,7 @@ BODIES: dict[str, tuple[str, bytes, dict[str, Any]]] = {
 }
 
 
-def run(tap: UsageTap, body: bytes, places: list[int]) -> bytes:
+def run(tap: AnswerTap, body: bytes, places: list[int]) -> bytes:
     cuts = [0, *sorted(place for place in places if 0 < place < len(body)), len(body)]
     through = b"".join(tap(body[start:end]) for start, end in pairwise(cuts) if start < end)
     return through + tap(b"")
@@ -76,7 +77,7 @@ def run(tap: UsageTap, body: bytes, places: list[int]) -> bytes:
 @given(chain=st.lists(st.sampled_from(sorted(PACKERS)), max_size=2), places=st.lists(st.integers(1, 2000), max_size=9))
 def test_usage_is_found_however_the_response_is_packed_and_cut(name: str, chain: list[str], places: list[int]) -> None:
     content_type, body, usage = BODIES[name]
-    tap = UsageTap(content_type, tuple(chain))
+    tap = AnswerTap(content_type, tuple(chain))
     sent = packed(body, chain)
     assert run(tap, sent, places) == sent
     assert tap.usage == usage
@@ -86,7 +87,7 @@ def test_usage_is_found_however_the_response_is_packed_and_cut(name: str, chain:
 @pytest.mark.requirement("forward:usage-from-a-copy")
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
 def test_every_byte_may_come_alone(coding: str) -> None:
-    tap = UsageTap(EVENTS, (coding,))
+    tap = AnswerTap(EVENTS, (coding,))
     sent = PACKERS[coding](anthropic_stream())
     assert run(tap, sent, list(range(len(sent)))) == sent
     assert tap.usage["output_tokens"] == 15
@@ -96,8 +97,8 @@ def test_every_byte_may_come_alone(coding: str) -> None:
 def test_usage_at_the_end_of_a_document_of_many_megabytes_is_found() -> None:
     vectors = [{"object": "embedding", "embedding": [0.123456789] * 1536}] * 600
     body = json.dumps({"object": "list", "data": vectors, "model": "m", "usage": {"prompt_tokens": 8}}).encode()
-    assert len(body) > 8 << 20
-    tap = UsageTap(JSON, ())
+    assert len(body) > 9 << 20
+    tap = AnswerTap(JSON, ())
     assert run(tap, body, list(range(0, len(body), 65535))) == body
     assert tap.usage == {"prompt_tokens": 8}
 
@@ -105,7 +106,7 @@ def test_usage_at_the_end_of_a_document_of_many_megabytes_is_found() -> None:
 CREATED = {"type": "response.created", "response": {"id": "resp_1", "object": "response"}}
 KEPT: dict[str, tuple[str, bytes]] = {
     "document": (JSON, json.dumps({"id": "resp_1", "output": [{"id": "msg_1"}], "usage": {"input_tokens": 1}}).encode()),
-    "long document": (JSON, json.dumps({"id": "resp_1", "object": "response", "image": "x" * (5 << 20)}).encode()),
+    "long document": (JSON, json.dumps({"id": "resp_1", "object": "response", "image": "x" * (9 << 20)}).encode()),
     "stream": (EVENTS, sse({"type": "keepalive"}, CREATED, {"type": "response.completed", "response": {"id": "resp_2"}})),
     "cut stream": (EVENTS, sse(CREATED)),
     "conversation": (JSON, json.dumps({"id": "resp_1", "object": "conversation"}).encode()),
@@ -119,7 +120,7 @@ def test_the_id_of_what_is_kept_is_told_once_and_before_its_bytes_are_through(na
     content_type, body = KEPT[name]
     found: list[str] = []
     applied = (coding,) if coding else ()
-    tap = UsageTap(content_type, applied, found.append)
+    tap = AnswerTap(content_type, applied, AnswerNotes(found.append))
     sent = packed(body, applied)
     assert run(tap, sent, [7, 99, 5000]) == sent
     assert found == ["resp_1"]
@@ -129,7 +130,7 @@ def test_the_id_of_what_is_kept_is_told_once_and_before_its_bytes_are_through(na
 @pytest.mark.parametrize("body", [b'{"id": 7}', b'{"output": [{"id": "msg_1"}]}', b'{"id": ""}', b"[1]", b'{"id": "resp_1"'])
 def test_what_has_no_id_is_not_kept(body: bytes) -> None:
     found: list[str] = []
-    run(UsageTap(JSON, (), found.append), body, [3])
+    run(AnswerTap(JSON, (), AnswerNotes(found.append)), body, [3])
     assert found == []
 
 
@@ -141,7 +142,7 @@ def test_what_has_no_id_is_not_kept(body: bytes) -> None:
     places=st.lists(st.integers(1, 300), max_size=5),
 )
 def test_a_copy_that_is_garbage_harms_nothing(content_type: str, chain: list[str], body: bytes, places: list[int]) -> None:
-    tap = UsageTap(content_type, tuple(chain))
+    tap = AnswerTap(content_type, tuple(chain))
     assert run(tap, body, places) == body
     assert isinstance(tap.usage, dict)
 
@@ -165,7 +166,7 @@ def endless_line() -> bytes:
 )
 def test_a_copy_that_is_endless_or_a_bomb_costs_little_memory(content_type: str, chain: tuple[str, ...], body: Any) -> None:
     sent = body()
-    tap = UsageTap(content_type, chain)
+    tap = AnswerTap(content_type, chain)
     tracemalloc.start()
     for start in range(0, len(sent), 65535):
         tap(sent[start : start + 65535])
