@@ -153,8 +153,7 @@ class Passthrough:
                 self._give_back(provider, key)
                 raise
 
-        redactor = about.redactor or self._redactor(admitted)
-        context = self._begin(request, view, route, about, redactor)
+        context = self._begin(request, view, route, about, about.redactor or self._redactor(admitted))
         return Forward(
             *target,
             credential=provider_auth(provider, key.secret if key else None),
