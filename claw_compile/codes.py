@@ -418,7 +418,8 @@ DUPLICATE_OBJECT = error(
     "Rename one of them.",
 )
 KUBERNETES_NAME = error(
-    "A service is a host, and Kubernetes takes `[a-z]([-a-z0-9]*[a-z0-9])?` of at most 63 characters for one.",
+    "A service is a host, and Kubernetes takes `[a-z]([-a-z0-9]*[a-z0-9])?` of at most 63 characters for one."
+    " `kubernetes` is taken: it is the API of the cluster.",
     "Rename the service.",
 )
 NO_IMAGE = error("Kubernetes runs images, and the service names none.", "Name one with `image`.")

@@ -1,9 +1,10 @@
 """The lines of a stdio server in the log: at most a number in each second, and a bad one by its beginning."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
+
+from claw_contract.limits import LineLimit
 
 _MAX_SHOWN = 200  # Bytes of a bad line that are logged
 _MAX_STDERR_LINE = 8 << 10
@@ -21,7 +22,7 @@ class ChildLog:
         ``cut(text, bytes)`` shortens a text, and leaves no part of a secret at its end.
         """
         self._write, self._cut = write, cut
-        self._second, self._lines, self._dropped = 0, 0, 0
+        self._limit, self._dropped = LineLimit(_MAX_LINES, seconds=1), 0
 
     def log_line(self, line: bytes) -> None:
         if self._has_room():
@@ -40,12 +41,8 @@ class ChildLog:
         return self._cut(line[: limit + _SEARCHED].decode(errors="replace"), limit)
 
     def _has_room(self) -> bool:
-        """Count a line, and return whether it is one of the first ones in this second."""
-        second = int(time.monotonic())
-        if second != self._second:
-            self._second, self._lines = second, 0
-        self._lines += 1
-        if self._lines <= _MAX_LINES:
+        """Count a line, and return whether it is one of the first ones in a second."""
+        if self._limit.take("") is not None:
             return True
         if not self._dropped:
             asyncio.get_running_loop().call_later(1, self._report_dropped)

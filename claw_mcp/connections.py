@@ -8,12 +8,12 @@ descriptors that the process needs itself.
 import asyncio
 import functools
 import logging
-import resource
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from claw_contract.limits import LineLimit
 
 ADMITTED: Final = "claw.admitted"
 """The member of a scope's ``state`` to call once it is known who asks."""
@@ -22,22 +22,11 @@ _UNREAD_SECONDS = 60.0
 _READ_AT_LEAST = 1 << 16  # Bytes that a slow reader takes in that time
 _MAX_CONNECTIONS = 4_096
 _STRANGERS_SHARE = 4  # One of so many connections may be without a token
-_MAX_DESCRIPTORS = 8_192
+MAX_DESCRIPTORS: Final = 8_192
 ACCEPTED_AT_ONCE: Final = 64
 """Connections that asyncio accepts in one turn of its loop; they are told to us, and closed, up to three turns later."""
 _OWN_DESCRIPTORS = 4 * ACCEPTED_AT_ONCE  # For those, and for pipes, files and connections of the process itself
-_REPORT_SECONDS = 60.0
 _log = logging.getLogger(__name__)
-
-
-def raise_descriptor_limit() -> int:
-    """Raise the soft limit of descriptors towards the hard one, and return how many this process may have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        return wanted
-    return _MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 class ConnectionTable:
@@ -51,7 +40,7 @@ class ConnectionTable:
         self._max_strangers = max(self._max_connections // _STRANGERS_SHARE, 1)
         self._open: set[Connection] = set()
         self._strangers: dict[Connection, None] = {}  # Those without a token, the oldest first
-        self._closed, self._last_report = 0, -_REPORT_SECONDS
+        self._closed, self._lines = 0, LineLimit(max_lines=1)
 
     def protocol(self) -> Callable[..., H11Protocol]:
         """Return what makes a connection of this table, for uvicorn."""
@@ -78,10 +67,8 @@ class ConnectionTable:
     def _report(self) -> None:
         """Log that connections are closed: one line a minute, however many there are."""
         self._closed += 1
-        now = time.monotonic()
-        if now - self._last_report >= _REPORT_SECONDS:
+        if self._lines.take("") is not None:
             _log.warning("too many connections: closed the oldest without a token (%d so far)", self._closed)
-            self._last_report = now
 
 
 class Connection(H11Protocol):

@@ -3,11 +3,11 @@
 import json
 import logging
 import sys
-import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from claw_contract.limits import LineLimit
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
 from claw_contract.unseen import escape_unseen
@@ -46,20 +46,15 @@ class FaultHandler(logging.Handler):
         """Write warnings and errors to ``log``."""
         super().__init__(logging.WARNING)
         self._log = log
-        self._second, self._lines, self._dropped = 0, 0, 0
+        self._limit = LineLimit(_MAX_FAULTS, seconds=1)
 
     def emit(self, record: logging.LogRecord) -> None:
-        second = int(time.monotonic())
-        if second != self._second:
-            self._second, self._lines = second, 0
-        self._lines += 1
-        if self._lines > _MAX_FAULTS:
-            self._dropped += 1
+        left_out = self._limit.take("")
+        if left_out is None:
             return
 
-        if self._dropped:
-            self._log.state("fault", reason=f"{self._dropped} faults before this one are not in the log")
-            self._dropped = 0
+        if left_out:
+            self._log.state("fault", reason=f"{left_out} faults before this one are not in the log")
 
         error = f": {record.exc_info[1]!r}" if record.exc_info else ""
         self._log.state("fault", reason=self._log.cut(f"{record.getMessage()}{error}", _MAX_REASON))

@@ -9,8 +9,9 @@ from typing import Any
 
 import uvicorn
 
+from claw_contract.limits import raise_descriptor_limit
 from claw_mcp.asgi import McpApp
-from claw_mcp.connections import ACCEPTED_AT_ONCE, ConnectionTable, raise_descriptor_limit
+from claw_mcp.connections import ACCEPTED_AT_ONCE, MAX_DESCRIPTORS, ConnectionTable
 from claw_mcp.server import StreamableHttpServer
 
 _DRAIN_SECONDS = 2
@@ -38,7 +39,7 @@ def listen(host: str, port: int) -> socket.socket:
 async def serve(app: McpApp, listener: socket.socket, work: Coroutine[Any, Any, None]) -> None:
     """Serve until SIGTERM or SIGINT, or until ``work`` ends, which else is cancelled. Raise what either has raised."""
     quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
-    table = ConnectionTable(raise_descriptor_limit())
+    table = ConnectionTable(raise_descriptor_limit(MAX_DESCRIPTORS))
     # The protocol is named, and not chosen by what is installed: another one reads heads of any length.
     http: Any = table.protocol()
     limits: dict[str, Any] = {"backlog": ACCEPTED_AT_ONCE, "timeout_graceful_shutdown": _DRAIN_SECONDS}

@@ -35,7 +35,7 @@ from claw_mcp.protocol import (
     write_notification,
     write_result,
 )
-from claw_mcp.sessions import Answer, ClientRequest, Outbox, Session, SessionTable
+from claw_mcp.sessions import Answer, ClientRequest, ListeningStreams, Outbox, Session, SessionTable
 from claw_mcp.sse import write_event
 
 MAX_BODY: Final = 4 << 20
@@ -43,6 +43,7 @@ MAX_SESSIONS: Final = 1_000
 IDLE_SECONDS: Final = 1_800.0
 _SILENT_SECONDS = 15.0  # An answer that takes longer becomes a stream, and a stream that is silent longer gets a comment
 _MAX_REQUESTS = 256  # Requests that run at once in a session
+_MAX_STREAMS = 128  # Streams of a principal on which it only listens; one more ends the oldest
 _EVENT_HEADERS: Final = [("content-type", SSE_TYPE), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
 _log = logging.getLogger(__name__)
 
@@ -109,6 +110,7 @@ class StreamableHttpServer:
         self._is_allowed_host, self._is_allowed_origin, self.max_body = is_allowed_host, is_allowed_origin, max_body
         self.sessions = SessionTable(max_sessions, idle_seconds, backend.end_session)
         self._stateless: dict[str, Session] = {}  # By principal
+        self._listening = ListeningStreams(_MAX_STREAMS)
 
     async def handle(self, request: HttpRequest, principal: str = "") -> HttpResponse:
         """Answer one HTTP request. Cancel it when the client leaves."""
@@ -138,16 +140,11 @@ class StreamableHttpServer:
 
     def listening(self) -> set[str]:
         """Return the principals of which a client waits for notifications."""
-        waiting = {session.principal for session in self.sessions if session.listener is not None}
-        return waiting | {request.session.principal for request in self._subscriptions()}
+        return self._listening.principals
 
     def end_streams(self) -> None:
         """End the streams on which clients only listen."""
-        for session in self.sessions:
-            if session.listener is not None:
-                session.listener.close()
-        for request in self._subscriptions():
-            request.cancel()
+        self._listening.end_all()
 
     async def close(self) -> None:
         """End all sessions and streams; requests that run are answered with an error."""
@@ -158,10 +155,6 @@ class StreamableHttpServer:
             self.sessions.end(session)
         if tasks:
             await asyncio.wait(tasks, timeout=1)
-
-    def _subscriptions(self) -> list[ClientRequest]:
-        requests = [request for session in self._stateless.values() for request in session.requests]
-        return [request for request in requests if request.method == stateless.SUBSCRIBE]
 
     async def _dispatch(self, request: HttpRequest, headers: Mapping[str, str], principal: str) -> HttpResponse:
         self._check_source(headers)
@@ -271,7 +264,8 @@ class StreamableHttpServer:
             return b"{}" if request.method == "ping" else await self._backend.answer(request)
         stateless.check_method(request.method)
         if request.method == stateless.SUBSCRIBE:
-            return await stateless.subscribe(request)
+            with self._listening.open(request.session.principal, request.cancel):
+                return await stateless.subscribe(request)
         if request.method == "server/discover":
             return stateless.describe(await self._backend.describe(request))
         return stateless.complete(request.method, await self._backend.answer(request))
@@ -283,28 +277,31 @@ class StreamableHttpServer:
         if session.listener is not None:
             session.listener.close()
         session.listener = Outbox()
-        return HttpResponse(200, [*_EVENT_HEADERS], await _begin(_notifications(session, session.listener)))
+        return HttpResponse(200, [*_EVENT_HEADERS], await _begin(self._notifications(session, session.listener)))
+
+    async def _notifications(self, session: Session, outbox: Outbox) -> AsyncGenerator[bytes]:
+        def end() -> None:
+            outbox.close()
+            if session.listener is outbox:
+                session.listener = None
+
+        try:
+            with self._listening.open(session.principal, end):
+                yield b""
+                yield b": open\n\n"
+                while not outbox.is_closed or outbox:
+                    if not await outbox.wait(_SILENT_SECONDS):
+                        yield b": ping\n\n"
+                    while outbox:
+                        yield write_event(outbox.take())
+        finally:
+            end()
 
 
 async def _begin(chunks: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
     """Return a stream after its first chunk, which is empty: only what has begun ends when it is closed."""
     await anext(chunks)
     return chunks
-
-
-async def _notifications(session: Session, outbox: Outbox) -> AsyncGenerator[bytes]:
-    try:
-        yield b""
-        yield b": open\n\n"
-        while not outbox.is_closed or outbox:
-            if not await outbox.wait(_SILENT_SECONDS):
-                yield b": ping\n\n"
-            while outbox:
-                yield write_event(outbox.take())
-    finally:
-        outbox.close()
-        if session.listener is outbox:
-            session.listener = None
 
 
 async def _events(request: ClientRequest, task: asyncio.Task[Answer]) -> AsyncGenerator[bytes]:

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -129,6 +130,40 @@ class Session:
             request.cancel()
         if self.listener is not None:
             self.listener.close()
+
+
+class ListeningStreams:
+    """The streams on which clients only listen. A principal has so many: one more ends the one that is open longest.
+
+    So who opens streams for nothing takes no session's place, and no request's.
+    """
+
+    def __init__(self, max_streams: int) -> None:
+        """Keep so many of each principal."""
+        self._max_streams = max_streams
+        self._ends: dict[str, dict[object, Callable[[], None]]] = {}  # By principal, the oldest first
+
+    @property
+    def principals(self) -> set[str]:
+        return set(self._ends)
+
+    @contextmanager
+    def open(self, principal: str, end: Callable[[], None]) -> Iterator[None]:
+        """Keep a stream as long as the context; ``end`` is called if it is to end."""
+        stream, own = object(), self._ends.setdefault(principal, {})
+        own[stream] = end
+        if len(own) > self._max_streams:
+            own.pop(next(iter(own)))()
+        try:
+            yield
+        finally:
+            own.pop(stream, None)
+            if not own:
+                self._ends.pop(principal, None)
+
+    def end_all(self) -> None:
+        for end in [end for own in self._ends.values() for end in own.values()]:
+            end()
 
 
 class SessionTable:

@@ -117,7 +117,7 @@ class Mediator:
         self.registry = ProviderRegistry(AuthPaths(settings.auth, settings.key_states), settings.hosts, log, env)
         self._peers = peers or Peers(ProviderFailover(self.registry, log), ToolExecutor(settings.secrets, log))
         self._agents = AgentDirectory(settings.context, log, self._note_change)
-        self.state = open_state(settings.state, log, before)
+        self.state = open_state(settings.state, log, before, settings.pod)
         self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
         self._prompt = PromptContext.of(settings, log, _feed_question())
         self._history: History | None = None

@@ -25,7 +25,7 @@ from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import File, Place, Server
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
-from claw_state.valkey.link import Link, find_eviction_policy, probe_server
+from claw_state.valkey.link import Link, find_eviction_policy, probe_server, replace_pod_name
 from claw_state.valkey.ownership import ValkeyOwnershipStore
 from claw_state.valkey.spending import ValkeySpending
 
@@ -41,8 +41,8 @@ class State(NamedTuple):
     database: Database | None = None  # The SQLite database; None on a server
 
 
-def open_state(place: Place, log: EventLog, before: State | None = None) -> State:
-    """Open the state. Raise ``ValueError`` with one line, and a remedy if there is one, for an unusable place.
+def open_state(place: Place, log: EventLog, before: State | None = None, pod: str = "") -> State:
+    """Open the state of this pod. Raise ``ValueError`` with one line, and a remedy if there is one, for an unusable place.
 
     ``before`` is the state of this process's previous mediator: state in memory is passed on, and a file keeps one connection.
     Each mediator has leases of its own.
@@ -60,14 +60,27 @@ def open_state(place: Place, log: EventLog, before: State | None = None) -> Stat
             health = Health(_health_log(log, place))
             if (problem := probe_server(place)) is not None:
                 health.fail(problem)
-            elif (policy := find_eviction_policy(place)) is not None:
-                reason = f"its maxmemory-policy is {policy}: it may forget what must not be done twice; set noeviction"
-                log.event("error", error="state_evicts", place=place.shown, reason=reason)
+            else:
+                _warn_of_server(place, log, pod)
             link = Link(place, health)
             journal = ValkeyJournal(link, Owner.current())
             return State(ValkeyContinuityStore(link), journal, ValkeySpending(link), ValkeyOwnershipStore(link), place)
         case _:
             assert_never(place)
+
+
+def _warn_of_server(place: Server, log: EventLog, pod: str) -> None:
+    """Log what an operator must change at a server that is there: it may forget, or is another pod's too."""
+    if (policy := find_eviction_policy(place)) is not None:
+        reason = f"its maxmemory-policy is {policy}: it may forget what must not be done twice; set noeviction"
+        log.event("error", error="state_evicts", place=place.shown, reason=reason)
+
+    if pod and (other := replace_pod_name(place, pod)) is not None:
+        reason = (
+            f"a proxy of the pod {other!r} opened this database before one of {pod!r}: agents of one name would share "
+            "conversations, budgets and files; give each pod a number of its own at the end of CLAW_STATE, such as /1"
+        )
+        log.event("error", error="state_shared", place=place.shown, reason=reason)
 
 
 def _in_file(place: Place, database: Database) -> State:

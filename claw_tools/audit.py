@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from claw_contract.base import JsonObject
+from claw_contract.limits import LineLimit
 
 MAX_NAME: Final = 128
 _MAX_ARGUMENTS = 32
@@ -35,8 +36,18 @@ class CallLog:
     def __init__(self, write: WriteEvent, arguments: Literal["digest", "full"] = "digest") -> None:
         """Write each line with ``write``; with ``full``, the arguments too, and not only their names and digest."""
         self._write, self._is_full = write, arguments == "full"
+        self._limit = LineLimit()
 
-    def close_call(self, call: CallRecord, outcome: str, size: int = 0, *, truncated: bool = False) -> None:
+    def note_excess(self, call: CallRecord, outcome: str, size: int) -> None:
+        """Write a line of a call above its principal's limit, of which there may be any number: a few in a minute.
+
+        A line says how many were ``left_out`` before it.
+        """
+        left_out = self._limit.take(call.principal)
+        if left_out is not None:
+            self.close_call(call, outcome, size, left_out=left_out)
+
+    def close_call(self, call: CallRecord, outcome: str, size: int = 0, *, truncated: bool = False, left_out: int = 0) -> None:
         """Write the line of a call that has ended. ``size``: bytes of its result."""
         members: dict[str, Any] = {
             "principal": call.principal,
@@ -48,6 +59,8 @@ class CallLog:
             "bytes": size,
             "truncated": truncated,
         }
+        if left_out:
+            members["left_out"] = left_out
         if self._is_full:
             members["arguments"] = _as_data(call.arguments)
         self._write("tool_host_call", members)

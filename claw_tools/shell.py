@@ -1,7 +1,8 @@
 """The MCP server of the tools host: each principal sees and calls its own tools (docs/spec/tools-host.md).
 
 Rules. A request may narrow what its principal sees by globs in ``_meta["claw/allowedTools"]``, for that request alone; internal
-tools are there only on such a request. A call is one line of the log, whatever becomes of it.
+tools are there only on such a request. A call is one line of the log, whatever becomes of it; a name that nobody
+knows is a call too, and counts as one. Of those above a principal's calls in a minute, the log has a few and their number.
 """
 
 import asyncio
@@ -69,6 +70,12 @@ class McpServerShell:
         name, arguments = _read_call(params)
         record = CallRecord(registry.principal.name, name, arguments.encode(errors="replace"))
         record.names = members(record.arguments)
+        try:
+            registry.admit()
+        except ToolError as error:
+            content = write_failure(error)
+            self._log.note_excess(record, error.code, len(content))
+            return content
         try:
             tool = registry.find(name, _read_allowed(params))
         except RpcError:

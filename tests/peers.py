@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Send
 
 from claw_mediate.providers.key_answers import USER_AGENT
 from tests.wires.openai import completion
@@ -198,6 +199,18 @@ def events(*chunks: dict[str, Any]) -> StreamingResponse:
     async def stream() -> AsyncIterator[bytes]:
         for chunk in chunks:
             yield b"data: " + json.dumps(chunk).encode() + b"\n\n"
-        yield b"data: [DONE]\n\n"
 
-    return StreamingResponse(stream(), media_type="text/event-stream")
+    return _Events(stream(), media_type="text/event-stream")
+
+
+class _Events(StreamingResponse):
+    """A stream whose end comes in one piece with its last event.
+
+    The SDKs leave at that event. If the end came later, they might leave before it, and the proxy would count a broken stream.
+    """
+
+    async def stream_response(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for event in self.body_iterator:
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})

@@ -35,6 +35,18 @@ async def happens(find: Callable[[], object], what: str) -> None:
         raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}") from None
 
 
+def growing_times(first: float) -> Iterator[float]:
+    """Yield seconds, each twice the last, for what is to run out of time until it does so behind the step that a test is about.
+
+    On a busy machine a short time may be over before that step has begun.
+    """
+    seconds = first
+    while seconds < DEADLINE:
+        yield seconds
+        seconds *= 2
+    raise AssertionError(f"{DEADLINE:.0f} s were over before the step began")
+
+
 def free_port() -> int:
     """Return a free port for a process that can't be handed a listener; no two processes of a run get the same."""
     while True:

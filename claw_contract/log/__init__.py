@@ -226,6 +226,7 @@ type Fault = Literal[
     "prices_not_read",
     "providers_broken",
     "state_evicts",
+    "state_shared",
     "state_unusable",
     "too_many_connections",
     "worker_died",

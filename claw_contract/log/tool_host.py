@@ -19,6 +19,7 @@ class ToolHostCallEvent(Contract):
     latency_ms: int
     bytes: int  # Of the result, as it was sent
     truncated: bool = False
+    left_out: int | None = None  # Calls above the principal's limit before this one that have no line
 
 
 class ToolHostEvent(Contract):

@@ -24,7 +24,12 @@ def _spellings(name: str) -> frozenset[str]:
 
 
 _ACCOUNTS = frozenset({"openai-organization", "openai-project", "x-goog-user-project"})
-_KEYS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"})
+_KEYS = frozenset(
+    {
+        *("authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"),
+        *("x-litellm-api-key", "ocp-apim-subscription-key"),  # LiteLLM and Azure read these before ours
+    }
+)
 CREDENTIALS = frozenset(chain.from_iterable(map(_spellings, _ACCOUNTS | _KEYS)))
 """Headers that may carry the agent's credential, or name the account of the provider's key: a wrong account is a 401 too, and
 an agent could disable the pod's key with it.

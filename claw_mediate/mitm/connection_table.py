@@ -1,22 +1,26 @@
 """The runners' connections: which wait, which are in use, whose they are (docs/spec/mediation.md section 1).
 
     waits for a head   no complete head of a request yet, or none behind CONNECT: closed after ``HEAD_SECONDS``
-    idle               kept between two requests, with no stream open: closed after ``IDLE_SECONDS``
+    idle               kept between two requests, with no stream open: closed after ``IDLE_SECONDS``, or ``HEAD_SECONDS``
+                       after the first byte of a head that is not complete
     in use             a request waits for its answer, or streams: stays
     tunnel             encrypted bytes to a host that is not governed: stays, by mitmproxy's own time-out
 
 Only complete heads and ends of requests count as signs of life: single bytes and PINGs of HTTP/2 do not.
 
 A connection is a stranger's until it shows a valid token, and from then on that agent's. Strangers have a share of the
-process's descriptors, and so has each agent. A connection takes one, and one more for each request under way, or for each
-connection that was opened for it, whichever are more.
+process's descriptors, and all agents together have another one. Of that, one agent may have as many as the agents leave
+free: alone the half, each of two a third. So some are free for the next agent, however many have taken what they may.
+
+A connection takes one descriptor, and one more for each request under way, or for each connection that was opened for it,
+whichever are more.
 """
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 HEAD_SECONDS: Final = 30.0
 IDLE_SECONDS: Final = 300.0
@@ -47,6 +51,15 @@ class Connection:
         return 1 + max(self.opened, len(self.requests))
 
 
+class Expiry(NamedTuple):
+    """A connection that has waited too long."""
+
+    client_id: str
+    has_token: bool
+    head_limit: float | None
+    """Seconds that it had for the head of a request; None if it was idle."""
+
+
 @dataclass(slots=True, eq=False)
 class Owner:
     """All strangers (``agent_id`` None), or one agent, and their connections by the id of the client, the oldest first."""
@@ -63,8 +76,11 @@ class ConnectionTable:
         self.head_seconds, self.idle_seconds = HEAD_SECONDS, IDLE_SECONDS
         self.max_unknown: float = math.inf
         """The most descriptors for connections that have not shown a valid token."""
+        self.max_agents: float = math.inf
+        """The most descriptors for the connections of all agents."""
         self.max_agent: float = math.inf
-        """The most descriptors for the connections of one agent."""
+        """The most descriptors for the connections of one agent, however many are free."""
+        self._agents_descriptors = 0
         self._clock = clock
         self._all: dict[str, Connection] = {}
         self._strangers = Owner(None)
@@ -96,7 +112,7 @@ class ConnectionTable:
         if (connection := self._all.get(client_id)) is not None:
             before = connection.descriptors
             connection.requests.add(request_id)
-            connection.owner.descriptors += connection.descriptors - before
+            self._count(connection.owner, connection.descriptors - before)
 
     def end_request(self, client_id: str, request_id: str) -> None:
         """Note that a request has its answer, or never will; from now on the connection may be idle."""
@@ -111,25 +127,36 @@ class ConnectionTable:
         if (connection := self._all.get(client_id)) is not None:
             before = connection.descriptors
             connection.opened += count
-            connection.owner.descriptors += connection.descriptors - before
+            self._count(connection.owner, connection.descriptors - before)
 
-    def expired(self) -> list[tuple[str, Connection]]:
-        """Return the connections that have waited too long."""
+    def expired(self, half_heads: Mapping[str, float]) -> list[Expiry]:
+        """Return the connections that have waited too long.
+
+        ``half_heads`` has the time of the first byte of each head that is not complete, by the id of the client.
+        """
         now = self._clock()
-        return [
-            (client_id, connection)
-            for client_id, connection in self._all.items()
-            if not connection.requests and now - connection.since > connection.limit
-        ]
+        waiting = ((client_id, each) for client_id, each in self._all.items() if not each.requests)
+        found = []
+        for client_id, connection in waiting:
+            head_since = half_heads.get(client_id, math.inf)
+            if now - connection.since > connection.limit:
+                head_limit = None if connection.is_idle else connection.limit
+                found.append(Expiry(client_id, connection.has_token, head_limit))
+            elif now - head_since > self.head_seconds:
+                found.append(Expiry(client_id, connection.has_token, self.head_seconds))
+        return found
 
     def surplus(self) -> str | None:
         """Return the oldest connection without a token, if all of them have more than their share of the descriptors."""
         return self.oldest_unknown() if self._strangers.descriptors > self.max_unknown else None
 
     def exceeds_share(self, client_id: str) -> bool:
-        """Return whether the agent of this connection has more than its share of the descriptors."""
+        """Return whether the agent of this connection has more descriptors than the agents leave free, or ``max_agent``."""
         connection = self._all.get(client_id)
-        return connection is not None and connection.has_token and connection.owner.descriptors > self.max_agent
+        if connection is None or not connection.has_token:
+            return False
+        free = self.max_agents - self._agents_descriptors
+        return connection.owner.descriptors > min(free, self.max_agent)
 
     def oldest_unused(self, client_id: str) -> str | None:
         """Return the oldest connection of the same owner on which no request is under way; None if there is none."""
@@ -149,14 +176,19 @@ class ConnectionTable:
     def _add(self, client_id: str, connection: Connection, owner: Owner) -> None:
         connection.owner = owner
         owner.connections[client_id] = connection
-        owner.descriptors += connection.descriptors
+        self._count(owner, connection.descriptors)
 
     def _remove(self, client_id: str, connection: Connection) -> None:
         owner = connection.owner
         del owner.connections[client_id]
-        owner.descriptors -= connection.descriptors
+        self._count(owner, -connection.descriptors)
         if owner.agent_id is not None and not owner.connections:
             del self._agents[owner.agent_id]
+
+    def _count(self, owner: Owner, descriptors: int) -> None:
+        owner.descriptors += descriptors
+        if owner.agent_id is not None:
+            self._agents_descriptors += descriptors
 
     def _end(self, client_id: str, request_id: str, limit: float, *, is_idle: bool) -> None:
         connection = self._all.get(client_id)
@@ -164,7 +196,7 @@ class ConnectionTable:
             return
         before = connection.descriptors
         connection.requests.discard(request_id)
-        connection.owner.descriptors += connection.descriptors - before
+        self._count(connection.owner, connection.descriptors - before)
         if not connection.requests and connection.limit != math.inf:
             connection.since, connection.limit, connection.is_idle = self._clock(), limit, is_idle
 

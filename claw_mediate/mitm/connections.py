@@ -9,32 +9,22 @@ for each of a hundred tries to accept a connection: that becomes one line a minu
 
 import asyncio
 import errno
-import resource
-from contextlib import suppress
 from typing import Any, Final
 
 from mitmproxy import connection, http, tcp
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
+from claw_contract.limits import LineLimit, raise_descriptor_limit
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.response_stream import patches
-from claw_mediate.telemetry.line_limit import LineLimit
 
 SWEEP_SECONDS: Final = 2.0
-_SHARE: Final = 4  # A quarter of all descriptors
-_AGENT_SHARE: Final = 2  # Half of them
+_STRANGERS_SHARE: Final = 1 / 4
+_OWN_SHARE: Final = 1 / 8  # For the process itself: listeners, files, state, connections to services
+_AGENTS_SHARE: Final = 1 - _STRANGERS_SHARE - _OWN_SHARE
 _MAX_UNKNOWN: Final = 4096  # Connections also take memory, whatever the limit of descriptors
 _MAX_AGENT: Final = 8192
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
-
-
-def raise_descriptor_limit() -> int:
-    """Raise the soft limit of descriptors to the hard one. Return the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # the kernel has a limit of its own below the hard one
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MAX_UNKNOWN * _SHARE if soft == resource.RLIM_INFINITY else soft
 
 
 def take_room(governance: Governance, flow: http.HTTPFlow, agent_id: str) -> bool:
@@ -80,8 +70,8 @@ class ConnectionsAddon:
 
     def running(self) -> None:
         descriptors = raise_descriptor_limit()
-        self.table.max_unknown = min(descriptors // _SHARE, _MAX_UNKNOWN)
-        self.table.max_agent = min(descriptors // _AGENT_SHARE, _MAX_AGENT)
+        self.table.max_unknown = min(int(descriptors * _STRANGERS_SHARE), _MAX_UNKNOWN)
+        self.table.max_agents, self.table.max_agent = int(descriptors * _AGENTS_SHARE), _MAX_AGENT
         loop = asyncio.get_running_loop()
         before = loop.get_exception_handler()
 
@@ -136,11 +126,11 @@ class ConnectionsAddon:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            for client_id, waiting in self.table.expired():
-                if waiting.has_token and self._is_sending(client_id):
+            for client_id, has_token, head_limit in self.table.expired(patches.half_heads()):
+                if has_token and self._is_sending(client_id):
                     continue
-                if not waiting.is_idle:
-                    self._report(f"no complete head of a request came in {waiting.limit:g} seconds")
+                if head_limit is not None:
+                    self._report(f"no complete head of a request came in {head_limit:g} seconds")
                 _close(self._governance, client_id)
 
     def _close_surplus(self) -> None:

@@ -40,6 +40,7 @@ _GRACE_SECONDS = 0.3
 """For a request that is on its way: on a connection that closes it would get no answer at all, not even a refusal."""
 _FRESH_SECONDS = 1.0  # A connection that is younger may be about to send its first request
 _PAUSE_SECONDS = 0.02
+_LOST_SECONDS = 2.0  # After a runner's connection was closed, by which its requests have ended, or never will
 _LAST_SECONDS = 0.5
 """Seconds for each of the last steps: refusals for what was cut off, closing our connections, sending the last bytes."""
 
@@ -192,6 +193,8 @@ class Lifecycle:
     def client_disconnected(self, client: connection.Client) -> None:
         self._runners.discard(client.id)
         self.governance.body_bytes.release_all_of(client.id)
+        if forward.has_forwarded(client.id):
+            asyncio.get_running_loop().call_later(_LOST_SECONDS, forward.finish_lost, client.id)
         if _is_shutting_down():
             flow_state.end_requests_of(client.id)
 

@@ -31,8 +31,9 @@ from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, provider_auth, raw_headers, runner_headers
 from claw_mediate.http.large_bodies import compute
-from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, has_own_credential, key_question
+from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, key_question
 from claw_mediate.providers.registry import ProviderRegistry
+from claw_mediate.providers.request_credentials import AgentRequest
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -323,8 +324,8 @@ class ProviderFailover:
         try:
             result = await self._send(route, call, provider_auth(provider, key.secret))
             if isinstance(result, ProviderResponse):
-                is_plain = not has_own_credential(route.path)
-                answer = KeyAnswer(result.status, result.body, result.retry_after, scope, is_plain)
+                request = AgentRequest(route.path, route.headers, call.body)
+                answer = KeyAnswer(result.status, result.body, result.retry_after, scope, request=request)
         finally:
             # Also if the runner has left: the key may be a dead one, which nobody else tries until this is known.
             is_about_key = self._registry.record_response(provider, key, answer)

@@ -10,6 +10,7 @@
 A request decides about much of its answer: the endpoint may need a right that the key lacks (OpenAI: 401 "Missing scopes"),
 ``max_tokens`` may cost more than the balance (OpenRouter: 402). Such an answer must not outlive its request for others.
 So only codes count, and they are read at the JSON's own places for them: an error may repeat an agent's words anywhere else.
+Nor do they count where the server may have taken another credential from the request (``request_credentials``).
 
 Sources: the pages about errors of developers.openai.com, platform.claude.com, ai.google.dev, docs.x.ai, openrouter.ai and
 vercel.com/docs/ai-gateway, and bug reports of runners (continuedev/continue 10059 and 10748, openai/codex 1352,
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -28,6 +29,7 @@ from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.providers import ApiFormat, ProviderAuth
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.http.headers import Headers
+from claw_mediate.providers.request_credentials import AgentRequest
 
 type KeyVerdict = Literal["accepted", "bad", "doubtful", "account", "throttled", "unknown"]
 
@@ -49,6 +51,8 @@ class KeyRules:
     headers: tuple[tuple[str, str], ...] = ()
     names_bad_keys: bool = False
     """True if a bad key always has its code. Then a refusal of the question without one is a right that the key lacks."""
+    may_be_gateway: bool = False
+    """True at any host but the provider's own: an error may be another server's, asked with a key of the request or model."""
 
 
 _ACCOUNT = frozenset(
@@ -81,8 +85,9 @@ _FORMATS: Final = frozenset({"openai", "anthropic"})
 @lru_cache(maxsize=64)
 def _find_rules(name: str, base_url: str, auth: ProviderAuth, api_format: ApiFormat) -> KeyRules:
     # The names of formats say nothing where the base URL leads elsewhere: to a gateway, or a server of one's own.
-    known = _HOSTS.get(urlsplit(base_url).hostname, "" if name in _FORMATS else name)
-    rules = _ROWS.get(known, _SERVERS[api_format])
+    host = urlsplit(base_url).hostname
+    known = _HOSTS.get(host, "" if name in _FORMATS else name)
+    rules = replace(_ROWS.get(known, _SERVERS[api_format]), may_be_gateway=host not in _HOSTS)
     if known == "anthropic" and auth == "bearer":
         # A subscription's token is refused with the code of a bad key where the agent leaves a beta header out.
         rules = replace(rules, bad_key=frozenset(), headers=(*rules.headers, ("anthropic-beta", "oauth-2025-04-20")))
@@ -98,8 +103,8 @@ class KeyAnswer(NamedTuple):
     """An answer to a request with a key. ``status``: 0 where no whole answer came.
 
     ``scope``: what a 429 is about, a model and how it is used; None where it names none.
-    ``is_model_call``: False where a code may be about something else: on a path of no dialect, or with a credential of
-    the agent's own in the URL (Google takes ``?key=``).
+    ``is_model_call``: False on a path of no dialect, where a code may be about something else.
+    ``request``: what was asked, in whose credentials the error may have its cause; None for a request of our own.
     """
 
     status: int
@@ -107,6 +112,7 @@ class KeyAnswer(NamedTuple):
     retry_after: str = ""
     scope: str | None = None
     is_model_call: bool = True
+    request: AgentRequest | None = None
 
 
 def needs_body(status: int) -> bool:
@@ -127,15 +133,23 @@ def judge(provider: Provider, answer: KeyAnswer) -> KeyVerdict:
 
     rules = key_rules(provider)
     if status in rules.refusals:
-        is_bad = answer.is_model_call and find_code(rules.bad_key, answer.body)
+        is_bad = answer.is_model_call and _has_code(rules, rules.bad_key, answer)
         return "bad" if is_bad else "doubtful"
 
-    if status in {_PAYMENT_REQUIRED, RATE_LIMITED} and find_code(rules.account, answer.body):
+    if status in {_PAYMENT_REQUIRED, RATE_LIMITED} and _has_code(rules, rules.account, answer):
         return "account"
     return "throttled" if status == RATE_LIMITED else "accepted"
 
 
 _FIRST_STATUS, _FIRST_REDIRECT, _FIRST_ERROR, _FIRST_FAULT = 200, 300, 400, 500
+
+
+def _has_code(rules: KeyRules, codes: frozenset[str], answer: KeyAnswer) -> bool:
+    """Return True if an error has one of these codes, and it can only be about our key."""
+    if not find_code(codes, answer.body):
+        return False
+    request = answer.request
+    return request is None or not request.may_hold_credential(for_gateway=rules.may_be_gateway)
 
 
 def find_code(codes: frozenset[str], body: bytes) -> str:
@@ -174,19 +188,6 @@ def _reasons(details: object) -> Iterator[object]:
 
 
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
-
-
-def has_own_credential(path: str) -> bool:
-    """Return True if a path's query may name a credential, which the provider could take for the key.
-
-    >>> has_own_credential("/v1/messages?beta=true"), has_own_credential("/chat/completions?%6bey=AIza")
-    (False, True)
-    """
-    query = path.partition("?")[2]
-    if not query:
-        return False
-    names = [name.lower() for name, _ in parse_qsl(query, keep_blank_values=True, max_num_fields=None)]
-    return any(word in name for name in names for word in ("key", "token", "auth"))
 
 
 def key_question(provider: Provider) -> tuple[str, Headers]:

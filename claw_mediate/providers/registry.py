@@ -31,6 +31,8 @@ from claw_mediate.telemetry.event_log import EventLog, rfc3339
 _MAX_HOSTS = 256  # Governed hosts whose provider is remembered
 _REST_SECONDS = 2.0  # Rest without a ``Retry-After``: short enough for a turn to wait
 _ACCOUNT_REST_SECONDS = 60.0
+_MAX_ACCEPTED = 2
+_FIRST_REDIRECT = 300
 
 
 _KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in KNOWN_PROVIDERS.values()}
@@ -73,6 +75,8 @@ class ProviderRegistry:
         self._hosts_cache: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
         self._by_host: tuple[dict[str, Provider], dict[str, Provider | None]] = {}, {}
         self._key_states = KeyStates(auth.key_states, log, clock)
+        self._accepted: dict[tuple[str, Secret], frozenset[str]] = {}
+        """The scopes for which a server that may be a gateway let each key in: two at most, so that one is another's."""
         self.ask: Callable[[Provider, PoolKey], None] | None = None
         """Asks the provider in the background whether a key is sound, and records it; None where nobody can."""
 
@@ -222,6 +226,11 @@ class ProviderRegistry:
         verdict = judge(provider, answer)
         # Only the trial's own answer revives a dead key: others were sent before it died.
         was_dead = self._key_states.end_trial(provider.name, key)
+        if verdict == "bad" and self._works_elsewhere(provider, key, answer.scope):
+            # A gateway has a sound key for another model: it may have passed on what that of this model's provider is.
+            self._ask(provider, key)
+            return True
+
         if verdict == "bad":
             self._kill(provider, key, answer.status, find_code(key_rules(provider).bad_key, answer.body))
             return True
@@ -230,11 +239,28 @@ class ProviderRegistry:
             self._ask(provider, key)
             return verdict == "doubtful" and was_dead
 
+        if verdict == "accepted":
+            self._note_accepted(provider, key, answer)
         if was_dead:
             self._revive(provider, key)
         if verdict == "account" or (verdict == "throttled" and answer.scope is not None):
             self._rest(provider, key, answer, for_all=verdict == "account")
         return verdict in {"account", "throttled"}
+
+    def _note_accepted(self, provider: Provider, key: PoolKey, answer: KeyAnswer) -> None:
+        """Note that a server which may be a gateway answered a request for a scope."""
+        if answer.scope is None or not answer.is_model_call or answer.status >= _FIRST_REDIRECT:
+            return
+        if not key_rules(provider).may_be_gateway:
+            return
+
+        scopes = self._accepted.get((provider.name, key.secret), frozenset())
+        if len(scopes) < _MAX_ACCEPTED and answer.scope not in scopes:
+            self._accepted[provider.name, key.secret] = scopes | {answer.scope}
+
+    def _works_elsewhere(self, provider: Provider, key: PoolKey, scope: str | None) -> bool:
+        """Return True if a server that may be a gateway has let a key in for another scope."""
+        return any(each != scope for each in self._accepted.get((provider.name, key.secret), ()))
 
     def record_answer_to_question(self, provider: Provider, key: PoolKey, status: int, body: bytes) -> None:
         """Record what the provider answered when it was asked about a key."""
@@ -249,6 +275,7 @@ class ProviderRegistry:
             self.ask(provider, key)
 
     def _kill(self, provider: Provider, key: PoolKey, status: int, reason: str) -> None:
+        self._accepted.pop((provider.name, key.secret), None)
         if self._key_states.kill(provider.name, key, status):
             event = {"action": "dead", "reason": reason, "cooldown_until": None}
             self._log.event("provider_pool", provider=provider.name, key_id=key.id, **event)

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from claw_contract.limits import LineLimit
 from claw_contract.log import EventType
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
 from claw_contract.unseen import escape_unseen
-from claw_mediate.telemetry.line_limit import LineLimit
 from claw_mediate.telemetry.nonblocking_writer import LineWriter
 
 _log = logging.getLogger(__name__)

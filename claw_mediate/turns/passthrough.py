@@ -44,9 +44,10 @@ from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import json_type, names_containing, provider_auth
 from claw_mediate.http.large_bodies import compute
-from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, has_own_credential, needs_body
+from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, needs_body
 from claw_mediate.providers.paths import BODYLESS, PathTables, provider_target
 from claw_mediate.providers.registry import ProviderRegistry
+from claw_mediate.providers.request_credentials import AgentRequest
 from claw_mediate.providers.routing import (
     NO_KEY,
     LimitedPart,
@@ -298,9 +299,10 @@ class Passthrough:
         """Record what an answer says of its key; ``is_noted``: its status was, and only its code is new."""
         if ticket.key is None:
             return
-        is_model_call = ticket.is_dialect and not has_own_credential(ticket.context.request.path)
+        asked = ticket.context.request
+        request = AgentRequest(asked.path, asked.headers, asked.body)
         scope = None if is_noted else ticket.scope
-        answer = answer._replace(scope=scope, is_model_call=is_model_call)
+        answer = answer._replace(scope=scope, is_model_call=ticket.is_dialect, request=request)
         self._registry.record_response(ticket.provider, ticket.key, answer)
 
     def _redactor(self, admitted: Identity) -> Redactor:

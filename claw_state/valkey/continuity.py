@@ -22,7 +22,7 @@ from claw_state.valkey.scripts import load_script
 _SAVE = load_script("continuity_drop", "continuity_save")
 _FIND = load_script("continuity_find")
 _MARK_USED = load_script("continuity_drop", "continuity_mark_used")
-_PROBE = "redis.call('SET', 'claw:schema', ARGV[2], 'EX', ARGV[3]) return 1"
+_PROBE = "redis.call('SET', 'claw:schema', ARGV[2], 'EX', ARGV[3]) redis.call('EXPIRE', 'claw:pod', ARGV[3]) return 1"
 
 
 class ValkeyContinuityStore:

@@ -13,6 +13,7 @@
     claw:owners              agents by the time of the last use of a response or conversation; object_owners: of an object
     claw:t:TURN              a turn with all its steps
     claw:schema              the version of these keys
+    claw:pod                 the pod whose proxy opened the state last
 
 Every change is one atomic script, and every key expires. The server is one, or a primary with replicas: scripts compute their
 keys, which a cluster does not allow. Each pod has its own database.
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import DecodeError
 
+from claw_state.continuity import MAX_AGE_SECONDS
 from claw_state.health import Health, StateUnavailableError
 from claw_state.url import Server, StoreError
 from claw_state.valkey.scripts import load_script
@@ -204,6 +206,18 @@ def find_eviction_policy(server: Server) -> str | None:
 
     policy = str(memory.get("maxmemory_policy", _KEEPS_ALL))
     return policy if memory.get("maxmemory") and policy != _KEEPS_ALL else None
+
+
+def replace_pod_name(server: Server, pod: str) -> str | None:
+    """Note that a proxy of this pod opens the state; return the name of another pod whose proxy did so before, or None."""
+    try:
+        with blocking_client(server, TIMEOUT_SECONDS) as client:
+            before = client.set("claw:pod", pod, ex=int(MAX_AGE_SECONDS), get=True)
+    except (StoreError, ValueError):  # it can't be reached, or takes no writes now
+        return None
+
+    name = before.decode(errors="replace") if isinstance(before, bytes) else ""
+    return name if name and name != pod else None
 
 
 def _connection_message(error: Exception) -> str:

@@ -21,12 +21,15 @@ from claw_state.ownership import (
 from claw_state.valkey.link import Link, reading
 from claw_state.valkey.scripts import load_script
 
-_SAVE = load_script("ownership_save")
+_SAVE = load_script("owned_save")
 _FIND = load_script("ownership_find")
 _DELETE = load_script("ownership_delete")
-_SAVE_OBJECTS = load_script("objects_save")
 _LIST_OBJECTS = load_script("objects_list")
 _FIND_OBJECTS = load_script("objects_find")
+_STORED = "owned", "claw:owners"
+"""The names of the keys of responses and conversations: an agent's own, and that of the agents that have some."""
+_OBJECTS = "objects", "claw:object_owners"
+"""The same for files, batches and the like."""
 
 
 class ValkeyOwnershipStore:
@@ -38,7 +41,7 @@ class ValkeyOwnershipStore:
 
     async def save(self, agent_id: str, owned: OwnedObject) -> None:
         bounds = int(MAX_AGE_SECONDS), MAX_OBJECTS
-        await self._link.run(_SAVE, self._now(), agent_id, owned.id, encode_owned(owned), *bounds)
+        await self._link.run(_SAVE, self._now(), agent_id, *_STORED, *bounds, owned.id, encode_owned(owned))
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
         record = await self._link.run(_FIND, self._now(), agent_id, object_id, int(MAX_AGE_SECONDS))
@@ -51,7 +54,7 @@ class ValkeyOwnershipStore:
     async def save_objects(self, agent_id: str, objects: Sequence[ProviderObject]) -> None:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), MAX_PROVIDER_OBJECTS
         records = [part for each in objects for part in (_field(each.name), msgspec.msgpack.encode(each))]
-        await self._link.run(_SAVE_OBJECTS, self._now(), agent_id, *bounds, *records)
+        await self._link.run(_SAVE, self._now(), agent_id, *_OBJECTS, *bounds, *records)
 
     async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), int(USE_MARK_SECONDS)

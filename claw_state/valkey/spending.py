@@ -5,7 +5,8 @@ reservation to its estimate, the amount held, and when it was renewed. Each chan
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from claw_contract.metadata import Budget
 from claw_state.spending import (
@@ -44,7 +45,7 @@ class ValkeySpending:
             asked = (reservation.id, reservation.estimate, reservation.needed)
 
         arguments = (*self._arguments(agent_id, budget), *limits, soft, *asked, LAPSE_SECONDS, MAX_AHEAD_SECONDS)
-        answer = await self._link.run(_COUNT, *arguments)
+        answer = await self._count(agent_id, budget, reservation, arguments)
         with reading(f"the spending of {agent_id}"):
             exceeded, now, rows, reserved, estimate = answer
             if reservation is not None:
@@ -56,10 +57,28 @@ class ValkeySpending:
             needed = 0.0 if reservation is None else reservation.needed
             return find_excess(budget, buckets, float(now), float(reserved), needed)
 
+    async def _count(
+        self, agent_id: str, budget: Budget, reservation: Reservation | None, arguments: Sequence[float | str]
+    ) -> Any:
+        """Run the script. If the caller is cancelled meanwhile, what it may have reserved is given back."""
+        if reservation is None:
+            return await self._link.run(_COUNT, *arguments)
+
+        running = asyncio.ensure_future(self._link.run(_COUNT, *arguments))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self._begin(self._give_back(running, agent_id, budget, reservation))
+            raise
+
+    async def _give_back(self, running: asyncio.Future[Any], agent_id: str, budget: Budget, reservation: Reservation) -> None:
+        """Remove a reservation behind the script that makes it: on another connection it could overtake it."""
+        await asyncio.wait([running])
+        if not running.cancelled() and running.exception() is None:
+            await self._add_cost(agent_id, budget, Charge(0.0, reservation=reservation), _ignore)
+
     def add_cost(self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError) -> None:
-        task = asyncio.ensure_future(self._add_cost(agent_id, budget, charge, on_error))
-        self._pending.add(task)
-        task.add_done_callback(self._pending.discard)
+        self._begin(self._add_cost(agent_id, budget, charge, on_error))
 
     async def renew(self, reservations: Sequence[Reservation]) -> int:
         now = self._clock() if self._clock else ""
@@ -71,6 +90,11 @@ class ValkeySpending:
             await asyncio.wait(self._pending)
         await self._link.close()
 
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+
     async def _add_cost(self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError) -> None:
         reserved = "" if charge.reservation is None else charge.reservation.id
         arguments = (*self._arguments(agent_id, budget), charge.cost, int(not charge.is_known), reserved)
@@ -81,6 +105,10 @@ class ValkeySpending:
 
     def _arguments(self, agent_id: str, budget: Budget) -> tuple[float | str, str, float, float]:
         return self._clock() if self._clock else "", agent_id, budget.seconds, bucket_width(budget)
+
+
+def _ignore(_reason: str) -> None:
+    """Ignore that a reservation can't be removed: it lapses."""
 
 
 def _bucket(ends: bytes, requests: bytes, cost: bytes, unknown: bytes) -> Bucket:

@@ -81,9 +81,11 @@ ATTACKS = (
         "Disabling the keys that agents share",
         "a request that needs a scope which the key lacks, or costs more than the balance; a flood of them; a credential "
         "of its own in the URL; words that the provider's error repeats; a count of tokens that is throttled; a thousand "
-        "models; the trial of a dead key held or thrown away",
+        "models; the trial of a dead key held or thrown away; at a gateway `api_key`, `api_base`, `extra_headers`, a header "
+        "for keys, or a model whose own provider has no sound key",
         (
             "keys:request-only",
+            "keys:gateway",
             "keys:asked",
             "keys:codes",
             "keys:scopes",
@@ -190,7 +192,8 @@ ATTACKS = (
         "Exhausting resources",
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
         "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes, a thousand idle "
-        "connections, an agent's thousand connections, half a head, endless refusals, many large bodies",
+        "connections, an agent's thousand connections, two agents that take all of them, half a head, "
+        "endless refusals, many large bodies, a thousand streams of MCP, names of tools that nobody knows",
         (
             "connections:unreadable-directory",
             "connections:descriptors",
@@ -199,6 +202,8 @@ ATTACKS = (
             "connections:head",
             "connections:idle",
             "connections:refusals-limited",
+            "wrapper:streams",
+            "tools:audit-bounded",
             "bodies:bounded",
             "bodies:beside-the-loop",
             "attack:many-calls",
@@ -259,9 +264,11 @@ ATTACKS = (
     Attack(
         "Spending more than the budget's dollars",
         "forty requests at one time, over workers and proxies; a stream whose usage is not asked for; leaving before it comes; "
-        "a kill of the proxy in the middle, a clock that jumps; `n`, a negative or huge `max_tokens`",
+        "a kill of the proxy in the middle, a clock that jumps; `n`, a negative or huge `max_tokens`; leaving while the budget "
+        "is counted or the provider connected, many streams of HTTP/2 that are reset",
         (
             "budget:reserved",
+            "budget:runner-leaves",
             "budget:hidden-cost",
             "budget:reservation-lapses",
             "budget:usage-asked-for",

@@ -181,8 +181,44 @@ volumes: {data: , logs: }
         ("/data", True),
         ("/logs", False),
     ]
+    assert spec_of(objects, "desk-full")["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Mi"}
     assert objects["Service", "full"]["spec"]["ports"] == [{"name": "udp-53", "port": 53, "protocol": "UDP"}]
     assert ("PersistentVolumeClaim", "desk-data.volume") in objects
+
+
+@pytest.mark.requirement("kubernetes:carried")
+@pytest.mark.parametrize(
+    ("compose", "limit"),
+    [
+        ("tmpfs: /t", None),
+        ("tmpfs: ['/t:mode=1777,size=64m']", "64Mi"),
+        ("tmpfs: ['/t:size=100000']", "100000"),
+        ("tmpfs: ['/t:size=1G,exec']", "1Gi"),
+        ("tmpfs: ['/t:size=0']", None),
+        ("volumes: [{type: tmpfs, target: /t}]", None),
+        ("volumes: [{type: tmpfs, target: /t, tmpfs: {size: 512kb}}]", "512Ki"),
+        ("volumes: [{type: tmpfs, target: /t, tmpfs: {size: 4096}}]", "4096"),
+    ],
+)
+def test_a_tmpfs_has_the_size_that_the_pod_file_gives_it(tmp_path: Path, compose: str, limit: str | None) -> None:
+    objects = manifests(tmp_path, agent(rest=f"  full:\n    image: x\n    {compose}\n"))
+    (volume,) = spec_of(objects, "desk-full")["volumes"]
+    assert volume["emptyDir"] == {"medium": "Memory"} | ({"sizeLimit": limit} if limit else {})
+
+
+@pytest.mark.requirement("kubernetes:not-carried")
+def test_a_size_of_a_tmpfs_that_kubernetes_has_no_word_for_is_reported(tmp_path: Path) -> None:
+    result = compiled(tmp_path, agent(rest="  full:\n    image: x\n    tmpfs: ['/t:size=50%']\n"))
+    reported = [each.message for each in result.diagnostics if each.code.name == "not-carried"]
+    assert len(reported) == 1
+    assert "'50%'" in reported[0]
+
+
+@pytest.mark.requirement("kubernetes:names")
+def test_no_service_takes_the_place_of_the_clusters_own(tmp_path: Path) -> None:
+    result = compiled(tmp_path, agent(rest="  kubernetes:\n    image: x\n    expose: [443]\n"))
+    assert result.value is None
+    assert "kubernetes-name" in {each.code.name for each in result.diagnostics}
 
 
 @pytest.mark.requirement("kubernetes:commands")

@@ -22,6 +22,7 @@ from claw_mediate.tools.managed_call import CallContext
 from tests.events import known
 from tests.mcp.scripted_server import ECHO, ScriptedServer
 from tests.mediate.made import called, limits
+from tests.waiting import DEADLINE
 
 READ = {"readOnly": True}
 METADATA = Metadata.model_validate({"service": "analyst", "pod": "p", "token": "analyst:s"})
@@ -117,7 +118,7 @@ def error_of(result: ToolResult) -> tuple[str, str]:
     return error["code"], error["message"]
 
 
-async def until(is_true: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(is_true: Callable[[], object], seconds: float = DEADLINE) -> None:
     """Wait for a fact, without blocking the loop."""
     async with asyncio.timeout(seconds):
         while not is_true():  # noqa: ASYNC110 - the fact may be one of another thread

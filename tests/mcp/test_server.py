@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -320,6 +321,39 @@ async def test_a_newer_stream_of_a_session_takes_the_place_of_the_older_one(host
     assert await anext(newer.chunks) == b": open\n\n"
     host.server.broadcast("notifications/message", b'{"data":1}')
     assert b'"data":1' in await anext(newer.chunks)
+
+
+@pytest.mark.requirement("wrapper:streams")
+async def test_a_thousand_streams_keep_nobody_out(host: Host) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        streams = []
+        for _ in range(1000):
+            stream = await host.send("GET", Mcp_Session_Id=await host.open())
+            await stack.enter_async_context(contextlib.aclosing(stream.chunks))  # type: ignore[type-var]
+            streams.append(stream)
+
+        newcomer = await host.open()
+        assert (await host.ask("quiet", newcomer))[0] == 200
+        assert [chunk async for chunk in streams[0].chunks] == [b": open\n\n"]
+        assert await anext(streams[-1].chunks) == b": open\n\n"
+        host.server.broadcast("notifications/message", b'{"data":1}')
+        assert b'"data":1' in await anext(streams[-1].chunks)
+
+
+@pytest.mark.requirement("wrapper:streams")
+async def test_a_thousand_subscriptions_keep_no_request_out(host: Host) -> None:
+    subscription = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {"_meta": META}}
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(1000):
+            stream = await host.send("POST", subscription, **STATELESS, Mcp_Method="subscriptions/listen")
+            assert stream.status == 200
+            await stack.enter_async_context(contextlib.aclosing(stream.chunks))  # type: ignore[type-var]
+            await asyncio.sleep(0)  # one that was ended has a turn of the loop to end
+
+        status, _ = await host.ask("quiet", params={"_meta": META}, **STATELESS, Mcp_Method="quiet")
+        assert status == 200
+        assert host.server.listening() == {""}
+    await happens(lambda: host.server.listening() == set(), "nobody listens any more")
 
 
 @pytest.mark.requirement("wrapper:sessions")

@@ -62,7 +62,7 @@ def test_faults_that_anybody_can_cause_do_not_fill_the_log(
     capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("claw_mcp.json_log.time.monotonic", lambda: now)
+    monkeypatch.setattr("claw_contract.limits.time.monotonic", lambda: now)
     handler = FaultHandler(WrapperLog({}))
     record = logging.LogRecord("any", logging.WARNING, __file__, 1, "Invalid HTTP request received.", (), None)
     for _ in range(1_000):

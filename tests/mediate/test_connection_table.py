@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from claw_contract.limits import PERIOD_SECONDS, LineLimit
 from claw_mediate.mitm.connection_table import HEAD_SECONDS, IDLE_SECONDS, ConnectionTable
-from claw_mediate.telemetry.line_limit import PERIOD_SECONDS, LineLimit
 
 
 class Clock:
@@ -28,8 +28,8 @@ def table(clock: Clock) -> ConnectionTable:
     return made
 
 
-def expired(table: ConnectionTable) -> list[str]:
-    return [client_id for client_id, _ in table.expired()]
+def expired(table: ConnectionTable, **half_heads: float) -> list[str]:
+    return [each.client_id for each in table.expired(half_heads)]
 
 
 @pytest.mark.requirement("connections:head")
@@ -49,6 +49,22 @@ def test_behind_connect_the_time_for_a_head_begins_anew(table: ConnectionTable, 
     assert expired(table) == []
     clock.now += 1
     assert expired(table) == ["a"]
+
+
+@pytest.mark.requirement("connections:head")
+def test_half_a_head_behind_an_answer_has_no_more_time_than_the_first(table: ConnectionTable, clock: Clock) -> None:
+    table.begin_request("a", "one")
+    table.end_request("a", "one")
+    clock.now += HEAD_SECONDS
+    first_byte = clock.now
+    clock.now += HEAD_SECONDS
+    assert expired(table, a=first_byte) == []
+    clock.now += 1
+    assert expired(table, a=first_byte) == ["a"]
+    assert expired(table) == []
+
+    table.begin_request("a", "two")
+    assert expired(table, a=first_byte) == []
 
 
 @pytest.mark.requirement("connections:idle")
@@ -124,6 +140,31 @@ def test_an_agent_has_its_share_whatever_others_have(table: ConnectionTable) -> 
     table.end_request("b", "second of b")
     table.add_descriptors("b", 1)
     assert table.exceeds_share("b")
+
+
+@pytest.mark.requirement("connections:agent-share")
+def test_what_the_agents_leave_free_is_always_enough_for_one_more(table: ConnectionTable) -> None:
+    table.max_agents = 60
+    table.close("a")
+
+    def connect_all(agent_id: str) -> int:
+        """Open connections of this agent until one has no room; return how many are open."""
+        for number in range(1000):
+            client_id = f"{agent_id} {number}"
+            table.open(client_id)
+            table.note_token(client_id, agent_id)
+            if table.exceeds_share(client_id):
+                table.close(client_id)
+                return number
+        raise AssertionError("there is no limit")
+
+    assert [connect_all(agent_id) for agent_id in ("one", "two", "three")] == [30, 15, 7]
+    # The first has more than its share now, and gets no other connection before it is down to what is free.
+    assert connect_all("four") == 4
+    assert table.exceeds_share("one 0")
+    for number in range(30):
+        table.close(f"one {number}")
+    assert connect_all("two") > 0
 
 
 @pytest.mark.requirement("connections:descriptors", "connections:agent-share")

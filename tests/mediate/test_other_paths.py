@@ -109,6 +109,19 @@ async def test_a_provider_of_which_the_policy_allows_nothing_is_refused(pod: Oth
     assert await pod.refuses(EMBEDDINGS, b'{"model":"big"}', host=pod.host) == (403, "model_not_allowed")
 
 
+@pytest.mark.requirement("budget:admission")
+async def test_a_request_that_the_policy_refuses_counts_once_it_was_admitted(pod: OtherPod) -> None:
+    pod.agent([("primary", "second/other")])
+    pod.budget(max_requests=2)
+    for _ in range(5):
+        assert await pod.refuses(EMBEDDINGS, b"no JSON", host=pod.host) == (403, "model_not_allowed")  # not yet admitted
+
+    for _ in range(2):
+        assert await pod.refuses(EMBEDDINGS, b'{"model":"big"}', host=pod.host) == (403, "model_not_allowed")
+    status, _ = await pod.refuses(EMBEDDINGS, b'{"model":"big"}', host=pod.host)
+    assert status == 429
+
+
 UNREADABLE = {
     "no JSON": (b"\x00\xff", JSON),
     "cut": (b'{"model":"big"', JSON),

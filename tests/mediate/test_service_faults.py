@@ -17,7 +17,7 @@ from claw_mediate.tools.executor import ToolExecutor
 from tests.mediate.calling import READ, call, serve, told
 from tests.peers import Answer as Said
 from tests.peers import Service
-from tests.waiting import nobody_listens
+from tests.waiting import DEADLINE, growing_times, nobody_listens
 
 
 async def endless(_request: Request) -> Response:
@@ -58,10 +58,13 @@ async def test_a_service_that_breaks_off_leaves_a_writes_outcome_unknown(
 async def test_a_slow_service_is_cut_off_and_told_so(
     pod: ToolExecutor, service: Service, method: str, annotations: dict[str, Any], unknown: bool
 ) -> None:
-    answer = await call(pod, serve(service, endless, method), method=method, annotations=annotations, seconds=0.05)
+    for seconds in growing_times(0.05):
+        answer = await call(pod, serve(service, endless, method), method=method, annotations=annotations, seconds=seconds)
+        if service.received:
+            break
     assert (answer.code, answer.ran) == ("timeout", True)
     assert ("outcome is unknown" in told(answer)["error"]["message"]) is unknown
-    assert await asyncio.to_thread(service.gone.wait, 10)
+    assert await asyncio.to_thread(service.gone.wait, DEADLINE)
 
 
 @pytest.mark.requirement("calls:timeout")

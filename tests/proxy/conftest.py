@@ -30,6 +30,12 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
 
 
 @pytest.fixture
+def unhurried(pod: Pod) -> None:
+    """Let a stream's headers wait for the provider's status, which on a busy machine takes longer than a pod's 300 ms."""
+    pod.environment["CLLAMA_KEEPALIVE_FIRST_MS"] = "60000"
+
+
+@pytest.fixture
 def running(pod: Pod) -> Pod:
     """Return a running pod with one agent ``analyst`` that may read the balance and trade."""
     trade = pod.tool("trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}})

@@ -103,6 +103,7 @@ def test_tokens_are_counted_with_the_managed_tools_and_the_hidden_rounds(running
 
 
 @pytest.mark.requirement("anthropic:errors")
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_providers_error_keeps_its_status_and_shape(running: Pod, stream: bool) -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": f"busy {ANTHROPIC_KEY}"}}

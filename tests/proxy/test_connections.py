@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import select
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tests.peers import text
+from tests.proxy.frames import FrameRunner, tunnel
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
 
@@ -34,7 +37,7 @@ from mitmproxy import ctx
 class ShortLimits:
     def running(self):
         table = ctx.master.addons.get("claw-connections").table
-        table.head_seconds, table.idle_seconds = 1.0, 1.0
+        table.head_seconds, table.idle_seconds = 1.0, {idle_seconds}
 
 addons = [ShortLimits()]
 """
@@ -45,11 +48,15 @@ HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
 @pytest.fixture
 def short(pod: Pod) -> Pod:
     """Return a running pod whose connections may wait for a second."""
+    start_short(pod, idle_seconds=1.0)
+    return pod
+
+
+def start_short(pod: Pod, *, idle_seconds: float) -> None:
     pod.agent("plain")
     script = pod.home / "short.py"
-    script.write_text(_SHORT, encoding="utf-8")
+    script.write_text(_SHORT.format(idle_seconds=idle_seconds), encoding="utf-8")
     pod.start("-s", str(script))
-    return pod
 
 
 @pytest.fixture
@@ -67,10 +74,14 @@ def is_closed(peer: socket.socket) -> bool:
     peer.setblocking(False)
     try:
         return peer.recv(65_536) == b""
-    except BlockingIOError:
+    except (BlockingIOError, ssl.SSLWantReadError):
         return False
     except OSError:
         return True
+
+
+def is_answered(peer: socket.socket) -> bool:
+    return bool(select.select([peer], [], [], 0)[0])
 
 
 def logged(pod: Pod, error: str) -> list[dict[str, object]]:
@@ -116,15 +127,11 @@ def test_an_agent_with_many_connections_keeps_no_other_out(pod: Pod, strangers: 
     pod.provider.says(text("Before."))
     kept.chat.completions.create(model="gpt-test", messages=HI)
 
-    length, body = (2, b"{}") if has_body else (1000, b"")  # of which no byte ever comes
-    head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token('greedy')}\r\n"
-        f"content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
-    )
+    body = b"{}" if has_body else b""  # of which no byte ever comes
     opened = []
     for _ in range(2 * _FEW):
         peer = connect(pod, strangers)
-        peer.sendall(head.encode() + body)
+        peer.sendall(chat_head(pod, "greedy", len(body) or 1000) + body)
         opened.append(peer)
 
     if has_body:
@@ -135,6 +142,44 @@ def test_an_agent_with_many_connections_keeps_no_other_out(pod: Pod, strangers: 
     for client in (kept, pod.client(max_retries=2)):
         pod.provider.says(text("Here."))
         assert client.chat.completions.create(model="gpt-test", messages=HI).choices[0].message.content == "Here."
+
+
+@pytest.mark.requirement("connections:agent-share")
+def test_two_agents_whose_requests_never_end_leave_a_third_its_share(pod: Pod, strangers: ExitStack) -> None:
+    may_answer = threading.Event()
+
+    async def hold(request: Request) -> Response:
+        is_held = b"hold" in await request.body()
+        while is_held and not may_answer.is_set():  # noqa: ASYNC110 - the test's thread sets it
+            await asyncio.sleep(0.05)
+        return text("Here.")
+
+    pod.provider.says(*[hold] * (4 * _FEW))
+    for name in ("analyst", "greedy", "gluttonous"):
+        pod.agent(name)
+    pod.launcher = _LIMITED
+    pod.start()
+    body = json.dumps({"model": "gpt-test", "messages": [{"role": "user", "content": "hold"}]}).encode()
+    for number in range(_FEW):
+        sent_on = len(pod.provider.received) + 1
+        peer = connect(pod, strangers)
+        peer.sendall(chat_head(pod, ("greedy", "gluttonous")[number % 2], len(body)) + body)
+        eventually(
+            lambda peer=peer, sent_on=sent_on: len(pod.provider.received) == sent_on or is_answered(peer),
+            "it is sent on, or refused",
+        )
+    for _ in range(3):
+        client = pod.client(max_retries=0)
+        assert client.chat.completions.create(model="gpt-test", messages=HI).choices[0].message.content == "Here."
+    assert logged(pod, "descriptors_exhausted") == []
+    may_answer.set()
+
+
+def chat_head(pod: Pod, agent: str, length: int) -> bytes:
+    return (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token(agent)}\r\n"
+        f"content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    ).encode()
 
 
 @pytest.mark.requirement("connections:descriptors")
@@ -167,6 +212,30 @@ def test_a_connection_without_a_complete_head_is_closed(short: Pod, strangers: E
 
     reasons = {line["reason"] for line in logged(short, "connections_closed")}
     assert reasons == {"no complete head of a request came in 1 seconds"}
+
+
+@pytest.mark.requirement("connections:head")
+def test_half_a_head_behind_an_answer_closes_the_connection_long_before_it_is_idle(pod: Pod, strangers: ExitStack) -> None:
+    start_short(pod, idle_seconds=300.0)
+    request = b"GET /v1/unknown HTTP/1.1\r\nhost: api.openai.com\r\n"
+    kept: list[socket.socket] = []
+    for _ in range(2):
+        kept += [connect(pod, strangers), strangers.enter_context(tunnel(pod, "api.openai.com", "http/1.1"))]
+    for peer in kept:
+        peer.sendall(request + b"\r\n")
+        assert peer.recv(65_536).startswith(b"HTTP/1.1 401")
+    runners = [strangers.enter_context(FrameRunner(pod)) for _ in range(3)]
+    for runner in runners:
+        runner.ask("GET", "/v1/unknown", [])
+
+    half_a_frame, half_a_block = b"\x00\x00", b"\x00\x00\x01\x01\x01\x00\x00\x00\x03\x82"  # HEADERS, which don't end
+    halves = [(kept[0], request), (kept[1], request), (runners[0].peer, half_a_frame), (runners[1].peer, half_a_block)]
+    for peer, half in halves:
+        peer.sendall(half)
+    for peer, half in halves:
+        eventually(lambda peer=peer: is_closed(peer), f"it is closed behind {half!r}")
+    for peer in (kept[2], kept[3], runners[2].peer):
+        assert not is_closed(peer)
 
 
 @pytest.mark.requirement("connections:idle")

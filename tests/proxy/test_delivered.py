@@ -128,7 +128,8 @@ def test_the_last_bytes_of_a_stream_that_wait_in_the_proxy_that_is_killed_are_gi
         for size in sizes:
             said(narrow, wire, "b" * size)
             each = open_.enter_context(unread(narrow, wire, asked(wire, f"Buy {size}", stream=True)))
-            eventually(lambda: len(narrow.history("analyst")) > sizes.index(size), "its turn is over")  # noqa: B023
+            eventually(lambda: len(narrow.history("analyst")) > sizes.index(size), "its turn is in history")  # noqa: B023
+            eventually(lambda: "running" not in states(narrow), "its turn is over")
             eventually(each.has_begun, "the answer is on its way")
             cut.append((size, each))
         narrow.kill()

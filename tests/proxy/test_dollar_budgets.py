@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import json
 import sqlite3
+import ssl
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tests.peers import calls, text
-from tests.proxy.pod import Pod, headers
-from tests.waiting import eventually
+from tests.proxy.pod import Pod, authority, headers
+from tests.waiting import eventually, happens
 from tests.wires.anthropic import message
 
 TWO_DOLLARS = {"prompt_tokens": 500_000, "completion_tokens": 500_000, "total_tokens": 1_000_000}
@@ -252,9 +253,42 @@ def test_a_runner_that_leaves_before_the_usage_is_charged_by_what_it_got(running
     assert chat == pytest.approx(1000 * 2 / 1e6, rel=0.1), "4,000 bytes of text, and a short question"
     assert claude == pytest.approx(2000 * 2 / 1e6), "the prompt that it named, and 4,000 bytes of text"
     assert nothing == pytest.approx(9000 * 2 / 1e6, rel=0.1), "nothing came: all that the request allows"
+    eventually(lambda: [line["type"] for line in running.log()].count("error") == 3, "the log has the last one, too")
     unknown = [line for line in running.log() if line.get("intervention") == "budget_cost_unknown"]
     assert [line["reason"] for line in unknown] == ["the answer has no usage"]
     assert [line["estimated_cost_usd"] for line in running.log() if line["type"] == "error"] == [chat, claude, nothing]
+
+
+@pytest.mark.requirement("budget:runner-leaves")
+async def test_of_many_streams_of_a_runner_that_leaves_none_stays_reserved(running: Pod) -> None:
+    """mitmproxy connects five of them to the provider; the others wait for their turn when their connection is closed."""
+    priced(running, limit_usd=100.0)
+    asked: list[int] = []
+
+    async def endless(_request: Request) -> Response:
+        asked.append(1)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    running.provider.says(text("Hi."), *[endless] * 12)
+    context = ssl.create_default_context(cafile=authority(running))
+    proxy = f"http://127.0.0.1:{running.proxy_port}"
+    url = f"https://api.openai.com{CHAT}"
+    async with httpx2.AsyncClient(http2=True, proxy=proxy, verify=context, trust_env=False, timeout=30) as client:
+        await client.post(url, json=ASKED, headers=headers(running))  # else each has a connection of its own
+        streams = [
+            asyncio.ensure_future(client.post(url, json={**ASKED, "user": str(number)}, headers=headers(running)))
+            for number in range(12)
+        ]
+        await happens(lambda: len(asked) == 5 and len(reservations(running)) == 12, "all are under way")
+        for stream in streams:
+            stream.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+
+    await happens(lambda: not reservations(running), "nothing stays reserved")
+    lines = running.log()
+    ends = [line for line in lines if line["type"] in {"response", "error"}]
+    assert len(ends) == len([line for line in lines if line["type"] == "request"]) == 13
 
 
 @pytest.mark.requirement("budget:broken-off")

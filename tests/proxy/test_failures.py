@@ -6,6 +6,8 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import anthropic as claude
@@ -53,11 +55,30 @@ RAISED = {
 
 
 @pytest.fixture(scope="module")
-def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """Yield a pod that soon sends the headers of a stream."""
+    with failing_pod(tmp_path_factory.mktemp("pod")) as pod:
+        yield pod
+
+
+@pytest.fixture(scope="module")
+def unhurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """Yield a pod whose headers wait for the provider's status, which on a busy machine takes longer than 300 ms."""
+    with failing_pod(tmp_path_factory.mktemp("pod"), CLLAMA_KEEPALIVE_FIRST_MS="60000") as pod:
+        yield pod
+
+
+@pytest.fixture
+def failing(phase: Phase, request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue("unhurried" if phase is Phase.FIRST else "hurried")
+
+
+@contextmanager
+def failing_pod(home: Path, **environment: str) -> Iterator[Pod]:
     """Yield a pod whose provider's address is free for each test's peer. It needs no key, so that no failure disables one."""
     service = Service()
     service.start()
-    pod = Pod(tmp_path_factory.mktemp("pod"), Provider(port=free_port()), service)
+    pod = Pod(home, Provider(port=free_port()), service)
     pod.agent("patient", pod.tool("balance"))
     pod.agent("brief", pod.tool("balance"), max_rounds=1)
     pod.agent("hasty", pod.tool("balance"), total_timeout_ms=1500)
@@ -66,7 +87,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     providers = json.dumps({"version": 2, "providers": {"openai": entry, "anthropic": entry}})
     (pod.home / "auth" / "providers.json").write_text(providers, encoding="utf-8")
     base = f"{pod.provider.url}{PREFIX}/v1"
-    pod.environment = {"OPENAI_BASE_URL": base, "ANTHROPIC_BASE_URL": base}
+    pod.environment = {"OPENAI_BASE_URL": base, "ANTHROPIC_BASE_URL": base, **environment}
     pod.start()
     yield pod
     pod.stop()

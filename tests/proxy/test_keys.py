@@ -145,3 +145,58 @@ def test_workers_under_a_flood_of_refusals_ask_once_each(pod: Pod) -> None:
     eventually(lambda: pod.provider.questions, "the proxy asks about the key")
     assert victim(pod) == "Hi."
     assert 1 <= len(pod.provider.questions) <= 2
+
+
+def gateway(refusal: JSONResponse) -> Callable[[Request], Awaitable[Response]]:
+    """Return a gateway, which passes on what the provider says of another key than the pod's."""
+
+    async def answer(request: Request) -> Response:
+        asked = json.loads(await request.body())
+        is_own = "api_key" in asked or "x-portkey-api-key" in request.headers or asked["model"] == "upstream-is-down"
+        return refusal if is_own else text("Hi.")
+
+    return answer
+
+
+QUOTA = {"message": "no", "type": "insufficient_quota", "code": "insufficient_quota"}
+
+
+@pytest.mark.requirement("keys:gateway")
+@pytest.mark.parametrize("agent_id", ["plain", "analyst"])
+@pytest.mark.parametrize("status", [401, 429])
+def test_no_agent_disables_a_gateways_key_by_a_credential_or_a_model_of_its_own(pod: Pod, agent_id: str, status: int) -> None:
+    for each in ("plain", "victim"):
+        pod.agent(each)
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start()
+    refusal = bad_key() if status == 401 else JSONResponse({"error": QUOTA}, 429)
+    pod.provider.says(*[gateway(refusal)] * 20)
+    assert victim(pod) == "Hi."
+
+    tries: list[tuple[dict[str, str], dict[str, Any]]] = [
+        ({"x-portkey-api-key": "bad"}, {"model": "other"}),
+        ({}, {"model": "another", "api_key": "bad"}),
+    ]
+    if status == 401:
+        tries.append(({}, {"model": "upstream-is-down"}))
+    for more, named in tries:
+        body = {"messages": HI, **named}
+        answer = httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod, agent_id) | more, timeout=30)
+        assert answer.status_code == status
+        assert victim(pod) == "Hi."
+        assert httpx2.get(f"{pod.url}/ready").status_code == 200
+
+    assert [event for event in pool_events(pod) if event[1] == "dead"] == []
+
+
+@pytest.mark.requirement("keys:account-headers")
+def test_a_gateways_own_header_for_keys_is_never_sent(pod: Pod) -> None:
+    pod.agent("plain")
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start()
+    own = {"x-litellm-api-key": "sk-bad", "Ocp_Apim_Subscription-Key": "sk-bad"}
+    for agent_id in ("plain", "analyst"):
+        pod.provider.says(text("Hi."))
+        body = {"model": "gpt-test", "messages": HI}
+        httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod, agent_id) | own, timeout=30)
+    assert all("sk-bad" not in sent.headers.values() for sent in pod.provider.received)

@@ -60,6 +60,7 @@ def verdict(answer: httpx2.Response, name: str, *, stream: bool) -> tuple[int, s
 
 
 @pytest.mark.requirement("stream:same-verdict")
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_malformed_answer_has_the_same_verdict_streamed_and_whole(running: Pod, name: str) -> None:
     prepared(running)
@@ -80,6 +81,7 @@ def test_a_malformed_answer_has_the_same_verdict_streamed_and_whole(running: Pod
 
 
 @pytest.mark.requirement("stream:same-verdict")
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("part", ["text", None, [], 7])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_message_with_a_part_that_is_no_object_is_refused(running: Pod, part: Any, stream: bool) -> None:

@@ -72,6 +72,7 @@ def test_the_real_sdk_with_a_short_read_timeout_survives_a_tool_that_takes_three
 
 
 @pytest.mark.requirement("stream:status-until-it-goes-on")
+@pytest.mark.usefixtures("unhurried")
 def test_a_provider_that_refuses_the_first_call_keeps_its_status_though_a_stream_was_asked_for(running: Pod) -> None:
     running.provider.says(JSONResponse({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400))
     with pytest.raises(openai.BadRequestError) as raised:

@@ -22,11 +22,13 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "connections:agent-share": Requirement(
         _ONE,
-        "Each agent has a share of the descriptors for its connections and requests under way; beyond it its own unused "
-        "connections are closed, else its request gets 429 with Retry-After, and other agents are served all the same.",
+        "An agent may use as many of the agents' descriptors as all of them leave free, so that none and no two take them all; "
+        "beyond that its own unused connections are closed, else its request gets 429 with Retry-After.",
     ),
     "connections:head": Requirement(
-        _ONE, "A connection that has sent no complete head in 30 s is closed: silent, with half a head, or behind CONNECT."
+        _ONE,
+        "A connection that has sent no complete head in 30 s is closed: silent, with half a head, or behind CONNECT; and so is "
+        "one that is kept between two requests, 30 s after the first byte of a head without an end.",
     ),
     "connections:idle": Requirement(
         _ONE,

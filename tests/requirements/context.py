@@ -103,7 +103,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 8", "Retry-After is the time until there is room, and at least a second."
     ),
     "budget:admission": Requirement(
-        "docs/spec/mediation.md section 8", "Requests are counted when they are admitted, across processes."
+        "docs/spec/mediation.md section 8",
+        "Requests are counted when they are admitted, across processes, also those that are refused then; what is refused "
+        "before does not count.",
     ),
     "budget:durable": Requirement("docs/spec/mediation.md section 8", "Spending survives a restart without reading history."),
     "budget:soft-alert": Requirement("docs/spec/mediation.md section 8", "soft_alert is an event and no refusal."),
@@ -129,6 +131,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "budget:reservation-lapses": Requirement(
         "docs/spec/mediation.md section 8",
         "A reservation is renewed while its request runs; that of a dead process is charged, and blocks nobody for long.",
+    ),
+    "budget:runner-leaves": Requirement(
+        "docs/spec/mediation.md section 8",
+        "A runner that leaves at any moment leaves no reservation behind: it is given back, or what came is charged.",
     ),
     "budget:usage-asked-for": Requirement(
         "docs/spec/mediation.md section 8",

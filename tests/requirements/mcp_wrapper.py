@@ -82,6 +82,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "wrapper:sessions": Requirement(
         _SERVER, "A session belongs to its principal and ends by DELETE, when idle, or where there are too many."
     ),
+    "wrapper:streams": Requirement(
+        _SERVER,
+        "A principal has 128 streams on which it only listens; one more ends the oldest, and sessions and requests have room.",
+    ),
     "wrapper:http": Requirement(_SERVER, "Each request that is not sound has its HTTP status and its JSON-RPC code."),
     "wrapper:json-or-events": Requirement(
         _SERVER,

@@ -32,6 +32,11 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 4, the model's side",
         "A code counts only at the places that the provider's errors have for it, whatever else a body holds.",
     ),
+    "keys:gateway": Requirement(
+        "docs/spec/mediation.md section 4, the model's side",
+        "At a server that may be a gateway, a code counts only if the request holds no credential of its own, "
+        "and the key has worked for no other model.",
+    ),
     "keys:request-only": Requirement(
         "docs/spec/mediation.md section 4, the model's side",
         "A 401, 402 or 403 that may depend on the request fails that request only, and no other key is tried with it.",

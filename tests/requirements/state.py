@@ -165,6 +165,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "budget:clock": Requirement(
         "docs/state.md", "What was spent by a clock that was ahead, and was set back, leaves the budget with its window."
     ),
+    "state:pods-apart": Requirement(
+        "docs/spec/mediation.md section 7",
+        "A database that a proxy of another pod opened before is one event at the start, with the remedy.",
+    ),
     "state:evicts": Requirement(
         "docs/state.md", "A server that may forget keys when its memory is full is told in the log at the start, once."
     ),

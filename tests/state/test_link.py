@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
@@ -39,6 +40,23 @@ def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_
             with pytest.raises(ValueError, match="refuses us"):
                 probe_server(server)
         relay.close()
+
+
+@pytest.mark.requirement("state:pods-apart")
+def test_a_database_of_another_pod_is_told_at_the_start(shared: SharedState) -> None:
+    def told(pod: str) -> list[str]:
+        """Open the state as a proxy of this pod; return what is told of other pods."""
+        lines: list[bytes] = []
+        state = open_state(shared.place, EventLog(lines.append), pod=pod)
+        asyncio.run(state.journal.close())
+        events = [json.loads(line) for line in lines]
+        return [event["reason"] for event in events if event.get("error") == "state_shared"]
+
+    assert told("desk") == told("desk") == told("") == []
+    (reason,) = told("other")
+    assert "'desk'" in reason
+    assert "CLAW_STATE" in reason
+    assert told("other") == []
 
 
 @pytest.mark.requirement("state:evicts")

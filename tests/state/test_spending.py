@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 
 from claw_contract.metadata import Budget
+from claw_contract.secret import Secret
 from claw_state.health import Health
 from claw_state.spending import LAPSE_SECONDS, RENEWAL_SECONDS, Charge, Reservation, Spending
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.spending import SqliteSpending
-from claw_state.url import StoreError
+from claw_state.url import Server, StoreError
 from claw_state.valkey.link import Link
 from claw_state.valkey.spending import ValkeySpending
 from tests.state.conftest import Clock, reopened
+from tests.state.relay import Relay
 from tests.state.server import SharedState
+from tests.waiting import happens
 
 pytestmark = pytest.mark.requirement("budget:shared")
 type Spendings = Callable[[], Spending]
@@ -237,6 +240,40 @@ async def test_a_request_that_takes_long_stays_reserved_and_a_turn_grows(spendin
     over = await there.count_request("a", limit, reserve("2", 0.5))
     assert over is not None
     assert over.reserved == 0.6
+
+
+@pytest.mark.requirement("budget:runner-leaves")
+async def test_a_runner_that_leaves_while_a_slow_server_counts_leaves_no_reservation(shared: SharedState) -> None:
+    relay = Relay(shared.port)
+    spending = ValkeySpending(Link(Server(Secret(f"redis://127.0.0.1:{relay.port}/0"), "relay"), timeout=10))
+    limit = budget(limit_usd=1.0)
+    assert await spending.count_request("a", limit, Reservation("turn_0", "a", 0.0, 0.0)) is None
+    spending.add_cost("a", limit, Charge(0.5, reservation=Reservation("turn_0", "a", 0.0, 0.0)), unexpected)
+    await happens(lambda: shared.asks("HLEN", "claw:a:a:held") == b":0\r\n", "the first is settled")
+
+    relay.holds()
+    counting = asyncio.ensure_future(spending.count_request("a", limit, Reservation("turn_1", "a", 0.4, 0.4)))
+    await happens(lambda: shared.asks("HLEN", "claw:a:a:held") == b":1\r\n", "the second is reserved")
+    counting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await counting
+    relay.passes()
+    await spending.close()
+    relay.close()
+    assert shared.asks("HLEN", "claw:a:a:held") == b":0\r\n"
+
+
+@pytest.mark.requirement("budget:reserved")
+async def test_a_reservation_outlives_a_window_that_is_shorter_than_its_request(shared: SharedState) -> None:
+    spending, short = ValkeySpending(Link(shared.place)), budget(limit_usd=1.0, window="1s")
+    reservation = Reservation("turn_1", "a", 0.4, 0.4)
+    assert await spending.count_request("a", short, reservation) is None
+    assert shared.asks("TTL", "claw:a:a:held") == b":120\r\n"
+
+    shared.asks("EXPIRE", "claw:a:a:held", "20")
+    assert await spending.renew([reservation]) == 1
+    assert shared.asks("TTL", "claw:a:a:held") == b":120\r\n"
+    await spending.close()
 
 
 @pytest.mark.requirement("budget:reservation-lapses")

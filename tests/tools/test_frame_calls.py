@@ -227,6 +227,23 @@ async def test_each_call_is_one_line_whatever_becomes_of_it() -> None:
     assert scene.lines[0]["argument_names"] == ["text"]
 
 
+@pytest.mark.requirement("tools:audit-bounded")
+async def test_names_that_nobody_knows_fill_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("claw_contract.limits.time.monotonic", lambda: now)
+    scene = Scene()
+    registry = ToolRegistry(principal("a", calls_per_minute=5), scene.shell.provided, lambda: now)
+    scene.shell.add(registry)
+    outcomes = [await scene.outcome(f"unknown{number}") for number in range(1000)]
+    assert outcomes[5:] == ["busy"] * 995
+    assert [line["outcome"] for line in scene.lines] == ["not_found"] * 5 + ["busy"] * 10
+
+    now += 60
+    for number in range(6):
+        await scene.outcome(f"later{number}")
+    assert [line.get("left_out") for line in scene.lines[15:]] == [None] * 5 + [985]
+
+
 @pytest.mark.requirement("tools:audit-arguments")
 async def test_a_line_has_names_and_a_digest_and_with_full_the_arguments() -> None:
     raw = b'{"text":"the-secret-text","zz":1}'

@@ -26,7 +26,7 @@ from claw_tools.settings import HostSettings, McpServerSettings, Principal, Sear
 from claw_tools.tool import Tool
 from tests.tools.hosting import CONFIG, run
 from tests.tools.scene import MadeProvider, MadeTool, principal
-from tests.waiting import happens
+from tests.waiting import DEADLINE, happens
 
 
 def settings(*principals: Principal, **more: Any) -> HostSettings:
@@ -231,7 +231,7 @@ async def test_the_tools_of_a_server_are_there_once_it_answers_and_internal_ones
     await happens(lambda: "open__echo" in {tool.name for tool in registry.tools()}, "the open server's tools are there")
     await happens(lambda: "closed__echo" in {tool.name for tool in registry.tools(["*"])}, "and the closed one's for who asks")
     assert {tool.name.partition("__")[0] for tool in registry.tools()} == {"open"}
-    assert (await host.wait_for_lists(10), host.health()["servers"]) == ([], {"open": "ready", "closed": "ready"})
+    assert (await host.wait_for_lists(DEADLINE), host.health()["servers"]) == ([], {"open": "ready", "closed": "ready"})
     running.cancel()
     await asyncio.wait([running])
     assert {kind for kind, _ in lines} == {"tool_host_server"}

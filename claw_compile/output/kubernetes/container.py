@@ -28,6 +28,8 @@ _TIMES = {"interval": "periodSeconds", "timeout": "timeoutSeconds", "start_perio
 _PROTOCOLS = {"TCP", "UDP", "SCTP"}
 _VARIABLE = re.compile(r"\$(?=[$(])")
 _DURATION = re.compile(r"([0-9]+)(h|m|s)")
+_SIZE = re.compile(r"(?P<number>[0-9]{1,18})(?P<unit>[bkmg])?b?")
+_SIZE_UNITS = {"b": "", "k": "Ki", "m": "Mi", "g": "Gi"}
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 
@@ -107,8 +109,11 @@ class Converter:
 
     def _storage(self, key: str, node: Node) -> None:
         if key == "tmpfs":
-            for path in self._words(node) or []:
-                self._mount(path.partition(":")[0], {"emptyDir": {"medium": "Memory"}})
+            for item in items_of(node) if isinstance(node, ListNode) else [node]:
+                if isinstance(item, ScalarNode) and not item.is_null:
+                    path, _, options = self._text(item).partition(":")
+                    sizes = (option.removeprefix("size=") for option in options.split(",") if option.startswith("size="))
+                    self._mount_memory(item, path, next(sizes, ""))
             return
         for item in items_of(node):
             self._volume(item)
@@ -199,7 +204,8 @@ class Converter:
         else:
             return
         if kind == "tmpfs":
-            self._mount(target, {"emptyDir": {"medium": "Memory"}})
+            size = child(child(item, "tmpfs"), "size")
+            self._mount_memory(item, target, self._text(size) if isinstance(size, ScalarNode) else "")
         elif kind == "volume" and source:
             self.claim(source, target, read_only="ro" in mode.split(","))
         else:
@@ -210,6 +216,16 @@ class Converter:
         self.claims.add(volume)
         name = object_name(self.pod, volume, "volume")
         self._mount(target, {"persistentVolumeClaim": {"claimName": name}}, read_only=read_only)
+
+    def _mount_memory(self, item: Node, path: str, size: str) -> None:
+        """Mount memory as a folder, of ``size`` at most: bytes, or a number with a unit, as Compose writes them."""
+        bounded: Object = {"medium": "Memory"}
+        parts = _SIZE.fullmatch(size.strip().lower())
+        if parts is not None and int(parts["number"]):
+            bounded["sizeLimit"] = parts["number"] + _SIZE_UNITS[parts["unit"] or "b"]
+        elif size and size != "0":  # which is no limit
+            self._report(item, f"the size {quote(size)} of a tmpfs ({self.spec.name.text})")
+        self._mount(path, {"emptyDir": bounded})
 
     def _mount(self, path: str, source: Object, *, read_only: bool = False) -> None:
         name = f"volume-{len(self.volumes)}"

@@ -66,6 +66,7 @@ _CAPABILITIES = {
 """Those that an agent beside a proxy may have: by no other user, packet or namespace do they lead past the guard."""
 KUBERNETES_FILE = "kubernetes.generated.yml"
 _HOST = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_CLUSTERS_OWN = "kubernetes"
 _CARRIED = {"services", "name", "version", "networks", "volumes", "x-claw"}
 _PATIENT: Object = {"periodSeconds": 10, "timeoutSeconds": 5}  # As in Compose: a busy proxy is alive, too
 _FIRST = ("apiVersion", "kind", "metadata")
@@ -175,6 +176,11 @@ def _members(
         codes.KUBERNETES_NAME.at(spec.name.span, f"{quote(host)} can't be a host in Kubernetes")
         for host in spec.hosts
         if not _HOST.fullmatch(host)
+    )
+    diagnostics.extend(
+        codes.KUBERNETES_NAME.at(spec.name.span, f"{quote(host)} is the cluster's own service, in the namespace 'default'")
+        for host in spec.hosts
+        if host == _CLUSTERS_OWN
     )
     agents = {agent.id: agent for agent in whole.agents if agent.spec is spec}
     for host in agents or (spec.name.text,):

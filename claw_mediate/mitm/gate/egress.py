@@ -28,9 +28,9 @@ from mitmproxy.proxy.mode_specs import ReverseMode, UpstreamMode
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from OpenSSL import SSL
 
+from claw_contract.limits import LineLimit
 from claw_mediate.mitm.gate import destinations, guard
 from claw_mediate.mitm.governance import Governance, canonical
-from claw_mediate.telemetry.line_limit import LineLimit
 
 _DENIED = (403, "egress_denied", "this host is not governed, and egress is denied")
 _NOT_OVER_TLS = (403, "not_over_tls", "this host is governed, and is reached over TLS only: use https")

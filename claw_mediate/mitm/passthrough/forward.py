@@ -4,6 +4,7 @@
     begin_response    every byte at once, with a copy that is read for its usage; a short error is held back until it is whole
     end_response      removes our keys from a provider's error
     finish            reports the end to the mediator
+    finish_lost       reports those of a connection that is gone, whose end mitmproxy does not report
 
 Successful responses are never changed, and never held back.
 """
@@ -40,6 +41,8 @@ _HOP_BY_HOP = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
 """Headers of the runner's connection to us (RFC 9110, 7.6.1)."""
 _DROPPED = frozenset(name.encode() for name in (*CREDENTIALS, *OVERRIDES, *_HOP_BY_HOP))
 _CONNECTION_OPTIONS = ("close", "keep-alive")
+_of_clients: dict[str, set[http.HTTPFlow]] = {}
+"""The forwarded requests under way, by the connection that they came on."""
 _UNREADABLE = ("unreadable_error", "the provider's error can't be unpacked, and so it is not shown")
 
 
@@ -55,6 +58,7 @@ def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     state = state_of(flow)
     state.forwarded = ForwardedRequest(mediator, decision.handle)
     state.verdict = "forward"
+    _of_clients.setdefault(flow.client_conn.id, set()).add(flow)
     flow.metadata[PROVIDER] = decision.handle.provider.name
 
 
@@ -156,6 +160,7 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
     if state.forwarded is None:
         return
     (mediator, ticket, tap), state.forwarded = state.forwarded, None
+    _release(flow)
     status = flow.response.status_code if flow.response is not None else _UNREACHED
     answer = tap.received(status) if tap is not None else _no_answer(flow)
     if state.runner_left:
@@ -165,6 +170,29 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
         mediator.passthrough.record_end(ticket, status, answer, body, whole=False)
     else:
         mediator.passthrough.record_end(ticket, status, answer, bytes(tap.body), whole=is_whole)
+
+
+def finish_lost(client_id: str) -> None:
+    """Report the end of what was forwarded for a runner whose connection has been closed for a while.
+
+    Of a request that waits to be connected when its runner leaves, mitmproxy forgets to say that it was not: it connects
+    no more than five at a time for one runner, and cancels those that wait for their turn without a word.
+    """
+    for flow in [*_of_clients.get(client_id, ())]:
+        state_of(flow).runner_left = True
+        finish(flow, is_whole=False)
+
+
+def _release(flow: http.HTTPFlow) -> None:
+    flows = _of_clients.get(flow.client_conn.id, set())
+    flows.discard(flow)
+    if not flows:
+        _of_clients.pop(flow.client_conn.id, None)
+
+
+def has_forwarded(client_id: str) -> bool:
+    """Return whether a request that came on this connection is under way to its provider."""
+    return client_id in _of_clients
 
 
 def _no_answer(flow: http.HTTPFlow) -> ReceivedAnswer:

@@ -13,17 +13,21 @@ being connected. A task that reads a connection waits before it reads on (``Conn
 room again at every other connection of this runner, and in its streams. It does not wait for others while its own peer has no
 room: that peer must be read, or both would wait forever.
 
+Half heads: each connection of a runner tells since when it has the beginning of a head, and not yet its end.
+
 Deliveries: each connection to a runner tells where in its bytes an answer ends (``delivery``).
 
 mitmproxy looks the replaced names up when a connection begins; ``install`` checks that.
 """
 
 import asyncio
+import time
 from collections.abc import Generator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import h2.events
+import h2.frame_buffer
 import h11
 from mitmproxy import connection
 from mitmproxy.addons import tlsconfig
@@ -54,6 +58,8 @@ def install() -> None:
             raise RuntimeError(f"this version of mitmproxy is built differently: {name} can't be fixed")
     if "stream_buffers" not in _http2.BufferedH2Connection.__annotations__:
         raise RuntimeError("this version of mitmproxy is built differently: HTTP/2 would have no back-pressure")
+    if not {"_data", "_headers_buffer"} <= vars(h2.frame_buffer.FrameBuffer()).keys():
+        raise RuntimeError("this version of mitmproxy is built differently: half a head over HTTP/2 would have no limit")
     _http1.ChunkedReader = _ChunkedReader  # type: ignore[misc]
     _http2.parse_h2_request_headers = _parse_request_head  # type: ignore[assignment]
     layers.Http1Server = _Http1Server  # type: ignore[misc]
@@ -86,6 +92,7 @@ class _Http1Server(layers.Http1Server):
         if isinstance(event, layers.ResponseEndOfMessage):
             yield from delivery.note_sent(self.conn, event.stream_id)
         yield from _limit_unread(self)
+        _note_head(self, is_half=len(self.buf) > 0 and self.state == self.read_headers)
 
 
 class _Http1Client(layers.Http1Client):
@@ -98,6 +105,25 @@ def _limit_unread(connection: _http1.Http1Connection) -> Generator[Any, Any, Non
     if len(connection.buf) > MAX_UNREAD:
         connection.buf = _http1.ReceiveBuffer()
         yield commands.CloseConnection(connection.conn)
+
+
+_half_heads: WeakKeyDictionary[layers.HttpConnection, float] = WeakKeyDictionary()
+"""When the first byte of a head came whose end did not come yet (``time.monotonic``), by the layer that reads it.
+
+Not by connection: behind CONNECT, two layers read one connection, and one of them only passes its bytes on.
+"""
+
+
+def half_heads() -> dict[str, float]:
+    """Return since when each connection has the beginning of a head without its end, by its id."""
+    return {layer.conn.id: since for layer, since in _half_heads.items()}
+
+
+def _note_head(layer: layers.HttpConnection, *, is_half: bool) -> None:
+    if is_half:
+        _half_heads.setdefault(layer, time.monotonic())
+    elif _half_heads:
+        _half_heads.pop(layer, None)
 
 
 MAX_BUFFERED = 1 << 20
@@ -138,6 +164,7 @@ class _Http2Server(layers.Http2Server):
             delivery.lose(self.conn, event.stream_id)  # mitmproxy drops what a closed stream is sent
         yield from super()._handle_event(event)
         _check_room(self)
+        _note_head(self, is_half=_has_half_a_frame(self.h2_conn.incoming_buffer))
         for stream_id in delivery.unsent(self.conn):
             if not self.h2_conn.stream_buffers.get(stream_id):
                 yield from delivery.note_sent(self.conn, stream_id)
@@ -156,6 +183,11 @@ class _Http2Client(layers.Http2Client):
     def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
         yield from super()._handle_event(event)
         _check_room(self)
+
+
+def _has_half_a_frame(buffer: h2.frame_buffer.FrameBuffer) -> bool:
+    """Return whether a frame, or a head of several frames, has begun and not ended. No frame is made to be slow."""
+    return bool(buffer._data or buffer._headers_buffer)  # noqa: SLF001 - h2 tells it nobody else
 
 
 def _check_room(layer: _http2.Http2Connection) -> None:

@@ -13,7 +13,8 @@ local function add(more_requests, more_cost, more_unknown)
 end
 local function hold(id, estimate, amount)
   redis.call('HSET', held_key, id, string.format('%.17g %.17g %.6f', estimate, amount, now))
-  redis.call('EXPIRE', held_key, math.ceil(seconds + width))
+  -- A request may take longer than a short window; its process renews it every quarter of a minute.
+  redis.call('EXPIRE', held_key, math.max(math.ceil(seconds + width), 120))
 end
 local function read_hold(text)
   local estimate, amount, seen = string.match(text, '^(%S+) (%S+) (%S+)$')

@@ -5,4 +5,5 @@ local before, amount = string.match(text, '^(%S+) (%S+) ')
 if tonumber(amount) < 0 then return 0 end
 if tonumber(before) ~= estimate then amount = estimate end
 redis.call('HSET', held_key, id, string.format('%.17g %.17g %.6f', estimate, tonumber(amount), now))
+if redis.call('TTL', held_key) < 120 then redis.call('EXPIRE', held_key, 120) end
 return 1

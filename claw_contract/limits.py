@@ -1,13 +1,30 @@
-"""A limit of log lines that anybody can cause: a few of each kind in a minute, and a count of those that were left out."""
+"""The limits of a process that listens: its descriptors, and the log lines that anybody can cause."""
 
+import resource
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 MAX_LINES: Final = 10  # Lines of one kind in a period
 PERIOD_SECONDS: Final = 60.0
 _MAX_KINDS: Final = 1000  # Kinds that are told apart: strangers may name as many hosts as they like
 _OTHERS: Final = ""
+
+
+def raise_descriptor_limit(wanted: int = sys.maxsize) -> int:
+    """Raise the soft limit of descriptors to the hard one, or ``wanted`` if that is less.
+
+    Return how many the process may have, ``wanted`` at most.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    target = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        with suppress(ValueError, OSError):  # the kernel has a limit of its own, which may be below the hard one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if soft == resource.RLIM_INFINITY else min(soft, wanted)
 
 
 class _Period:
@@ -22,18 +39,19 @@ class _Period:
 
 
 class LineLimit:
-    """Lets ``max_lines`` lines of each kind pass in a period."""
+    """Lets ``max_lines`` lines of each kind pass in a period, a minute, and counts those that are left out."""
 
-    def __init__(self, max_lines: int = MAX_LINES, clock: Callable[[], float] = time.monotonic) -> None:
-        self._max_lines = max_lines
-        self._clock = clock
+    def __init__(
+        self, max_lines: int = MAX_LINES, seconds: float = PERIOD_SECONDS, clock: Callable[[], float] | None = None
+    ) -> None:
+        self._max_lines, self._seconds, self._clock = max_lines, seconds, clock or time.monotonic
         self._periods: dict[str, _Period] = {}
 
     def take(self, kind: str) -> int | None:
         """Return how many lines of this kind were left out before this one; None if this one is to be left out too."""
         now = self._clock()
         period = self._find(kind, now)
-        if now - period.begun >= PERIOD_SECONDS:
+        if now - period.begun >= self._seconds:
             period.begun, period.lines = now, 0
 
         if period.lines >= self._max_lines:
@@ -58,7 +76,7 @@ class LineLimit:
         others = self._periods.setdefault(_OTHERS, _Period(now, 0))
         kept = {_OTHERS: others}
         for kind, period in self._periods.items():
-            if kind == _OTHERS or now - period.begun < PERIOD_SECONDS:
+            if kind == _OTHERS or now - period.begun < self._seconds:
                 kept[kind] = period
             else:
                 others.left_out += period.left_out
