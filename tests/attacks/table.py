@@ -51,13 +51,19 @@ ATTACKS = (
     ),
     Attack(
         "Another model than the policy allows",
-        "`models`, `fallbacks`, `preset`, `agent`, a model within `extra_body`, a tool, a plugin, a grader, the query; "
-        "twice, in escapes, in another case; a JSON array; a packed body that is read in two ways",
-        ("policy:other-names", "policy:other-paths", "packed:requests", "wire:repeated-member"),
+        "`models`, `fallbacks`, `preset`, `agent`, a deployment, a model within `extra_body`, a tool, a plugin, a grader, a "
+        "form, the query or a header; as an object or a list of lists; twice, in escapes, in another case; a JSON array; a "
+        "packed body that is read in two ways; JSON that is called a form or UTF-7; no model at all beside an object of the "
+        "agent's own",
+        (
+            *("policy:other-names", "policy:other-paths", "policy:own-objects", "packed:requests"),
+            *("wire:repeated-member", "wire:read-as-json"),
+        ),
     ),
     Attack(
         "Another agent's files, batches and threads at the provider",
-        "reading, listing, deleting or naming them: by path, query, body or form, twice, in escapes, packed, through a stored "
+        "reading, listing, deleting or naming them: by path, query, body or form, twice, in escapes, in another case, in "
+        "camel case, as Google's address of a file, packed, through a stored "
         "completion, an eval or another proxy; an id that the agent or its model wrote where an answer repeats it",
         (
             "objects:paths",
