@@ -26,6 +26,8 @@ _WORDS: Final = frozenset(
         *("invite", "invites", "invitations", "accounts", "members", "roles", "byok"),
     }
 )
+_SEGMENTS: Final = frozenset({"tokens", "personal_access"})
+"""The same, where they are all that a segment says: ``count_tokens`` is none."""
 _LIVE = re.compile(r"/(?:realtime|chatkit|live)/(?:[^/]+/)*[^/]*sessions?(?:/|$)")
 """A session of a protocol that bypasses the proxy: the answer holds an ephemeral credential for it."""
 
@@ -95,8 +97,8 @@ def find_credentials(path: str) -> str | None:
     """
     plain = path.lower()
     for segment in plain.split("/"):
-        words = re.split(r"[_.:~-]", segment)
-        if _STEM.search(segment) or not _WORDS.isdisjoint(words):
+        words = re.split(r"[^a-z0-9]+", segment)
+        if _STEM.search(segment) or not _WORDS.isdisjoint(words) or segment in _SEGMENTS:
             return segment
     if (live := _LIVE.search(plain)) is not None:
         return next(part for part in reversed(live[0].strip("/").split("/")) if "session" in part)

@@ -18,8 +18,11 @@ from claw_mcp.server import HttpRequest, HttpResponse, StreamableHttpServer
 _BODY_SECONDS = 30.0
 _SMALL_BODY = 1 << 16  # Bytes of a body that always has room
 _MAX_HELD = 128 << 20  # Bytes of larger ones that are read or answered at once
+_OWN_SHARE = 2  # A caller has one of so many parts of what the others leave
 _PORT = re.compile(r":[0-9]{1,5}\Z")
+_WEB_ORIGIN = re.compile(r"https?://(.*)", re.IGNORECASE)
 _LOOPBACK: Final = {"localhost", "127.0.0.1", "[::1]"}
+_LOOPBACK_PEERS: Final = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 type Scope = dict[str, Any]
 type Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -29,6 +32,12 @@ type Send = Callable[[dict[str, Any]], Awaitable[None]]
 def is_allowed_host(host: str, allowed: Collection[str]) -> bool:
     """Return whether a ``Host`` header names one of ``allowed``, which are in lower case, or loopback at any port."""
     return host.lower() in allowed or _PORT.sub("", host.lower()) in _LOOPBACK
+
+
+def is_allowed_origin(origin: str, allowed: Collection[str]) -> bool:
+    """Return whether an ``Origin`` header names a page of such a host; an app's own scheme is nobody's page."""
+    page = _WEB_ORIGIN.fullmatch(origin)
+    return page is not None and is_allowed_host(page[1], allowed)
 
 
 class McpApp:
@@ -46,18 +55,17 @@ class McpApp:
         ``find_principal`` returns who has an ``Authorization`` header, None if nobody; ``health`` has the member ``ok``.
         """
         self.server, self._path, self._find_principal, self._health = server, path, find_principal, health
-        self._held = 0  # Bytes of bodies that are not small
+        self._held: dict[str, int] = {}  # Bytes of bodies that are not small, by caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, and stop when the client leaves."""
         if scope["type"] != "http":
             return
         if scope["path"] in {"/health", "/healthz"}:
-            health = self._health()
-            await _write(send, 200 if health["ok"] else 503, json.dumps(health).encode())
+            await self._tell_health(scope, send)
             return
 
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        headers = _read_headers(scope)
         names = {name for name, _ in headers}
         if {"content-length", "transfer-encoding"} <= names:
             # Another program before us may have read the other one (RFC 9112, 6.1).
@@ -67,40 +75,51 @@ class McpApp:
         if scope["path"] != self._path:
             await _write(send, 404, b'{"error":"not found"}')
             return
-        principal = self._find_principal(dict(headers).get("authorization", ""))
+        credentials = [value for name, value in headers if name == "authorization"]
+        # Of two credentials, a program before us may have checked the other one.
+        principal = None if len(credentials) > 1 else self._find_principal("".join(credentials))
         if principal is None:
             await _write(send, 401, b'{"error":"the bearer token is missing or wrong"}', [(b"www-authenticate", b"Bearer")])
             return
 
         admitted = scope.get("state", {}).get(ADMITTED)
         if admitted is not None:
-            admitted()
+            admitted(principal)
 
         refusal = self.server.refuse(headers)
         if refusal is not None:
             await _send(refusal, send)
             return
 
-        body = await self._take(receive, send)
+        body = await self._take(principal, receive, send)
         if body is None:
             return
         try:
             await self._exchange(HttpRequest(scope["method"], scope["path"], headers, body), principal, receive, send)
         finally:
-            self._held -= _held_bytes(body)
+            self._hold(principal, -_held_bytes(body))
 
-    async def _take(self, receive: Receive, send: Send) -> bytes | None:
+    async def _tell_health(self, scope: Scope, send: Send) -> None:
+        """Answer with the state of each part on this machine itself; tell others only if all is well."""
+        health = self._health()
+        peer = (scope.get("client") or ("",))[0]
+        hosts = [value for name, value in _read_headers(scope) if name == "host"]
+        is_here = peer in _LOOPBACK_PEERS and all(is_allowed_host(host, ()) for host in hosts)
+        shown = health if is_here else {"ok": health["ok"]}
+        await _write(send, 200 if health["ok"] else 503, json.dumps(shown).encode())
+
+    async def _take(self, principal: str, receive: Receive, send: Send) -> bytes | None:
         """Return the body; None where there is none, and its sender has been told why or has left."""
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                return await self._read(receive)
+                return await self._read(principal, receive)
         except TimeoutError:
             await _write(send, 408, b'{"error":"the body did not arrive in time"}')
         except _FullError:
             await _write(send, 503, b'{"error":"too many long requests at once"}', [(b"retry-after", b"1")])
         return None
 
-    async def _read(self, receive: Receive) -> bytes | None:
+    async def _read(self, principal: str, receive: Receive) -> bytes | None:
         """Return the body, cut after the first byte too many; None where the client left. It is held until it is answered."""
         max_bytes = self.server.max_body
         body, is_read = bytearray(), False
@@ -112,8 +131,8 @@ class McpApp:
 
                 before = _held_bytes(body)
                 body += message.get("body", b"")[: max_bytes + 1 - len(body)]
-                self._held += _held_bytes(body) - before
-                if self._held > _MAX_HELD and _held_bytes(body):
+                self._hold(principal, _held_bytes(body) - before)
+                if _held_bytes(body) and not self._has_room(principal):
                     raise _FullError
                 if not message.get("more_body"):
                     break
@@ -121,7 +140,21 @@ class McpApp:
             return bytes(body)
         finally:
             if not is_read:
-                self._held -= _held_bytes(body)
+                self._hold(principal, -_held_bytes(body))
+
+    def _hold(self, principal: str, size: int) -> None:
+        """Count bytes of a caller's bodies, or with a negative size discount them."""
+        held = self._held.get(principal, 0) + size
+        if held:
+            self._held[principal] = held
+        else:
+            self._held.pop(principal, None)
+
+    def _has_room(self, principal: str) -> bool:
+        """Return whether a caller's bodies leave as much to others as they take: so none takes all that there is."""
+        own = self._held.get(principal, 0)
+        others = sum(self._held.values()) - own
+        return own * _OWN_SHARE <= _MAX_HELD - others
 
     async def _exchange(self, request: HttpRequest, principal: str, receive: Receive, send: Send) -> None:
         answering = asyncio.create_task(self._answer(request, principal, send))
@@ -145,6 +178,10 @@ class _FullError(Exception):
 
 def _held_bytes(body: bytes | bytearray) -> int:
     return len(body) if len(body) > _SMALL_BODY else 0
+
+
+def _read_headers(scope: Scope) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
 
 
 async def _wait_for_end(receive: Receive) -> None:

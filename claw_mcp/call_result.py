@@ -1,6 +1,11 @@
-"""The result of ``tools/call`` as a server sends it, and its parts in words. No I/O."""
+"""The result of ``tools/call`` as a server sends it, and its parts in words. No I/O.
+
+Rules. What a tool says is read also where it is not quite as the protocol has it: members that are absent may be null.
+"""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -18,10 +23,10 @@ class CallResult(msgspec.Struct, rename="camel"):
 
 
 class _Resource(msgspec.Struct, rename="camel"):
-    uri: str = ""
-    mime_type: str = ""
+    uri: str | None = None
+    mime_type: str | None = None
     text: str | None = None
-    blob: str = ""
+    blob: str | None = None
 
 
 class Part(msgspec.Struct, rename="camel"):
@@ -33,28 +38,39 @@ class Part(msgspec.Struct, rename="camel"):
     mime_type: str = ""
     name: str = ""
     uri: str = ""
-    size: int | None = None
+    size: Any = None
     resource: _Resource | None = None
 
 
 _result = msgspec.json.Decoder(CallResult)
 _part = msgspec.json.Decoder(Part)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_UNREADABLE = (msgspec.DecodeError, RecursionError)
 
 
 def read_result(result: msgspec.Raw | bytes) -> CallResult | None:
     """Return a result; None for what is no result of a tool."""
-    try:
-        return _result.decode(result)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    return _read(_result, bytes(result))
 
 
 def read_part(raw: msgspec.Raw) -> Part | None:
     """Return one part of ``content``; None for what can't be read."""
-    try:
-        return _part.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    return _read(_part, bytes(raw))
+
+
+def _read[T](decoder: msgspec.json.Decoder[T], document: bytes) -> T | None:
+    """Return what a document holds, if need be after its repair; None for what can't be read."""
+    with suppress(*_UNREADABLE):
+        return decoder.decode(document)
+    with suppress(*_UNREADABLE):
+        return decoder.decode(_repair(document))
+    return None
+
+
+def _repair(document: bytes) -> bytes:
+    """Return an object without members that are null."""
+    present = {name: value for name, value in _members.decode(document).items() if bytes(value) != b"null"}
+    return msgspec.json.encode(present)
 
 
 def describe(result: CallResult) -> str:
@@ -81,5 +97,5 @@ def _labels(part: Part) -> Iterator[str]:
         yield f"{len(resource.text.encode(errors='replace'))} bytes"
     elif encoded := part.data or resource.blob:
         yield f"{len(encoded) * 3 // 4 - encoded.count('=', -2)} bytes"
-    elif part.size is not None:
+    elif isinstance(part.size, int):
         yield f"{part.size} bytes"

@@ -2,7 +2,7 @@
 
 Rules. Between two requests a connection has 30 s, and an answer that nobody reads has 60 s. Where there are too many
 connections, the oldest that has shown no token is closed: so nobody without a token takes a place from who has one, nor the
-descriptors that the process needs itself.
+descriptors that the process needs itself. Where all have shown one, whoever has the most loses one, and keeps nobody else out.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from claw_contract.limits import LineLimit
 
 ADMITTED: Final = "claw.admitted"
-"""The member of a scope's ``state`` to call once it is known who asks."""
+"""The member of a scope's ``state`` to call with the caller's name once it is known who asks."""
 _IDLE_SECONDS = 30.0
 _UNREAD_SECONDS = 60.0
 _READ_AT_LEAST = 1 << 16  # Bytes that a slow reader takes in that time
@@ -40,6 +40,7 @@ class ConnectionTable:
         self._max_strangers = max(self._max_connections // _STRANGERS_SHARE, 1)
         self._open: set[Connection] = set()
         self._strangers: dict[Connection, None] = {}  # Those without a token, the oldest first
+        self._admitted: dict[str, dict[Connection, None]] = {}  # The others, by caller
         self._closed, self._lines = 0, LineLimit(max_lines=1)
 
     def protocol(self) -> Callable[..., H11Protocol]:
@@ -47,28 +48,47 @@ class ConnectionTable:
         return functools.partial(Connection, table=self)
 
     def add(self, connection: "Connection") -> None:
-        """Keep a new connection; close the oldest stranger where it is one too many, which may be itself."""
+        """Keep a new connection; where it is one too many, close the oldest stranger or one of whoever has the most."""
         self._open.add(connection)
         self._strangers[connection] = None
-        if len(self._strangers) > self._max_strangers or len(self._open) > self._max_connections:
-            oldest = next(iter(self._strangers))
-            self.remove(oldest)
-            oldest.transport.abort()
-            self._report()
+        if len(self._strangers) > self._max_strangers:
+            self._close(next(iter(self._strangers)), "the oldest without a token")
+        elif len(self._open) > self._max_connections:
+            self._make_room(connection)
 
-    def admit(self, connection: "Connection") -> None:
-        """Note that a connection has shown a token."""
-        self._strangers.pop(connection, None)
+    def admit(self, connection: "Connection", caller: str) -> None:
+        """Note that a connection has shown the token of a caller."""
+        if connection in self._strangers:
+            del self._strangers[connection]
+            self._admitted.setdefault(caller, {})[connection] = None
+            connection.caller = caller
 
     def remove(self, connection: "Connection") -> None:
         self._open.discard(connection)
         self._strangers.pop(connection, None)
+        own = self._admitted.get(connection.caller, {})
+        own.pop(connection, None)
+        if not own:
+            self._admitted.pop(connection.caller, None)
 
-    def _report(self) -> None:
-        """Log that connections are closed: one line a minute, however many there are."""
+    def _make_room(self, newest: "Connection") -> None:
+        """Close the oldest stranger but for the newest, or a connection of the caller with the most: an idle one first."""
+        oldest = next(iter(self._strangers))
+        if oldest is not newest or not self._admitted:
+            self._close(oldest, "the oldest without a token")
+            return
+
+        most = max(self._admitted.values(), key=len)
+        idle = (each for each in most if each.is_idle)
+        self._close(next(idle, next(iter(most))), "one of the caller that has the most")
+
+    def _close(self, connection: "Connection", which: str) -> None:
+        """Close a connection, and log it: one line a minute, however many there are."""
+        self.remove(connection)
+        connection.transport.abort()
         self._closed += 1
         if self._lines.take("") is not None:
-            _log.warning("too many connections: closed the oldest without a token (%d so far)", self._closed)
+            _log.warning("too many connections: closed %s (%d so far)", which, self._closed)
 
 
 class Connection(H11Protocol):
@@ -78,9 +98,15 @@ class Connection(H11Protocol):
         """Register with ``table`` once the connection is made."""
         super().__init__(*arguments, **more)
         self._table = table
+        self.caller = ""
         self.app_state = {**self.app_state, ADMITTED: functools.partial(table.admit, self)}
         self._idle: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no request of it is answered."""
+        return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -114,10 +140,9 @@ class Connection(H11Protocol):
 
     def _watch(self) -> None:
         """Let the time of a connection run while no request of it is answered, whatever its peer sends meanwhile."""
-        is_idle = self.cycle is None or self.cycle.response_complete
-        if is_idle and self._idle is None:
+        if self.is_idle and self._idle is None:
             self._idle = self.loop.call_later(_IDLE_SECONDS, self._end_idle)
-        elif not is_idle and self._idle is not None:
+        elif not self.is_idle and self._idle is not None:
             self._idle.cancel()
             self._idle = None
 

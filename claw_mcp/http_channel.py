@@ -258,7 +258,7 @@ class HttpChannel(Channel):
 
     def _read(self, data: bytes) -> Iterator[Message]:
         try:
-            yield from protocol.read_messages(data)
+            yield from protocol.read_answers(data)
         except MessageError as error:
             start = self.quotation.text(data.decode(errors="replace"))
             raise DiscoveryError(f"{self._server.shown} answered with {start}: {error}") from None

@@ -58,6 +58,8 @@ _SESSION_ID = re.compile(rf"[\x21-\x7e]{{1,{MAX_SESSION_ID}}}")
 _PLAIN_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _WRAPPED_VALUE = re.compile(r"=\?base64\?(.*)\?=")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
+"""An escape of JSON: a pair of surrogates is one, and half of a pair is the group."""
 _ID_START = b'"-0123456789'
 
 
@@ -114,11 +116,23 @@ class Message(msgspec.Struct, frozen=True):
         """Return the error of an error response; None for any other message."""
         if bytes(self.error) == b"" or self.method is not None:
             return None
+        if bytes(self.error) == b"null" and bytes(self.result) != b"":
+            return None  # JSON-RPC 1.0 has both members in each response, and so have some servers
         try:
             error = _error.decode(self.error)
         except (msgspec.DecodeError, RecursionError):
-            return RpcError(INTERNAL_ERROR, "an error without code and message")
+            return RpcError(INTERNAL_ERROR, _find_words(bytes(self.error)) or "an error without code and message")
         return RpcError(error.code, error.message, error.data)
+
+
+def _find_words(error: bytes) -> str:
+    """Return the words of an error that is not as JSON-RPC has it: its code is text or missing, or it is text itself."""
+    try:
+        document = json.loads(error)
+    except (ValueError, RecursionError):
+        return ""
+    words = document.get("message") if isinstance(document, dict) else document
+    return words.encode(errors="replace").decode() if isinstance(words, str) else ""
 
 
 class _Error(msgspec.Struct):
@@ -142,6 +156,20 @@ def read_messages(data: bytes) -> list[Message]:
     if not 0 < len(messages) <= MAX_BATCH or any(message.jsonrpc != "2.0" for message in messages):
         raise MessageError("this is no JSON-RPC 2.0 message")
     return messages
+
+
+def read_answers(data: bytes) -> list[Message]:
+    """Return the messages of a server, as ``read_messages`` does; half of a surrogate pair in them becomes U+FFFD.
+
+    A server that cuts a text in the middle of a character leaves such a half. What it did is done, so its answer counts.
+    """
+    try:
+        return read_messages(data)
+    except MessageError:
+        whole = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], data)
+        if whole == data:
+            raise
+        return read_messages(whole)
 
 
 def read_object(raw: msgspec.Raw | bytes) -> JsonObject:

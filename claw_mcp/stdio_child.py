@@ -23,7 +23,7 @@ from claw_mcp.protocol import (
     Message,
     MessageError,
     RpcError,
-    read_messages,
+    read_answers,
     write_error,
     write_notification,
     write_request,
@@ -222,7 +222,7 @@ class StdioChild:
 
     def _receive(self, line: bytes) -> None:
         try:
-            messages = read_messages(line)
+            messages = read_answers(line)
         except MessageError as error:
             self._observer.bad_output(str(error), line)
             return

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from claw_contract.secret import Secret
-from claw_mcp.asgi import McpApp, is_allowed_host
+from claw_mcp.asgi import McpApp, is_allowed_host, is_allowed_origin
 from claw_mcp.child_log import ChildLog
 from claw_mcp.json_log import FaultHandler, JsonLog
 from claw_mcp.listening import listen, serve
@@ -134,7 +134,7 @@ class Wrapper:
         self._server = StreamableHttpServer(
             StdioBackend(self.supervisor),
             is_allowed_host=partial(is_allowed_host, allowed=settings.allowed_hosts),
-            is_allowed_origin=lambda origin: is_allowed_host(origin.partition("://")[2], settings.allowed_hosts),
+            is_allowed_origin=partial(is_allowed_origin, allowed=settings.allowed_hosts),
             max_body=settings.max_body,
         )
         self._token = settings.token

@@ -1,4 +1,8 @@
-"""Files that may change at any time: read again when inode, mtime or size change, and never while half written."""
+"""Files that may change at any time: read again when their version changes, and never while half written.
+
+A version has the ctime too, which nobody can set back: a file that was written in place, or copied with the old one's times,
+may have the same inode, mtime and size.
+"""
 
 import errno
 import os
@@ -7,7 +11,8 @@ from pathlib import Path
 
 from claw_contract.secret import Secret, SecretRef
 
-type FileVersion = tuple[int, int, int] | None  # (inode, mtime in ns, size); None for a missing file
+type FileVersion = tuple[int, int, int, int] | None
+"""Inode, mtime in ns, ctime in ns, size; None for a missing file."""
 
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -20,8 +25,8 @@ def file_version(path: Path | str, dir_fd: int | None = None) -> FileVersion:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        return 0, 0, 0  # it exists but can't be examined; reading it will say why
-    return status.st_ino, status.st_mtime_ns, status.st_size
+        return 0, 0, 0, 0  # it exists but can't be examined; reading it will say why
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
 def read_file(name: str | Path, dir_fd: int | None = None) -> bytes:

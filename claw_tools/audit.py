@@ -1,4 +1,9 @@
-"""One line of the log for each call (docs/spec/tools-host.md "Audit")."""
+"""One line of the log for each call (docs/spec/tools-host.md "Audit").
+
+Rules. A call that runs has its line always; how many there are in a minute, the principal's limits say. Of calls that nobody
+runs (unknown tools, too many at once), which cost their caller nothing, a minute has a fixed number of lines, and the next
+one says how many were left out.
+"""
 
 import hashlib
 import time
@@ -12,6 +17,7 @@ from claw_contract.base import JsonObject
 from claw_contract.limits import LineLimit
 
 MAX_NAME: Final = 128
+_MAX_REFUSALS = 60  # Lines of a principal's refused calls in a minute
 _MAX_ARGUMENTS = 32
 _MAX_ARGUMENT_NAME = 64
 
@@ -36,14 +42,11 @@ class CallLog:
     def __init__(self, write: WriteEvent, arguments: Literal["digest", "full"] = "digest") -> None:
         """Write each line with ``write``; with ``full``, the arguments too, and not only their names and digest."""
         self._write, self._is_full = write, arguments == "full"
-        self._limit = LineLimit()
+        self._refusals = LineLimit(_MAX_REFUSALS)
 
-    def note_excess(self, call: CallRecord, outcome: str, size: int) -> None:
-        """Write a line of a call above its principal's limit, of which there may be any number: a few in a minute.
-
-        A line says how many were ``left_out`` before it.
-        """
-        left_out = self._limit.take(call.principal)
+    def refuse_call(self, call: CallRecord, outcome: str, size: int = 0) -> None:
+        """Write the line of a call that nobody ran, or leave it out where there are too many."""
+        left_out = self._refusals.take(call.principal)
         if left_out is not None:
             self.close_call(call, outcome, size, left_out=left_out)
 

@@ -75,18 +75,9 @@ class ToolRegistry:
             raise ToolError(ErrorCode.NOT_FOUND, f"there is no tool {name[:64]!r} here: list the tools to see which there are.")
         return tool
 
-    def admit(self) -> None:
-        """Count a call, of whatever name. Raise ``ToolError`` with BUSY where there were too many in a minute."""
-        now, limit = self._clock(), self.principal.calls_per_minute
-        while self._starts and now - self._starts[0] >= _MINUTE:
-            self._starts.popleft()
-        if len(self._starts) >= limit:
-            wait = _MINUTE - (now - self._starts[0])
-            raise ToolError(ErrorCode.BUSY, f"there were {limit} calls in a minute, which is the limit: wait {wait:.0f} s.")
-        self._starts.append(now)
-
     async def execute(self, tool: Tool, arguments: str) -> Any:
-        """Return the result of a call, which was admitted, as JSON data. Raise ``ToolError``."""
+        """Return the result of a call as JSON data. Raise ``ToolError``."""
+        self._admit()
         args = _check(tool, arguments)
         if self._running >= self.principal.max_concurrent:
             raise ToolError(ErrorCode.BUSY, f"{self._running} calls run already, which is the limit: wait for one to end.")
@@ -95,6 +86,15 @@ class ToolRegistry:
             return await _run(tool, args)
         finally:
             self._running -= 1
+
+    def _admit(self) -> None:
+        now, limit = self._clock(), self.principal.calls_per_minute
+        while self._starts and now - self._starts[0] >= _MINUTE:
+            self._starts.popleft()
+        if len(self._starts) >= limit:
+            wait = _MINUTE - (now - self._starts[0])
+            raise ToolError(ErrorCode.BUSY, f"there were {limit} calls in a minute, which is the limit: wait {wait:.0f} s.")
+        self._starts.append(now)
 
     def _visible(self, allowed: Sequence[str] | None) -> Iterator[Tool]:
         for tool in self._tools.values():

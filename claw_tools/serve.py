@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from claw_mcp.asgi import McpApp, is_allowed_host
+from claw_mcp.asgi import McpApp, is_allowed_host, is_allowed_origin
 from claw_mcp.json_log import FaultHandler, JsonLog
 from claw_mcp.listening import listen, run_until_stopped, serve
 from claw_mcp.server import StreamableHttpServer
@@ -89,7 +89,7 @@ async def _serve(
         server = StreamableHttpServer(
             host.shell,
             is_allowed_host=partial(is_allowed_host, allowed=settings.allowed_hosts),
-            is_allowed_origin=lambda origin: is_allowed_host(origin.partition("://")[2], settings.allowed_hosts),
+            is_allowed_origin=partial(is_allowed_origin, allowed=settings.allowed_hosts),
             max_body=settings.max_body,
         )
         host.on_change = lambda: server.broadcast(_LIST_CHANGED)

@@ -1,8 +1,7 @@
 """The MCP server of the tools host: each principal sees and calls its own tools (docs/spec/tools-host.md).
 
 Rules. A request may narrow what its principal sees by globs in ``_meta["claw/allowedTools"]``, for that request alone; internal
-tools are there only on such a request. A call is one line of the log, whatever becomes of it; a name that nobody
-knows is a call too, and counts as one. Of those above a principal's calls in a minute, the log has a few and their number.
+tools are there only on such a request. A call that runs is one line of the log, whatever becomes of it.
 """
 
 import asyncio
@@ -71,24 +70,19 @@ class McpServerShell:
         record = CallRecord(registry.principal.name, name, arguments.encode(errors="replace"))
         record.names = members(record.arguments)
         try:
-            registry.admit()
-        except ToolError as error:
-            content = write_failure(error)
-            self._log.note_excess(record, error.code, len(content))
-            return content
-        try:
             tool = registry.find(name, _read_allowed(params))
         except RpcError:
-            self._log.close_call(record, ErrorCode.INVALID_ARGS)
+            self._log.refuse_call(record, ErrorCode.INVALID_ARGS)
             raise
         except ToolError as error:
-            self._log.close_call(record, error.code)
+            self._log.refuse_call(record, error.code)
             raise RpcError(INVALID_PARAMS, error.message) from None
         try:
             result = fit(await registry.execute(tool, arguments), self._max_result)
         except ToolError as error:
             content = write_failure(error)
-            self._log.close_call(record, error.code, len(content))
+            close = self._log.refuse_call if error.code is ErrorCode.BUSY else self._log.close_call
+            close(record, error.code, len(content))
             return content
         except asyncio.CancelledError:
             self._log.close_call(record, "cancelled")

@@ -19,7 +19,7 @@ class ToolHostCallEvent(Contract):
     latency_ms: int
     bytes: int  # Of the result, as it was sent
     truncated: bool = False
-    left_out: int | None = None  # Calls above the principal's limit before this one that have no line
+    left_out: int = 0  # How many refused calls of this principal before this one have no line
 
 
 class ToolHostEvent(Contract):

@@ -28,10 +28,13 @@ def encoded_forms(value: str) -> frozenset[bytes]:
     texts |= {json.dumps(text)[1:-1] for text in texts}
     forms = {text.encode(errors="surrogatepass") for text in texts}
     raw = value.encode(errors="surrogatepass")
-    forms |= {quote(raw, safe=safe).encode() for safe in ("", "/", "!'()*")}
+    quoted = {quote(raw, safe=safe) for safe in ("", "/", "!'()*")}
+    quoted |= {_PERCENT.sub(lambda escape: escape[0].lower(), text) for text in quoted}
+    forms |= {text.encode() for text in quoted}
     return frozenset(forms | {form for form in _in_base64(raw) if len(form) >= _MIN_BASE64})
 
 
+_PERCENT = re.compile("%[0-9A-F]{2}")
 _HTML_SAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "&<>"}
 """Escapes of JSON writers whose output may be part of an HTML page."""
 

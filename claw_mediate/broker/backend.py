@@ -20,6 +20,7 @@ CALLER: Final[ContextVar[Caller]] = ContextVar("caller")
 """The client of the HTTP request that is being answered; the tasks of its JSON-RPC request inherit it."""
 _SERVER_INFO = {"name": "clawdapus", "version": version("clawdapus")}
 _HINTS: Mapping[str, type] = {"title": str, "destructiveHint": bool, "idempotentHint": bool, "openWorldHint": bool}
+_MAX_NAME = 256  # Characters; a tool's alias has at most 64
 _NO_ARGUMENTS = msgspec.Raw(b"{}")
 
 
@@ -73,6 +74,9 @@ class NativeBackend:
             call = _call.decode(request.message.params)
         except (msgspec.DecodeError, RecursionError):
             raise RpcError(INVALID_PARAMS, "tools/call needs the name of a tool, and its arguments as an object") from None
+        if len(call.name) > _MAX_NAME:
+            raise RpcError(INVALID_PARAMS, f"the name of a tool has at most {_MAX_NAME} characters")
+
         arguments = "{}" if bytes(call.arguments) == b"null" else bytes(call.arguments).decode()
         key = None
         if request.session.id:

@@ -4,7 +4,7 @@ import posixpath
 import re
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 type Endpoint = Literal[
     "/chat/completions", "/messages", "/messages/count_tokens", "/responses", "/responses/compact", "/responses/input_tokens"
@@ -108,6 +108,21 @@ def is_batch(path: str) -> bool:
     """
     plain = normalize_path(path)
     return plain.endswith("/batches") and not plain.endswith("/messages/batches")  # Anthropic's, whose requests name nothing
+
+
+def read_query(path: str) -> list[tuple[str, str]]:
+    """Return the pairs of a path's query as any server would read them: also between semicolons, and decoded twice.
+
+    >>> read_query("/v1/models?a=1;b=2&c%2564=3")
+    [('a', '1'), ('b', '2'), ('c%64', '3'), ('a', '1'), ('b', '2'), ('cd', '3')]
+    """
+    query = path.partition("?")[2].replace(";", "&")
+    pairs = parse_qsl(query, errors="surrogateescape")
+    if "%25" not in query:
+        return pairs
+
+    twice = unquote(query).replace(";", "&")
+    return pairs + parse_qsl(twice, errors="surrogateescape")
 
 
 def find_broker(path: str) -> str | None:

@@ -106,7 +106,8 @@ class Forward:
     credential: HeaderList
     write_refusal: Callable[[], bytes]  # Makes the body of the error that the runner gets when the provider can't be reached
     body: bytes | None  # None: as the runner sent it
-    dropped_headers: tuple[str, ...]  # Names of headers that hold the agent's credential where none belongs
+    dropped_headers: tuple[str, ...]  # Names of headers that hold the agent's credential, or name a model against its policy
+    content_type: str | None  # In place of the runner's; None: as the runner sent it
     handle: object  # The mediator's own note of it, which mitmproxy's side hands back with the result
 
 

@@ -130,6 +130,12 @@ _FILES = (
     _row("GET DELETE", "/files/{file}"),
     _row("GET", "/files/{file}/content"),
 )
+_NAMED_FILES = (
+    # Google's ids have a slash: ``files/abc``, ``batches/abc``.
+    *_FILES[:2],
+    _row("GET", "/files/{file*}/content"),  # Before the next one, whose id may have any number of slashes
+    _row("GET DELETE", "/files/{file*}"),
+)
 _UPLOADS = (
     _row("POST", "/uploads", creates="upload"),
     _row("POST", "/uploads/{upload}/parts"),
@@ -143,6 +149,7 @@ _BATCHES = (
     _row("GET", "/batches/{batch}"),
     _row("POST", "/batches/{batch}/cancel"),
 )
+_NAMED_BATCHES = (*_BATCHES[:2], _row("GET", "/batches/{batch*}"), _row("POST", "/batches/{batch*}/cancel"))
 _STORED_RESPONSES = (
     _row("GET", "/responses", lists="response"),
     _row("GET DELETE", "/responses/{response}"),
@@ -292,8 +299,8 @@ _GOOGLE: Final = (
     _EMBEDDINGS,
     _asks_model("/images/generations"),
     *_MODELS,
-    *_FILES,
-    *_BATCHES,
+    *_NAMED_FILES,
+    *_NAMED_BATCHES,
     *_VIDEOS,
     # Gemini's own protocol, from the root: gemini-cli.
     *(

@@ -3,36 +3,44 @@
 A model policy decides about each of them, for each is a way to another model (docs/spec/mediation.md section 8):
 
     models, fallbacks, preset, agent       OpenRouter, LiteLLM, Anthropic, Google
+    agent_id, deployment_id, engine        Mistral, LiteLLM, Azure: at the top only, or in ``extra_body``
     providerOptions.gateway.models         Vercel's AI gateway
     plugins[].allowedModels, tools[].model, tools[].parameters.analysis_models
     extra_body.model, grader.model         and any other member whose name says "model", "fallback" or "preset", at any depth
     Model, MODELS                          servers in Go read members in any case
     ?model=…                               a LiteLLM server reads the query
+    x-model-provider, helicone-fallbacks   headers of gateways, which are not sent
 
 Not looked at is what is the user's and not the provider's to read: schemas, the arguments of calls, metadata.
+At the top of a request, only metadata is the user's.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl
 
 import msgspec
 
 from claw_mediate.core import json_splice
+from claw_mediate.core.api_paths import read_query
 from claw_mediate.core.json_outline import outline_request
 from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 
 _MAX_NAME = 64  # Bytes of a member's name that is looked at
 _WORDS = re.compile(r"model|fallback|preset")
 _HARMLESS: Final = frozenset({"fallback_credit_token"})
-_TOP_LEVEL: Final = frozenset({"agent"})  # Deeper, an agent is only a name for people
+_TOP_LEVEL = re.compile(r"(?:agent|deployment|engine)[_-]?(?:id)?")
+"""Members that name a model at the top of a request. Deeper, an agent is only a name for people, an engine one of a search."""
+
+_TOP: Final = ("", "extra_body")
+_HEADERS: Final = frozenset({"x-portkey-config"})
+"""Headers of gateways that hold a whole configuration of routes."""
 
 _MEMBER = re.compile(rb'"([^"\\]{1,64}+)"[ \t\r\n]*+:[ \t\r\n]*+["\[{]')
 """A member whose value can hold a name. Text matches nowhere: its quotes are escaped."""
-_ESCAPED_LETTER = re.compile(rb"\\u(?:00[2-7]|017[fF]|212[aA])")
-"""An escape that a name of ours could be written with: ASCII, and the two other letters that are folded to ASCII."""
+_ESCAPED_LETTER = re.compile(rb"\\u(?:00[02-7]|017[fF]|212[aA])")
+"""An escape that a name of ours could be written with: ASCII, the two other letters that are folded to ASCII, and NUL."""
 _ESCAPE_BYTES = 6
 _STRING = re.compile(rb'"((?:[^"\\]++|\\.)*+)"([ \t\r\n]*+:)?', re.DOTALL)
 """A string; the second group is there if it is the name of a member."""
@@ -40,6 +48,7 @@ _STRING = re.compile(rb'"((?:[^"\\]++|\\.)*+)"([ \t\r\n]*+:)?', re.DOTALL)
 _USERS: Final = frozenset(
     {"arguments", "client_metadata", "input_schema", "json_schema", "metadata", "output_schema", "properties", "schema"}
 )
+_USERS_AT_TOP: Final = frozenset({"client_metadata", "metadata"})
 _FUNCTION_TYPES: Final = (None, "function", "custom")
 
 _decoder = msgspec.json.Decoder()
@@ -101,18 +110,36 @@ def _check_escapes(body: bytes) -> None:
             raise AmbiguousMemberError("a member that may name a model is written with escapes")
 
 
-def find_models_in_query(query: str) -> list[NamedModel]:
-    """Return the models that a query names."""
-    if not query:
+def find_models_in_query(path: str) -> list[NamedModel]:
+    """Return the models that a path's query names."""
+    if "?" not in path:
         return []
-    pairs = parse_qsl(query, errors="surrogateescape")
-    return [NamedModel(f"?{name}", value) for name, value in pairs if may_name_model(name)]
+    return [NamedModel(f"?{name}", value) for name, value in read_query(path) if may_name_model(name)]
+
+
+def find_models_in_text(text: bytes) -> list[NamedModel]:
+    """Return the models that a form's field names, if a server reads its value as JSON. Raise ``AmbiguousMemberError``."""
+    if text.lstrip()[:1] not in (b"{", b"["):
+        return []
+    try:
+        _decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return []  # Text that only begins so
+    return find_named_models(b'{"extra_body":%b}' % text)
+
+
+def find_model_headers(headers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the names of all headers by which a gateway would ask another model, or another provider for it."""
+    names = {name.lower() for name, _ in headers}
+    return tuple(name for name in names if _WORDS.search(name) is not None or name in _HEADERS)
 
 
 def may_name_model(member: str) -> bool:
     """Return whether a member of that name may name a model, ``model`` itself included."""
     plain = member.casefold()
-    return (_WORDS.search(plain) is not None and plain not in _HARMLESS) or plain in _TOP_LEVEL
+    if _WORDS.search(plain) is not None:
+        return plain not in _HARMLESS
+    return _TOP_LEVEL.fullmatch(plain) is not None
 
 
 def names_model(field: str) -> bool:
@@ -147,19 +174,22 @@ class _Walk:
                 if isinstance(element, (dict, list)):
                     yield from self.read(element, f"{place}[{index}]", is_users=is_users)
         elif isinstance(value, dict):
-            hidden = _USERS | _own_members(value)
+            is_top = place in _TOP
+            hidden = _USERS_AT_TOP if is_top else _USERS | _own_members(value)
             for name, member in value.items():
                 where = f"{place}.{name}" if place else name
-                yield from self._read_member(name, member, where, is_users=is_users or name in hidden)
+                # Deeper, such a name may be anything's.
+                is_elsewhere = not is_top and _WORDS.search(name.casefold()) is None
+                is_hidden = is_users or name in hidden
+                yield from self._read_member(name, member, where, is_named=not (is_elsewhere or is_hidden), is_users=is_hidden)
 
-    def _read_member(self, name: str, member: Any, where: str, *, is_users: bool) -> Iterator[NamedModel]:
+    def _read_member(self, name: str, member: Any, where: str, *, is_named: bool, is_users: bool) -> Iterator[NamedModel]:
         is_container = isinstance(member, (dict, list))
         can_hold_name = is_container or isinstance(member, str)
         if can_hold_name and may_name_model(name) and len(name.encode()) <= _MAX_NAME:
             self.count += 1
             is_own = where == "model" and isinstance(member, str)
-            is_deep_agent = name.casefold() in _TOP_LEVEL and where != name
-            if not (is_users or is_own or is_deep_agent):
+            if is_named and not is_own:
                 yield from _names_in(name.casefold(), member, where)
         if is_container:
             yield from self.read(member, where, is_users=is_users)
@@ -176,7 +206,7 @@ def _own_members(value: dict[str, Any]) -> frozenset[str]:
 
 
 def _names_in(name: str, member: Any, where: str) -> Iterator[NamedModel]:
-    """Return the names of a member: a text, the texts of a list, or (LiteLLM's fallbacks) all texts of an object."""
+    """Return the names of a member: a text, the texts of a list, or what an object says at its own top."""
     if isinstance(member, str):
         if member.strip():
             yield NamedModel(where, f"@preset/{member}" if name == "preset" else member)
@@ -185,10 +215,30 @@ def _names_in(name: str, member: Any, where: str) -> Iterator[NamedModel]:
     elements = member if isinstance(member, list) else [member]
     for index, element in enumerate(elements):
         place = f"{where}[{index}]" if isinstance(member, list) else where
-        if isinstance(element, str):
-            yield NamedModel(place, element)
-        elif isinstance(element, dict) and "fallback" in name and not any(map(may_name_model, element)):
-            yield from (NamedModel(place, text) for text in _texts(element))
+        texts = _texts_of_object(name, element) if isinstance(element, dict) else _texts(element)
+        yield from (NamedModel(place, text) for text in texts)
+
+
+def _texts_of_object(name: str, value: dict[str, Any]) -> Iterator[str]:
+    """Yield the names that an object below a member holds: ``{"id": "b"}``, or LiteLLM's ``{"a": ["b"]}``.
+
+    Members of its own that may name a model are read as any other. So is all that stands deeper.
+    """
+    if any(map(may_name_model, value)):
+        # Such as Anthropic's fallbacks, whose other texts are settings.
+        yield from (text for member in value.values() if isinstance(member, list) for text in _texts_in(member))
+        yield from (text for own, text in value.items() if own.casefold() in _NAMING and isinstance(text, str))
+    elif "fallback" in name:
+        yield from _texts(value)
+    else:
+        yield from (text for text in value.values() if isinstance(text, str))
+
+
+_NAMING: Final = frozenset({"id", "name", "slug", "ref"})
+
+
+def _texts_in(value: list[Any]) -> Iterator[str]:
+    yield from (each for each in value if isinstance(each, str))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -9,7 +9,7 @@ An answer makes its owner of the ids in it, so no place counts that repeats what
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -25,13 +25,20 @@ _DIALECT_MEMBERS: Final[Mapping[str, ObjectKind]] = {
     "file_ids": "file",
     "vector_store_id": "vector_store",
     "vector_store_ids": "vector_store",
+    "collection_ids": "vector_store",  # xAI's
     "container": "container",
     "container_id": "container",
+    "previous_response_id": "response",
+    "conversation": "conversation",
 }
-"""Members that name an object in chat completions, Responses and Messages."""
+"""Members that name an object in chat completions, Responses and Messages.
+
+The last two are the dialect's own to decide about where it reads them, and nowhere else.
+"""
 
 MEMBERS: Final[Mapping[str, ObjectKind]] = {
-    **_DIALECT_MEMBERS,
+    **{name: kind for name, kind in _DIALECT_MEMBERS.items() if name != "conversation"},
+    "file_uri": "file",  # Google's
     "input_file_id": "file",
     "training_file": "file",
     "validation_file": "file",
@@ -67,10 +74,28 @@ _STORED_SOURCES: Final[Mapping[str, ObjectKind]] = {
 }
 """Sources of an eval that hold what all agents of an account have stored."""
 
+_FUNCTION_TYPES: Final = ("function", "custom")
+"""Tools whose ``parameters`` are a schema of the runner's. Of any other kind of tool they are the provider's to read."""
+
 _CALL_TYPE = re.compile(r"\w*tool_use")
-_ESCAPED_NAME = re.compile(rb"\\u00(?:5[fF]|6[1-9a-fA-F]|7[0-9aA])")
-"""A letter or an underscore in an escape, as it may stand in the name of a member."""
+_ESCAPED_NAME = re.compile(rb"\\u(?:00(?:2[dD]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])|017[fF])")
+"""A letter, an underscore or a dash in an escape, as it may stand in the name of a member; and the long s."""
 _ESCAPE_BYTES = 6
+_GOOGLE_FILE = re.compile(r"(?:https?://[^/?#]*/(?:[\w.-]+/)*)?(files/[^/?#:]+).*", re.DOTALL)
+"""A file of Google's by its name or address: all other addresses are of the web."""
+_OF_CHAIN: Final = frozenset({"response", "conversation"})
+"""Kinds that a dialect reads by itself."""
+_TOP: Final = ("", "extra_body")
+"""Where a conversation is named. Deeper, the word is anybody's."""
+
+
+def fold_member(name: str) -> str:
+    """Return a member's name as the most lenient server reads it: servers in Go in any case, Google's in camel case too.
+
+    >>> fold_member("File_ID") == fold_member("fileId") == fold_member("file_id")
+    True
+    """
+    return name.casefold().replace("_", "").replace("-", "")
 
 
 class NamedObject(NamedTuple):
@@ -89,27 +114,53 @@ class MemberRules:
     """The members of one API that name objects, and those that never do."""
 
     def __init__(self, members: Mapping[str, ObjectKind], opaque: Collection[str], *, reads_sources: bool = False) -> None:
-        self.members = members
+        self._members = {fold_member(name): kind for name, kind in members.items()}
         self.opaque = opaque
         self.reads_sources = reads_sources
-        words = sorted({name.removesuffix("s") for name in members}, key=len)
-        # A search for ``file_id`` finds ``input_file_id``, too.
-        self._needles = tuple(word.encode() for at, word in enumerate(words) if not any(short in word for short in words[:at]))
-        names = "|".join(sorted(members, key=len, reverse=True)).encode()
-        # The properties of a schema have such names, too. Their value is an object, and only a container's has an id.
-        self._marks = re.compile(rb'"(?:%b)"[ \t\r\n]*+:[ \t\r\n]*+[^{ \t\r\n]|"container"[ \t\r\n]*+:' % names)
+        self._marks = _member_heads(members)
 
-    def may_name(self, body: bytes) -> bool:
-        """Return whether a body has to be read: most have not even the word. Text matches nowhere: its quotes are escaped."""
+    def kind_of(self, name: str) -> ObjectKind | None:
+        """Return the kind of object that a member of that name names, in any spelling; None for any other member."""
+        return self._members.get(fold_member(name))
+
+    def may_name(self, body: bytes, expected: int = 0) -> bool:
+        """Return whether a body has to be read: most name nothing. Text matches nowhere: its quotes are escaped.
+
+        ``expected``: how many members of a chain the dialect has read in the body by itself.
+        """
         if self.reads_sources:
             return bool(body.strip())
 
-        if any(contains(body, needle) for needle in self._needles):
-            pieces = pieces_of(body)
-            if any(self._marks.search(body, start, end) for start, end in pieces):
-                return True
+        for start, end in pieces_of(body):
+            for mark in self._marks.finditer(body, start, end):
+                if mark["chain"] is None or expected == 0:
+                    return True
+                expected -= 1
 
-        return contains(body, b"\\u00") and contains_match(body, _ESCAPED_NAME, _ESCAPE_BYTES)
+        return contains(body, b"\\u0") and contains_match(body, _ESCAPED_NAME, _ESCAPE_BYTES)
+
+
+def _member_heads(members: Mapping[str, ObjectKind]) -> re.Pattern[bytes]:
+    """Return what finds members of these names in any spelling, with the first byte of a value that may be an id.
+
+    Only the first letter is looked for byte by byte, which is what makes the search fast: it may find a few names more.
+    """
+    chain = {name for name, kind in members.items() if kind in _OF_CHAIN}
+    firsts = "".join(sorted({letter for name in members for letter in (name[0], name[0].upper())}))
+    others, of_chain = (
+        "|".join(sorted(map(_any_spelling, names), key=len, reverse=True)) for names in (members.keys() - chain, chain)
+    )
+    # The properties of a schema have such names, too. Their value is an object, and only a container's has an id.
+    value = r'"[ \t\r\n]*+:[ \t\r\n]*+'
+    container = _any_spelling("container")
+    found = rf'"[{firsts}](?i:(?:{others}){value}[^{{ \t\r\n]|{container}"[ \t\r\n]*+:|(?P<chain>{of_chain}){value}[^n \t\r\n])'
+    return re.compile(found.encode("latin-1"))
+
+
+def _any_spelling(name: str) -> str:
+    """Return an expression for a name without its first letter, in any case and with any of the usual marks between words."""
+    long_s = "(?:s|\xc5\xbf)"  # Which is folded to an s, as UTF-8
+    return name[1:].replace("s", long_s).replace("_", "[_-]?")
 
 
 DIALECT_RULES: Final = MemberRules(_DIALECT_MEMBERS, _OPAQUE)
@@ -134,14 +185,17 @@ def _collect(members: list[tuple[str, Any]]) -> _Members:
 _decoder = json.JSONDecoder(object_pairs_hook=_collect, parse_int=str, parse_float=str)
 
 
-def find_named_objects(body: bytes, rules: MemberRules) -> tuple[NamedObject, ...]:
-    """Return the objects that a JSON body names, each once. Raise ``UnreadableObjectsError`` or ``TooManyValuesError``."""
-    if not rules.may_name(body):
+def find_named_objects(body: bytes, rules: MemberRules, chain: Collection[str] = ()) -> tuple[NamedObject, ...]:
+    """Return the objects that a JSON body names, each once. Raise ``UnreadableObjectsError`` or ``TooManyValuesError``.
+
+    ``chain``: the ids of a response and a conversation that the dialect has read in the body by itself.
+    """
+    if not rules.may_name(body, len(chain)):
         return ()
 
     try:
         outline = outline_request(body)
-        if not outline.is_whole and not rules.may_name(outline.text):
+        if not outline.is_whole and not rules.may_name(outline.text, len(chain)):
             return ()
         document = _decoder.decode(outline.text.decode())
     except TooManyValuesError:
@@ -150,12 +204,14 @@ def find_named_objects(body: bytes, rules: MemberRules) -> tuple[NamedObject, ..
         raise UnreadableObjectsError("the body is not one JSON document") from error
 
     found: dict[NamedObject, None] = {}
+    top = {id(each) for each in _top_members(document)}
     waiting = [document]
     while waiting:
         value = waiting.pop()
         if isinstance(value, _Members):
-            named = _objects_of(value, rules)
-            found |= dict.fromkeys(each._replace(id=outline.restore(each.id)) for each in named)
+            in_outline = _objects_of(value, rules, is_top=id(value) in top)
+            named = [each._replace(id=outline.restore(each.id)) for each in in_outline]
+            found |= dict.fromkeys(each for each in named if each.kind not in _OF_CHAIN or each.id not in chain)
             waiting += _parts_to_read(value, rules)
         elif isinstance(value, list):
             waiting += [each for each in value if isinstance(each, list)]
@@ -166,25 +222,50 @@ def find_named_objects(body: bytes, rules: MemberRules) -> tuple[NamedObject, ..
     return tuple(found)
 
 
-def _objects_of(members: _Members, rules: MemberRules) -> Iterator[NamedObject]:
+def _top_members(document: Any) -> Iterator[_Members]:
+    """Yield the objects of a document whose members are the request's own: itself, and what is merged into it."""
+    if isinstance(document, _Members):
+        yield document
+        yield from (value for name, value in document if name in _TOP and isinstance(value, _Members))
+
+
+def _objects_of(members: _Members, rules: MemberRules, *, is_top: bool) -> Iterator[NamedObject]:
     """Yield the objects that an object's own members name."""
     for name, value in members:
-        if (kind := rules.members.get(name)) is not None:
-            is_bare = isinstance(value, _Members) and name != "container"
-            yield from (NamedObject(kind, each, name) for each in (() if is_bare else _texts_of(value)))
+        kind = rules.kind_of(name)
+        if kind is not None and (kind != "conversation" or is_top):
+            plain = fold_member(name)
+            is_bare = isinstance(value, _Members) and plain not in _HAVE_IDS
+            texts = () if is_bare else _texts_of(value)
+            yield from (NamedObject(kind, each, name) for each in _ids_of(plain, texts))
 
-        if name == "type" and value == "file_id":  # ``{"type": "file_id", "id": …}``, a source of an eval
-            ids = (text for other, own in members if other == "id" for text in _texts_of(own))
+        word = name.casefold()
+        if word == "type" and value == "file_id":  # ``{"type": "file_id", "id": …}``, a source of an eval
+            ids = (text for other, own in members if other.casefold() == "id" for text in _texts_of(own))
             yield from (NamedObject("file", each, "id") for each in ids)
 
-        if rules.reads_sources and name == "type" and isinstance(value, str) and value in _STORED_SOURCES:
+        if rules.reads_sources and word == "type" and isinstance(value, str) and value in _STORED_SOURCES:
             yield NamedObject(_STORED_SOURCES[value], value, name)
+
+
+_HAVE_IDS: Final = frozenset({"container", "conversation"})
+"""Members whose value may be an object with an ``id``."""
+
+
+def _ids_of(member: str, texts: Iterable[str]) -> Iterator[str]:
+    """Yield the ids in the texts of a member, whose name is folded."""
+    if member != "fileuri":
+        yield from texts
+        return
+
+    found = map(_GOOGLE_FILE.fullmatch, texts)
+    yield from (match[1] for match in found if match is not None)
 
 
 def _texts_of(value: Any) -> Iterator[str]:
     """Yield the ids of a member's value: a text, a list of texts, or an object with an ``id``."""
     if isinstance(value, _Members):
-        yield from (each for name, own in value if name == "id" for each in _texts_of(own))
+        yield from (each for name, own in value if name.casefold() == "id" for each in _texts_of(own))
     elif isinstance(value, list):
         yield from (each for each in value if isinstance(each, str) and each)
     elif isinstance(value, str) and value:
@@ -194,8 +275,11 @@ def _texts_of(value: Any) -> Iterator[str]:
 def _parts_to_read(members: _Members, rules: MemberRules) -> Iterator[Any]:
     """Yield the values below an object in which a provider may read ids."""
     is_call = any(name == "type" and isinstance(value, str) and _CALL_TYPE.fullmatch(value) for name, value in members)
+    is_function = any(name == "type" and value in _FUNCTION_TYPES for name, value in members)
+    is_typed = any(name == "type" for name, _ in members)
     for name, value in members:
-        if not isinstance(value, list) or name in rules.opaque:
+        is_read = name == "parameters" and is_typed and not is_function
+        if not isinstance(value, list) or (name in rules.opaque and not is_read):
             continue
 
         is_object = isinstance(value, _Members)
@@ -271,7 +355,7 @@ _BATCH_RESULT_SHAPE: Final = _shape(
     {"container": ["result.message.container.id"], "file": [f"result.message.content.*.{_MESSAGE_FILE}"]}
 )
 _BATCH_FILES = ("output_file_id", "error_file_id")
-_BATCH_SHAPE: Final = _shape({"batch": ["id"], "file": _BATCH_FILES})
+_BATCH_SHAPE: Final = _shape({"batch": ["id", "batch_id"], "file": _BATCH_FILES})  # The second is xAI's
 _OWN_BATCH_SHAPE: Final = _shape({"file": _BATCH_FILES})
 _THREAD_STORES = ("tool_resources.file_search.vector_store_ids.*",)
 _THREAD_FILES = (
@@ -300,13 +384,16 @@ _OWN_THREAD = re.compile(r"/(?:threads/\{thread\}|assistants/\{assistant\})")
 _CREATABLE: Final[tuple[ObjectKind, ...]] = (
     "file", "upload", "message_batch", "vector_store", "container", "eval", "video",
 )  # fmt: skip
-_CREATED: Final[Mapping[ObjectKind, AnswerShape]] = {kind: _shape({kind: ["id"]}) for kind in _CREATABLE}
+_CREATED: Final[Mapping[ObjectKind, AnswerShape]] = {
+    **{kind: _shape({kind: ["id"]}) for kind in _CREATABLE},
+    "video": _shape({"video": ["id", "request_id"]}),  # The second is xAI's
+}
 
 
 def shape_of_answer(match: PathMatch) -> AnswerShape | None:
     """Return the places of the answer to a request on a path of no dialect; None where it gives no id."""
     row = match.row
-    if (shape := _SHAPES.get(row.pattern)) is not None:
+    if (shape := _SHAPES.get(row.pattern.replace("*}", "}"))) is not None:
         return shape
 
     if _OWN_THREAD.match(row.pattern):

@@ -1,8 +1,10 @@
 """Headers of requests to providers and services (docs/spec/mediation.md section 2)."""
 
 import base64
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from itertools import chain, product
+from typing import Final
 
 import httpx2
 
@@ -40,11 +42,35 @@ _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-enco
 
 _OVERRIDES = (
     "x-http-method-override", "x-http-method", "x-method-override",
-    "x-original-url", "x-original-uri", "x-rewrite-url", "x-original-method", "x-forwarded-uri", "x-forwarded-method",
+    "x-method", "method-override", "x-original-method", "x-forwarded-method",
+    "x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-override-url",
+    "x-forwarded-uri", "x-forwarded-path", "x-forwarded-prefix", "x-envoy-original-path", "x-real-path",
+    "forwarded", "x-forwarded-host", "x-forwarded-server", "x-original-host", "x-http-host-override", "x-host",
 )  # fmt: skip
 OVERRIDES = frozenset(chain.from_iterable(map(_spellings, _OVERRIDES)))
-"""Headers by which a server takes a request for one of another method or path, which nobody decided about."""
+"""Headers by which a server takes a request for one of another method, path or host, which nobody decided about."""
 _NEVER_SENT = CREDENTIALS | OVERRIDES | _HOP_BY_HOP | _MESSAGE
+
+
+JSON: Final = "application/json"
+_SOUND_JSON = re.compile(r'application/json(?:; ?charset="?utf-8"?)?', re.IGNORECASE)
+
+
+def json_type(values: Sequence[str]) -> str | None:
+    """Return the content type for a body that was read as JSON; None where the runner's own says just that.
+
+    A server that took it for a form, or for text in UTF-7, would find another request in the same bytes.
+    """
+    is_sound = len(values) == 1 and _SOUND_JSON.fullmatch(values[0].strip()) is not None
+    return None if is_sound else JSON
+
+
+def of_json(headers: Headers) -> Headers:
+    """Return the headers of a message whose body was read as JSON."""
+    values = [value for name, value in headers if name.lower() == "content-type"]
+    if json_type(values) is None:
+        return headers
+    return [*(pair for pair in headers if pair[0].lower() != "content-type"), ("content-type", JSON)]
 
 
 class ResponseHeaders:

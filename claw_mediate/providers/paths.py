@@ -8,13 +8,13 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
-from urllib.parse import quote, unquote_plus, urlsplit
+from urllib.parse import quote, urlsplit
 
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.opened_paths import OpenedPath, find_credentials
 from claw_contract.providers import ApiFormat
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.api_paths import find_stored, resolve_path
+from claw_mediate.core.api_paths import find_stored, read_query, resolve_path
 from claw_mediate.core.http import Request, RunnerResponse, refuse
 from claw_mediate.core.known_paths import (
     KNOWN_PATHS,
@@ -34,10 +34,12 @@ PATH_NOT_ALLOWED: Final = "path_not_allowed"
 _MAX_SHOWN = 200  # Characters of a path in a message
 BODYLESS: Final = frozenset({"GET", "HEAD"})
 """Methods whose body has no meaning (RFC 9110, 9.3): a server that reads one reads another request."""
-_OVERRIDE = re.compile(r"(?:^|&)(?:_method|x-http-method(?:-override)?|\$[a-z]+)=", re.IGNORECASE)
+_OVERRIDE = re.compile(r"_method|x-http-method(?:-override)?|\$.*", re.IGNORECASE)
 """Members of a query by which a server reads another request than the one that was decided about: ``_method`` of Rails and PHP,
 and Google's ``$httpMethod``, ``$httpHeaders`` and ``$req``."""
 
+
+_PLAIN_PATH = re.compile(r"[!-$&-~]*")  # Visible ASCII, without a percent sign
 
 _SHARED_ROWS: Final = frozenset(KNOWN_PATHS["openai"]) & frozenset(KNOWN_PATHS["anthropic"])
 """Files and models: at the proxy's own listener only the header ``anthropic-version`` tells whose they are."""
@@ -98,8 +100,9 @@ class PathTables:
         method, path = request.method.upper(), resolve_path(request.path)
         plain = path.lower()
         is_opened = any(each.opens(method, plain) for each in self._opened)
-        # A path that some decode twice is another one there, and no setting opens what mints credentials.
-        if not is_opened or "%" in path or find_credentials(plain) is not None:
+        # A path that some decode twice, or cut at a space, is another one there. No setting opens what mints credentials.
+        is_plain = _PLAIN_PATH.fullmatch(path) is not None
+        if not is_opened or not is_plain or find_credentials(plain) is not None:
             return None
 
         asks_model = method not in BODYLESS and method != "DELETE"
@@ -161,7 +164,7 @@ def provider_target(provider: Provider, match: PathMatch, path: str) -> tuple[st
 
 
 def _overrides_method(path: str) -> bool:
-    return _OVERRIDE.search(unquote_plus(path.partition("?")[2])) is not None
+    return any(_OVERRIDE.fullmatch(name) for name, _ in read_query(path))
 
 
 def _provider_base(provider: Provider) -> ApiBase:

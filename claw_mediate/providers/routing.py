@@ -7,7 +7,7 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -25,10 +25,10 @@ from claw_mediate.core.http import (
     refuse_unknown_id,
     refuse_unknown_object,
 )
-from claw_mediate.core.model_names import NamedModel, find_models_in_query, find_named_models, names_model
+from claw_mediate.core.model_names import NamedModel, find_models_in_query, find_models_in_text, find_named_models, names_model
 from claw_mediate.core.model_policy import Candidate, ModelChoice, PoolKey, Provider, ProviderScope, choose_models
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.dialects.model_only import NO_DIALECT
+from claw_mediate.dialects.model_only import NO_DIALECT, read_form_fields
 from claw_mediate.http.headers import TURN_STATE, Headers
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.paths import PathTables
@@ -143,10 +143,11 @@ class Router:
         A request that names what a provider keeps has one: that provider, with the key that was used (``kept``).
         """
         names_no_model = view is None or not view.model
-        if names_no_model and kept is not None and request.host is None and kept.provider in self._registry.all():
-            found: Sequence[Candidate] | RunnerResponse = (Candidate(self._registry.all()[kept.provider], ""),)
-        else:
-            found = await self._find_candidates(requester, request, view)
+        keeper: Provider | None = None
+        if names_no_model and kept is not None and request.host is None:
+            keeper = self._registry.all().get(kept.provider)
+
+        found = await self._find_candidates(requester, request, view, keeper)
         if isinstance(found, RunnerResponse):
             return found
         if kept is None:
@@ -162,26 +163,32 @@ class Router:
         return alone if alone.keys and self._registry.wait(alone, None) < math.inf else provider
 
     async def _find_candidates(
-        self, requester: Requester, request: Request, view: RunnerRequest | None
+        self, requester: Requester, request: Request, view: RunnerRequest | None, keeper: Provider | None
     ) -> Sequence[Candidate] | RunnerResponse:
+        """Return all candidates; ``keeper``: the provider of a request that names no model, by what it keeps."""
         match = self._paths.find(request)
         family = match.family if match is not None else "openai"
         api_format: ApiFormat = "anthropic" if family == "anthropic" else "openai"
         model = view.model if view is not None else ""
-        if request.host is None:
+        if keeper is not None:
+            named = Candidate(keeper, model)
+        elif request.host is None:
             named = self._registry.by_model(model, family)
         elif (only := self._registry.by_host(request.host)) is not None:
             named = Candidate(only, model)
         else:
             return refuse(request.path, 502, "no_provider", "no provider is configured for this host")
         policy = requester.agent.metadata.model_policy
-        if request.host is not None or policy is None or not policy.allowed or view is None:
-            if not named.provider.is_usable:
-                message = f"the provider {named.provider.name!r} has no key"
-                return refuse(request.path, 502, NO_KEY, message)
-            if policy is None or not policy.allowed or view is None:
-                return (named,)
-        reach = ProviderScope(self._registry.all(), api_format, named.provider if request.host is not None else None)
+        has_no_policy = policy is None or not policy.allowed or view is None
+        if keeper is None and (request.host is not None or has_no_policy) and not named.provider.is_usable:
+            message = f"the provider {named.provider.name!r} has no key"
+            return refuse(request.path, 502, NO_KEY, message)
+        if policy is None or not policy.allowed or view is None:
+            return (named,)
+
+        # What the provider keeps says where a request goes, and never which model it may ask.
+        is_bound = request.host is not None or keeper is not None
+        reach = ProviderScope(self._registry.all(), api_format, named.provider if is_bound else None)
         choice = choose_models(policy, model, reach)
         self._log_choice(requester, model, choice)
         if not choice.candidates:
@@ -280,14 +287,22 @@ MAX_SHOWN_NAME = 80  # Characters
 
 def find_other_models(request: Request, view: RunnerRequest | None) -> Sequence[NamedModel]:
     """Return the models that a request names beside its own, in its body and query. Raise ``AmbiguousMemberError``."""
-    in_query = find_models_in_query(request.path.partition("?")[2])
+    in_query = find_models_in_query(request.path)
     if view is None:
         return in_query
     if view.history_body is None:
         return [*find_named_models(view.body), *in_query]
-    # A form's fields may stand twice, so that their values decide nothing.
-    fields = json.loads(view.history_body)
-    return [*(NamedModel(field, "") for field in fields if names_model(field)), *in_query]
+    return [*_find_models_in_form(request, view.body), *in_query]
+
+
+def _find_models_in_form(request: Request, body: bytes) -> Iterator[NamedModel]:
+    """Yield the models that a form names beside its ``model``, by a field or by one whose value is JSON."""
+    for each in read_form_fields(", ".join(request.header("content-type")), body):
+        if names_model(each.name):
+            yield NamedModel(each.name, "")  # A field may stand twice, so that its value decides nothing
+        elif each.is_text:
+            inner = find_models_in_text(body[each.start : each.end])
+            yield from (NamedModel(each.name, model.name) for model in inner)
 
 
 def replace_model(body: bytes, model: str) -> bytes:

@@ -20,6 +20,7 @@ from claw_mediate.core.tool_call import build_mcp_params
 from claw_mediate.core.types import ToolResult
 from claw_mediate.http.client import ConnectionPool
 from claw_mediate.http.headers import Headers
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.tools.managed_call import IDLE_SECONDS, ManagedCall, too_large
 from claw_mediate.tools.mcp_session import McpConnection, Session, SessionError
@@ -121,7 +122,7 @@ class McpTransport:
                 exchange.on_failure(result.code or "")
                 return None, result
             exchange.on_response(ResponseInfo(reply.status, reply.content_type, reply.body))
-            return reply.status, _read_reply(managed, reply)
+            return reply.status, await compute(len(reply.body), lambda: _read_reply(managed, reply))
 
     def _find_problem(self, managed: ManagedCall, connection: McpConnection, session: Session) -> ToolResult | None:
         """Return the result of a call whose tool the server has changed; log each such tool of the agent once a session."""

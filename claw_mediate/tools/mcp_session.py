@@ -39,6 +39,8 @@ _NOT_HANDSHAKE = frozenset(
     {protocol.SERVER_ERROR, protocol.UNSUPPORTED_VERSION, protocol.INVALID_PARAMS, protocol.HEADER_MISMATCH}
 )
 """Codes by which a server without the handshake refuses it, with status 400."""
+_PERHAPS_REFUSALS = _NOT_HANDSHAKE - {protocol.UNSUPPORTED_VERSION}
+"""Those that other servers give for a session that they refuse."""
 _REDIRECT, _BAD_REQUEST = 300, 400
 
 
@@ -104,6 +106,7 @@ class McpConnection:
         self._session: Session | None = None
         self._opening: asyncio.Task[Session] | None = None
         self._is_list_stale = False
+        self._refusal: SessionError | None = None  # Of the handshake that is under way
         self._checked: tuple[ToolListing, Agent] | None = None
         self._reported: set[tuple[str, str]] = set()
 
@@ -182,11 +185,13 @@ class McpConnection:
     def _end_opening(self, opening: asyncio.Task[Session]) -> None:
         self._opening = None
         if not opening.cancelled() and opening.exception() is None:
-            self._session, self._is_list_stale = opening.result(), False
+            self._session = opening.result()
 
     async def _prepare(self) -> Session:
         """Return a session with its list of tools: the present one, if it still works. Raise ``SessionError``."""
         session, self._session = self._session, None
+        self._refusal = None
+        self._is_list_stale = False  # What the server says of changes while it lists is about the next list
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 if session is not None:
@@ -195,7 +200,12 @@ class McpConnection:
                     self._end_session(session)
                 is_stateless = self._versions.get(self.url) == protocol.STATELESS_VERSION
                 session = Session(protocol.STATELESS_VERSION) if is_stateless else await self._shake_hands()
-                session = await self._list_tools(session)
+                try:
+                    session = await self._list_tools(session)
+                except SessionError:
+                    if self._refusal is not None:  # It was no matter of the era, then: these are the words that count
+                        raise self._refusal from None
+                    raise
         except (SessionError, TimeoutError, AnswerTooLargeError, *FAILURES) as error:
             self._versions.pop(self.url, None)
             if session is not None:
@@ -211,6 +221,7 @@ class McpConnection:
         body = protocol.write_request(request_id, "initialize", msgspec.json.encode(params))
         reply = await self._ask(session, request_id, [("accept", protocol.ACCEPT)], body)
         if _refuses_handshake(reply):
+            self._refusal = _find_refusal(reply)
             return Session(protocol.STATELESS_VERSION)
         result = _read_result(reply)
         chosen, session_id = result.get("protocolVersion"), reply.session_id
@@ -287,6 +298,19 @@ def _refuses_handshake(reply: Reply) -> bool:
     if isinstance(supported, list):
         return protocol.STATELESS_VERSION in supported
     return error.code == protocol.METHOD_NOT_FOUND or (reply.status == _BAD_REQUEST and error.code in _NOT_HANDSHAKE)
+
+
+def _find_refusal(reply: Reply) -> SessionError | None:
+    """Return the refusal of a handshake; None where it only says that the server has none."""
+    error = reply.message.rpc_error() if reply.message is not None else None
+    if error is None or error.code not in _PERHAPS_REFUSALS:
+        return None
+    if isinstance(error.data, dict) and "supported" in error.data:
+        return None
+
+    message = f"The service refused to open a session (error {error.code})."
+    words = error.message.encode(errors="replace")
+    return SessionError(message, reply.status if reply.status >= _REDIRECT else None, words)
 
 
 def _is_lost(session: Session, reply: Reply) -> bool:

@@ -24,6 +24,7 @@ MAX_REFUSAL_BYTES = 64 * 1024  # Of a refused notification
 NOTE_SECONDS = 5.0  # For a message that nobody waits for
 MAX_NOTES = 8  # Such messages on the way at once; further ones are not sent
 _DRAIN_SECONDS = 0.02  # Time for a stream to end after its response: only then can its connection be used again
+_MAX_UNSHARED_BYTES = 1 << 16  # Of a stream, after which others have their turn between two of its pieces
 _FIRST_ERROR = 400
 _NULL = b"null"
 _HEADERS: Final[Headers] = [("accept-encoding", "identity"), ("content-type", protocol.JSON_TYPE)]
@@ -64,9 +65,11 @@ class McpWire:
         find = _ResponseFinder(request_id, hear)
         message: Message | None
         async with self._pool.stream("POST", self._url, raw, body) as response:
-            if coding_names(response.headers.get_list("content-encoding")):
-                raise httpx2.RemoteProtocolError("the answer is encoded, though that was not accepted")
             content_type = response.headers.get("content-type", "")
+            if coding_names(response.headers.get_list("content-encoding")):
+                if response.status_code >= _FIRST_ERROR:  # A program before the server may encode what it refuses
+                    return Reply(response.status_code, content_type, b"", None)
+                raise httpx2.RemoteProtocolError("the answer is encoded, though that was not accepted")
             is_stream = content_type.partition(";")[0].strip().lower() == protocol.SSE_TYPE
             if is_stream and response.status_code < _FIRST_ERROR:
                 content_type = protocol.JSON_TYPE
@@ -124,7 +127,7 @@ class _ResponseFinder:
     def __call__(self, body: bytes, *, may_lack_id: bool = False) -> Message | None:
         """Return the response; ``may_lack_id``: an error without id is one, since an HTTP error may not know the request."""
         try:
-            messages = protocol.read_messages(body)
+            messages = protocol.read_answers(body)
         except MessageError:
             return None
         found = None
@@ -150,6 +153,8 @@ async def _read_stream(response: Response, find: _ResponseFinder) -> tuple[bytes
                     return event.data, message
             if size > MAX_BODY_BYTES:
                 raise AnswerTooLargeError
+            if size > _MAX_UNSHARED_BYTES:
+                await asyncio.sleep(0)  # A flood of events that is there already would let nobody else have a turn
     except EventTooLongError as error:
         raise AnswerTooLargeError from error
     raise httpx2.RemoteProtocolError("the stream ended without the response")

@@ -37,12 +37,13 @@ from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
 from claw_mediate.core.json_outline import decode_request_outline
 from claw_mediate.core.known_paths import KnownPath
+from claw_mediate.core.model_names import find_model_headers
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.core.object_ids import AnswerShape, GivenObject, shape_of_answer
 from claw_mediate.core.stream_usage import ask_for_usage, has_optional_usage
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
-from claw_mediate.http.headers import names_containing, provider_auth
+from claw_mediate.http.headers import json_type, names_containing, provider_auth
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, needs_body
 from claw_mediate.providers.paths import BODYLESS, PathTables, provider_target
@@ -99,6 +100,7 @@ class ForwardDetails:
     named_object: ProviderObject | None = None  # What else of the agent's it names: the same
     gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
     is_read: bool = True  # False if the request is decided about without its body
+    is_json: bool = True  # True if the body was read as JSON
     body: bytes | None = None  # What was read of a request that has no view
 
 
@@ -153,14 +155,14 @@ class Passthrough:
                 self._give_back(provider, key)
                 raise
 
-        redactor = about.redactor or self._redactor(admitted)
-        context = self._begin(request, view, route, about, redactor)
+        context = self._begin(request, view, route, about, about.redactor or self._redactor(admitted))
         return Forward(
             *target,
             credential=provider_auth(provider, key.secret if key else None),
             write_refusal=partial(_unreached, request.path, provider.name),
             body=_sent_body(request, view, about),
-            dropped_headers=names_containing(request.headers, admitted.secret),
+            dropped_headers=self._dropped_headers(admitted, request),
+            content_type=json_type(request.header("content-type")) if about.is_json else None,
             handle=PassthroughHandle(
                 context=context,
                 provider=provider,
@@ -266,6 +268,11 @@ class Passthrough:
         result = replace(result, latency_ms=round((time.monotonic() - started) * 1000), body=body)
         self._recorder.record_forwarded(context, result, ReceivedAnswer(result.status, {}))
         return respond(result.status, result.body, result.content_type, result.retry_after)
+
+    def _dropped_headers(self, admitted: Identity, request: Request) -> tuple[str, ...]:
+        """Return the names of the headers that are not sent, beside those of every request."""
+        holding = names_containing(request.headers, admitted.secret)
+        return (*holding, *find_model_headers(request.headers)) if has_policy(admitted.agent) else holding
 
     def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
         """Note the provider's status: a key that was throttled is not used for the next request."""
@@ -391,22 +398,26 @@ class OtherPaths:
         place = self._row(request).model
         if place == "nowhere":
             return False
-        return place != "hidden" if _has_policy(agent) else _is_structured(request) or is_batch(request.path)
+        return place != "hidden" if has_policy(agent) else _is_structured(request) or is_batch(request.path)
 
     async def decide(self, admitted: Identity, request: Request, body: bytes) -> RunnerResponse | Forward:
         """Decide about a request by its body: unpacked, and without the agent's credential."""
         row = self._row(request)
+        is_form = _content_type(request).lower().startswith("multipart/")
+        is_json = bool(body.strip()) and not is_form
         if row.model == "nowhere":
-            return await self._forward(admitted, request, None, body)
+            # What may name objects is read as JSON, or refused.
+            is_json = is_json and self._objects.must_read(request)
+            return await self._forward(admitted, request, None, body, is_json=is_json)
         try:
             view = await compute(len(body), partial(read_other_path, body, _content_type(request)))
-            if _has_policy(admitted.agent) and view is None:
-                await compute(len(body), partial(_check_names_none, request, body))
+            if has_policy(admitted.agent) and view is None:
+                await compute(len(body), partial(check_names_none, request, body))
         except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
             return await self._decide_unknown(admitted, request, row, str(error), body=body)
         if row.model == "hidden" or (row.model == "required" and view is None):
             return await self._decide_unknown(admitted, request, row, "its body names none", view, body)
-        return await self._forward(admitted, request, view or _counted(row, body), body)
+        return await self._forward(admitted, request, view or _counted(row, body), body, is_json=is_json)
 
     async def decide_unread(self, admitted: Identity, request: Request, reason: str = "") -> RunnerResponse | Forward:
         """Decide about a request whose body is not read; ``reason``: why it is not."""
@@ -428,7 +439,7 @@ class OtherPaths:
 
         ``reason``: why; ``view``: what its body says of it; ``body``: None where it is not there.
         """
-        if row.model != "nowhere" and _has_policy(admitted.agent):
+        if row.model != "nowhere" and has_policy(admitted.agent):
             reason = _HIDDEN if row.model == "hidden" else reason
             message = f"the agent has a model policy, and the model of this request can't be read: {reason}"
             return self._passthrough.refuse_by_policy(admitted.agent, request, message)
@@ -436,7 +447,7 @@ class OtherPaths:
         return await self._forward(admitted, request, view or counted, body)
 
     async def _forward(
-        self, admitted: Identity, request: Request, view: RunnerRequest | None, body: bytes | None
+        self, admitted: Identity, request: Request, view: RunnerRequest | None, body: bytes | None, *, is_json: bool = False
     ) -> RunnerResponse | Forward:
         begins_batch = self._ownership.is_checked and is_batch(request.path)
         if begins_batch and await compute(len(request.body), partial(_may_name_responses, request)):
@@ -457,7 +468,9 @@ class OtherPaths:
         kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
         with self._budgets.held(admitted.agent, view.model if view is not None else "", admission):
             is_read = body is not None
-            details = dataclasses.replace(owned, kept_as=kept_as, admission=admission, is_read=is_read, body=body)
+            details = dataclasses.replace(
+                owned, kept_as=kept_as, admission=admission, is_read=is_read, is_json=is_json, body=body
+            )
             return await self._passthrough.forward(admitted, request, view, details)
 
     async def _check_objects(self, admitted: Identity, request: Request, body: bytes | None) -> ForwardDetails | RunnerResponse:
@@ -493,14 +506,15 @@ def _counted(row: KnownPath, body: bytes) -> RunnerRequest | None:
     return view_without_model(body) if row.is_counted else None
 
 
-def _check_names_none(request: Request, body: bytes) -> None:
+def check_names_none(request: Request, body: bytes) -> None:
     """Raise ``UnreadableRequestError`` for a request that names models, though not by ``model``."""
-    view = view_without_model(body)
-    if body.lstrip(b" \t\r\n").startswith(b"{"):
-        if named := find_other_models(request, view):
-            raise UnreadableRequestError(f"{named[0].member!r} names one, and 'model' does not")
-    elif body.strip():
+    is_object = body.lstrip(b" \t\r\n").startswith(b"{")
+    if body.strip() and not is_object:
         raise UnreadableRequestError("the body is not one JSON object")
+
+    view = view_without_model(body) if is_object else None
+    if named := find_other_models(request, view):
+        raise UnreadableRequestError(f"{named[0].member!r} names one, and 'model' does not")
 
 
 def _may_name_responses(request: Request) -> bool:
@@ -518,7 +532,8 @@ def _may_name_responses(request: Request) -> bool:
     return find_stored("/" + endpoint) is not None
 
 
-def _has_policy(agent: Agent) -> bool:
+def has_policy(agent: Agent) -> bool:
+    """Return whether a model policy says which models an agent may ask."""
     policy = agent.metadata.model_policy
     return policy is not None and bool(policy.allowed)
 

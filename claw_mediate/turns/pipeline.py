@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from claw_contract.log import JoinKind
 from claw_contract.manifest import Tool
 from claw_mediate.core.http import Forward, RunnerResponse, refuse
+from claw_mediate.core.model_names import find_model_headers
 from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
@@ -28,7 +29,7 @@ from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import Additions, MakerRequests, RequestVariants
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
-from claw_mediate.http.headers import provider_headers
+from claw_mediate.http.headers import of_json, provider_headers
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.routing import Requester, Route, Router, new_turn_id, replace_model
@@ -41,7 +42,7 @@ from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.conversation import KeptConversation
 from claw_mediate.turns.idempotency import POLL_SECONDS, CompletedTurn, Resume, RetryLookup, cut_answers, fingerprint, is_retry
 from claw_mediate.turns.ownership import Ownership, owned_request
-from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose
+from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose, has_policy
 from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.response import stored_response
@@ -152,7 +153,9 @@ class TurnPipeline:
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Answer a request, or return how it is forwarded. Raise ``UnreadableRequestError`` and ``JsonSpliceError``."""
-        named = await self._objects.check_dialect(incoming.agent, incoming.request, incoming.view.body)
+        view = incoming.view
+        chain = [each for each in (view.previous_response, view.conversation) if each]
+        named = await self._objects.check_dialect(incoming.agent, incoming.request, view.body, chain)
         if isinstance(named, RunnerResponse):
             return named
         resolved = await self._ownership.resolve(incoming)
@@ -336,7 +339,11 @@ class TurnPipeline:
             renamed = await compute(len(view.body), partial(replace_model, view.body, candidates[0].model))
             view = replace(view, body=renamed)
             incoming = replace(incoming, view=view)
-        headers = [*provider_headers(request.headers, incoming.admitted.secret), ("accept-encoding", "gzip, deflate")]
+        headers = of_json(provider_headers(request.headers, incoming.admitted.secret))
+        if has_policy(agent):
+            naming = find_model_headers(headers)
+            headers = [pair for pair in headers if pair[0].lower() not in naming]
+        headers = [*headers, ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
         named = _session(incoming)
         catalog, build, woven = await self._preparer.prepare(incoming, text, named, turn_id)

@@ -13,18 +13,18 @@ can't be read through the proxy: they hold the hidden rounds of their agent, too
 
 import asyncio
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
-from urllib.parse import parse_qsl
 
 from claw_mediate.agents.directory import Agent
+from claw_mediate.core.api_paths import read_query
 from claw_mediate.core.http import Request, RunnerResponse, UnknownObject, refuse, refuse_unknown_object
 from claw_mediate.core.known_paths import KNOWN_PATHS, PathMatch
 from claw_mediate.core.object_ids import (
     DIALECT_RULES,
-    MEMBERS,
+    OTHER_RULES,
     AnswerShape,
     GivenObject,
     MemberRules,
@@ -54,6 +54,7 @@ _KNOWN_ROWS: Final = frozenset(row for rows in KNOWN_PATHS.values() for row in r
 _FORM_NAME = re.compile(r"[^\[\].]+")
 _BODY_PATHS = re.compile(
     r"/(?:vector_stores|containers|assistants|threads|evals|batches|messages/batches|conversations|videos|images)(?:/.*)?"
+    r"|//v1(?:alpha|beta)?/models/.*"
 )
 """Paths of no dialect on which a body may name objects. Other bodies stream, or need not be sound."""
 
@@ -100,14 +101,14 @@ class ProviderObjects:
     async def check_path(self, agent: Agent, request: Request) -> ProviderObject | RunnerResponse | None:
         """Return the first object that a path or its query names; the refusal; None where they name none that is known."""
         match = self.find_path(request)
-        named = [] if match is None else [NamedObject(kind, each, f"{kind}_id") for kind, each in match.ids.items()]
+        ids = {} if match is None else match.ids
+        named = [NamedObject(kind, each, f"{kind}_id") for kind, each in ids.items() if kind not in RECORDED_ELSEWHERE]
         if match is not None and match.row.lists == _UNREADABLE_KIND:
             named = [NamedObject(_UNREADABLE_KIND, "", "path")]
 
-        query = request.path.partition("?")[2]
-        if query and match is not None:
-            named += _read_query(query)
-        return await self._check(agent, request, [each for each in named if each.kind not in RECORDED_ELSEWHERE])
+        if "?" in request.path and match is not None:
+            named += _read_query(request.path)
+        return await self._check(agent, request, named)
 
     async def check_other(self, agent: Agent, request: Request, body: bytes | None) -> ProviderObject | RunnerResponse | None:
         """Return the first object that a request of no dialect names, in its path or its body; the refusal; or None.
@@ -140,27 +141,34 @@ class ProviderObjects:
         match = self._paths.find(request)
         rules = rules_for(None if match is None else match.row)
         try:
-            return await self._check_members(agent, request, body, rules)
+            return await self._check_members(agent, request, body, partial(_read_body, rules=rules))
         except UnreadableRequestError:
             if must_be_sound:
                 raise
             return None  # A path whose body names no object
 
     async def _check_members(
-        self, agent: Agent, request: Request, body: bytes, rules: MemberRules
+        self, agent: Agent, request: Request, body: bytes, find: Callable[[Request, bytes], Sequence[NamedObject]]
     ) -> ProviderObject | RunnerResponse | None:
         try:
             if len(body) < _MAX_INLINE_BYTES:
-                named = _read_body(request, body, rules)
+                named = find(request, body)
             else:  # Other requests go on meanwhile
-                named = await asyncio.to_thread(_read_body, request, body, rules)
+                named = await asyncio.to_thread(find, request, body)
         except UnreadableObjectsError as error:
             raise UnreadableRequestError(str(error)) from error
         return await self._check(agent, request, named)
 
-    async def check_dialect(self, agent: Agent, request: Request, body: bytes) -> ProviderObject | RunnerResponse | None:
-        """Return the first object that a request of a dialect names, like ``check_body``."""
-        return await self._check_members(agent, request, body, DIALECT_RULES)
+    async def check_dialect(
+        self, agent: Agent, request: Request, body: bytes, chain: Collection[str]
+    ) -> ProviderObject | RunnerResponse | None:
+        """Return the first object that a request of a dialect names, like ``check_body``.
+
+        ``chain``: the ids of responses and conversations that the dialect has read, which ``ownership`` decides about.
+        """
+        in_query = _read_query(request.path) if "?" in request.path else []
+        find = partial(_read_dialect_body, chain=chain, in_query=in_query)
+        return await self._check_members(agent, request, body, find)
 
     async def _check(
         self, agent: Agent, request: Request, named: Sequence[NamedObject]
@@ -261,16 +269,22 @@ def _placed(given: Sequence[GivenObject], provider: str, key_label: str) -> list
     return [ProviderObject(each.kind, each.id, provider, key_label) for each in given]
 
 
-def _read_query(query: str) -> list[NamedObject]:
-    """Return the objects that a query names."""
-    pairs = parse_qsl(query, errors="surrogateescape")
-    return [named for name, value in pairs for named in _named_by_field(name, value)]
+def _read_query(path: str) -> list[NamedObject]:
+    """Return the objects that a path's query names."""
+    return [named for name, value in read_query(path) for named in _named_by_field(name, value)]
+
+
+def _read_dialect_body(
+    _: Request, body: bytes, *, chain: Collection[str], in_query: Sequence[NamedObject]
+) -> Sequence[NamedObject]:
+    """Return the objects that a request of a dialect names. Raise ``UnreadableObjectsError``."""
+    return [*in_query, *find_named_objects(body, DIALECT_RULES, chain)]
 
 
 def _named_by_field(name: str, value: str) -> list[NamedObject]:
     """Return the objects that a field of a form or query names: ``file_id``, ``file_ids[]``, ``image[0][file_id]``."""
-    steps = _FORM_NAME.findall(name)
-    return [NamedObject(MEMBERS[step], value, name) for step in steps if step in MEMBERS and value]
+    kinds = map(OTHER_RULES.kind_of, _FORM_NAME.findall(name))
+    return [NamedObject(kind, value, name) for kind in kinds if kind is not None and value]
 
 
 def _read_body(request: Request, body: bytes, rules: MemberRules) -> Sequence[NamedObject]:

@@ -164,7 +164,8 @@ class Recorder:
         self._log_tool_call(context, 1, call)
         for name in _result_interventions([call]):
             self._event(context, "intervention", intervention=name, round=1)
-        limit = _body_limit(result, UsageRecord(), has_run=call.ran)
+        # A call that nobody ran cost nothing, though the broker's own answer to it went well.
+        limit = MAX_BODY_BYTES if call.ran else MAX_FREE_BODY_BYTES
         record = call_record(call, context.redactor, limit)
         entry = {
             **_common_members(context, None, result, limit),

@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, urlencode
 from claw_contract.names import assign_aliases, hashed_alias
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
+from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import StoredPath
 from claw_mediate.core.http import Forward, Naming, Request, RunnerResponse, build_error_body, refuse, refuse_unknown_id
 from claw_mediate.core.model_policy import Provider
@@ -31,11 +32,11 @@ from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_other_path
 from claw_mediate.dialects.responses import stored
 from claw_mediate.dialects.responses.stored import Concealment, ShownEcho
-from claw_mediate.http.headers import provider_headers
+from claw_mediate.http.headers import of_json, provider_headers
 from claw_mediate.providers.failover import ProviderFailover, ProviderResponse, TransportFailure, too_large
 from claw_mediate.providers.routing import Requester, Router, new_turn_id
 from claw_mediate.turns.fetched_document import FailedFetchError, answer_with, whole_body
-from claw_mediate.turns.passthrough import ForwardDetails, Owners, Passthrough
+from claw_mediate.turns.passthrough import ForwardDetails, Owners, Passthrough, check_names_none, has_policy
 from claw_state.ownership import OwnedObject
 
 _ID = re.compile(r"[\w.:-]{1,200}", re.ASCII)
@@ -110,6 +111,11 @@ class StoredObjects:
             return await self._stream(asked)
         if request.body and read_other_path(request.body, "application/json") is not None:
             raise UnreadableRequestError("a request for what is stored names no model")
+        if has_policy(admitted.agent):
+            try:
+                check_names_none(request, request.body)
+            except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
+                return self._passthrough.refuse_by_policy(admitted.agent, request, str(error))
         return await self._passthrough.record_fetch(
             admitted, request, provider, answer_with(asked.request.path, self._read(asked))
         )
@@ -135,7 +141,7 @@ class StoredObjects:
             message = "a response of a turn with managed tools can't be streamed again; ask for it without 'stream'"
             return refuse(asked.request.path, 400, "invalid_request", message, param="stream")
         target = asked.path.target(asked.owned.provider_id)
-        about = ForwardDetails(kept=asked.owned if asked.is_known else None, gives=RESPONSE_SHAPE)
+        about = ForwardDetails(kept=asked.owned if asked.is_known else None, gives=RESPONSE_SHAPE, is_json=False)
         return await self._passthrough.forward(asked.admitted, dataclasses.replace(asked.request, path=target), None, about)
 
     async def _delete(self, asked: ObjectRequest) -> bytes:
@@ -178,6 +184,7 @@ class StoredObjects:
 
     async def _ask(self, asked: ObjectRequest, target: str) -> ProviderResponse | TransportFailure:
         headers = [*provider_headers(asked.request.headers, asked.admitted.secret), ("accept-encoding", "gzip, deflate")]
+        headers = of_json(headers) if asked.request.body else headers
         info = RequestInfo(asked.method, asked.provider.strip_base_path(target), headers, asked.request.body)
         return await self._upstream.fetch(asked.agent.id, asked.provider, info)
 

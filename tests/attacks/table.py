@@ -51,13 +51,19 @@ ATTACKS = (
     ),
     Attack(
         "Another model than the policy allows",
-        "`models`, `fallbacks`, `preset`, `agent`, a model within `extra_body`, a tool, a plugin, a grader, the query; "
-        "twice, in escapes, in another case; a JSON array; a packed body that is read in two ways",
-        ("policy:other-names", "policy:other-paths", "packed:requests", "wire:repeated-member"),
+        "`models`, `fallbacks`, `preset`, `agent`, a deployment, a model within `extra_body`, a tool, a plugin, a grader, a "
+        "form, the query or a header; as an object or a list of lists; twice, in escapes, in another case; a JSON array; a "
+        "packed body that is read in two ways; JSON that is called a form or UTF-7; no model at all beside an object of the "
+        "agent's own",
+        (
+            *("policy:other-names", "policy:other-paths", "policy:own-objects", "packed:requests"),
+            *("wire:repeated-member", "wire:read-as-json"),
+        ),
     ),
     Attack(
         "Another agent's files, batches and threads at the provider",
-        "reading, listing, deleting or naming them: by path, query, body or form, twice, in escapes, packed, through a stored "
+        "reading, listing, deleting or naming them: by path, query, body or form, twice, in escapes, in another case, in "
+        "camel case, as Google's address of a file, packed, through a stored "
         "completion, an eval or another proxy; an id that the agent or its model wrote where an answer repeats it",
         (
             "objects:paths",
@@ -198,7 +204,6 @@ ATTACKS = (
             "connections:idle",
             "connections:refusals-limited",
             "wrapper:streams",
-            "tools:audit-bounded",
             "bodies:bounded",
             "bodies:beside-the-loop",
             "bodies:outline",
@@ -225,11 +230,28 @@ ATTACKS = (
     Attack(
         "Exhausting the servers of tools",
         "at the wrapper and the tools host: thousands of connections without a token, half heads and half bodies that go "
-        "on for ever, answers that nobody reads, long requests at once, subscriptions without end, a log full of bad requests",
+        "on for ever, answers that nobody reads, long requests at once, subscriptions without end, a log full of bad requests; "
+        "one caller with a thousand streams, with all connections, with long bodies that it never lets go, or with endless "
+        "calls of tools that are not there; a web page, or a stranger who asks for `/health`",
         (
+            *("server:callers", "wrapper:sessions", "server:health-details", "wrapper:hosts", "tools:audit-refusals"),
             *("server:connections", "server:idle-connections", "server:unread-answers", "server:refused-unread"),
             *("server:long-bodies", "wrapper:subscriptions-bounded", "wrapper:faults-limited"),
         ),
+    ),
+    Attack(
+        "Hostile MCP servers",
+        "floods of events, comments and notifications, answers of 16 MB, packed, cut or odd answers and refusals, changes of "
+        "tools while they are listed, answers twice, to another id, or in arrays",
+        (
+            *("mcp:turns", "mcp:bounded", "mcp:odd-answers", "mcp:refused-words", "mcp:drift", "mcp:ignored"),
+            *("mcp:server-requests", "mcp:long-session", "mcp:line-ends", "mcp:statuses"),
+        ),
+    ),
+    Attack(
+        "A token that was revoked",
+        "metadata.json renamed, linked, removed, or written in place with its old size and time; no inotify to be had",
+        ("agents:reload", "agents:reload-in-place"),
     ),
     Attack(
         "Words of others in a log",

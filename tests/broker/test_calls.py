@@ -237,6 +237,29 @@ async def test_a_spent_budget_neither_refuses_nor_counts_a_native_call(pod: Brok
 # What is written.
 
 
+@pytest.mark.requirement("broker:history", "history:free-turns-short")
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("desk__none", {"note": "x" * 200_000}), ("desk__trade", {"symbol": ["x" * 200_000]})],
+    ids=["unknown", "unfit"],
+)
+async def test_of_a_call_that_nobody_ran_only_the_beginning_is_kept(
+    pod: BrokerPod, client: McpClient, name: str, arguments: Any
+) -> None:
+    assert (await client.call(name, arguments))["isError"]
+    (line,) = pod.history()
+    assert line["tool_trace"][0]["tool_calls"][0]["ran"] is False
+    assert len(json.dumps(line)) < 20_000
+
+
+@pytest.mark.requirement("broker:hostile")
+async def test_a_name_that_no_tool_can_have_is_refused_and_written_nowhere(pod: BrokerPod, client: McpClient) -> None:
+    reply = await client.ask("tools/call", {"name": "x" * 100_000})
+    assert reply.message["error"]["code"] == -32602
+    assert pod.history() == []
+    assert len(json.dumps(pod.events)) < 10_000
+
+
 @pytest.mark.requirement("broker:history")
 async def test_each_call_is_one_line_of_history(pod: BrokerPod, client: McpClient) -> None:
     await client.list_tools()

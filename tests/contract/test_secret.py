@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -73,7 +74,12 @@ def test_a_reference_names_one_file_of_the_secrets_directory(name: str) -> None:
         SecretRef(secret=name)
 
 
-ENCODERS = [base64.b64encode, base64.urlsafe_b64encode, lambda raw: quote(raw, safe="").encode()]
+ENCODERS = [
+    base64.b64encode,
+    base64.urlsafe_b64encode,
+    lambda raw: quote(raw, safe="").encode(),
+    lambda raw: re.sub("%..", lambda escape: escape[0].lower(), quote(raw, safe="")).encode(),
+]
 SECRETS = st.lists(st.text(min_size=MIN_REDACTED, max_size=20), min_size=1, max_size=4)
 
 

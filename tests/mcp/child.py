@@ -93,6 +93,7 @@ TOOLS = {
     "grow": grow,
     "line": lambda call: {"content": [{"type": "text", "text": call.line}]},
     "result": lambda call: call.arguments["result"],
+    "half": lambda _: {"content": [{"type": "text", "text": "cut \ud83d"}]},
     "slow": lambda call: time.sleep(call.arguments["seconds"]) or {},
 }
 """By name; one that returns None gives no answer."""

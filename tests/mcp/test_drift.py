@@ -68,6 +68,21 @@ async def test_a_changed_tool_is_not_called_and_the_others_work(
 
 
 @pytest.mark.requirement("mcp:drift")
+async def test_a_change_that_is_told_while_the_list_is_read_is_not_missed(server: ScriptedServer, caller: Caller) -> None:
+    async def changes_meanwhile(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.event({"method": "notifications/tools/list_changed"})
+        await exchange.event({"id": exchange.message["id"], "result": {"tools": [ECHO]}})
+        await exchange.end_stream()
+
+    server.says("tools/list", changes_meanwhile)
+    assert (await caller.call()).ok
+    server.tools = []
+    assert error_of(await caller.call()) == REFUSED
+    assert len(server.of("tools/call")) == 1
+
+
+@pytest.mark.requirement("mcp:drift")
 async def test_a_tool_that_changes_later_is_noticed_in_the_next_session(server: ScriptedServer, caller: Caller) -> None:
     assert (await caller.call()).ok
     server.tools = []

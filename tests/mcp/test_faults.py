@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import tracemalloc
 from typing import Any
@@ -371,6 +372,49 @@ async def test_the_words_of_an_error_for_a_session_are_told(server: ScriptedServ
     result = await caller.call()
     assert error_of(result) == ("request_failed", "The service refused to open a session (error -32001).")
     assert envelope(result)["error"]["details"] == "the licence has ended"
+
+
+@pytest.mark.requirement("mcp:refused-words")
+@pytest.mark.parametrize("code", [-32000, -32602])
+async def test_a_refusal_that_might_be_about_the_era_is_told_where_the_other_era_fails_too(
+    server: ScriptedServer, caller: Caller, code: int
+) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.error(code, "the licence has ended", status=400)
+
+    server.says("initialize", refuse)
+    result = await caller.call()
+    assert (result.code, result.status_code, result.ran) == ("http_400", 400, False)
+    assert envelope(result)["error"]["details"] == "the licence has ended"
+    assert (await caller.call()).ok
+
+
+@pytest.mark.requirement("mcp:refused-words", "mcp:odd-answers")
+@pytest.mark.parametrize(
+    "error",
+    [
+        b'{"code":"E_LICENCE","message":"the licence has ended"}',
+        b'{"message":"the licence has ended"}',
+        b'"the licence has ended"',
+    ],
+)
+@pytest.mark.parametrize("method", ["initialize", "tools/call"])
+async def test_the_words_of_an_odd_error_are_told(server: ScriptedServer, caller: Caller, error: bytes, method: str) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.respond(200, b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (exchange.message["id"], error))
+
+    server.says(method, refuse)
+    result = await caller.call()
+    assert result.ran == (method == "tools/call")
+    assert "the licence has ended" in json.dumps(envelope(result)["error"]["details"])
+
+
+@pytest.mark.requirement("mcp:statuses")
+@pytest.mark.parametrize("method", ["initialize", "tools/list", "tools/call"])
+async def test_a_refusal_that_is_packed_unasked_has_its_status(server: ScriptedServer, caller: Caller, method: str) -> None:
+    server.says(method, says(gzip.compress(b"no"), 401, "text/plain", "content-encoding: gzip"))
+    result = await caller.call()
+    assert (result.code, result.status_code) == ("http_401", 401)
 
 
 @pytest.mark.requirement("mcp:refused-words", "mcp:bounded")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from claw_mediate.core.types import Arguments, Image, ModelResponse, Round, ToolCall, ToolResult
 from claw_mediate.dialects.anthropic import messages
+from claw_mediate.tools import mcp, mcp_wire
 from tests.mcp.calling import READ, Caller, envelope, error_of, tool
 from tests.mcp.scripted_server import STATELESS, Exchange, Script, ScriptedServer
 
@@ -347,3 +351,76 @@ async def test_an_observer_sees_the_call_with_its_session_and_without_its_creden
     (response,) = caller.watcher.responses
     assert (response.status, response.content_type) == (200, "application/json")
     assert json.loads(response.body)["result"]["content"][0]["text"] == 'you said {"text": "hi"}'
+
+
+@pytest.mark.requirement("mcp:odd-answers")
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ('{"isError":null,"resultType":null,"structuredContent":null,"content":[{"type":"text","text":"done"}]}', "done"),
+        ('{"content":[{"type":"text","text":"done","mimeType":null,"name":null,"size":null,"resource":null}]}', "done"),
+        ('{"content":[{"type":"text","text":"done","size":"7"}]}', "done"),
+        ('{"content":[{"type":"text","text":"cut \\ud83d"}]}', "cut \ufffd"),
+        ('{"content":[{"type":"text","text":"\\ude00 \\ud83d\\ude00 \\\\ud83d"}]}', "\ufffd \U0001f600 \\ud83d"),
+        ('{"content":null,"structuredContent":{"n":1.10}}', {"n": 1.10}),
+        (
+            '{"content":[{"type":"resource","resource":{"uri":"file:///a","mimeType":null,"text":"words","blob":null}}]}',
+            "[resource, file:///a, 5 bytes]\nwords",
+        ),
+    ],
+)
+@pytest.mark.parametrize("streams", [False, True])
+async def test_what_a_tool_did_is_told_though_its_answer_is_a_little_odd(
+    server: ScriptedServer, caller: Caller, answer: str, shown: Any, streams: bool
+) -> None:
+    async def say(exchange: Exchange) -> None:
+        message = b'{"jsonrpc":"2.0","id":%d,"error":null,"result":%b}' % (exchange.message["id"], answer.encode())
+        if not streams:
+            await exchange.respond(200, message)
+            return
+        await exchange.begin_stream()
+        await exchange.event(message)
+        await exchange.end_stream()
+
+    server.says("tools/call", say)
+    assert envelope(await caller.call()) == {"ok": True, "data": shown}
+
+
+@pytest.mark.requirement("mcp:turns")
+async def test_others_have_their_turn_while_a_huge_answer_is_read(
+    server: ScriptedServer, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    read = mcp.read_call_result
+    monkeypatch.setattr(mcp, "read_call_result", lambda *given: threads.append(threading.current_thread().name) or read(*given))
+    assert (await caller.call()).ok
+    server.says("tools/call", result({"content": [{"type": "text", "text": "x" * (2 << 20)}]}))
+    assert (await caller.call()).ok
+    assert [name == threading.main_thread().name for name in threads] == [True, False]
+
+
+@pytest.mark.requirement("mcp:turns")
+async def test_others_have_their_turn_while_a_flood_of_events_is_read() -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def flood() -> AsyncIterator[bytes]:
+        """Pieces that are there already: nothing is waited for."""
+        for _ in range(100):
+            yield b": comment\n" * 2_000
+        yield b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'
+
+    class Flood:
+        aiter_raw = staticmethod(flood)
+
+    other = asyncio.create_task(take_turns())
+    finder = mcp_wire._ResponseFinder(b"1", lambda _: None)
+    _, message = await mcp_wire._read_stream(Flood(), finder)  # type: ignore[arg-type]
+    other.cancel()
+    assert bytes(message.result) == b"{}"
+    assert turns >= 90

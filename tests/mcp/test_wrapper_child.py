@@ -245,3 +245,9 @@ def test_the_originals_token_is_asked_for_and_is_not_in_the_servers_environment(
         statuses = [answer_of(wrapped), answer_of(wrapped, authorization="Bearer wrong")]
         assert (statuses, answer_of(wrapped, authorization="Bearer right")) == ([401, 401], 200)
         assert wrapped.health() == httpx2.get(wrapped.url.replace("/mcp", "/healthz")).status_code == 200
+
+
+@pytest.mark.requirement("mcp:odd-answers")
+def test_an_answer_with_half_of_a_surrogate_pair_is_an_answer(tmp_path: Path) -> None:
+    with wrapper(tmp_path) as wrapped:
+        assert wrapped.open().result("half") == {"content": [{"type": "text", "text": "cut \ufffd"}]}

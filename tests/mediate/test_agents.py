@@ -110,6 +110,21 @@ def test_a_file_of_the_same_size_and_time_is_another_file(pod: Pod) -> None:
     assert pod.names() == ["desk.b"]
 
 
+@pytest.mark.requirement("agents:reload", "agents:reload-in-place")
+def test_a_file_written_in_place_with_its_old_size_and_time_is_read_again(pod: Pod) -> None:
+    pod.write("analyst", tool("desk.a"))
+    assert pod.names() == ["desk.a"]
+    file = pod.root / "analyst" / "tools.json"
+    before = file.stat()
+    content = file.read_bytes()
+    while file.stat().st_ctime_ns == before.st_ctime_ns:  # The clock of a file system is coarse
+        file.write_bytes(content.replace(b"desk.a", b"desk.b"))
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = file.stat()
+    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
+    assert pod.names() == ["desk.b"]
+
+
 @pytest.mark.requirement("agents:reload")
 def test_the_whole_tree_may_be_swapped_by_one_rename(pod: Pod, tmp_path: Path) -> None:
     pod.write("analyst", tool("desk.old"))

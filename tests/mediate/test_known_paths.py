@@ -164,6 +164,9 @@ async def test_a_path_that_its_provider_has_not_is_refused_there(pod: OtherPod) 
 
 
 MINTING = (
+    "/v1/keys%20",
+    "/v1/keys%00",
+    "/v1/rt/tokens",
     "/v1/organization/admin_api_keys",
     "/v1/organization/projects/p/service_accounts",
     "/v1/organizations/api_keys",
@@ -259,7 +262,11 @@ async def test_an_opened_path_passes_is_counted_and_is_under_the_policy(tmp_path
 
 @pytest.mark.requirement("paths:override")
 @pytest.mark.parametrize(
-    "query", ["_method=DELETE", "a=b&%5Fmethod=x", "$httpMethod=DELETE", "%24httpHeaders=x", "X-HTTP-Method=x"]
+    "query",
+    [
+        *("_method=DELETE", "a=b&%5Fmethod=x", "a=b;_method=DELETE", "%255Fmethod=DELETE", "X-HTTP-Method=x"),
+        *("$httpMethod=DELETE", "%24httpHeaders=x", "$.xgafv=1"),
+    ],
 )
 async def test_no_query_makes_it_another_request(pod: OtherPod, query: str) -> None:
     assert await pod.refuses(f"{EMBEDDINGS}?{query}", b'{"model":"big"}') == (403, "path_not_allowed")

@@ -46,6 +46,15 @@ NAMING: dict[str, dict[str, Any]] = {
     "grader": {"grader": {"type": "score_model", "model": "FORBIDDEN"}},
     "another case": {"MODEL": "FORBIDDEN"},
     "the long s": {"preſet": "mine"},
+    "models as objects": {"models": [{"id": "FORBIDDEN"}]},
+    "models in a list of lists": {"models": [["FORBIDDEN"]]},
+    "a judge": {"judge_model": {"name": "FORBIDDEN"}},
+    "fallbacks by model, beside one": {"fallbacks": [{"big": ["FORBIDDEN"], "model": "small"}]},
+    "a deployment": {"deployment_id": "FORBIDDEN"},
+    "an agent's id": {"agentId": "FORBIDDEN"},
+    "an engine in extra_body": {"extra_body": {"engine": "FORBIDDEN"}},
+    "a function at the top": {"type": "function", "parameters": {"model": "FORBIDDEN"}},
+    "a schema at the top": {"schema": {"models": ["FORBIDDEN"]}},
     "in the transcript": {"messages": [{"role": "user", "content": "Hi", "model": "FORBIDDEN"}]},
 }
 HARMLESS: dict[str, dict[str, Any]] = {
@@ -64,6 +73,8 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "arguments": {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": {"model": "sonnet"}}]}]},
     "metadata": {"metadata": {"model": "x"}},
     "text": {"messages": [{"role": "user", "content": '"models": ["x"], "preset": "y"'}]},
+    "an engine of a search": {"plugins": [{"id": "web", "engine": "exa"}]},
+    "settings of a fallback": {"fallbacks": [{"model": "small", "thinking": {"type": "enabled"}}]},
     "an agent's name": {"messages": [{"role": "user", "content": "Hi", "agent": {"agent_name": "x"}}]},
 }
 
@@ -134,11 +145,12 @@ async def test_a_body_that_is_no_object_is_refused(pod: OtherPod, path: str, bod
 
 async def test_a_model_of_the_query_is_refused(pod: OtherPod) -> None:
     pod.agent(ALLOWED)
-    for query in ("model=FORBIDDEN", "a=b&Model=FORBIDDEN", "m%6Fdel=FORBIDDEN", "models=FORBIDDEN"):
+    odd = ("a=1;model=FORBIDDEN", "m%256Fdel=FORBIDDEN", "deployment=FORBIDDEN")
+    for query in (*odd, "model=FORBIDDEN", "a=b&Model=FORBIDDEN", "m%6Fdel=FORBIDDEN", "models=FORBIDDEN"):
         assert await pod.refuses(f"{CHAT}?{query}", chat({})) == (403, "model_not_allowed")
         assert await pod.refuses(f"{EMBEDDINGS}?{query}", b'{"model":"big"}') == (403, "model_not_allowed")
     assert (await pod.passes(f"{CHAT}?beta=true&model=small", chat({}))).body is None
-    assert find_models_in_query("") == []
+    assert find_models_in_query("/v1/models") == []
 
 
 async def test_a_forms_other_fields_name_no_models(pod: OtherPod) -> None:
@@ -146,6 +158,28 @@ async def test_a_forms_other_fields_name_no_models(pod: OtherPod) -> None:
     for field in ("models", "models[]", "fallbacks", "preset", "extra_body[model]"):
         body = form(("model", b"big"), (field, b"small"))
         assert await pod.refuses("/v1/audio/transcriptions", body, CONTENT_TYPE) == (403, "model_not_allowed")
+
+
+@pytest.mark.parametrize("value", [b'{"model":"FORBIDDEN"}', b' {"x":{"models":["FORBIDDEN"]}}', b'[{"model":"FORBIDDEN"}]'])
+async def test_a_forms_field_of_json_names_no_models(pod: OtherPod, value: bytes) -> None:
+    pod.agent(ALLOWED)
+    path = "/v1/audio/transcriptions"
+    body = form(("model", b"big"), ("extra_body", value))
+    assert await pod.refuses(path, body, CONTENT_TYPE) == (403, "model_not_allowed")
+    for text in (b"{model} says", b'{"language":"de"}', b"FORBIDDEN"):
+        await pod.passes(path, form(("model", b"big"), ("prompt", text)), CONTENT_TYPE)
+
+
+async def test_a_header_that_names_a_model_is_not_sent_under_a_policy(pod: OtherPod) -> None:
+    names = ("X-Model-Provider", "Helicone-Fallbacks", "x-preset", "X-Portkey-Config")
+    request = Request("POST", CHAT, [("authorization", f"Bearer {TOKEN}"), *((name, "x") for name in names)], chat({}))
+    for allowed, dropped in ((ALLOWED, {name.lower() for name in names}), ([], set())):
+        pod.agent(allowed)
+        admitted = pod.mediator.admit(request)
+        assert isinstance(admitted, Identity)
+        decision = await pod.mediator.exchange(admitted, request)
+        assert isinstance(decision, Forward)
+        assert set(decision.dropped_headers) - {"authorization"} == dropped
 
 
 async def test_a_name_must_be_allowed_at_the_provider_that_reads_it(pod: OtherPod) -> None:

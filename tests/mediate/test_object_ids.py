@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from claw_mediate.core.known_paths import KNOWN_PATHS, OBJECT_KINDS, PROXY_BASE, ApiBase, PathMatch, find_known_path
+from claw_mediate.core.known_paths import KNOWN_PATHS, OBJECT_KINDS, PROXY_BASE, ApiBase, Family, PathMatch, find_known_path
 from claw_mediate.core.object_ids import (
     DIALECT_RULES,
     EVAL_RULES,
@@ -72,12 +73,105 @@ def test_an_id_is_read_wherever_a_provider_may_read_it(body: Any, expected: set[
     assert named(body, DIALECT_RULES) == expected
 
 
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "upper case": str.upper,
+    "title": str.title,
+    "camel case": lambda name: name.title().replace("_", ""),
+    "one word": lambda name: name.replace("_", ""),
+    "dashes": lambda name: name.replace("_", "-"),
+    "the long s": lambda name: name.replace("s", "\u017f"),
+}
+
+
 @pytest.mark.requirement("objects:members")
 @pytest.mark.parametrize("member", MEMBERS)
-def test_every_member_is_read(member: str) -> None:
-    assert find_named_objects(json.dumps({"a": [{member: "x"}]}).encode(), OTHER_RULES) == (
-        NamedObject(MEMBERS[member], "x", member),
-    )
+@pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_every_member_is_read_in_every_spelling(member: str, spell: Callable[[str], str], ascii_only: bool) -> None:
+    name, object_id = spell(member), "files/x" if member == "file_uri" else "x"
+    body = json.dumps({"a": [{name: object_id}]}, ensure_ascii=ascii_only).encode()
+    assert find_named_objects(body, OTHER_RULES) == (NamedObject(MEMBERS[member], object_id, name),)
+
+
+@pytest.mark.requirement("objects:members")
+@pytest.mark.parametrize("letter", [b"f", b"F", b"_", b"i", b"D"])
+def test_an_escaped_letter_of_a_members_name_is_read(letter: bytes) -> None:
+    name = b"File_iD".replace(b"F", letter, 1) if letter in b"fF" else b"File_iD"
+    body = b'{"%b":"x"}' % name.replace(letter, b"\\u%04x" % ord(letter), 1)
+    assert [each.id for each in find_named_objects(body, DIALECT_RULES)] == ["x"]
+
+
+@pytest.mark.requirement("responses:named-once")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"previous_response_id": "own", "extra_body": {"previous_response_id": "other"}},
+        {"previous_response_id": "own", "Previous_Response_Id": "other"},
+        {"previousResponseId": "other"},
+        {"Conversation": "other"},
+        {"extra_body": {"conversation": {"ID": "other"}}},
+        {"batch_request": {"responses": {"previous_response_id": "other"}}},
+    ],
+)
+def test_what_a_dialect_does_not_read_of_a_chain_is_anothers(body: Any) -> None:
+    written = json.dumps(body).encode()
+    chain = ["own"] if b"own" in written else []
+    assert [each.id for each in find_named_objects(written, DIALECT_RULES, chain)] == ["other"]
+
+
+@pytest.mark.requirement("responses:named-once")
+@pytest.mark.parametrize("body", [{"previous_response_id": "own"}, {"x": {"conversation": "talk"}}, {"conversation": None}])
+def test_what_a_dialect_reads_of_a_chain_is_its_own(body: Any) -> None:
+    chain = ["own"] if "previous_response_id" in body else []
+    assert find_named_objects(json.dumps(body).encode(), DIALECT_RULES, chain) == ()
+
+
+@pytest.mark.requirement("objects:members")
+def test_a_file_of_googles_is_read_from_its_address_and_no_other() -> None:
+    parts = [
+        {"fileData": {"fileUri": "https://generativelanguage.googleapis.com/v1beta/files/a?alt=media"}},
+        {"file_data": {"file_uri": "files/b"}},
+        {"fileData": {"fileUri": "https://www.youtube.com/watch?v=x"}},
+        {"fileData": {"fileUri": "gs://bucket/x"}},
+    ]
+    assert named({"contents": [{"parts": parts}]}) == {("file", "files/a"), ("file", "files/b")}
+
+
+@pytest.mark.requirement("objects:members")
+def test_parameters_are_a_schema_of_functions_only() -> None:
+    tools = [{"type": kind, "parameters": {"file_ids": [kind]}} for kind in ("function", "custom", "openrouter:files")]
+    assert named({"tools": [*tools, {"parameters": {"file_id": "x"}}]}, DIALECT_RULES) == {("file", "openrouter:files")}
+
+
+@pytest.mark.requirement("objects:given")
+@pytest.mark.parametrize(
+    ("family", "path", "answer", "given"),
+    [
+        ("xai", "/v1/batches", {"batch_id": "b", "name": "n"}, GivenObject("batch", "b")),
+        ("xai", "/v1/videos/generations", {"request_id": "r"}, GivenObject("video", "r")),
+        ("google", "/v1/batches", {"id": "batches/b"}, GivenObject("batch", "batches/b")),
+    ],
+)
+def test_ids_of_other_forms_are_given(family: Family, path: str, answer: Any, given: GivenObject) -> None:
+    match = find_known_path(ApiBase(family, ("/v1",)), "POST", path)
+    assert match is not None
+    shape = shape_of_answer(match)
+    assert shape is not None
+    assert find_given_objects(json.dumps(answer).encode(), shape) == (given,)
+
+
+@pytest.mark.requirement("objects:paths")
+@pytest.mark.parametrize("slash", ["/", "%2F", "%2f"])
+def test_an_id_of_googles_has_a_slash(slash: str) -> None:
+    base = ApiBase("google", ("/v1beta/openai",))
+    batches = (("batch", "GET", ""), ("batch", "POST", "/cancel"))
+    for kind, method, rest in (*batches, ("file", "GET", "/content"), ("file", "DELETE", "")):
+        folder = "batches" if kind == "batch" else "files"
+        match = find_known_path(base, method, f"/v1beta/openai/{folder}/{folder}{slash}x{rest}")
+        assert match is not None
+        assert match.ids == {kind: f"{folder}/x"}
+        assert match.path == f"/{folder}/{folder}{slash.upper()}x{rest}"
 
 
 @pytest.mark.requirement("objects:members")

@@ -25,16 +25,21 @@ BLOCK = bytes(range(256)) * 4096
 
 @pytest.fixture(scope="module")
 def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
-    """Yield a pod whose ``plain`` has no policy; ``bound`` may ask one model of the default provider, and one of another."""
+    """Yield a pod whose ``plain`` has no policy; ``bound`` may ask one model of the default provider, and one of another.
+
+    ``mediated`` is the same with a tool.
+    """
     wire = Wire()
     pod = Pod(tmp_path_factory.mktemp("pod"), Provider(), Service(port=free_port()))
     pod.environment |= {"OPENAI_BASE_URL": f"{wire.url}/v1", "OPENROUTER_BASE_URL": f"{wire.url}/router/v1"}
     pod.environment |= {"ANTHROPIC_BASE_URL": f"{wire.url}/v1", "OPENROUTER_API_KEY": ROUTER_KEY}
     pod.agent("plain")
     pod.agent("bound")
+    pod.agent("mediated", pod.tool("balance"))
     allowed = [{"slot": "primary", "ref": "openai/small"}, {"slot": "other", "ref": "openrouter/vendor/m"}]
-    about = {"service": "bound", "pod": "test", "type": "generic", "token": pod.token("bound")}
-    pod.put("bound", "metadata.json", {**about, "model_policy": {"mode": "clamp", "allowed": allowed}})
+    for name in ("bound", "mediated"):
+        about = {"service": name, "pod": "test", "type": "generic", "token": pod.token(name)}
+        pod.put(name, "metadata.json", {**about, "model_policy": {"mode": "clamp", "allowed": allowed}})
     pod.start()
     yield Wired(pod, wire)
     pod.stop()
@@ -250,7 +255,9 @@ def test_a_packed_body_that_names_another_model_is_refused_and_an_allowed_one_go
 
 @pytest.mark.requirement("paths:override")
 @pytest.mark.parametrize("agent_id", ["analyst", "plain"])
-@pytest.mark.parametrize("name", ["x_api_key", "openai_organization", "x-original-url", "x_rewrite_url", "x-forwarded-method"])
+@pytest.mark.parametrize(
+    "name", ["x_api_key", "openai_organization", "x-original-url", "x_rewrite_url", "x-forwarded-host", "method_override"]
+)
 def test_no_spelling_of_a_header_names_another_key_path_or_method(running: Pod, agent_id: str, name: str) -> None:
     running.agent("plain")
     running.provider.says(text("Hi."))
@@ -258,3 +265,65 @@ def test_no_spelling_of_a_header_names_another_key_path_or_method(running: Pod, 
     sent = headers(running, agent_id) | {name: "planted"}
     assert httpx2.post(f"{running.url}/v1/chat/completions", json=asked, headers=sent, timeout=30).status_code == 200
     assert "planted" not in running.provider.received[0].headers.values()
+
+
+@pytest.mark.requirement("policy:own-objects")
+@pytest.mark.parametrize("agent_id", ["bound", "mediated"])
+def test_a_request_that_names_no_model_but_an_object_is_under_the_policy(wired: Wired, agent_id: str) -> None:
+    own = f"resp_{agent_id}"
+    said = {"id": own, "object": "response", "status": "completed", "output": [], "usage": USAGE}
+    for _ in range(2):
+        wired.wire.answers.put(answer(json.dumps(said).encode()))
+    first = json.dumps({"model": "small", "input": "Hi"}).encode()
+    assert post(wired, "/v1/responses", first, agent_id).status_code == 200
+
+    named = {"previous_response_id": own, "input": "Go on"}
+    assert post(wired, "/v1/responses", json.dumps(named).encode(), agent_id).status_code == 200
+    assert [json.loads(seen.body)["model"] for seen in wired.wire.seen] == ["small", "small"]
+    for more in ({"models": ["gpt-huge"]}, {"Model": "gpt-huge"}, {"extra_body": {"model": "gpt-huge"}}):
+        body = json.dumps({**named, **more}).encode()
+        assert refused(post(wired, "/v1/responses", body, agent_id)) == (403, "model_not_allowed")
+    assert len(wired.wire.seen) == 2
+
+
+@pytest.mark.requirement("policy:own-objects")
+def test_a_conversation_is_changed_by_no_request_for_another_model(wired: Wired) -> None:
+    wired.wire.answers.put(answer(b'{"id": "conv_bound", "object": "conversation"}'))
+    assert post(wired, "/v1/conversations", b'{"items": []}').status_code == 200
+    for path in ("", "/items", "?model=gpt-huge"):
+        body = b'{"items": [], "models": ["gpt-huge"]}' if "?" not in path else b'{"metadata": {}}'
+        assert refused(post(wired, f"/v1/conversations/conv_bound{path}", body)) == (403, "model_not_allowed")
+    wired.wire.answers.put(answer(b'{"id": "conv_bound"}'))
+    assert post(wired, "/v1/conversations/conv_bound", b'{"metadata": {}}').status_code == 200
+    assert len(wired.wire.seen) == 2
+
+
+@pytest.mark.requirement("wire:read-as-json")
+@pytest.mark.parametrize("agent_id", ["plain", "bound", "mediated"])
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/x-www-form-urlencoded", "application/json; charset=utf-7", "text/plain", "multipart/form-data; boundary=x"],
+)
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+def test_what_was_read_as_json_is_sent_as_json(wired: Wired, agent_id: str, content_type: str, path: str) -> None:
+    wired.wire.answers.put(answer(b"{}"))
+    inner = "&model=gpt-huge&file_id=file-x&"
+    asked: dict[str, Any] = {"model": "small", "input": inner, "messages": [{"role": "user", "content": inner}]}
+    post(wired, path, json.dumps(asked).encode(), agent_id, content_type=content_type)
+    (seen,) = wired.wire.seen
+    assert seen.all("content-type") == ["application/json"]
+
+
+@pytest.mark.requirement("wire:read-as-json")
+def test_a_sound_content_type_and_a_form_stay_as_they_are(wired: Wired) -> None:
+    for content_type in ("application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"):
+        wired.wire.answers.put(answer(b"{}"))
+        body = b'{"model":"small","messages":[]}'
+        post(wired, "/v1/chat/completions", body, content_type=content_type)
+        assert wired.wire.seen[-1].all("content-type") == [content_type]
+
+    wired.wire.answers.put(answer(b"{}"))
+    form_type = "multipart/form-data; boundary=x"
+    field = b'--x\r\ncontent-disposition: form-data; name="model"\r\n\r\nsmall\r\n--x--\r\n'
+    post(wired, "/v1/audio/transcriptions", field, content_type=form_type)
+    assert wired.wire.seen[-1].all("content-type") == [form_type]

@@ -62,6 +62,12 @@ def test_a_file_is_its_makers(pod: Pod) -> None:
             reads(made.id)
     with pytest.raises(openai.NotFoundError):
         two.vector_stores.create(file_ids=[made.id])
+    for member in ("File_ID", "fileId", "FILE_IDS"):
+        odd: Any = {"model": "gpt-test", "input": [{"role": "user", "content": [{"type": "input_file", member: made.id}]}]}
+        with pytest.raises(openai.NotFoundError):
+            two.post("/responses", body=odd, cast_to=object)
+        with pytest.raises(openai.NotFoundError):
+            two.get(f"/models?{member}={made.id}", cast_to=object)
     part: Any = [{"role": "user", "content": [{"type": "input_file", "file_id": made.id}]}]
     with pytest.raises(openai.NotFoundError):
         two.responses.create(model="gpt-test", input=part)

@@ -37,6 +37,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "agents:reload": Requirement(
         "docs/spec/contract.md, layout", "A changed file, or a swapped tree, takes effect at the next request."
     ),
+    "agents:reload-in-place": Requirement(
+        "docs/spec/contract.md, layout", "A file that is written in place, and given its old time and size, is read again."
+    ),
     "agents:broken": Requirement(
         "docs/spec/contract.md, layout", "A broken file fails that agent closed, with one event until it changes, and no other."
     ),

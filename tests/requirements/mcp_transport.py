@@ -46,6 +46,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         _SPEC, "A broken connection: request_failed if nothing was sent or the tool reads, else outcome_unknown."
     ),
     "mcp:unreadable": Requirement(_SPEC, "An answer that is no result is a clear failure, and a write's outcome is unknown."),
+    "mcp:odd-answers": Requirement(
+        _SPEC,
+        "A result or error counts though absent members are null, half of a surrogate pair is in a text, or the code is no "
+        "integer.",
+    ),
+    "mcp:turns": Requirement(_SPEC, "Others have their turn while a huge answer, or a flood of events, is read."),
     "mcp:long-session": Requirement(_SPEC, "A session id may have 8,192 visible characters, as a JWT needs."),
     "mcp:line-ends": Requirement(_SPEC, "An event is whole at its last line end: a line feed, a carriage return, or both."),
     "mcp:refused-words": Requirement(

@@ -58,12 +58,20 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Connections that show no token have a fixed share; when it is full the oldest of them is closed, with one line of "
         "the log a minute, and callers with a token are served.",
     ),
+    "server:callers": Requirement(
+        _SERVER, "Where all connections have shown a token, the caller with the most loses one, and no other is kept out."
+    ),
+    "server:health-details": Requirement(
+        _SERVER, "Only on the machine itself does /health say more than whether all is well, and never to a page."
+    ),
     "server:idle-connections": Requirement(
         _SERVER, "A connection on which no request is answered is closed after 30 s, whatever is sent on it meanwhile."
     ),
     "server:unread-answers": Requirement(_SERVER, "An answer that nobody reads for 60 s is dropped with its connection."),
     "server:long-bodies": Requirement(
-        _SERVER, "Bodies above 64 KiB have 128 MiB together, until they are answered; one more is 503, and short ones pass."
+        _SERVER,
+        "Bodies above 64 KiB have 128 MiB together, until they are answered, and a caller half of what others leave; one more "
+        "is 503, and short ones pass.",
     ),
     "server:refused-unread": Requirement(
         _SERVER, "A request of a host or origin that is not allowed, or whose body has two lengths, is refused unread."

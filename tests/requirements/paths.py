@@ -32,6 +32,13 @@ REQUIREMENTS = {
     "paths:families": Requirement(
         _WHERE, "A path is looked for at the provider that it goes to; the proxy's own listener sends it to one that has it."
     ),
+    "policy:own-objects": Requirement(
+        "docs/spec/mediation.md section 8",
+        "A request that names no model, but an object that a provider keeps, is under the policy as any other.",
+    ),
+    "wire:read-as-json": Requirement(
+        _WHERE, "A body that was read as JSON is sent as JSON, whatever content type the runner gave it."
+    ),
     "policy:other-names": Requirement(
         "docs/spec/mediation.md section 8",
         "Under a policy each model that another member names must be allowed at the provider, or the request is a 403.",

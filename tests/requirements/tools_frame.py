@@ -32,12 +32,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "tools:no-json": Requirement(SPEC, "A result that is no JSON is the tool's failure."),
     "tools:results": Requirement(SPEC, "`structuredContent` is an object, and the text block is the same JSON."),
     "tools:errors-capped": Requirement(SPEC, "An error's message has at most 2 KiB, whatever characters it has."),
-    "tools:audit-bounded": Requirement(
-        SPEC,
-        "A call of an unknown tool counts as one; of calls above the limit in a minute, a few have a line, with the number "
-        "of the others.",
-    ),
     "tools:audit": Requirement(SPEC, "Each call is one line: done, failed, refused, unknown or cancelled."),
+    "tools:audit-refusals": Requirement(
+        SPEC, "Of calls that nobody ran, a principal has 60 lines a minute; the next one says how many were left out."
+    ),
     "tools:audit-arguments": Requirement(SPEC, "A line has names and a digest of the arguments; all of them with `full` only."),
     "tools:namespaces": Requirement(SPEC, "A namespace is taken once; `builtin`, `__` and other signs are refused."),
     "tools:published-names": Requirement(SPEC, "A provider's tool has a name that models and pods take, and no two have one."),

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from claw_contract.limits import LineLimit
 from claw_mcp.protocol import MessageError, RpcError, read_messages, write_request
 from claw_mcp.sessions import ClientRequest, Session
+from claw_tools.audit import CallLog, CallRecord
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.registry import ToolRegistry
 from tests.tools.scene import MadeProvider, MadeTool, Scene, principal
@@ -227,23 +229,6 @@ async def test_each_call_is_one_line_whatever_becomes_of_it() -> None:
     assert scene.lines[0]["argument_names"] == ["text"]
 
 
-@pytest.mark.requirement("tools:audit-bounded")
-async def test_names_that_nobody_knows_fill_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("claw_contract.limits.time.monotonic", lambda: now)
-    scene = Scene()
-    registry = ToolRegistry(principal("a", calls_per_minute=5), scene.shell.provided, lambda: now)
-    scene.shell.add(registry)
-    outcomes = [await scene.outcome(f"unknown{number}") for number in range(1000)]
-    assert outcomes[5:] == ["busy"] * 995
-    assert [line["outcome"] for line in scene.lines] == ["not_found"] * 5 + ["busy"] * 10
-
-    now += 60
-    for number in range(6):
-        await scene.outcome(f"later{number}")
-    assert [line.get("left_out") for line in scene.lines[15:]] == [None] * 5 + [985]
-
-
 @pytest.mark.requirement("tools:audit-arguments")
 async def test_a_line_has_names_and_a_digest_and_with_full_the_arguments() -> None:
     raw = b'{"text":"the-secret-text","zz":1}'
@@ -274,3 +259,33 @@ async def test_a_providers_tool_is_called_with_checked_arguments() -> None:
     assert (await scene.outcome("time__now", {"text": 1}), provider.calls) == ("invalid_args", [])
     assert await scene.call("time__now", {"text": "x"}) == {"did": "time/now"}
     assert provider.calls == [("now", {"text": "x"})]
+
+
+@pytest.mark.requirement("tools:audit-refusals")
+async def test_calls_that_nobody_ran_do_not_fill_the_log() -> None:
+    scene = Scene(principal("a", calls_per_minute=5), principal("b", calls_per_minute=5))
+    scene.register(MadeTool("work"))
+    for _ in range(500):
+        assert (await scene.outcome("none")).startswith("-32602")
+    for _ in range(5):
+        assert await scene.outcome("work") == "ok"
+    for _ in range(500):
+        assert await scene.outcome("work") == "busy"
+    assert [line["outcome"] for line in scene.lines].count("ok") == 5
+    assert len(scene.lines) == 60 + 5
+
+    await scene.outcome("none", who="b")
+    assert [line["principal"] for line in scene.lines[65:]] == ["b"], "each has lines of its own"
+
+
+@pytest.mark.requirement("tools:audit-refusals")
+def test_the_next_line_says_how_many_refused_calls_have_none() -> None:
+    lines: list[dict[str, Any]] = []
+    log = CallLog(lambda _, members: lines.append(members))
+    now = [0.0]
+    log._refusals = LineLimit(2, clock=lambda: now[0])
+    for minute in (0, 61):
+        now[0] = minute
+        for _ in range(5):
+            log.refuse_call(CallRecord("a", "none", b"{}"), "not_found")
+    assert [line.get("left_out") for line in lines] == [None, None, 3, None]

@@ -73,6 +73,8 @@ def _redirect(request: http.Request, decision: Forward) -> None:
     request.data.port = base.port or (443 if base.scheme == "https" else 80)
     request.host = base.hostname or ""  # this setter also writes the Host header, with the port
     request.path = base.path + decision.target
+    if decision.content_type is not None:
+        request.headers["content-type"] = decision.content_type
     if decision.body is not None:  # edited, and so it was unpacked
         for name in ("content-encoding", "transfer-encoding", "content-length"):
             request.headers.pop(name, None)
