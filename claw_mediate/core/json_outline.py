@@ -7,8 +7,10 @@ So the long strings are checked and stepped over here, in pieces, and decoders, 
     document   {"model": "m", "messages": [{"role": "user", "content": "40 MB"}]}
     outline    {"model": "m", "messages": [{"role": "user", "content": "text-<nonce>-00000000"}]}
 
-What is short stays, so that a name, an id or a model is found in the outline where it is in the document. Places in the outline
-are those of the document by ``place_in_document``, and a part of a view gets its own strings back by ``restore``.
+What is short stays, so that an id or a model is found in the outline where it is in the document.
+The name of a member stays however long it is: it tells members apart, and is read in several spellings.
+Places in the outline are those of the document by ``place_in_document``, and a part of a view gets its own strings back
+by ``restore``.
 A document of up to ``MAX_WHOLE_BYTES`` is its own outline, and pays nothing.
 A larger one has limits that no conversation reaches: ``MAX_OUTLINE_BYTES``, ``MAX_VALUES``, ``MAX_NESTED``.
 """
@@ -47,6 +49,9 @@ _SHORT: Final = rb'"(?:[^"\\]{1,64}+(?:\\.)?+|\\.){0,%d}+"' % (_MAX_SHORT // 64)
 _BETWEEN = re.compile(rb'(?:[^"]++|%b)*+' % _SHORT, re.DOTALL)
 """Everything before a string that is long, or that this expression does not step over."""
 _ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+
+_COLON = re.compile(rb"[ \t\r\n]*+:")
+"""What makes the string before it the name of a member."""
 
 _STAND_IN_LENGTH: Final = len("text-0123456789abcdef-01234567")
 
@@ -97,7 +102,7 @@ class Outline:
             start = position + 1
             end = _end_of_string(document, start)
             position = end + 1
-            if end - start > _MAX_SHORT:
+            if end - start > _MAX_SHORT and _COLON.match(document, position) is None:
                 length += start - copied
                 parts += [view[copied:start], b"%b%08x" % (mark, len(self._spans))]
                 self._starts.append(length)
