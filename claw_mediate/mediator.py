@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from claw_contract.known_providers import KEY_VARIABLES
-from claw_contract.redaction.redactor import Redactor
+from claw_contract.redaction.redactor import LongTextError, Redactor
 from claw_contract.secret import Secret
 from claw_mediate import reload
 from claw_mediate.agents import authenticate
@@ -95,6 +95,8 @@ DIALECTS: Final[Mapping[Endpoint, Spoken]] = {
 """By the end of the POST's path."""
 _PREPARATION_SECONDS = 1.0  # Some five hundred agents; others are read when they ask
 _MAX_INLINE_BYTES = 256 << 10  # Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread
+_MAX_REDACTED_TEXT = 1 << 20  # Bytes of a text in a body of more than 4 MiB that is decoded
+_LONG_TEXT = "a text of more than 1 MiB holds the agent's own token: take the token out of it"
 
 
 class Mediator:
@@ -384,7 +386,13 @@ async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
     """Return the body without the agent's own token, which the runner's tools may have printed (``env``)."""
     # A body may hide something in each of a million places: other requests go on meanwhile.
     own = Redactor([admitted.secret])
-    return own.document(body) if len(body) < _MAX_INLINE_BYTES else await asyncio.to_thread(own.document, body)
+    if len(body) < _MAX_INLINE_BYTES:
+        return own.document(body)
+
+    try:
+        return await asyncio.to_thread(own.document, body, _MAX_REDACTED_TEXT)
+    except LongTextError as error:
+        raise UnreadableRequestError(_LONG_TEXT) from error
 
 
 def _read(agent: Agent, spoken: Spoken, body: bytes) -> RunnerRequest:

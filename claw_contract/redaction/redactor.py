@@ -47,6 +47,10 @@ def _in_base64(raw: bytes) -> set[bytes]:
     return encoded
 
 
+class LongTextError(ValueError):
+    """A text that is too long to be decoded for the secret that stands, or may stand, in it."""
+
+
 class Redactor:
     """Replaces known secrets, by value, in all output of the process (history, log, errors, tool results).
 
@@ -100,17 +104,42 @@ class Redactor:
         spans = self._spans(b"".join(pieces))
         return [*_replace_spans(pieces, spans)] if spans else pieces
 
-    def document(self, document: bytes) -> bytes:
+    def document(self, document: bytes, max_text: int | None = None) -> bytes:
         """Return JSON without the secrets, and still JSON: a number that contains one becomes a string.
 
-        Other bytes are treated as by ``data``.
+        Other bytes are treated as by ``data``. ``max_text``: bytes of the longest string that is decoded in a document of
+        more than 4 MiB. Raise ``LongTextError`` if a secret stands, or may stand, in a longer one.
         """
         spans = self._spans(document)
-        if not spans and not (self._searches and _find_first(document, _ESCAPE) >= 0 and _HIDING.search(document)):
+        if not spans and not self._may_be_hidden(document):
             return document
+        if max_text is not None and len(document) > _WINDOW and document[:1] in (b"{", b"["):
+            try:
+                return b"".join(self._pieces(document, spans, max_text))
+            except (LongTextError, RecursionError):
+                raise
+            except ValueError:  # It is no JSON after all
+                return self.data(document)
         if not _is_json(document):
             return self.data(document)
         return b"".join(self._pieces(document, spans))
+
+    def _may_be_hidden(self, document: bytes) -> bool:
+        """Return whether a document must be decoded, because a secret may stand in it in escapes."""
+        if not self._searches:
+            return False
+        if len(document) <= _WINDOW:
+            return _ESCAPE in document and _HIDING.search(document) is not None
+
+        # Decoding 60 MB would hold up every other thread. So it is decoded in pieces, and searched at each level.
+        if not any(_HIDING.search(document, start, end + _ESCAPE_LENGTH) for start, end in _steps(document, _WINDOW)):
+            return False
+        forms = {form for search in self._searches for form in search.forms}
+        if any(_NOT_PLAIN.search(form) for form in forms):
+            return True
+
+        pieces = (document[start:end] for start, end in _steps(document, _DECODED))
+        return any(form in text for text in _decoded_levels(pieces, self.max_form_bytes) for form in forms)
 
     def cut(self, data: bytes, limit: int) -> bytes:
         """Return the first ``limit`` bytes, and never a part of a secret."""
@@ -119,10 +148,12 @@ class Redactor:
                 return data[:start]
         return data[:limit]
 
-    def _pieces(self, document: bytes, spans: Spans) -> Iterator[bytes]:
+    def _pieces(self, document: bytes, spans: Spans, max_text: int | None = None) -> Iterator[bytes]:
         """Yield the parts of a document. Only tokens that a secret touches, or may hide in, are decoded."""
         copied = read = 0
-        for start, end in merge(spans, (match.span() for match in _HIDING.finditer(document))):
+        for start, end in merge(spans, _find_hiding(document)):
+            if max_text is not None:
+                read = _step_over_strings(document, read, start, max_text)
             while read < end and (token := _token_at(document, read, max(read, start))) and token.start() < end:
                 clear, read = self._token(token[0]), token.end()
                 if clear != token[0]:
@@ -191,18 +222,26 @@ MIN_REDACTED = 6  # Shorter values are not replaced: they would blank out ordina
 _BLOCK = 8
 _TAIL = 2 * _BLOCK - 1
 _WINDOW = 4 << 20  # Bytes that are searched in one step
+_DECODED = 64 << 10  # Bytes whose escapes are decoded in one step
 _MANY_FORMS = 16  # Those of about three secrets. Fewer are not worth the blocks of their ends
 _BYTES_PER_FORM = 64  # Reading the blocks of so many bytes takes about as long as searching for a form
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 """Everything before a place, except a string that is open there."""
+_STRING_TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _SEPARATORS = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
 
 
 _ESCAPE = rb"\u00"
 _HIDING = re.compile(rb"\\u00[2-7]")
 """An ASCII character that is escaped without need: a secret there can be found only by decoding."""
+_ESCAPE_LENGTH = 6
+_ESCAPE_PAIR = re.compile(rb"\\(?:u00([2-7][0-9a-fA-F])|(.))", re.DOTALL)
+_WHOLE_ESCAPES = re.compile(rb"(?:[^\\]++|\\(?:u[^\\]{4}|[^u]))*+", re.DOTALL)
+_MAX_LEVELS = 6  # JSON within JSON, and so on
+_NOT_PLAIN = re.compile(rb"[^ -~]")
+"""A part of a secret that ``_ESCAPE_PAIR`` does not decode."""
 
 
 def _long_enough(values: Iterable[str]) -> frozenset[str]:
@@ -238,6 +277,45 @@ def _token_at(document: bytes, read: int, place: int) -> re.Match[bytes] | None:
     return _TOKEN.search(document, max(read, 1 + max(document.rfind(mark, read, place) for mark in _SEPARATORS)))
 
 
+def _step_over_strings(document: bytes, read: int, place: int, max_text: int) -> int:
+    """Return a place near another one, not within a string that ends before it. Raise ``LongTextError``."""
+    while read < place:
+        window = min(read + _DECODED, place)
+        before = _WHOLE_STRINGS.match(document, read, window)
+        assert before is not None  # it also matches the empty string
+        if before.end() == window:
+            if window == place:
+                return read
+            read = window
+            continue
+
+        end = _end_of_string(document, before.end() + 1)
+        if end > place:
+            if end - before.end() > max_text:
+                raise LongTextError
+            return before.end()
+        read = end
+    return read
+
+
+def _end_of_string(document: bytes, start: int) -> int:
+    """Return where the string ends, behind its quote, whose text begins at ``start``. Raise ``ValueError``."""
+    while start < len(document):
+        text = _STRING_TEXT.match(document, start, start + _DECODED)
+        assert text is not None  # it also matches the empty string
+        if document[text.end() : text.end() + 1] == b'"':
+            return text.end() + 1
+        if text.end() == start:
+            break
+        start = text.end()
+    raise ValueError("a string has no end")
+
+
+def _find_hiding(document: bytes) -> Iterator[tuple[int, int]]:
+    for start, end in _steps(document, _WINDOW):
+        yield from (match.span() for match in _HIDING.finditer(document, start, end + _ESCAPE_LENGTH) if match.start() < end)
+
+
 def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> Iterator[bytes]:
     """Yield the lines with dots at the spans of the joined text. ``between``: bytes between two lines in that text."""
     begin, pending = 0, deque(spans)
@@ -254,12 +332,42 @@ def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> It
         begin = end + between
 
 
-def _find_first(data: bytes, form: bytes) -> int:
-    """Return where a form begins first, or -1. One search through 60 MB would hold up every other thread."""
-    for start in range(0, len(data), _WINDOW):
+def _find_first(data: bytes, form: bytes, at: int = 0) -> int:
+    """Return where a form begins first from a place on, or -1. One search through 60 MB would hold up every other thread."""
+    for start in range(at, len(data), _WINDOW):
         if (found := data.find(form, start, start + _WINDOW + len(form) - 1)) >= 0:
             return found
     return -1
+
+
+def _steps(document: bytes, size: int) -> Iterator[tuple[int, int]]:
+    return ((start, start + size) for start in range(0, len(document), size))
+
+
+def _decoded_levels(pieces: Iterable[bytes], overlap: int) -> Iterator[bytes]:
+    """Yield a document's pieces, and what they are after each decoding, each with the end of the piece before."""
+    unread = [b""] * _MAX_LEVELS  # The beginning of an escape at the end of the piece before
+    ends = [b""] * (_MAX_LEVELS + 1)
+    for piece in pieces:
+        text = piece
+        for level in range(_MAX_LEVELS):
+            yield ends[level] + text
+            ends[level] = (ends[level] + text)[-overlap:]
+
+            escaped = unread[level] + text
+            whole = _WHOLE_ESCAPES.match(escaped)
+            assert whole is not None  # it also matches the empty string
+            # What is no escape is stepped over: only its end may be the beginning of one.
+            end = max(whole.end(), len(escaped) - _ESCAPE_LENGTH)
+            unread[level] = escaped[end:]
+            text = _ESCAPE_PAIR.sub(_unescape, escaped[:end])
+        yield ends[-1] + text
+        ends[-1] = (ends[-1] + text)[-overlap:]
+
+
+def _unescape(escape: re.Match[bytes]) -> bytes:
+    number, mark = escape.groups()
+    return mark if number is None else bytes([int(number, 16)])
 
 
 def _find_places(data: bytes, form: bytes, start: int) -> Iterator[tuple[int, int]]:
@@ -271,7 +379,7 @@ def _find_places(data: bytes, form: bytes, start: int) -> Iterator[tuple[int, in
         while (further := data.rfind(form, last + 1, last + 2 * length - 1)) >= 0:
             last = further
         yield start, last + length
-        start = data.find(form, last + length)
+        start = _find_first(data, form, last + length)
 
 
 @lru_cache(maxsize=1024)

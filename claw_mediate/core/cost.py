@@ -16,6 +16,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_contract.prices import Price
 from claw_mediate.core.api_paths import normalize_path
+from claw_mediate.core.json_outline import JsonSpliceError, outline_request
 
 _MILLION = 1_000_000
 _MAX_AMOUNT = 1e12
@@ -165,8 +166,8 @@ def measure_request(body: bytes, path: str, declared_length: int = 0) -> Request
         return RequestSize(input_tokens, 0.0, is_limited=True)
 
     try:
-        limits = _limits_decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # a form, or no JSON object
+        limits = _limits_decoder.decode(outline_request(body).text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, JsonSpliceError):  # a form, or no JSON object
         return RequestSize(input_tokens, DEFAULT_OUTPUT_TOKENS)
 
     if isinstance(limits.requests, list):

@@ -5,10 +5,12 @@ is what is found in the document. A document of one piece pays nothing.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from io import BytesIO
 from typing import Final
 
 PIECE_BYTES: Final = 1 << 20
+_MAX_JOINED: Final = 8 << 20  # Bytes that one call may copy
 _MAX_NAME: Final = 128  # Bytes of a name whose head is kept whole; a longer one is none that is searched for
 _WITHIN_HEAD = re.compile(rb'[ \t\r\n:"]*+')
 _HEAD = re.compile(rb'"[^"\\]{0,%d}+"[ \t\r\n]*+:[ \t\r\n]*+[^ \t\r\n]?' % _MAX_NAME)
@@ -57,3 +59,22 @@ def contains_match(document: bytes, pattern: re.Pattern[bytes], size: int) -> bo
     length = PIECE_BYTES + size - 1
     starts = range(0, len(document), PIECE_BYTES)
     return any(pattern.search(document, start, start + length) is not None for start in starts)
+
+
+def join_pieces(parts: Iterable[bytes | memoryview]) -> bytes:
+    """Join parts, of which some may be large. One call that copies 60 MB would hold up every other thread."""
+    parts = [*parts]
+    if sum(map(len, parts)) <= _MAX_JOINED:
+        return b"".join(parts)
+    joined = BytesIO()
+    for part in parts:
+        for start in range(0, len(part), PIECE_BYTES):
+            joined.write(part[start : start + PIECE_BYTES])
+    return joined.getvalue()
+
+
+def copy_span(document: bytes, start: int, end: int) -> bytes:
+    """Return a part of a document."""
+    if end - start <= PIECE_BYTES:
+        return document[start:end]
+    return join_pieces([memoryview(document)[start:end]])

@@ -8,11 +8,14 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from io import BytesIO
 from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
+
+from claw_mediate.core.json_outline import MAX_WHOLE_BYTES, Outline
+from claw_mediate.core.json_outline import JsonSpliceError as JsonSpliceError  # noqa: PLC0414 - the error of this module, too
+from claw_mediate.core.json_pieces import copy_span, join_pieces
 
 # Possessive quantifiers: a hostile string must not make the expression backtrack.
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
@@ -40,8 +43,7 @@ _NESTED = re.compile(_nested(_UNROLLED_LEVELS), re.DOTALL)
 
 MAX_MEMBERS = 1000  # Objects with more members are not read: no request or response of a provider has them
 _MIN_DECODED_SIZE = 4096  # Bytes from which on it pays to let msgspec find where values end
-_SLICE = 1 << 20  # Bytes of a large document that are read or copied in one step
-_MAX_JOINED = 8 << 20
+_SLICE = 1 << 20  # Bytes of a large document that are read in one step
 
 type Cut = tuple[int, int, bytes | memoryview]  # A span, and its replacement
 
@@ -49,10 +51,6 @@ _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
 
 _raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_elements = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-class JsonSpliceError(ValueError):
-    """A document that we do not edit. The message is one sentence, for the runner."""
 
 
 class TooManyMembersError(JsonSpliceError):
@@ -88,6 +86,15 @@ def check_utf8(document: bytes) -> None:
 
 def list_members(document: bytes, at: int = 0) -> list[Member]:
     """Return the members of the object that begins at ``at``, in order, repeated ones too. Raises ``TooManyMembersError``."""
+    if len(document) > MAX_WHOLE_BYTES:
+        outline = Outline(document)
+        place = outline.place_in_document
+        members = _list_members(outline.text, outline.place_in_outline(at))
+        return [Member(outline.restore(name), *map(place, places)) for name, *places in members]
+    return _list_members(document, at)
+
+
+def _list_members(document: bytes, at: int) -> list[Member]:
     values = _decode_values(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else {}
     members: list[Member] = []
     position = _skip_space(document, at) + 1
@@ -129,6 +136,15 @@ def stand_once(names: re.Pattern[bytes], document: bytes) -> bool:
 
 def element_spans(document: bytes, at: int = 0) -> list[tuple[int, int]]:
     """Return the spans of the elements of the array that begins at ``at`` (after white space)."""
+    if len(document) > MAX_WHOLE_BYTES:
+        outline = Outline(document)
+        place = outline.place_in_document
+        spans = _element_spans(outline.text, outline.place_in_outline(at))
+        return [(place(start), place(end)) for start, end in spans]
+    return _element_spans(document, at)
+
+
+def _element_spans(document: bytes, at: int) -> list[tuple[int, int]]:
     sizes = iter(_decode_element_sizes(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else ())
     spans: list[tuple[int, int]] = []
     position = _skip_space(document, _skip_space(document, at) + 1)
@@ -163,7 +179,10 @@ class Object:
     def value(self, name: str) -> bytes | None:
         """Return the exact bytes of a member's value; None where there is no such member. Raises ``RepeatedMemberError``."""
         index = self._place(name)
-        return None if index is None else self._document[self._members[index].start : self._members[index].end]
+        if index is None:
+            return None
+        member = self._members[index]
+        return copy_span(self._document, member.start, member.end)
 
     def edit(self, changes: Mapping[str, bytes | None]) -> bytes:
         """Return the edited object, like the function ``edit``."""
@@ -174,7 +193,7 @@ class Object:
         place = self._place(name)
         assert place is not None
         own = self._members[place]
-        array = changes.get(name) or self._document[own.start : own.end]
+        array = changes.get(name) or copy_span(self._document, own.start, own.end)
         closing = array.rindex(b"]")
         while array[closing - 1 : closing] in _SPACES:
             closing -= 1
@@ -225,16 +244,7 @@ def splice(document: bytes, cuts: Collection[Cut]) -> bytes:
     if not cuts:
         return document
     parts.append(view[position:])
-    return b"".join(parts) if len(document) <= _MAX_JOINED else _join_in_pieces(parts)
-
-
-def _join_in_pieces(parts: Iterable[bytes | memoryview]) -> bytes:
-    """Join parts of which some are large. One call that copies 60 MB would hold up every other thread."""
-    joined = BytesIO()
-    for part in parts:
-        for start in range(0, len(part), _SLICE):
-            joined.write(part[start : start + _SLICE])
-    return joined.getvalue()
+    return join_pieces(parts)
 
 
 def append(array: bytes, entries: Iterable[bytes]) -> bytes:
@@ -243,7 +253,7 @@ def append(array: bytes, entries: Iterable[bytes]) -> bytes:
     if not new:
         return array
     end = array.rindex(b"]")
-    return array[:end] + _leading_comma(array, end) + new + array[end:]
+    return splice(array, [(end, end, _leading_comma(array, end) + new)])
 
 
 def _leading_comma(document: bytes, end: int) -> bytes:

@@ -24,6 +24,7 @@ import msgspec
 
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import read_query
+from claw_mediate.core.json_outline import outline_request
 from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 
 _MAX_NAME = 64  # Bytes of a member's name that is looked at
@@ -72,6 +73,8 @@ def find_named_models(body: bytes) -> list[NamedModel]:
     >>> find_named_models(b'{"model": "a", "models": ["b"], "tools": [{"type": "image", "model": "c"}]}')
     [NamedModel(member='models[0]', name='b'), NamedModel(member='tools[0].model', name='c')]
     """
+    outline = outline_request(body)
+    body = outline.text
     members: Counter[bytes] = Counter()
     for start, end in pieces_of(body):
         members.update(_MEMBER.findall(body, start, end))
@@ -90,7 +93,7 @@ def find_named_models(body: bytes) -> list[NamedModel]:
     found = [*walk.read(document, "")]
     if walk.count != count:
         raise AmbiguousMemberError("a member that may name a model stands twice in one object")
-    return found
+    return [NamedModel(outline.restore(member), outline.restore(name)) for member, name in found]
 
 
 def _check_escapes(body: bytes) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from claw_mediate.core.json_outline import JsonSpliceError, TooManyValuesError, outline_request
 from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 from claw_mediate.core.known_paths import KnownPath, ObjectKind, PathMatch
 
@@ -185,7 +186,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_collect, parse_int=str, parse_flo
 
 
 def find_named_objects(body: bytes, rules: MemberRules, chain: Collection[str] = ()) -> tuple[NamedObject, ...]:
-    """Return the objects that a JSON body names, each once. Raise ``UnreadableObjectsError``.
+    """Return the objects that a JSON body names, each once. Raise ``UnreadableObjectsError`` or ``TooManyValuesError``.
 
     ``chain``: the ids of a response and a conversation that the dialect has read in the body by itself.
     """
@@ -193,8 +194,13 @@ def find_named_objects(body: bytes, rules: MemberRules, chain: Collection[str] =
         return ()
 
     try:
-        document = _decoder.decode(body.decode())
-    except (ValueError, RecursionError) as error:
+        outline = outline_request(body)
+        if not outline.is_whole and not rules.may_name(outline.text, len(chain)):
+            return ()
+        document = _decoder.decode(outline.text.decode())
+    except TooManyValuesError:
+        raise
+    except (ValueError, RecursionError, JsonSpliceError) as error:
         raise UnreadableObjectsError("the body is not one JSON document") from error
 
     found: dict[NamedObject, None] = {}
@@ -203,7 +209,8 @@ def find_named_objects(body: bytes, rules: MemberRules, chain: Collection[str] =
     while waiting:
         value = waiting.pop()
         if isinstance(value, _Members):
-            named = _objects_of(value, rules, is_top=id(value) in top)
+            in_outline = _objects_of(value, rules, is_top=id(value) in top)
+            named = [each._replace(id=outline.restore(each.id)) for each in in_outline]
             found |= dict.fromkeys(each for each in named if each.kind not in _OF_CHAIN or each.id not in chain)
             waiting += _parts_to_read(value, rules)
         elif isinstance(value, list):

@@ -7,6 +7,7 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
+from claw_mediate.core.json_pieces import join_pieces
 from claw_mediate.core.object_ids import AnswerShape
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
 from claw_mediate.core.tool_catalog import ToolCatalog
@@ -108,7 +109,7 @@ class ProviderRequest(msgspec.Struct, frozen=True):
 
     def with_messages(self, messages: Sequence[bytes]) -> bytes:
         comma = b"" if self.head.endswith(b"[") or not messages else b","
-        return self.head + comma + b",".join(messages) + self.tail
+        return join_pieces([self.head, comma, b",".join(messages), self.tail])
 
 
 class StreamOpening(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import Evidence, Transcript
+from claw_mediate.core.json_outline import decode_request_outline
 from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import MAX_MESSAGES, ProviderRequest, UnreadableRequestError
 from claw_state.continuity import Anchor
@@ -54,7 +55,8 @@ def append_text(content: bytes, text: str) -> bytes:
     if content[:1] != b'"':
         return encode(text)
     separator = b"" if content == b'""' else b"\\n\\n"
-    return content[:-1] + separator + encode(text)[1:]
+    end = len(content) - 1
+    return json_splice.splice(content, [(end, end + 1, separator + encode(text)[1:])])
 
 
 def request_variants(
@@ -92,7 +94,7 @@ def decode_request[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, n
     """Return a request's view. Raises ``UnreadableRequestError`` with a sentence that says that it is no ``name``."""
     try:
         json_splice.check_utf8(body)
-        view = decoder.decode(body)
+        view = decode_request_outline(decoder, body)
     except UnicodeDecodeError as error:
         raise UnreadableRequestError(f"the request is not a {name}: it is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError) as error:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from claw_mediate.core import json_splice
+from claw_mediate.core.json_outline import decode_request_outline
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 
 NOT_READ: Final = "request_not_read"  # The reason why a request that its dialect can't read gets neither tools nor context
@@ -49,7 +50,7 @@ def read_model(body: bytes) -> RunnerRequest:
     """Return the view of a JSON object that names its model once, for every parser. Raises ``UnreadableRequestError``."""
     try:
         json_splice.check_utf8(body)
-        view = _required_decoder.decode(body)
+        view = decode_request_outline(_required_decoder, body)
         json_splice.find_members(body, ["model"])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableRequestError("the request is not one JSON object with a model") from error
@@ -77,9 +78,9 @@ def read_other_path(body: bytes, content_type: str) -> RunnerRequest | None:
     try:
         json_splice.check_utf8(body)
         if not body.lstrip(b" \t\r\n").startswith(b"{"):
-            _json_decoder.decode(body)
+            decode_request_outline(_json_decoder, body)
             return None
-        view = _optional_decoder.decode(body)
+        view = decode_request_outline(_optional_decoder, body)
         json_splice.find_members(body, ["model"])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableRequestError("the body is not one JSON document") from error

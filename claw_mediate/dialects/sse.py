@@ -8,6 +8,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from claw_mediate.core.json_outline import MAX_WHOLE_BYTES
+from claw_mediate.core.json_pieces import copy_span
+from claw_mediate.core.json_splice import element_spans
+
 _BREAKS = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -41,6 +45,8 @@ def split_object(document: bytes) -> Members:
 
 
 def split_array(array: bytes) -> list[bytes]:
+    if len(array) > MAX_WHOLE_BYTES:
+        return [copy_span(array, start, end) for start, end in element_spans(array)]
     return [bytes(raw) for raw in _array_decoder.decode(array)]
 
 

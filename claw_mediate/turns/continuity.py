@@ -6,7 +6,7 @@ One event reports it; where the whole state is gone, the state's own event does.
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import batched
 
@@ -35,15 +35,16 @@ class Continuity:
 
     async def find_hidden_rounds(self, incoming: DialectRequest, session: str, turn_id: str | None) -> Mapping[int, bytes]:
         """Return hidden messages by the index of the message that they go before; the same bytes every time."""
-        agent, dialect = incoming.agent, incoming.dialect
+        agent, dialect, size = incoming.agent, incoming.dialect, len(incoming.view.body)
         # It reads every word; whoever has asked before has left it there.
-        evidence = _evidence_in(dialect, await compute(len(incoming.view.body), partial(_uncovered, incoming)))
-        anchors = [*evidence.anchors.values(), *evidence.gaps.values()]
-        if not anchors:
+        evidence = await compute(size, partial(_own_evidence, incoming))
+        keys = await compute(size, partial(_keys_of, evidence))
+        if not keys:
             return {}
         try:
-            stored = await self._candidates(agent.id, {key for anchor in anchors for key in anchor.keys})
-            recall = plan_reinjection(evidence, stored, _digest(session), dialect.summarize)
+            stored = await self._candidates(agent.id, keys)
+            plan = partial(plan_reinjection, evidence, stored, _digest(session), dialect.summarize)
+            recall = await compute(size, plan)
             await self._store.mark_used(agent.id, recall.rounds)
         except StateUnavailableError:
             return {}
@@ -54,10 +55,10 @@ class Continuity:
             self._log.event("continuity", agent, turn_id=turn_id, model=incoming.view.model, **recall.event.model_dump())
         return recall.insertions
 
-    async def _candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
+    async def _candidates(self, agent_id: str, keys: Sequence[str]) -> list[StoredRounds]:
         """Ask the store for a few keys at a time, so that a conversation of 100,000 messages keeps no other one waiting."""
         stored: list[StoredRounds] = []
-        for number, batch in enumerate(batched(sorted(keys), _BATCH)):
+        for number, batch in enumerate(batched(keys, _BATCH)):
             if number > 0:
                 await asyncio.sleep(0)
             stored += await self._store.find(agent_id, batch)
@@ -85,7 +86,15 @@ def _uncovered(incoming: DialectRequest) -> Evidence:
     return replace(evidence, anchors=anchors)
 
 
-def _evidence_in(dialect: Dialect, evidence: Evidence) -> Evidence:
+def _keys_of(evidence: Evidence) -> Sequence[str]:
+    """Return each key by which rounds may be found, in order."""
+    anchors = (*evidence.anchors.values(), *evidence.gaps.values())
+    return sorted({key for anchor in anchors for key in anchor.keys})
+
+
+def _own_evidence(incoming: DialectRequest) -> Evidence:
+    """Return the evidence of a request as its dialect names it."""
+    dialect, evidence = incoming.dialect, _uncovered(incoming)
     anchors = {index: _own(dialect, anchor) for index, anchor in evidence.anchors.items()}
     gaps = {index: _own(dialect, anchor) for index, anchor in evidence.gaps.items()}
     return replace(evidence, anchors=anchors, gaps=gaps)

@@ -35,6 +35,7 @@ from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import creates_object, find_stored, is_batch
 from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
+from claw_mediate.core.json_outline import decode_request_outline
 from claw_mediate.core.known_paths import KnownPath
 from claw_mediate.core.model_names import find_model_headers
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
@@ -524,7 +525,7 @@ def _may_name_responses(request: Request) -> bool:
         return True
     try:
         json_splice.check_utf8(request.body)
-        endpoint = _batch_decoder.decode(request.body).endpoint
+        endpoint = decode_request_outline(_batch_decoder, request.body).endpoint
         json_splice.find_members(request.body, ["endpoint"])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, json_splice.JsonSpliceError):
         return True

@@ -29,6 +29,7 @@ from claw_mediate.core.types import (
     add_usage,
     runner_usage,
 )
+from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderFailover
 from claw_mediate.settings import Pace
 from claw_mediate.telemetry.event_log import now_rfc3339
@@ -136,7 +137,8 @@ class TurnRun:
             if context.view.uses_functions and len(outcome.response.calls) > 1 and not outcome.terminal:
                 self._recorder.log_intervention(context, "legacy_function_calls_serialized")
             usage = runner_usage(outcome.usage)
-            body = context.dialect.write_response(outcome.response, context.view, usage, terminal=outcome.terminal)
+            write = partial(context.dialect.write_response, outcome.response, context.view, usage, terminal=outcome.terminal)
+            body = await compute(len(context.view.body), write)
             body = context.redactor.document(body)
             owned = owned_response(context, outcome, anchor, body)
             if owned is not None:

@@ -195,7 +195,8 @@ ATTACKS = (
         "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
         "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes, a thousand idle "
         "connections, an agent's thousand connections, two agents that take all of them, half a head, "
-        "endless refusals, many large bodies, a thousand streams of MCP, names of tools that nobody knows",
+        "endless refusals, many large bodies, and ones of millions of values or escapes, a thousand streams of MCP, "
+        "names of tools that nobody knows",
         (
             "connections:unreadable-directory",
             "connections:descriptors",
@@ -207,6 +208,9 @@ ATTACKS = (
             "wrapper:streams",
             "bodies:bounded",
             "bodies:beside-the-loop",
+            "bodies:outline",
+            "bodies:too-many-values",
+            "bodies:escapes",
             "attack:many-calls",
             "attack:deep-and-huge",
             "attack:endless-results",

@@ -42,9 +42,9 @@ async def test_a_long_body_is_looked_through_while_others_are_heard(tmp_path: Pa
     document, here = Redactor.document, threading.current_thread()
     seen: list[tuple[int, bool]] = []
 
-    def noting(self: Redactor, body: bytes) -> bytes:
+    def noting(self: Redactor, body: bytes, max_text: int | None = None) -> bytes:
         seen.append((len(body), threading.current_thread() is here))
-        return document(self, body)
+        return document(self, body, max_text)
 
     monkeypatch.setattr(Redactor, "document", noting)
     for length in (10, 1_000_000):

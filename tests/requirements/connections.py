@@ -56,4 +56,18 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 2",
         "What is done with a body of more than 1 MiB is done in a thread, or in pieces, and changes no byte of it.",
     ),
+    "bodies:outline": Requirement(
+        "docs/spec/mediation.md section 2",
+        "A JSON document of more than 1 MiB is read by its outline: no decoder gets its long texts, and what is read is the "
+        "same.",
+    ),
+    "bodies:too-many-values": Requirement(
+        "docs/spec/mediation.md section 2",
+        "A request of more than 1 MiB with more than 300,000 members, objects and arrays, 500,000 values, or 16 MiB beside its "
+        "long texts is refused with 400.",
+    ),
+    "bodies:escapes": Requirement(
+        "docs/spec/mediation.md section 2",
+        "A secret in a large document is found in pieces, at each level of JSON within JSON.",
+    ),
 }

@@ -13,6 +13,8 @@ import msgspec
 
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import call_key
+from claw_mediate.core.json_outline import decode_request_outline
+from claw_mediate.core.json_pieces import contains, copy_span
 from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 from claw_mediate.dialects.bodies import Changes
@@ -32,9 +34,9 @@ def functions_as_tool_messages(messages: bytes) -> list[tuple[int, int, bytes]]:
 
     A call without its answer, or an answer without its call, stays as it is: the old form allows it, that of tools does not.
     """
-    if b"function_call" not in messages:
+    if not contains(messages, b"function_call"):
         return []
-    views = _read_messages.decode(messages)
+    views = decode_request_outline(_read_messages, messages)
     calls = [(index, call) for index, answer in enumerate(views[1:]) if (call := _answered_call(views[index], answer))]
     places = json_splice.element_spans(messages) if calls else []
     equal: Counter[str] = Counter()
@@ -43,9 +45,10 @@ def functions_as_tool_messages(messages: bytes) -> list[tuple[int, int, bytes]]:
         digest = hashlib.sha256(f"{call.name}\0{_canonical_arguments(call)}".encode()).hexdigest()[:24]
         call_id = f'"call{digest}n{equal[digest]}"'.encode()
         equal[digest] += 1
-        changes = _as_tool_call(bytes(views[index].function_call), call_id), _as_tool_message(views[index + 1], call_id)
-        for (start, end), changed in zip(places[index : index + 2], changes, strict=True):
-            cuts.append((start, end, json_splice.edit(messages[start:end], changed)))
+        (asked, answered) = (json_splice.Object(copy_span(messages, *place)) for place in places[index : index + 2])
+        called = asked.value("function_call") or b"{}"  # In its own bytes, which the view of a long one has not
+        longer = asked.edit(_as_tool_call(called, call_id)), answered.edit(_as_tool_message(views[index + 1], call_id))
+        cuts += [(*place, each) for place, each in zip(places[index : index + 2], longer, strict=True)]
     return cuts
 
 

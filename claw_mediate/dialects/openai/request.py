@@ -10,6 +10,8 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import calls_key, text_key
+from claw_mediate.core.json_outline import decode_request_outline
+from claw_mediate.core.json_pieces import copy_span
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
@@ -165,8 +167,9 @@ def _edit_messages(messages: bytes, additions: Additions, cuts: Sequence[tuple[i
     system = list(takewhile(partial(_is_system, messages), places))
     if system:
         start, end = system[-1]
-        content = json_splice.Object(messages[start:end]).value("content") or b'""'
-        longer = json_splice.edit(messages[start:end], {"content": append_text(content, additions.context)})
+        message = json_splice.Object(copy_span(messages, start, end))
+        content = message.value("content") or b'""'
+        longer = message.edit({"content": append_text(content, additions.context)})
         return insert_messages(messages, additions.insertions, (start, end, longer), *cuts)
     first = encode({"role": "system", "content": additions.context})
     if not places:
@@ -176,7 +179,7 @@ def _edit_messages(messages: bytes, additions: Additions, cuts: Sequence[tuple[i
 
 
 def _is_system(messages: bytes, place: tuple[int, int]) -> bool:
-    return read_message.decode(messages[slice(*place)]).role in SYSTEM
+    return decode_request_outline(read_message, copy_span(messages, *place)).role in SYSTEM
 
 
 def _choice_as_requested(body: json_splice.Object, choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:

@@ -110,7 +110,7 @@ class Item(Message):
 
 
 split_items = split_array
-_item = msgspec.json.Decoder(Item)
+item_decoder = msgspec.json.Decoder(Item)
 _typed = msgspec.json.Decoder(_TypedObject)
 _parts = msgspec.json.Decoder(list[_TypedObject])
 _name = msgspec.json.Decoder(str)
@@ -118,7 +118,7 @@ _named_tool = msgspec.json.Decoder(_NamedTool)
 
 
 def read_item(raw: bytes) -> Item:
-    return _item.decode(raw)
+    return item_decoder.decode(raw)
 
 
 def check_parts(item: Item) -> None:

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
+from claw_mediate.core.json_outline import decode_request_outline, outline_request
+from claw_mediate.core.json_pieces import contains, join_pieces
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
@@ -26,7 +28,7 @@ from claw_mediate.dialects.bodies import (
 )
 from claw_mediate.dialects.openai.wire_types import SYSTEM, visible_text
 from claw_mediate.dialects.responses.anchors import read_evidence
-from claw_mediate.dialects.responses.items import Item, join_items, read_item, split_items
+from claw_mediate.dialects.responses.items import Item, item_decoder, join_items, split_items
 from claw_mediate.dialects.responses.resent import find_resent_items
 
 _COMPACTION_TURN = "x-codex-turn-metadata"
@@ -83,7 +85,8 @@ _KEPT_ELSEWHERE = (b'"file_id"', b'"vector_store_ids"')
 
 def read_request(body: bytes) -> RunnerRequest:
     view = decode_request(_read_request, body, "Responses request")
-    _check_named_once(body)
+    outline = outline_request(body).text
+    _check_named_once(outline)
     items = view.messages
     previous, conversation = view.previous_response_id or "", _conversation_id(bytes(view.conversation))
     leans = bool(previous or conversation) or view.prompt is not None
@@ -106,7 +109,7 @@ def read_request(body: bytes) -> RunnerRequest:
         instructions_length=len(view.instructions) if isinstance(view.instructions, str) else 0,
         previous_response=previous,
         conversation=conversation,
-        is_bound=leans or _refers(items) or any(name in body for name in _KEPT_ELSEWHERE),
+        is_bound=leans or _refers(items) or any(contains(outline, name) for name in _KEPT_ELSEWHERE),
         go_on_from=partial(_go_on_from, body),
     )
 
@@ -148,7 +151,7 @@ def _input_items(raw: bytes | None) -> bytes:
     """Return the items of an ``input``: none where there is none, and a text as one message of the user's."""
     if raw is None or raw == b"null":
         return b"[]"
-    return b'[{"role":"user","content":%b}]' % raw if raw[:1] == b'"' else raw
+    return join_pieces([b'[{"role":"user","content":', raw, b"}]"]) if raw[:1] == b'"' else raw
 
 
 def _find_bypass(view: _Request) -> str | None:
@@ -251,13 +254,13 @@ def _add_context(body: json_splice.Object, items: bytes, context: str) -> Change
     if instructions not in (None, b"null", b'""') and instructions[:1] == b'"':
         return {"instructions": append_text(instructions, context)}
     raw = split_items(items)
-    leading = list(takewhile(lambda item: read_item(item).speaker in SYSTEM, raw))
+    leading = list(takewhile(lambda item: decode_request_outline(item_decoder, item).speaker in SYSTEM, raw))
     if not leading:
         return {"instructions": encode(context)}
     message = json_splice.Object(leading[-1])
     content = message.value("content") or b'""'
     longer = message.edit({"content": _append_text(content, context)})
-    return {"input": b"[" + b",".join([*leading[:-1], longer, *raw[len(leading) :]]) + b"]"}
+    return {"input": join_items([*leading[:-1], longer, *raw[len(leading) :]])}
 
 
 def _append_text(content: bytes, text: str) -> bytes:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from claw_mediate.core import json_splice
+from claw_mediate.core.json_pieces import copy_span
 from claw_mediate.dialects.base import ResentItems
 from claw_mediate.dialects.responses.items import Item, join_items, read_item, split_items
 
@@ -26,9 +27,9 @@ def find_resent_items(body: bytes, items: Sequence[Item]) -> list[ResentItems]:
     if not ids:
         return []
     place = json_splice.find_members(body, ["input"])["input"]
-    ends = [place.start + end for _, end in json_splice.element_spans(body[place.start : place.end])]
+    ends = [place.start + end for _, end in json_splice.element_spans(copy_span(body, place.start, place.end))]
     return [
-        ResentItems(body[: ends[-count - 1]] + body[ends[-1] :], partial(_leave_out, tuple(ids[-count:])))
+        ResentItems(json_splice.splice(body, [(ends[-count - 1], ends[-1], b"")]), partial(_leave_out, tuple(ids[-count:])))
         for count in range(1, len(ids) + 1)
     ]
 

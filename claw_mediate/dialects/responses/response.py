@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
+from claw_mediate.core.json_outline import MAX_WHOLE_BYTES
 from claw_mediate.core.object_ids import RESPONSE_SHAPE
 from claw_mediate.core.reinjection import summarize_arguments, summarize_result
 from claw_mediate.core.tool_catalog import ToolCatalog
@@ -104,6 +105,7 @@ class _EchoedMembers(msgspec.Struct):
 
 
 _echoed_decoder = msgspec.json.Decoder(_EchoedMembers)
+_NOT_ASKED = _EchoedMembers()
 _response_decoder = msgspec.json.Decoder(_Response)
 
 
@@ -237,19 +239,25 @@ def _delivered_items(response: ModelResponse, *, terminal: bool) -> list[bytes]:
 
 def _echo(body: json_splice.Object, request: RunnerRequest) -> Changes:
     """Return the changes that make the response repeat the runner's request, and not ours."""
-    asked = _echoed_decoder.decode(request.body)
     changes: Changes = {}
     tools = body.value("tools")
     if tools is not None and tools[:1] == b"[":
         declared = frozenset(("", *request.declared_tools))  # Tools of other types have no name
         changes["tools"] = join_items(tool for tool in split_items(tools) if tool_name(tool) in declared)
-    for name in ("tool_choice", "instructions", "input"):
-        if body.value(name) is not None:
-            changes[name] = bytes(getattr(asked, name))
+    if echoed := [name for name in _EchoedMembers.__struct_fields__ if body.value(name) is not None]:
+        changes |= _asked_members(request.body, echoed)
     changes |= {name: b"null" for name in TOLD if body.value(name) is not None}
     if body.value("previous_response_id") is not None:
         changes["previous_response_id"] = encode(request.previous_response or None)
     return {name: value for name, value in changes.items() if value != body.value(name)}
+
+
+def _asked_members(body: bytes, names: Sequence[str]) -> dict[str, bytes]:
+    if len(body) <= MAX_WHOLE_BYTES:
+        asked = _echoed_decoder.decode(body)
+        return {name: bytes(getattr(asked, name)) for name in names}
+    parsed = json_splice.Object(body)
+    return {name: parsed.value(name) or bytes(getattr(_NOT_ASKED, name)) for name in names}
 
 
 def _terminal_items(raw: Sequence[bytes]) -> list[bytes]:

@@ -1,0 +1,246 @@
+"""The outline of a large JSON document: the document with a short stand-in for each long string.
+
+One call of C on 64 MB holds the interpreter, and so every other request.
+Nearly all of a large body is text and images, which no rule reads.
+So the long strings are checked and stepped over here, in pieces, and decoders, searches and walks get the outline:
+
+    document   {"model": "m", "messages": [{"role": "user", "content": "40 MB"}]}
+    outline    {"model": "m", "messages": [{"role": "user", "content": "text-<nonce>-00000000"}]}
+
+What is short stays, so that a name, an id or a model is found in the outline where it is in the document. Places in the outline
+are those of the document by ``place_in_document``, and a part of a view gets its own strings back by ``restore``.
+A document of up to ``MAX_WHOLE_BYTES`` is its own outline, and pays nothing.
+A larger one has limits that no conversation reaches: ``MAX_OUTLINE_BYTES``, ``MAX_VALUES``, ``MAX_NESTED``.
+"""
+
+import hashlib
+import re
+import secrets
+from bisect import bisect_right
+from typing import Any, Final
+
+import msgspec
+
+from claw_mediate.core.json_pieces import PIECE_BYTES, join_pieces
+
+MAX_WHOLE_BYTES: Final = PIECE_BYTES
+MAX_OUTLINE_BYTES: Final = 16 << 20
+MAX_VALUES: Final = 500_000  # Commas, brackets and braces outside strings
+MAX_NESTED: Final = 300_000  # Objects, arrays and members
+MAX_RESTORED_BYTES: Final = 4 << 20
+"""Bytes of one part of a view that are read. Of a longer one, long strings are read as their beginning and their digest."""
+
+_WINDOW: Final = 256 << 10  # Bytes of one step: escapes take some ms
+_MAX_SHORT: Final = 1024  # Bytes of a string that stays, which is enough for every name that is looked for, in escapes too
+_MAX_BEGINNING: Final = 1024  # Characters of a string that its digest follows
+_LONGEST_UNIT: Final = 12  # Bytes of an escaped surrogate pair
+_QUOTE: Final = ord('"')
+
+_ESCAPE: Final = (
+    rb"\\(?:[\"\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"
+    rb"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+)
+_TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|%b)*+' % _ESCAPE)
+"""The text of a string, as strict as msgspec: nobody else looks at one that is taken out."""
+_BEGINNING = re.compile(rb'(?:[^"\\\x00-\x1f\x80-\xff]|[\xc0-\xff][\x80-\xbf]*+|%b){0,%d}+' % (_ESCAPE, _MAX_BEGINNING))
+_SHORT: Final = rb'"(?:[^"\\]{1,64}+(?:\\.)?+|\\.){0,%d}+"' % (_MAX_SHORT // 64)
+_BETWEEN = re.compile(rb'(?:[^"]++|%b)*+' % _SHORT, re.DOTALL)
+"""Everything before a string that is long, or that this expression does not step over."""
+_ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+
+_STAND_IN_LENGTH: Final = len("text-0123456789abcdef-01234567")
+
+
+class JsonSpliceError(ValueError):
+    """A document that we do not read or edit. The message is one sentence, for the runner."""
+
+
+class TooManyValuesError(JsonSpliceError):
+    """A large request that is made of too many parts to be read."""
+
+
+class Outline:
+    """A document, and its outline in ``text``. ``is_whole``: they are the same."""
+
+    def __init__(self, document: bytes, *, has_limits: bool = False) -> None:
+        """Take the long strings out of a document of UTF-8; ``has_limits``: it is a request that is read first.
+
+        Raise ``JsonSpliceError``.
+        """
+        self.document = self.text = document
+        self.is_whole = len(document) <= MAX_WHOLE_BYTES
+        self._spans: list[tuple[int, int]] = []  # Of each string that is taken out, in the document
+        self._starts: list[int] = []  # Of its stand-in, in the outline
+        self._mark = ""
+        if not self.is_whole:
+            # No runner knows it beforehand, and so none writes a text that is taken for a stand-in.
+            self._mark = f"text-{secrets.token_hex(8)}-"
+            self._stand_in = re.compile(rb"%b([0-9a-f]{8})" % self._mark.encode())
+            self.text = self._shorten(MAX_OUTLINE_BYTES if has_limits else len(document))
+            if has_limits:
+                _check_values(self.text)
+
+    def _shorten(self, max_bytes: int) -> bytes:
+        document, size = self.document, len(self.document)
+        view = memoryview(document)
+        mark = self._mark.encode()
+        parts: list[bytes | memoryview] = []
+        position = copied = length = 0
+        while position < size:
+            window = min(position + _WINDOW, size)
+            between = _BETWEEN.match(document, position, window)
+            assert between is not None  # it also matches the empty string
+            position = between.end()
+            if position == window:
+                continue
+
+            start = position + 1
+            end = _end_of_string(document, start)
+            position = end + 1
+            if end - start > _MAX_SHORT:
+                length += start - copied
+                parts += [view[copied:start], b"%b%08x" % (mark, len(self._spans))]
+                self._starts.append(length)
+                self._spans.append((start, end))
+                length += _STAND_IN_LENGTH
+                copied = end
+            if length + position - copied > max_bytes:
+                break
+
+        if length + position - copied > max_bytes:
+            raise TooManyValuesError(f"beside its long texts the document has more than {max_bytes >> 20} MiB")
+        return join_pieces([*parts, view[copied:]])
+
+    def place_in_document(self, place: int) -> int:
+        """Return the place in the document of one in the outline, which is not within a stand-in."""
+        before = bisect_right(self._starts, place) - 1
+        if before < 0:
+            return place
+        return self._spans[before][1] + place - self._starts[before] - _STAND_IN_LENGTH
+
+    def place_in_outline(self, place: int) -> int:
+        """Return the place in the outline of one in the document, which is not within a string that is taken out."""
+        before = bisect_right(self._spans, (place, len(self.document))) - 1
+        if before < 0:
+            return place
+        return self._starts[before] + _STAND_IN_LENGTH + place - self._spans[before][1]
+
+    def restore[T](self, part: T) -> T:
+        """Return a part of the outline's view with the document's own strings, as far as ``MAX_RESTORED_BYTES`` goes.
+
+        A structure is changed in place. JSON is restored where it is ``msgspec.Raw``.
+        """
+        return part if self.is_whole else self._restore(part)
+
+    def _restore(self, part: Any) -> Any:
+        if isinstance(part, msgspec.Raw):
+            return self._restore_json(part)
+        if isinstance(part, str):
+            return self._restore_text(part)
+        if isinstance(part, list):
+            for index, each in enumerate(part):
+                part[index] = self._restore(each)
+        elif isinstance(part, dict):
+            for name, each in part.items():
+                part[name] = self._restore(each)
+        elif isinstance(part, msgspec.Struct):
+            for name in part.__struct_fields__:
+                setattr(part, name, self._restore(getattr(part, name)))
+        return part
+
+    def _restore_json(self, part: msgspec.Raw) -> msgspec.Raw:
+        json = bytes(part)
+        if self._mark.encode() not in json:
+            return part
+
+        places = [int(found[1], 16) for found in self._stand_in.finditer(json)]
+        lengths = [end - start for start, end in (self._spans[each] for each in places)]
+        write = self._text_at if len(json) + sum(lengths) <= MAX_RESTORED_BYTES else self._digest_at
+        return msgspec.Raw(self._stand_in.sub(lambda found: write(int(found[1], 16)), json))
+
+    def _restore_text(self, text: str) -> str:
+        if not text.startswith(self._mark) or len(text) != _STAND_IN_LENGTH:
+            return text
+
+        place = int(text[len(self._mark) :], 16)
+        start, end = self._spans[place]
+        json = self._text_at(place) if end - start <= MAX_RESTORED_BYTES else self._digest_at(place)
+        return str(msgspec.json.decode(b'"%b"' % json))
+
+    def _text_at(self, index: int) -> bytes:
+        start, end = self._spans[index]
+        return self.document[start:end]
+
+    def _digest_at(self, index: int) -> bytes:
+        """Return what is read in place of a string that is too long: the same for the same string."""
+        start, end = self._spans[index]
+        beginning = _BEGINNING.match(self.document, start, min(end, start + MAX_RESTORED_BYTES))
+        assert beginning is not None  # it also matches the empty string
+        digest = hashlib.sha256(memoryview(self.document)[start:end]).hexdigest()
+        return b"%b [%d bytes, sha256 %b]" % (beginning[0], end - start, digest.encode())
+
+
+def _end_of_string(document: bytes, start: int) -> int:
+    """Return where the string ends whose text begins at ``start``. Raise ``JsonSpliceError``."""
+    while True:
+        window = min(start + _WINDOW, len(document))
+        text = _TEXT.match(document, start, window)
+        assert text is not None  # it also matches the empty string
+        end = text.end()
+        if end < len(document) and document[end] == _QUOTE:
+            return end
+        is_cut = window < len(document) and end > start and end >= window - _LONGEST_UNIT
+        if not is_cut:
+            raise JsonSpliceError("the document is no JSON: a string in it has an escape or a character that JSON has not")
+        start = end
+
+
+def _check_values(text: bytes) -> None:
+    """Raise ``JsonSpliceError`` for an outline of too many parts. Most have few, even with what only looks like one."""
+    if _is_within_limits(_count(text, b"{[:,")):
+        return
+
+    counts = [0, 0, 0, 0]
+    position = 0
+    while position < len(text):
+        end = min(position + _WINDOW, len(text))
+        between = _BETWEEN.match(text, position, end)
+        assert between is not None
+        stop = between.end()
+        if stop < end:  # a string with many escapes
+            stop = _end_of_string(text, stop + 1) + 1
+        found = _count(_ANY_STRING.sub(b"", text[position:stop]), b"{[:,")
+        counts = [before + new for before, new in zip(counts, found, strict=True)]
+        position = stop
+    if not _is_within_limits(counts):
+        raise TooManyValuesError(
+            f"a document of more than {MAX_WHOLE_BYTES >> 20} MiB may have {MAX_VALUES} values and {MAX_NESTED} members,"
+            " objects and arrays, and this one has more"
+        )
+
+
+def _count(text: bytes, marks: bytes) -> list[int]:
+    """Return how often each byte stands in a text."""
+    windows = range(0, len(text), PIECE_BYTES)
+    return [sum(text.count(mark, at, at + PIECE_BYTES) for at in windows) for mark in marks]
+
+
+def _is_within_limits(counts: list[int]) -> bool:
+    objects, arrays, members, commas = counts
+    return objects + arrays + members <= MAX_NESTED and objects + arrays + commas <= MAX_VALUES
+
+
+def outline_request(body: bytes) -> Outline:
+    """Return the outline of a request, whose limits it keeps to. Raise ``JsonSpliceError``."""
+    return Outline(body, has_limits=True)
+
+
+def decode_request_outline[T](decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Return the view of a request, with its long strings as ``Outline.restore`` gives them back.
+
+    Raise ``JsonSpliceError``, and what the decoder raises.
+    """
+    if len(body) <= MAX_WHOLE_BYTES:
+        return decoder.decode(body)
+    outline = outline_request(body)
+    return outline.restore(decoder.decode(outline.text))
