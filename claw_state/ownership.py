@@ -3,8 +3,8 @@
 A provider's account is shared by all agents, so an id by itself proves nothing. Each agent has a bound of number and age.
 The least recently used entry is evicted first.
 
-The first agent that saves an id of a provider's owns it, as long as it has an entry of it: a provider that can be made to repeat
-an id makes nobody else its owner. Entries of two owners that an earlier version wrote stay as they are.
+The first agent that saves an id of a provider's owns it, as long as it has an entry of it: a provider that can be made to
+repeat an id makes nobody else its owner. Entries of two owners that an earlier version wrote stay as they are.
 
     responses, conversations   ``OwnedObject``: with all that must be known to go on from one
     files, batches, …          ``ProviderObject``: whose it is, and where. They outlive conversations, so they stay longer

@@ -130,9 +130,7 @@ async def test_an_id_is_free_when_its_owner_has_not_used_it_for_long(ownerships:
     assert await store.find_objects("a", [FILE.name]) == []
 
 
-async def test_an_id_that_was_evicted_is_free(
-    ownerships: Ownerships, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_id_that_was_evicted_is_free(ownerships: Ownerships, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("sqlite", "valkey"):
         monkeypatch.setattr(f"claw_state.{module}.ownership.MAX_PROVIDER_OBJECTS", 1)
         monkeypatch.setattr(f"claw_state.{module}.ownership.MAX_OBJECTS", 1)
