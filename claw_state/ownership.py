@@ -3,6 +3,9 @@
 A provider's account is shared by all agents, so an id by itself proves nothing. Each agent has a bound of number and age.
 The least recently used entry is evicted first.
 
+The first agent that saves an id of a provider's owns it, as long as it has an entry of it: a provider that can be made to
+repeat an id makes nobody else its owner. Entries of two owners that an earlier version wrote stay as they are.
+
     responses, conversations   ``OwnedObject``: with all that must be known to go on from one
     files, batches, …          ``ProviderObject``: whose it is, and where. They outlive conversations, so they stay longer
 """
@@ -69,8 +72,11 @@ class OwnedObject(msgspec.Struct, frozen=True, array_like=True):
 class OwnershipStore(Protocol):
     """A persistent store of owned objects. Every method but ``close`` raises ``StoreError``."""
 
-    async def save(self, agent_id: str, owned: OwnedObject) -> None:
-        """Store an object, in the place of an earlier one with its id."""
+    async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
+        """Store an object, in the place of the agent's earlier one with its id; return whether it was.
+
+        False, and nothing changes, if its id, or that at the provider, is another agent's. ``may_share``: then, too.
+        """
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
         """Return the agent's object with that id, and mark it used; None if the agent has none."""
@@ -78,8 +84,13 @@ class OwnershipStore(Protocol):
     async def delete(self, agent_id: str, object_id: str) -> None:
         """Forget an object."""
 
-    async def save_objects(self, agent_id: str, objects: Sequence[ProviderObject]) -> None:
-        """Store objects, all or none, in the place of earlier ones with their names."""
+    async def save_objects(
+        self, agent_id: str, objects: Sequence[ProviderObject], *, may_share: bool = False
+    ) -> list[ProviderObject]:
+        """Store objects, all or none, in the place of the agent's earlier ones with their names.
+
+        Return those that were left out, because they are another agent's; none with ``may_share``.
+        """
 
     async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
         """Return the agent's objects with these names, and mark them used."""

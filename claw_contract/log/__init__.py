@@ -213,6 +213,7 @@ type Fault = Literal[
     "dispatch_not_fast",
     "history_cut",
     "history_not_written",
+    "id_of_another_agent",
     "internal",
     "journal_not_read",
     "journal_not_written",

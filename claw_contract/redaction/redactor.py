@@ -128,6 +128,8 @@ class Redactor:
         """Return whether a document must be decoded, because a secret may stand in it in escapes."""
         if not self._searches:
             return False
+        if b"\\" not in document:  # one byte is found forty times as fast as an escape
+            return False
         if len(document) <= _WINDOW:
             return _ESCAPE in document and _HIDING.search(document) is not None
 

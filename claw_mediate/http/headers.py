@@ -57,18 +57,18 @@ _SOUND_JSON = re.compile(r'application/json(?:; ?charset="?utf-8"?)?', re.IGNORE
 
 
 def json_type(values: Sequence[str]) -> str | None:
-    """Return the content type for a body that was read as JSON; None where the runner's own says just that.
+    """Return the content type for a body that was read as JSON; None where the runner's own says just that, or nothing.
 
     A server that took it for a form, or for text in UTF-7, would find another request in the same bytes.
     """
-    is_sound = len(values) == 1 and _SOUND_JSON.fullmatch(values[0].strip()) is not None
-    return None if is_sound else JSON
+    is_sound = all(_SOUND_JSON.fullmatch(value.strip()) for value in values)
+    return None if is_sound and len(values) <= 1 else JSON
 
 
 def of_json(headers: Headers) -> Headers:
-    """Return the headers of a message whose body was read as JSON."""
+    """Return the headers of a message of our own, whose body is JSON."""
     values = [value for name, value in headers if name.lower() == "content-type"]
-    if json_type(values) is None:
+    if values and json_type(values) is None:
         return headers
     return [*(pair for pair in headers if pair[0].lower() != "content-type"), ("content-type", JSON)]
 

@@ -41,14 +41,12 @@ class Connection:
     """The ids of the flows under way."""
     opened: int = 0
     """The connections that were opened for it."""
+    descriptors: int = 1
+    """As many as it counts for its owner."""
 
     @property
     def has_token(self) -> bool:
         return self.owner.agent_id is not None
-
-    @property
-    def descriptors(self) -> int:
-        return 1 + max(self.opened, len(self.requests))
 
 
 class Expiry(NamedTuple):
@@ -110,9 +108,8 @@ class ConnectionTable:
     def begin_request(self, client_id: str, request_id: str) -> None:
         """Note that the head of a request is complete."""
         if (connection := self._all.get(client_id)) is not None:
-            before = connection.descriptors
             connection.requests.add(request_id)
-            self._count(connection.owner, connection.descriptors - before)
+            self._recount(connection)
 
     def end_request(self, client_id: str, request_id: str) -> None:
         """Note that a request has its answer, or never will; from now on the connection may be idle."""
@@ -125,9 +122,8 @@ class ConnectionTable:
     def add_descriptors(self, client_id: str, count: int) -> None:
         """Count a connection that was opened for this one, or (-1) closed."""
         if (connection := self._all.get(client_id)) is not None:
-            before = connection.descriptors
             connection.opened += count
-            self._count(connection.owner, connection.descriptors - before)
+            self._recount(connection)
 
     def expired(self, half_heads: Mapping[str, float]) -> list[Expiry]:
         """Return the connections that have waited too long.
@@ -185,6 +181,13 @@ class ConnectionTable:
         if owner.agent_id is not None and not owner.connections:
             del self._agents[owner.agent_id]
 
+    def _recount(self, connection: Connection) -> None:
+        """Count the descriptors of a connection anew."""
+        descriptors = 1 + max(connection.opened, len(connection.requests))
+        if descriptors != connection.descriptors:
+            self._count(connection.owner, descriptors - connection.descriptors)
+            connection.descriptors = descriptors
+
     def _count(self, owner: Owner, descriptors: int) -> None:
         owner.descriptors += descriptors
         if owner.agent_id is not None:
@@ -194,9 +197,8 @@ class ConnectionTable:
         connection = self._all.get(client_id)
         if connection is None:
             return
-        before = connection.descriptors
         connection.requests.discard(request_id)
-        self._count(connection.owner, connection.descriptors - before)
+        self._recount(connection)
         if not connection.requests and connection.limit != math.inf:
             connection.since, connection.limit, connection.is_idle = self._clock(), limit, is_idle
 

@@ -101,7 +101,9 @@ class EventLog:
         """Return text without the secrets, for a listener that passes it on."""
         return self._redactor.text(text)
 
-    def limited_event(self, kind: EventType, *, error: str, reason: str, limit: LineLimit | None = None) -> None:
+    def limited_event(
+        self, kind: EventType, agent: AgentRef | None = None, *, error: str, reason: str, limit: LineLimit | None = None
+    ) -> None:
         """Write a fault that strangers can cause as often as they like: a few lines a minute for each reason.
 
         A line says how many of its kind were ``left_out`` before it.
@@ -110,9 +112,9 @@ class EventLog:
         if left_out is None:
             return
         if left_out:
-            self.event(kind, error=error, reason=reason, left_out=left_out)
+            self.event(kind, agent, error=error, reason=reason, left_out=left_out)
         else:
-            self.event(kind, error=error, reason=reason)
+            self.event(kind, agent, error=error, reason=reason)
 
     def event(self, kind: EventType, agent: AgentRef | str | None = None, **fields: Any) -> None:
         """Write one event. ``turn_id``, ``model`` and ``intervention`` are in every line. ``agent`` may be an id only."""

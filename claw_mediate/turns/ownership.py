@@ -6,7 +6,7 @@ An agent's request names a response, or a conversation, that
     somebody else owns, or nobody      400 or 404 (``core.http``); with ``stored_ids: any`` it passes as it is
     can't be looked up                 503 ``state_unavailable``, whatever the setting is: the id may stand for another one
 
-An id that could not be saved counts as nobody's, so that the runner starts anew.
+An id that could not be saved counts as nobody's, so that the runner starts anew. One that is another agent's stays so.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Ownership:
         self._store = store
         self._log = log
         self._allowed = allowed
-        self._unsaved: dict[tuple[str, str], OwnedObject] = {}
+        self._unsaved: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._saving: set[asyncio.Task[None]] = set()
 
     @property
@@ -117,19 +117,21 @@ class Ownership:
         return chain, True
 
     async def _find(self, agent: Agent, object_id: str) -> OwnedObject | None:
-        return self._unsaved.get((agent.id, object_id)) or await self._store.find(agent.id, object_id)
+        unsaved = self._unsaved.get((agent.id, object_id))
+        if unsaved is not None:  # Only the state knows whether it is another agent's
+            await asyncio.wait([unsaved])
+        return await self._store.find(agent.id, object_id)
 
     def save_soon(self, agent: Agent, owned: OwnedObject) -> None:
-        """Save an object from where nothing can be awaited. It is found from now on."""
+        """Save an object from where nothing can be awaited. Whoever looks for it from now on waits for that."""
         place = (agent.id, owned.id)
 
         async def save() -> None:
             await self.save(agent, owned)
-            if self._unsaved.get(place) is owned:
+            if self._unsaved.get(place) is task:
                 del self._unsaved[place]
 
-        self._unsaved[place] = owned
-        task = asyncio.ensure_future(save())
+        task = self._unsaved[place] = asyncio.ensure_future(save())
         self._saving.add(task)
         task.add_done_callback(self._saving.discard)
 
@@ -139,11 +141,15 @@ class Ownership:
             await asyncio.wait(self._saving)
 
     async def save(self, agent: Agent, owned: OwnedObject) -> None:
-        """Save an object. A store that fails costs its id, never the response."""
+        """Save an object. A store that fails costs its id, never the response; so does another agent that owns it."""
         try:
-            await self._store.save(agent.id, owned)
+            is_saved = await self._store.save(agent.id, owned, may_share=not self.is_checked)
         except StoreError as error:
             self._report_unwritten(agent, error)
+            return
+
+        if not is_saved:
+            report_other_owner(self._log, agent, "response or conversation", owned.provider)
 
     async def delete(self, agent: Agent, object_id: str) -> None:
         """Forget an object; one that can't be forgotten stays until it is too old."""
@@ -155,6 +161,12 @@ class Ownership:
     def _report_unwritten(self, agent: Agent, error: StoreError) -> None:
         if not isinstance(error, StateUnavailableError):
             self._log.event("error", agent, error="ownership_not_written", reason=str(error))
+
+
+def report_other_owner(log: EventLog, agent: Agent, kind: str, provider: str) -> None:
+    """Log that a provider gave an agent an id that is another agent's. Whoever made it do so may do it often."""
+    reason = f"{provider} gave {agent.id} an id that is another agent's: a {kind}"
+    log.limited_event("error", agent, error="id_of_another_agent", reason=reason)
 
 
 def marks_of(anchors: Iterable[Anchor]) -> frozenset[str]:

@@ -277,16 +277,16 @@ class Passthrough:
     def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
         """Note the provider's status: a key that was throttled is not used for the next request."""
         if not needs_body(status):
-            self._note_key(ticket, KeyAnswer(status, b"", retry_after))
+            self._note_key(ticket, status, retry_after=retry_after)
 
     def record_end(self, ticket: PassthroughHandle, status: int, answer: ReceivedAnswer, body: bytes, *, whole: bool) -> None:
         """Record the response, which went through (``whole``) or broke off; ``body`` is the beginning of it."""
         if not whole:
-            self._note_key(ticket, KeyAnswer(0))
+            self._note_key(ticket, 0)
         elif status == RATE_LIMITED:  # its head was noted, but whether it is about the account stands in its body
-            self._note_key(ticket, KeyAnswer(status, body), is_noted=True)
+            self._note_key(ticket, status, body, is_noted=True)
         elif needs_body(status):
-            self._note_key(ticket, KeyAnswer(status, body))
+            self._note_key(ticket, status, body)
         latency_ms = round((time.monotonic() - ticket.started) * 1000)
         is_ok = whole and status < 400  # noqa: PLR2004 - HTTP's errors begin there
         if is_ok and ticket.conversation is not None:
@@ -296,14 +296,16 @@ class Passthrough:
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
         self._recorder.record_forwarded(ticket.context, result, answer)
 
-    def _note_key(self, ticket: PassthroughHandle, answer: KeyAnswer, *, is_noted: bool = False) -> None:
+    def _note_key(
+        self, ticket: PassthroughHandle, status: int, body: bytes = b"", *, retry_after: str = "", is_noted: bool = False
+    ) -> None:
         """Record what an answer says of its key; ``is_noted``: its status was, and only its code is new."""
         if ticket.key is None:
             return
         asked = ticket.context.request
         request = AgentRequest(asked.path, asked.headers, asked.body)
         scope = None if is_noted else ticket.scope
-        answer = answer._replace(scope=scope, is_model_call=ticket.is_dialect, request=request)
+        answer = KeyAnswer(status, body, retry_after, scope, ticket.is_dialect, request)
         self._registry.record_response(ticket.provider, ticket.key, answer)
 
     def _redactor(self, admitted: Identity) -> Redactor:

@@ -1,7 +1,7 @@
 """The owners of a provider's files, batches, vector stores and the like (docs/spec/mediation.md section 2).
 
 A provider's account is shared by all agents. What an agent's request makes there, and what a provider gives it in an answer, is
-that agent's. A request that names an object, in its path, its query or its body,
+that agent's, unless another one has it. A request that names an object, in its path, its query or its body,
 
     of the agent's                      goes on, at the provider and with the key that keep it
     of somebody else's, or nobody's     404; with ``stored_ids: any`` it passes as it is
@@ -39,7 +39,7 @@ from claw_mediate.dialects.model_only import read_form_fields, read_other_path
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.paths import PathTables
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.ownership import STATE_UNAVAILABLE, StoredIds
+from claw_mediate.turns.ownership import STATE_UNAVAILABLE, StoredIds, report_other_owner
 from claw_state.health import StateUnavailableError
 from claw_state.ownership import ObjectName, OwnershipStore, ProviderObject
 from claw_state.url import StoreError
@@ -67,7 +67,7 @@ class ProviderObjects:
         self._log = log
         self._paths = paths
         self._allowed = allowed
-        self._unsaved: dict[tuple[str, ObjectName], ProviderObject] = {}
+        self._unsaved: dict[tuple[str, ObjectName], asyncio.Task[None]] = {}
         self._saving: set[asyncio.Task[None]] = set()
 
     @property
@@ -214,15 +214,18 @@ class ProviderObjects:
         return "/messages" if is_anthropic or request.header("anthropic-version") else "/"
 
     async def _find(self, agent: Agent, names: Collection[ObjectName]) -> dict[ObjectName, ProviderObject]:
-        unsaved = {name: self._unsaved[agent.id, name] for name in names if (agent.id, name) in self._unsaved}
-        saved = await self._store.find_objects(agent.id, [name for name in names if name not in unsaved])
-        return unsaved | {each.name: each for each in saved}
+        unsaved = {task for name in names if (task := self._unsaved.get((agent.id, name))) is not None}
+        if unsaved:  # Only the state knows whether they are another agent's
+            await asyncio.wait(unsaved)
+        return {each.name: each for each in await self._store.find_objects(agent.id, names)}
 
     async def owned_ids(self, agent: Agent, kind: str, provider: str) -> frozenset[str]:
         """Return the ids of all objects of a kind that an agent has at a provider. Raise ``StoreError``."""
-        unsaved = [each for (owner, name), each in self._unsaved.items() if owner == agent.id and name.kind == kind]
+        unsaved = {task for (owner, name), task in self._unsaved.items() if owner == agent.id and name.kind == kind}
+        if unsaved:
+            await asyncio.wait(unsaved)
         saved = await self._store.list_objects(agent.id, kind)
-        return frozenset(each.id for each in (*saved, *unsaved) if each.provider == provider)
+        return frozenset(each.id for each in saved if each.provider == provider)
 
     async def save_given(
         self, agent: Agent, documents: Sequence[bytes], shape: AnswerShape | None, provider: str, key_label: str
@@ -236,18 +239,18 @@ class ProviderObjects:
             await self._save(agent, _placed([*given], provider, key_label))
 
     def save_soon(self, agent: Agent, given: Sequence[GivenObject], provider: str, key_label: str) -> None:
-        """Save objects from where nothing can be awaited. They are found from now on, in this process."""
+        """Save objects from where nothing can be awaited. Whoever looks for them here from now on waits for that."""
         objects = _placed(given, provider, key_label)
-        places = {(agent.id, each.name): each for each in objects}
+        places = [(agent.id, each.name) for each in objects]
 
         async def save() -> None:
             await self._save(agent, objects)
-            for place, each in places.items():
-                if self._unsaved.get(place) is each:
+            for place in places:
+                if self._unsaved.get(place) is task:
                     del self._unsaved[place]
 
-        self._unsaved |= places
         task = asyncio.ensure_future(save())
+        self._unsaved |= dict.fromkeys(places, task)
         self._saving.add(task)
         task.add_done_callback(self._saving.discard)
 
@@ -257,12 +260,16 @@ class ProviderObjects:
             await asyncio.wait([*self._saving])
 
     async def _save(self, agent: Agent, objects: Sequence[ProviderObject]) -> None:
-        """Save objects. A store that fails costs their ids, never the response."""
+        """Save objects. A store that fails costs their ids, never the response; so does another agent that owns them."""
         try:
-            await self._store.save_objects(agent.id, objects)
+            refused = await self._store.save_objects(agent.id, objects, may_share=not self.is_checked)
         except StoreError as error:
             if not isinstance(error, StateUnavailableError):
                 self._log.event("error", agent, error="ownership_not_written", reason=str(error))
+            return
+
+        for each in refused:
+            report_other_owner(self._log, agent, each.kind, each.provider)
 
 
 def _placed(given: Sequence[GivenObject], provider: str, key_label: str) -> list[ProviderObject]:

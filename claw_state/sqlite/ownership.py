@@ -27,12 +27,14 @@ DELETE FROM owned WHERE agent = ? AND used < (SELECT used FROM owned WHERE agent
 """
 _EVICT_EVERY = 64
 """Saves of an agent between evictions, which count all its rows: so many more than the most may be there."""
+_FIND_OWNERS = "SELECT agent, record FROM owned WHERE id = ? AND used >= ?"
 _FIND = "SELECT record FROM owned WHERE agent = ? AND id = ? AND used >= ?"
 _MARK_USED = "UPDATE owned SET used = ? WHERE agent = ? AND id = ?"
 _SAVE_OBJECT = """
 INSERT INTO provider_objects VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET provider = excluded.provider, key_label = excluded.key_label, used = excluded.used
 """
+_FIND_OBJECT_OWNERS = "SELECT agent FROM provider_objects WHERE kind = ? AND id = ? AND provider = ? AND used >= ?"
 _DELETE_OLD_OBJECTS = "DELETE FROM provider_objects WHERE agent = ? AND used < ?"
 _EVICT_OBJECTS = """
 DELETE FROM provider_objects WHERE agent = ?
@@ -52,17 +54,22 @@ class SqliteOwnershipStore:
         self._saves: Counter[str] = Counter()
         self._object_saves: Counter[str] = Counter()
 
-    async def save(self, agent_id: str, owned: OwnedObject) -> None:
+    async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
         now = self._clock()
 
-        def insert(execute: Execute) -> None:
+        def insert(execute: Execute) -> bool:
+            if not may_share and _is_anothers(execute, agent_id, owned, now - MAX_AGE_SECONDS):
+                return False
+
             execute(_SAVE, (agent_id, owned.id, encode_owned(owned), now))
             execute(_DELETE_OLD, (agent_id, now - MAX_AGE_SECONDS))
             if self._saves[agent_id] % _EVICT_EVERY == 0:  # also at the first: a process may die after each
                 execute(_EVICT, (agent_id, agent_id, MAX_OBJECTS - 1))
+            return True
 
-        await self._db.transact(insert)
-        self._saves[agent_id] += 1
+        is_saved = await self._db.transact(insert)
+        self._saves[agent_id] += is_saved
+        return is_saved
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
         now = self._clock()
@@ -76,18 +83,28 @@ class SqliteOwnershipStore:
     async def delete(self, agent_id: str, object_id: str) -> None:
         await self._db.write("DELETE FROM owned WHERE agent = ? AND id = ?", agent_id, object_id)
 
-    async def save_objects(self, agent_id: str, objects: Sequence[ProviderObject]) -> None:
+    async def save_objects(
+        self, agent_id: str, objects: Sequence[ProviderObject], *, may_share: bool = False
+    ) -> list[ProviderObject]:
         now = self._clock()
+        oldest = now - MAX_PROVIDER_OBJECT_AGE_SECONDS
 
-        def insert(execute: Execute) -> None:
+        def insert(execute: Execute) -> list[ProviderObject]:
+            refused: list[ProviderObject] = []
             for each in objects:
-                execute(_SAVE_OBJECT, (agent_id, each.kind, each.id, each.provider, each.key_label, now))
-            execute(_DELETE_OLD_OBJECTS, (agent_id, now - MAX_PROVIDER_OBJECT_AGE_SECONDS))
+                if not may_share and _is_anothers_object(execute, agent_id, each, oldest):
+                    refused.append(each)
+                else:
+                    execute(_SAVE_OBJECT, (agent_id, each.kind, each.id, each.provider, each.key_label, now))
+
+            execute(_DELETE_OLD_OBJECTS, (agent_id, oldest))
             if self._object_saves[agent_id] % _EVICT_EVERY == 0:
                 execute(_EVICT_OBJECTS, (agent_id, agent_id, MAX_PROVIDER_OBJECTS - 1))
+            return refused
 
-        await self._db.transact(insert)
+        refused = await self._db.transact(insert)
         self._object_saves[agent_id] += 1
+        return refused
 
     async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
         now = self._clock()
@@ -117,3 +134,19 @@ class SqliteOwnershipStore:
 
     async def close(self) -> None:
         self._db.close()
+
+
+def _is_anothers(execute: Execute, agent_id: str, owned: OwnedObject, oldest: float) -> bool:
+    """Return whether an id of an object is another agent's at its provider, and not the agent's own."""
+    for each in {owned.id, owned.provider_id}:
+        rows = execute(_FIND_OWNERS, (each, oldest)).fetchall()
+        owners = {agent for agent, record in rows if decode_owned(bytes(record)).provider == owned.provider}
+        if owners and agent_id not in owners:
+            return True
+
+    return False
+
+
+def _is_anothers_object(execute: Execute, agent_id: str, each: ProviderObject, oldest: float) -> bool:
+    rows = execute(_FIND_OBJECT_OWNERS, (each.kind, each.id, each.provider, oldest)).fetchall()
+    return bool(rows) and (agent_id,) not in rows

@@ -3,3 +3,4 @@ CREATE TABLE IF NOT EXISTS provider_objects (
     used REAL NOT NULL, PRIMARY KEY (agent, kind, id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS provider_objects_by_use ON provider_objects (agent, used);
+CREATE INDEX IF NOT EXISTS provider_objects_by_id ON provider_objects (kind, id);

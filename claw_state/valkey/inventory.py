@@ -21,8 +21,8 @@ _PATIENCE_SECONDS = 5.0
 _BATCH = 100  # Entries that are read or deleted at once: a proxy waits at most a quarter of a second for the server
 _DELETE_ROUNDS = load_script("continuity_drop", "inventory_delete_rounds")
 _DELETE_TURN = load_script("inventory_delete_turn")
-_DELETE_OWNED = load_script("inventory_delete_owned")
-_DELETE_OBJECTS = load_script("inventory_delete_objects")
+_DELETE_OWNED = load_script("owners", "inventory_delete_owned")
+_DELETE_OBJECTS = load_script("owners", "inventory_delete_objects")
 _DELETE_AGENT = load_script("inventory_delete_agent")
 
 

@@ -11,6 +11,7 @@
     claw:a:AGENT:owned       the responses and conversations that the agent owns; owned_used: them by the time of their last use
     claw:a:AGENT:objects     the files, batches and the like that it owns; objects_used: them by the time of their last use
     claw:owners              agents by the time of the last use of a response or conversation; object_owners: of an object
+    claw:o:KEPT:PROVIDER ID  the agent that owns an id of a provider's; KEPT: owned, or objects with the kind before the ID
     claw:t:TURN              a turn with all its steps
     claw:schema              the version of these keys
     claw:pod                 the pod whose proxy opened the state last

@@ -21,11 +21,11 @@ from claw_state.ownership import (
 from claw_state.valkey.link import Link, reading
 from claw_state.valkey.scripts import load_script
 
-_SAVE = load_script("owned_save")
-_FIND = load_script("ownership_find")
-_DELETE = load_script("ownership_delete")
+_SAVE = load_script("owners", "owned_save")
+_FIND = load_script("owners", "ownership_find")
+_DELETE = load_script("owners", "ownership_delete")
 _LIST_OBJECTS = load_script("objects_list")
-_FIND_OBJECTS = load_script("objects_find")
+_FIND_OBJECTS = load_script("owners", "objects_find")
 _STORED = "owned", "claw:owners"
 """The names of the keys of responses and conversations: an agent's own, and that of the agents that have some."""
 _OBJECTS = "objects", "claw:object_owners"
@@ -39,9 +39,11 @@ class ValkeyOwnershipStore:
         self._link = link
         self._clock = clock
 
-    async def save(self, agent_id: str, owned: OwnedObject) -> None:
+    async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
         bounds = int(MAX_AGE_SECONDS), MAX_OBJECTS
-        await self._link.run(_SAVE, self._now(), agent_id, *_STORED, *bounds, owned.id, encode_owned(owned))
+        row = owned.id, owned.provider_id, owned.provider, encode_owned(owned)
+        answer = await self._link.run(_SAVE, self._now(), agent_id, *_STORED, *bounds, int(may_share), *row)
+        return not _read_refused(agent_id, answer)
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
         record = await self._link.run(_FIND, self._now(), agent_id, object_id, int(MAX_AGE_SECONDS))
@@ -51,10 +53,14 @@ class ValkeyOwnershipStore:
     async def delete(self, agent_id: str, object_id: str) -> None:
         await self._link.run(_DELETE, self._now(), agent_id, object_id)
 
-    async def save_objects(self, agent_id: str, objects: Sequence[ProviderObject]) -> None:
+    async def save_objects(
+        self, agent_id: str, objects: Sequence[ProviderObject], *, may_share: bool = False
+    ) -> list[ProviderObject]:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), MAX_PROVIDER_OBJECTS
-        records = [part for each in objects for part in (_field(each.name), msgspec.msgpack.encode(each))]
-        await self._link.run(_SAVE, self._now(), agent_id, *_OBJECTS, *bounds, *records)
+        rows = [part for each in objects for part in _row(each)]
+        answer = await self._link.run(_SAVE, self._now(), agent_id, *_OBJECTS, *bounds, int(may_share), *rows)
+        refused = _read_refused(agent_id, answer)
+        return [each for each in objects if _field(each.name).encode() in refused]
 
     async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), int(USE_MARK_SECONDS)
@@ -77,6 +83,19 @@ class ValkeyOwnershipStore:
 def _decode_objects(agent_id: str, records: Any) -> list[ProviderObject]:
     with reading(f"what {agent_id} owns"):
         return [decode_object(record) for record in records]
+
+
+def _read_refused(agent_id: str, answer: Any) -> frozenset[bytes]:
+    """Return the names that were not saved, because they are another agent's."""
+    with reading(f"whether {agent_id} owns it"):
+        _, refused = answer
+        return frozenset(refused)
+
+
+def _row(each: ProviderObject) -> tuple[str | bytes, ...]:
+    """Return an object as the script takes it. It has one name only."""
+    field = _field(each.name)
+    return field, field, each.provider, msgspec.msgpack.encode(each)
 
 
 def _field(name: ObjectName) -> str:

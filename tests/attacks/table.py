@@ -64,7 +64,8 @@ ATTACKS = (
         "Another agent's files, batches and threads at the provider",
         "reading, listing, deleting or naming them: by path, query, body or form, twice, in escapes, in another case, in "
         "camel case, as Google's address of a file, packed, through a stored "
-        "completion, an eval or another proxy; an id that the agent or its model wrote where an answer repeats it",
+        "completion, an eval or another proxy; an id that the agent or its model wrote where an answer repeats it, or that a "
+        "provider was made to repeat where it gives ids",
         (
             "objects:paths",
             "objects:stored-completions",
@@ -73,6 +74,7 @@ ATTACKS = (
             "objects:evals",
             "objects:lists",
             "objects:given",
+            "objects:first-owner",
             "objects:setting",
             "objects:state-down",
         ),

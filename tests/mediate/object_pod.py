@@ -59,7 +59,8 @@ class ObjectPod(StoredPod):
         self, *names: tuple[str, str], agent_id: str = "analyst", provider: str = "openai", key: str = "first"
     ) -> None:
         objects = [ProviderObject(kind, each, provider, key) for kind, each in names]
-        await self.mediator.state.ownership.save_objects(agent_id, objects)
+        # Where agents share an object, one of them may name a path, and not what stands in the body.
+        await self.mediator.state.ownership.save_objects(agent_id, objects, may_share=True)
 
     async def sends(
         self,

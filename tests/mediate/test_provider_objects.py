@@ -208,6 +208,34 @@ async def test_what_an_answer_gives_is_the_agents_at_once_and_at_other_mediators
     assert saved == ProviderObject("vector_store", "vs_new", "openai", "first")
 
 
+@pytest.mark.requirement("objects:first-owner")
+async def test_an_id_that_is_given_again_is_not_found_even_before_it_is_looked_up(pod: ObjectPod) -> None:
+    decision = await pod.passes("POST", "/v1/vector_stores", {"name": "x"}, agent_id="clerk")
+    pod.mediator.passthrough.note_objects(decision.handle, [GivenObject("file", "file-own")])  # type: ignore[arg-type]
+    assert (await pod.refuses("GET", "/v1/files/file-own", agent_id="clerk"))[0] == 404
+    await pod.passes("GET", "/v1/files/file-own")
+    (event,) = [each for each in pod.events if each.get("error") == "id_of_another_agent"]
+    assert (event["claw_id"], event["reason"]) == ("clerk", "openai gave clerk an id that is another agent's: a file")
+    assert "file-own" not in str(event)
+    assert "analyst" not in str(event)
+
+
+@pytest.mark.requirement("objects:first-owner")
+@pytest.mark.requirement("objects:setting")
+async def test_where_any_id_may_pass_agents_share_one(tmp_path: Path) -> None:
+    pod = ObjectPod(tmp_path)
+    pod.open(stored_ids="any")
+    pod.agent("clerk")
+    await pod.owns(("file", "file-own"))
+    decision = await pod.passes("POST", "/v1/vector_stores", {"name": "x"}, agent_id="clerk")
+    pod.mediator.passthrough.note_objects(decision.handle, [GivenObject("file", "file-own")])  # type: ignore[arg-type]
+    await pod.mediator.passthrough.finish_noting()
+    (saved,) = await pod.mediator.state.ownership.list_objects("clerk", "file")
+    assert saved.id == "file-own"
+    assert [each for each in pod.events if each.get("error") == "id_of_another_agent"] == []
+    await pod.close()
+
+
 @pytest.mark.requirement("objects:given")
 async def test_what_a_mediated_turn_opened_is_the_agents(pod: ObjectPod) -> None:
     pod.agent("clerk", pod.tool())

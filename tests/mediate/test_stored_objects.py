@@ -260,20 +260,27 @@ async def test_where_any_id_is_allowed_an_unknown_one_is_asked_for_and_hides_the
 async def test_a_row_is_found_while_it_is_saved_and_gone_if_it_can_not_be(
     pod: StoredPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(*_: Any) -> None:
+    async def waits(*given: Any, **how: Any) -> bool:
         await may_go_on.wait()
+        return await save(*given, **how)
+
+    async def fails(*_: Any, **__: Any) -> bool:
         raise StoreError("full")
 
     may_go_on = asyncio.Event()
-    monkeypatch.setattr(pod.mediator.state.ownership, "save", fails)
+    save = pod.mediator.state.ownership.save
+    monkeypatch.setattr(pod.mediator.state.ownership, "save", waits)
     decision = await pod.decides("POST", "/v1/responses", body=b'{"model":"m","input":"Hi","tool_choice":"none"}')
     assert isinstance(decision, Forward)
     pod.mediator.passthrough.note_id(decision.handle, "resp_B")  # type: ignore[arg-type]
-    assert (await pod.asks("GET", "/v1/responses/resp_B"))[0] == 200
+    asked = asyncio.ensure_future(pod.asks("GET", "/v1/responses/resp_B"))
     assert (await pod.asks("GET", "/v1/responses/resp_B", "clerk"))[0] == 404
     may_go_on.set()
-    await pod.mediator._ownership.finish()
-    assert (await pod.asks("GET", "/v1/responses/resp_B"))[0] == 404
+    assert (await asked)[0] == 200
+
+    monkeypatch.setattr(pod.mediator.state.ownership, "save", fails)
+    pod.mediator.passthrough.note_id(decision.handle, "resp_C")  # type: ignore[arg-type]
+    assert (await pod.asks("GET", "/v1/responses/resp_C"))[0] == 404
     assert [event["error"] for event in pod.events if event["type"] == "error"] == ["ownership_not_written"]
 
 

@@ -286,3 +286,72 @@ def test_a_file_that_is_sent_by_anthropics_sdk_is_kept_by_anthropic(pod: Pod) ->
     one.beta.messages.create(model="claude", max_tokens=9, messages=asked, betas=["files-api-2025-04-14"])
     keys = [each.headers.get("x-api-key") for each in pod.provider.received[sent:]]
     assert keys == [ANTHROPIC_KEY, ANTHROPIC_KEY]
+
+
+@pytest.mark.requirement("objects:first-owner")
+@pytest.mark.parametrize("form", ["upload", "whole", "streamed", "compacted", "read again"])
+def test_an_id_that_a_provider_repeats_stays_its_first_owners(pod: Pod, form: str) -> None:
+    one, two = pod.client("one"), pod.client("two")
+    container, file_id, own_id = (f"{kind}_{form.replace(' ', '_')}" for kind in ("cntr", "file", "resp"))
+    item = json.loads(json.dumps(CODE).replace("cntr_1", container))
+    cited = {**CITED, "container_id": container, "file_id": file_id}
+    said = message("Done.")
+    said["content"][0]["annotations"] = [cited]
+    document = {**response(item, said, tools=[]), "id": own_id}
+    about = {"id": container, "object": "container", "created_at": 1, "name": "x", "status": "running"}
+    pod.provider.says(JSONResponse(about), JSONResponse(file(file_id)))
+    one.containers.create(name="x")
+    one.files.create(file=b"x", purpose="user_data")
+
+    asked: Any = {"model": "gpt-test", "input": "Repeat it"}
+    if form == "upload":
+        pod.provider.says(JSONResponse(file(file_id)), JSONResponse(about))
+        two.files.create(file=file_id.encode(), purpose="user_data")
+        two.containers.create(name=container)
+    elif form == "streamed":
+        created = {"type": "response.created", "sequence_number": 0, "response": {**document, "output": []}}
+        finished = {"type": "response.completed", "sequence_number": 1, "response": document}
+        pod.provider.says(Response(streamed(created, finished), media_type="text/event-stream"))
+        with two.responses.create(**asked, stream=True) as events:
+            for _ in events:  # While it comes, too
+                assert_refused(two, file_id, container)
+    elif form == "compacted":
+        pod.provider.says(JSONResponse({**document, "object": "response.compaction"}))
+        two.responses.compact(**asked)
+    else:
+        pod.provider.says(JSONResponse(document))
+        two.responses.create(**asked)
+        if form == "read again":
+            pod.provider.says(JSONResponse(document))
+            two.responses.retrieve(own_id)
+
+    assert_refused(two, file_id, container)
+    pod.provider.says(JSONResponse(file(file_id)), JSONResponse(about))
+    assert one.files.retrieve(file_id).id == file_id
+    assert one.containers.retrieve(container).id == container
+    lines = [line for line in pod.log() if line.get("error") == "id_of_another_agent"]
+    assert {line["claw_id"] for line in lines} == {"two"}
+    assert "openai gave two an id that is another agent's: a file" in {line["reason"] for line in lines}
+
+
+def assert_refused(client: openai.OpenAI, file_id: str, container: str) -> None:
+    for read in (lambda: client.files.content(file_id), lambda: client.containers.retrieve(container)):
+        with pytest.raises(openai.NotFoundError):
+            read()
+
+
+@pytest.mark.requirement("objects:first-owner")
+def test_a_response_id_that_a_provider_repeats_stays_its_first_owners(pod: Pod) -> None:
+    one, two = pod.client("one"), pod.client("two")
+    document = {**response(message("Private."), tools=[]), "id": "resp_of_one"}
+    pod.provider.says(JSONResponse(document), JSONResponse({**document, "output": []}))
+    one.responses.create(model="gpt-test", input="Hi")
+    two.responses.create(model="gpt-test", input="Hi", extra_body={"request_id": "resp_of_one"})
+    sent = len(pod.provider.received)
+    with pytest.raises(openai.NotFoundError):
+        two.responses.retrieve("resp_of_one")
+    with pytest.raises(openai.BadRequestError):
+        two.responses.create(model="gpt-test", input="Hi", previous_response_id="resp_of_one")
+    assert len(pod.provider.received) == sent
+    pod.provider.says(JSONResponse(document))
+    assert one.responses.retrieve("resp_of_one").output_text == "Private."

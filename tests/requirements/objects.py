@@ -18,6 +18,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "objects:evals": _of("An eval names its agent's own file, and none of the stores that all agents of an account share."),
     "objects:lists": _of("A list has the agent's own objects, and pages of these."),
     "objects:given": _of("What a request makes, and what the model's own tools open and make, is its agent's at once."),
+    "objects:first-owner": _of("An id is the first agent's that got it: a provider that repeats it gives it to nobody else."),
     "objects:routing": _of("A request goes to the provider, and with the key, that keep what it names."),
     "objects:setting": _of("With `stored_ids: any` an id that is not known as the agent's own passes."),
     "objects:state-down": _of("While the state can't be read, a request that names an object is 503, and nothing is sent."),

@@ -114,12 +114,12 @@ async def test_owned_ids_are_counted_and_forgotten(ownerships: Ownerships, kept:
     for number in range(150):
         await store.save("analyst", OwnedObject(f"resp_{number}", "resp", "openai"))
     clock.now += MAX_AGE_SECONDS / 2
-    await store.save("executor", OwnedObject("resp_0", "resp", "openai"))
+    await store.save("executor", OwnedObject("resp_of_executor", "resp", "openai"))
     assert kept.inventory().agents == (AgentState("analyst", owned=150), AgentState("executor", owned=1))
     assert kept.forget("analyst") == DeletionCounts(0, 0, 0, 0, owned=150)
     assert kept.forget("analyst") is None
     assert [await store.find("analyst", f"resp_{number}") for number in (0, 149)] == [None, None]
-    assert await store.find("executor", "resp_0") is not None
+    assert await store.find("executor", "resp_of_executor") is not None
     assert kept.inventory().agents == (AgentState("executor", owned=1),)
 
 

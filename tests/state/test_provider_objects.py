@@ -99,13 +99,14 @@ async def test_the_least_recently_used_objects_go(
     for each in files[:3]:
         await store.save_objects("a", [each])
         clock.now += USE_MARK_SECONDS + 1
-    await store.save_objects("b", [FILE])
+    theirs = ProviderObject("file", "file-of-b", "openai")
+    await store.save_objects("b", [theirs])
     await store.save("a", OwnedObject("resp_1", "resp_1", "openai"))
     await store.find_objects("a", [files[0].name])
     clock.now += 1
     await store.save_objects("a", [files[3]])
     assert await store.find_objects("a", [each.name for each in files]) == [files[0], files[2], files[3]]
-    assert await store.find_objects("b", [FILE.name]) == [FILE]
+    assert await store.find_objects("b", [theirs.name]) == [theirs]
     assert await store.find("a", "resp_1") is not None
 
 
@@ -113,7 +114,8 @@ async def test_the_inventory_counts_objects_and_forgets_them(ownerships: Ownersh
     store = ownerships()
     await store.save_objects("a", [FILE, BATCH])
     await store.save("a", OwnedObject("resp_1", "resp_1", "openai"))
-    await store.save_objects("b", [FILE])
+    theirs = ProviderObject("file", "file-of-b", "openai")
+    await store.save_objects("b", [theirs])
     assert {agent.agent: agent.owned for agent in kept.inventory().agents} == {"a": 3, "b": 1}
 
     forgotten = kept.forget("a")
@@ -121,7 +123,7 @@ async def test_the_inventory_counts_objects_and_forgets_them(ownerships: Ownersh
     assert forgotten.owned == 3
     assert {agent.agent: agent.owned for agent in kept.inventory().agents} == {"b": 1}
     assert await store.find_objects("a", [FILE.name, BATCH.name]) == []
-    assert await store.find_objects("b", [FILE.name]) == [FILE]
+    assert await store.find_objects("b", [theirs.name]) == [theirs]
 
 
 async def test_a_file_of_an_earlier_version_gets_the_table_and_keeps_its_rows(tmp_path: Path) -> None:

@@ -124,6 +124,10 @@ class DoorStream(layers.HttpStream):
 
     def state_consume_request_body(self, event: Any) -> _Commands[None]:
         """Send a large body piece by piece: over TLS, mitmproxy would encrypt all of it in one step."""
+        if isinstance(event, layers.RequestData):  # it is kept until the body is whole
+            yield from super().state_consume_request_body(event)
+            return
+
         steps = super().state_consume_request_body(event)
         reply: Any = None
         while True:

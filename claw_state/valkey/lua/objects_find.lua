@@ -8,6 +8,7 @@ for at = 5, #ARGV do
     if tonumber(last) < now - mark then
       is_old = true
       redis.pcall('ZADD', used, exact(now), ARGV[at]) -- a server that can only be read tells whose an id is
+      note_owner(agent, 'objects', provider_of(found[#found] or ''), ARGV[at], age)
     end
   end
 end

@@ -5,4 +5,6 @@ if not last or tonumber(last) < now - age then return false end
 redis.call('ZADD', used, exact(now), id)
 redis.call('ZADD', 'claw:owners', exact(now), ARGV[2])
 for _, name in ipairs({records, used, 'claw:owners'}) do redis.call('EXPIRE', name, age) end
-return redis.call('HGET', records, id)
+local record = redis.call('HGET', records, id)
+if record then note_owner(ARGV[2], 'owned', provider_of(record), id, age) end
+return record
