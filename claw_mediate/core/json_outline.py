@@ -53,6 +53,7 @@ _ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _COLON = re.compile(rb"[ \t\r\n]*+:")
 """What makes the string before it the name of a member."""
 
+_DIGEST = re.compile(r" \[[0-9]+ bytes, sha256 [0-9a-f]{64}\]\Z")
 _STAND_IN_LENGTH: Final = len("text-0123456789abcdef-01234567")
 
 
@@ -183,6 +184,11 @@ class Outline:
         assert beginning is not None  # it also matches the empty string
         digest = hashlib.sha256(memoryview(self.document)[start:end]).hexdigest()
         return b"%b [%d bytes, sha256 %b]" % (beginning[0], end - start, digest.encode())
+
+
+def is_digest(text: str) -> bool:
+    """Return whether a restored text may be the beginning and the digest of one that is too long."""
+    return _DIGEST.search(text, max(0, len(text) - 120)) is not None
 
 
 def _end_of_string(document: bytes, start: int) -> int:

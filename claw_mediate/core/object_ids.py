@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from claw_mediate.core.json_outline import JsonSpliceError, TooManyValuesError, outline_request
+from claw_mediate.core.json_outline import JsonSpliceError, TooManyValuesError, is_digest, outline_request
 from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 from claw_mediate.core.known_paths import KnownPath, ObjectKind, PathMatch
 
@@ -81,8 +81,10 @@ _CALL_TYPE = re.compile(r"\w{0,40}tool_use")
 _ESCAPED_NAME = re.compile(rb"\\u(?:00(?:2[dD]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])|017[fF])")
 """A letter, an underscore or a dash in an escape, as it may stand in the name of a member; and the long s."""
 _ESCAPE_BYTES = 6
-_GOOGLE_FILE = re.compile(r"(?:https?://[^/?#]*/(?:[\w.-]+/)*)?(files/[^/?#:]+).*", re.DOTALL)
+_GOOGLE_FILE = re.compile(r"(?:(?i:https?)://[^/?#]*/(?:[\w.-]+/)*)?(files/[^/?#:]+).*", re.DOTALL)
 """A file of Google's by its name or address: all other addresses are of the web."""
+_MAX_ADDRESS: Final = 8192  # Characters: a longer address is taken for a file that nobody has, so that it is refused
+_ADDRESS = re.compile(r"https?://|files/", re.IGNORECASE)
 _OF_CHAIN: Final = frozenset({"response", "conversation"})
 """Kinds that a dialect reads by itself."""
 _TOP: Final = ("", "extra_body")
@@ -257,8 +259,12 @@ def _ids_of(member: str, texts: Iterable[str]) -> Iterator[str]:
         yield from texts
         return
 
-    found = map(_GOOGLE_FILE.fullmatch, texts)
-    yield from (match[1] for match in found if match is not None)
+    for text in texts:
+        is_too_long = len(text) > _MAX_ADDRESS or is_digest(text)
+        if is_too_long and _ADDRESS.match(text):
+            yield text[:_MAX_ADDRESS]
+        elif not is_too_long and (file := _GOOGLE_FILE.fullmatch(text)):
+            yield file[1]
 
 
 def _texts_of(value: Any) -> Iterator[str]:

@@ -216,6 +216,16 @@ PADDING = "x" * 3000
 def test_a_google_file_is_named_by_an_address_of_any_length() -> None:
     body = large(f'"contents":[{{"file_uri":"https://example.org/v1beta/files/other?{PADDING}"}}]')
     assert object_ids.find_named_objects(body, OTHER_RULES)[0].id == "files/other"
+    upper = b'{"file_uri":"HTTPS://example.org/v1beta/files/other"}'
+    assert object_ids.find_named_objects(upper, OTHER_RULES)[0].id == "files/other"
+
+
+@pytest.mark.requirement("bodies:outline")
+@pytest.mark.parametrize("length", [10_000, 5 << 20])
+def test_an_address_that_is_too_long_to_be_read_is_a_file_that_nobody_has(length: int) -> None:
+    body = large(f'"file_uri":"https://example.org/{"a/" * (length // 2)}files/other"')
+    named = object_ids.find_named_objects(body, OTHER_RULES)
+    assert [each.id[:20] for each in named if each.kind == "file"] == ["https://example.org/"]
 
 
 @pytest.mark.requirement("bodies:outline")
