@@ -268,6 +268,8 @@ def end_requests_of(client_id: str) -> None:
 
 def _end(pending: PendingRequest) -> None:
     pending.done.set_result(None)
+    if pending.body is not None:
+        pending.body.release()
     answer, pending.answer = pending.answer, None
     mark = answer.note_end(is_delivered=False) if answer is not None else None
     if mark is not None:

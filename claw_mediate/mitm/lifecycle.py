@@ -115,9 +115,10 @@ class Lifecycle:
         pending = state_of(flow).pending
         assert pending is not None
         if pending.body is None:
-            pending.body = body = self.governance.body_bytes.hold(admitted.agent.id, pending.client_id)
-            pending.done.add_done_callback(lambda _: body.release())
+            pending.body = self.governance.body_bytes.hold(admitted.agent.id, pending.client_id)
         limit = pending.body.grow_to(size)
+        if pending.done.done():  # its runner left while this was decided
+            pending.body.release()
         if limit is None:
             return None
         reason = guard.describe_overflow(limit, admitted.agent.id)

@@ -85,29 +85,35 @@ def _parse_request_head(fields: Sequence[tuple[bytes, bytes]]) -> Any:
 
 
 class _Http1Server(layers.Http1Server):
+    has_half_head = False
+
     def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
         if isinstance(event, events.ConnectionClosed):
             delivery.note_runner_left(self.conn)
         yield from super()._handle_event(event)
         if isinstance(event, layers.ResponseEndOfMessage):
             yield from delivery.note_sent(self.conn, event.stream_id)
-        yield from _limit_unread(self)
-        _note_head(self, is_half=len(self.buf) > 0 and self.state == self.read_headers)
+        unread = len(self.buf)
+        if unread > MAX_UNREAD:
+            yield from _drop_unread(self)
+        is_half = unread > 0 and self.state == self.read_headers
+        if is_half != self.has_half_head:
+            _note_head(self, is_half=is_half)
 
 
 class _Http1Client(layers.Http1Client):
     def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
         yield from super()._handle_event(event)
-        yield from _limit_unread(self)
+        if len(self.buf) > MAX_UNREAD:
+            yield from _drop_unread(self)
 
 
-def _limit_unread(connection: _http1.Http1Connection) -> Generator[Any, Any, None]:
-    if len(connection.buf) > MAX_UNREAD:
-        connection.buf = _http1.ReceiveBuffer()
-        yield commands.CloseConnection(connection.conn)
+def _drop_unread(connection: _http1.Http1Connection) -> Generator[Any, Any, None]:
+    connection.buf = _http1.ReceiveBuffer()
+    yield commands.CloseConnection(connection.conn)
 
 
-_half_heads: WeakKeyDictionary[layers.HttpConnection, float] = WeakKeyDictionary()
+_half_heads: WeakKeyDictionary["_Http1Server | _Http2Server", float] = WeakKeyDictionary()
 """When the first byte of a head came whose end did not come yet (``time.monotonic``), by the layer that reads it.
 
 Not by connection: behind CONNECT, two layers read one connection, and one of them only passes its bytes on.
@@ -119,10 +125,11 @@ def half_heads() -> dict[str, float]:
     return {layer.conn.id: since for layer, since in _half_heads.items()}
 
 
-def _note_head(layer: layers.HttpConnection, *, is_half: bool) -> None:
+def _note_head(layer: "_Http1Server | _Http2Server", *, is_half: bool) -> None:
+    layer.has_half_head = is_half
     if is_half:
-        _half_heads.setdefault(layer, time.monotonic())
-    elif _half_heads:
+        _half_heads[layer] = time.monotonic()
+    else:
         _half_heads.pop(layer, None)
 
 
@@ -157,6 +164,8 @@ def _set(event: asyncio.Event, *, has_room: bool) -> None:
 
 
 class _Http2Server(layers.Http2Server):
+    has_half_head = False
+
     def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
         if isinstance(event, events.ConnectionClosed):
             delivery.note_runner_left(self.conn)
@@ -164,7 +173,9 @@ class _Http2Server(layers.Http2Server):
             delivery.lose(self.conn, event.stream_id)  # mitmproxy drops what a closed stream is sent
         yield from super()._handle_event(event)
         _check_room(self)
-        _note_head(self, is_half=_has_half_a_frame(self.h2_conn.incoming_buffer))
+        is_half = _has_half_a_frame(self.h2_conn.incoming_buffer)
+        if is_half != self.has_half_head:
+            _note_head(self, is_half=is_half)
         for stream_id in delivery.unsent(self.conn):
             if not self.h2_conn.stream_buffers.get(stream_id):
                 yield from delivery.note_sent(self.conn, stream_id)
