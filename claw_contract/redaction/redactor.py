@@ -113,7 +113,7 @@ class Redactor:
         spans = self._spans(document)
         if not spans and not self._may_be_hidden(document):
             return document
-        if max_text is not None and len(document) > _WINDOW and document[:1] in (b"{", b"["):
+        if max_text is not None and len(document) > _WINDOW and _LOOKS_LIKE_JSON.match(document):
             try:
                 return b"".join(self._pieces(document, spans, max_text))
             except (LongTextError, RecursionError):
@@ -232,6 +232,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 """Everything before a place, except a string that is open there."""
 _STRING_TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_LOOKS_LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+[\[{\"]")
 _SEPARATORS = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
 
 

@@ -7,8 +7,10 @@ So the long strings are checked and stepped over here, in pieces, and decoders, 
     document   {"model": "m", "messages": [{"role": "user", "content": "40 MB"}]}
     outline    {"model": "m", "messages": [{"role": "user", "content": "text-<nonce>-00000000"}]}
 
-What is short stays, so that a name, an id or a model is found in the outline where it is in the document. Places in the outline
-are those of the document by ``place_in_document``, and a part of a view gets its own strings back by ``restore``.
+What is short stays, so that an id or a model is found in the outline where it is in the document.
+The name of a member stays however long it is: it tells members apart, and is read in several spellings.
+Places in the outline are those of the document by ``place_in_document``, and a part of a view gets its own strings back
+by ``restore``.
 A document of up to ``MAX_WHOLE_BYTES`` is its own outline, and pays nothing.
 A larger one has limits that no conversation reaches: ``MAX_OUTLINE_BYTES``, ``MAX_VALUES``, ``MAX_NESTED``.
 """
@@ -48,6 +50,10 @@ _BETWEEN = re.compile(rb'(?:[^"]++|%b)*+' % _SHORT, re.DOTALL)
 """Everything before a string that is long, or that this expression does not step over."""
 _ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
+_COLON = re.compile(rb"[ \t\r\n]*+:")
+"""What makes the string before it the name of a member."""
+
+_DIGEST = re.compile(r" \[[0-9]+ bytes, sha256 [0-9a-f]{64}\]\Z")
 _STAND_IN_LENGTH: Final = len("text-0123456789abcdef-01234567")
 
 
@@ -97,7 +103,7 @@ class Outline:
             start = position + 1
             end = _end_of_string(document, start)
             position = end + 1
-            if end - start > _MAX_SHORT:
+            if end - start > _MAX_SHORT and _COLON.match(document, position) is None:
                 length += start - copied
                 parts += [view[copied:start], b"%b%08x" % (mark, len(self._spans))]
                 self._starts.append(length)
@@ -178,6 +184,11 @@ class Outline:
         assert beginning is not None  # it also matches the empty string
         digest = hashlib.sha256(memoryview(self.document)[start:end]).hexdigest()
         return b"%b [%d bytes, sha256 %b]" % (beginning[0], end - start, digest.encode())
+
+
+def is_digest(text: str) -> bool:
+    """Return whether a restored text may be the beginning and the digest of one that is too long."""
+    return _DIGEST.search(text, max(0, len(text) - 120)) is not None
 
 
 def _end_of_string(document: bytes, start: int) -> int:

@@ -17,17 +17,21 @@ At the top of a request, only metadata is the user's.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import read_query
-from claw_mediate.core.json_outline import outline_request
+from claw_mediate.core.json_outline import TooManyValuesError, outline_request
 from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 
 _MAX_NAME = 64  # Bytes of a member's name that is looked at
+_MAX_NAMED: Final = 2000  # Models that one request may name
+_MAX_NESTED: Final = 8  # Levels of a member that are read for the names in it: each may be read again for each one above it
+_MAX_PLACE: Final = 200  # Characters of a place that are kept: names may be long, and nested a thousand times
 _WORDS = re.compile(r"model|fallback|preset")
 _HARMLESS: Final = frozenset({"fallback_credit_token"})
 _TOP_LEVEL = re.compile(r"(?:agent|deployment|engine)[_-]?(?:id)?")
@@ -49,6 +53,7 @@ _USERS: Final = frozenset(
     {"arguments", "client_metadata", "input_schema", "json_schema", "metadata", "output_schema", "properties", "schema"}
 )
 _USERS_AT_TOP: Final = frozenset({"client_metadata", "metadata"})
+_CALL_TYPE = re.compile(r".{0,40}tool_use", re.DOTALL)
 _FUNCTION_TYPES: Final = (None, "function", "custom")
 
 _decoder = msgspec.json.Decoder()
@@ -62,7 +67,10 @@ class NamedModel(NamedTuple):
 
 
 class AmbiguousMemberError(json_splice.JsonSpliceError):
-    """A member that may name a model stands twice, or in escapes: parsers could disagree about it."""
+    """A member that may name a model stands twice, or in escapes, so that parsers could disagree about it.
+
+    Or there are more of them, or deeper ones, than are read.
+    """
 
 
 def find_named_models(body: bytes) -> list[NamedModel]:
@@ -89,18 +97,23 @@ def find_named_models(body: bytes) -> list[NamedModel]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise AmbiguousMemberError("the members that may name a model can't be read") from error
 
-    walk = _Walk()
-    found = [*walk.read(document, "")]
+    walk = _Walk(outline.restore)
+    try:
+        found = [*islice(walk.read(document, ""), _MAX_NAMED + 1)]
+    except RecursionError as error:
+        raise AmbiguousMemberError("a member that may name a model stands in too many levels of others") from error
+    if len(found) > _MAX_NAMED:
+        raise AmbiguousMemberError(f"the request names more than {_MAX_NAMED} models")
     if walk.count != count:
         raise AmbiguousMemberError("a member that may name a model stands twice in one object")
-    return [NamedModel(outline.restore(member), outline.restore(name)) for member, name in found]
+    return [NamedModel(member, outline.restore(name)) for member, name in found]
 
 
 def _check_escapes(body: bytes) -> None:
     """Raise ``AmbiguousMemberError`` for a member that may name a model and is written with escapes, as no runner does."""
     for string in _STRING.finditer(body):
         name, colon = string.groups()
-        if not colon or b"\\" not in name:
+        if not colon or _ESCAPED_LETTER.search(name) is None:
             continue
         try:
             is_about_model = may_name_model(_decoder.decode(b'"%b"' % name))
@@ -118,12 +131,21 @@ def find_models_in_query(path: str) -> list[NamedModel]:
 
 
 def find_models_in_text(text: bytes) -> list[NamedModel]:
-    """Return the models that a form's field names, if a server reads its value as JSON. Raise ``AmbiguousMemberError``."""
+    """Return the models that a form's field names, if a server reads its value as JSON.
+
+    Raise ``AmbiguousMemberError`` or ``TooManyValuesError``.
+    """
     if text.lstrip()[:1] not in (b"{", b"["):
         return []
     try:
-        _decoder.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        json_splice.check_utf8(text)
+    except UnicodeDecodeError:
+        text = text.decode(errors="replace").encode()  # As a lenient server reads it
+    try:
+        _decoder.decode(outline_request(text).text)
+    except TooManyValuesError:
+        raise
+    except (msgspec.DecodeError, RecursionError, json_splice.JsonSpliceError):
         return []  # Text that only begins so
     return find_named_models(b'{"extra_body":%b}' % text)
 
@@ -165,19 +187,21 @@ def _has_own_model(body: bytes) -> bool:
 class _Walk:
     """One reading of a document. ``count``: how many members it has that may name a model, wherever they stand."""
 
-    def __init__(self) -> None:
+    def __init__(self, restore: Callable[[str], str]) -> None:
+        """``restore`` returns the document's text of one in its outline."""
         self.count = 0
+        self._restore = restore
 
     def read(self, value: Any, place: str, *, is_users: bool = False) -> Iterator[NamedModel]:
         if isinstance(value, list):
             for index, element in enumerate(value):
                 if isinstance(element, (dict, list)):
-                    yield from self.read(element, f"{place}[{index}]", is_users=is_users)
+                    yield from self.read(element, _join(place, f"[{index}]"), is_users=is_users)
         elif isinstance(value, dict):
             is_top = place in _TOP
             hidden = _USERS_AT_TOP if is_top else _USERS | _own_members(value)
             for name, member in value.items():
-                where = f"{place}.{name}" if place else name
+                where = _join(place, f".{name}") if place else name
                 # Deeper, such a name may be anything's.
                 is_elsewhere = not is_top and _WORDS.search(name.casefold()) is None
                 is_hidden = is_users or name in hidden
@@ -190,15 +214,22 @@ class _Walk:
             self.count += 1
             is_own = where == "model" and isinstance(member, str)
             if is_named and not is_own:
-                yield from _names_in(name.casefold(), member, where)
+                text_or_container = self._restore(member) if isinstance(member, str) else member
+                yield from _names_in(name.casefold(), text_or_container, where)
         if is_container:
             yield from self.read(member, where, is_users=is_users)
+
+
+def _join(place: str, step: str) -> str:
+    """Return a place one step deeper; of a long one, its end."""
+    whole = place + step
+    return whole if len(whole) <= _MAX_PLACE else f"…{whole[-_MAX_PLACE:]}"
 
 
 def _own_members(value: dict[str, Any]) -> frozenset[str]:
     """Return the members of an object that hold what its user writes, by the kind of the object."""
     kind = value.get("type")
-    if isinstance(kind, str) and kind.endswith("tool_use"):
+    if isinstance(kind, str) and _CALL_TYPE.fullmatch(kind):
         return frozenset({"input"})
     if kind in _FUNCTION_TYPES and ("parameters" in value or "function" in value):
         return frozenset({"parameters"})
@@ -241,13 +272,15 @@ def _texts_in(value: list[Any]) -> Iterator[str]:
     yield from (each for each in value if isinstance(each, str))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: Any, levels: int = _MAX_NESTED) -> Iterator[str]:
     if isinstance(value, str):
         yield value
+    elif isinstance(value, (list, dict)) and levels == 0:
+        raise AmbiguousMemberError(f"a member that may name a model has more than {_MAX_NESTED} levels")
     elif isinstance(value, list):
         for element in value:
-            yield from _texts(element)
+            yield from _texts(element, levels - 1)
     elif isinstance(value, dict):
         for name, member in value.items():
             yield name
-            yield from _texts(member)
+            yield from _texts(member, levels - 1)

@@ -9,12 +9,12 @@ An answer makes its owner of the ids in it, so no place counts that repeats what
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from claw_mediate.core.json_outline import JsonSpliceError, TooManyValuesError, outline_request
+from claw_mediate.core.json_outline import JsonSpliceError, TooManyValuesError, is_digest, outline_request
 from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 from claw_mediate.core.known_paths import KnownPath, ObjectKind, PathMatch
 
@@ -77,12 +77,14 @@ _STORED_SOURCES: Final[Mapping[str, ObjectKind]] = {
 _FUNCTION_TYPES: Final = ("function", "custom")
 """Tools whose ``parameters`` are a schema of the runner's. Of any other kind of tool they are the provider's to read."""
 
-_CALL_TYPE = re.compile(r"\w*tool_use")
+_CALL_TYPE = re.compile(r"\w{0,40}tool_use")
 _ESCAPED_NAME = re.compile(rb"\\u(?:00(?:2[dD]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])|017[fF])")
 """A letter, an underscore or a dash in an escape, as it may stand in the name of a member; and the long s."""
 _ESCAPE_BYTES = 6
-_GOOGLE_FILE = re.compile(r"(?:https?://[^/?#]*/(?:[\w.-]+/)*)?(files/[^/?#:]+).*", re.DOTALL)
+_GOOGLE_FILE = re.compile(r"(?:(?i:https?)://[^/?#]*/(?:[\w.-]+/)*)?(files/[^/?#:]+).*", re.DOTALL)
 """A file of Google's by its name or address: all other addresses are of the web."""
+_MAX_ADDRESS: Final = 8192  # Characters: a longer address is taken for a file that nobody has, so that it is refused
+_ADDRESS = re.compile(r"https?://|files/", re.IGNORECASE)
 _OF_CHAIN: Final = frozenset({"response", "conversation"})
 """Kinds that a dialect reads by itself."""
 _TOP: Final = ("", "extra_body")
@@ -209,8 +211,7 @@ def find_named_objects(body: bytes, rules: MemberRules, chain: Collection[str] =
     while waiting:
         value = waiting.pop()
         if isinstance(value, _Members):
-            in_outline = _objects_of(value, rules, is_top=id(value) in top)
-            named = [each._replace(id=outline.restore(each.id)) for each in in_outline]
+            named = _objects_of(value, rules, outline.restore, is_top=id(value) in top)
             found |= dict.fromkeys(each for each in named if each.kind not in _OF_CHAIN or each.id not in chain)
             waiting += _parts_to_read(value, rules)
         elif isinstance(value, list):
@@ -229,20 +230,20 @@ def _top_members(document: Any) -> Iterator[_Members]:
         yield from (value for name, value in document if name in _TOP and isinstance(value, _Members))
 
 
-def _objects_of(members: _Members, rules: MemberRules, *, is_top: bool) -> Iterator[NamedObject]:
-    """Yield the objects that an object's own members name."""
+def _objects_of(members: _Members, rules: MemberRules, restore: Callable[[str], str], *, is_top: bool) -> Iterator[NamedObject]:
+    """Yield the objects that an object's own members name. ``restore`` returns the document's text of one in its outline."""
     for name, value in members:
         kind = rules.kind_of(name)
         if kind is not None and (kind != "conversation" or is_top):
             plain = fold_member(name)
             is_bare = isinstance(value, _Members) and plain not in _HAVE_IDS
             texts = () if is_bare else _texts_of(value)
-            yield from (NamedObject(kind, each, name) for each in _ids_of(plain, texts))
+            yield from (NamedObject(kind, each, name) for each in _ids_of(plain, map(restore, texts)))
 
         word = name.casefold()
         if word == "type" and value == "file_id":  # ``{"type": "file_id", "id": …}``, a source of an eval
             ids = (text for other, own in members if other.casefold() == "id" for text in _texts_of(own))
-            yield from (NamedObject("file", each, "id") for each in ids)
+            yield from (NamedObject("file", restore(each), "id") for each in ids)
 
         if rules.reads_sources and word == "type" and isinstance(value, str) and value in _STORED_SOURCES:
             yield NamedObject(_STORED_SOURCES[value], value, name)
@@ -258,8 +259,12 @@ def _ids_of(member: str, texts: Iterable[str]) -> Iterator[str]:
         yield from texts
         return
 
-    found = map(_GOOGLE_FILE.fullmatch, texts)
-    yield from (match[1] for match in found if match is not None)
+    for text in texts:
+        is_too_long = len(text) > _MAX_ADDRESS or is_digest(text)
+        if is_too_long and _ADDRESS.match(text):
+            yield text[:_MAX_ADDRESS]
+        elif not is_too_long and (file := _GOOGLE_FILE.fullmatch(text)):
+            yield file[1]
 
 
 def _texts_of(value: Any) -> Iterator[str]:
