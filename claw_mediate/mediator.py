@@ -30,6 +30,7 @@ from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import Endpoint, StoredPath, creates_object, find_stored, is_ambiguous
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, refuse_stopping, respond_json
+from claw_mediate.core.known_paths import PathMatch
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
@@ -261,8 +262,7 @@ class Mediator:
 
     def dialect(self, request: Request) -> Spoken | None:
         """Return the dialect of a request; None for a request of no dialect (``other_paths``)."""
-        match = self._paths.find(request)
-        return None if match is None or match.row.endpoint is None else DIALECTS[match.row.endpoint]
+        return _spoken(self._paths.find(request))
 
     async def exchange(self, admitted: Identity, request: Request) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body has arrived. Cancelled when the runner leaves."""
@@ -270,8 +270,9 @@ class Mediator:
             return refuse_stopping(request.path)
         if request.body and request.method.upper() in BODYLESS:
             return self._paths.refuse_body(admitted.agent, request)
-        spoken = self.dialect(request)
-        request = self._paths.canonical(request)
+        match = self._paths.find(request)
+        spoken = _spoken(match)
+        request = self._paths.canonical(request, match)
         try:
             body = await _without_own_token(admitted, request.body)
             if is_for_broker(request):
@@ -375,6 +376,11 @@ def _feed_question() -> AskWorkers | None:
     """Return how all workers of this proxy are asked for a feed; None where it is one process."""
     worker = workers.current()
     return None if worker is None else partial(worker.ask_all, "feed")
+
+
+def _spoken(match: PathMatch | None) -> Spoken | None:
+    """Return the dialect of a known path; None for another path."""
+    return None if match is None or match.row.endpoint is None else DIALECTS[match.row.endpoint]
 
 
 def _find_object(request: Request) -> StoredPath | None:

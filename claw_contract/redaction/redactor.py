@@ -111,7 +111,8 @@ class Redactor:
         more than 4 MiB. Raise ``LongTextError`` if a secret stands, or may stand, in a longer one.
         """
         spans = self._spans(document)
-        if not spans and not self._may_be_hidden(document):
+        # One byte is found forty times as fast as an escape.
+        if not spans and (b"\\" not in document or not self._may_be_hidden(document)):
             return document
         if max_text is not None and len(document) > _WINDOW and _LOOKS_LIKE_JSON.match(document):
             try:
@@ -127,8 +128,6 @@ class Redactor:
     def _may_be_hidden(self, document: bytes) -> bool:
         """Return whether a document must be decoded, because a secret may stand in it in escapes."""
         if not self._searches:
-            return False
-        if b"\\" not in document:  # one byte is found forty times as fast as an escape
             return False
         if len(document) <= _WINDOW:
             return _ESCAPE in document and _HIDING.search(document) is not None

@@ -113,12 +113,15 @@ class PathTables:
             return PathMatch(family, row._replace(pattern=f"/{path}"), {}, quote(path))
         return PathMatch(family, row, {}, quote(path[len(prefix) :]), prefix)
 
-    def canonical(self, request: Request) -> Request:
-        """Return the request with its path in the one spelling that was decided about, which is the one that is sent."""
-        base = self._base(request)
-        match = self._find(base, request)
+    def canonical(self, request: Request, match: PathMatch | None) -> Request:
+        """Return the request with its path in the one spelling that was decided about, which is the one that is sent.
+
+        ``match``: what ``find`` returned for it.
+        """
         if match is None:
             return request
+
+        base = self._base(request)
         _, mark, query = request.path.partition("?")
         # A provider may have another base path than the one that the request was found below.
         own = base.prefixes[0] if base.family is not None else ""

@@ -425,7 +425,7 @@ class OtherPaths:
         """Decide about a request whose body is not read; ``reason``: why it is not."""
         if request.method.upper() in BODYLESS and reason:
             return self._paths.refuse_body(admitted.agent, request)
-        request = self._paths.canonical(request)
+        request = self._paths.canonical(request, self._paths.find(request))
         return await self._decide_unknown(admitted, request, self._row(request), reason)
 
     async def _decide_unknown(

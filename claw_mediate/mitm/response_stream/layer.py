@@ -124,7 +124,9 @@ class DoorStream(layers.HttpStream):
 
     def state_consume_request_body(self, event: Any) -> _Commands[None]:
         """Send a large body piece by piece: over TLS, mitmproxy would encrypt all of it in one step."""
-        if isinstance(event, layers.RequestData):  # it is kept until the body is whole
+        # A small body stays small, unless it is unpacked before it is sent.
+        is_small = len(self.request_body_buf) <= _PIECE_BYTES
+        if isinstance(event, layers.RequestData) or (is_small and "content-encoding" not in self.flow.request.headers):
             yield from super().state_consume_request_body(event)
             return
 
