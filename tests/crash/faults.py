@@ -75,16 +75,16 @@ class Fate:
 
     def around(self, name: str, step: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(step)
-        def plain(*args: Any) -> Any:
+        def plain(*args: Any, **options: Any) -> Any:
             self.passes(f"before {name}")
-            done = step(*args)
+            done = step(*args, **options)
             self.passes(f"behind {name}")
             return done
 
         @functools.wraps(step)
-        async def awaited(*args: Any) -> Any:
+        async def awaited(*args: Any, **options: Any) -> Any:
             self.passes(f"before {name}")
-            done = await step(*args)
+            done = await step(*args, **options)
             self.passes(f"behind {name}")
             return done
 
