@@ -16,7 +16,7 @@ from typing import Any
 from claw_contract.redaction.redactor import Redactor
 from claw_mcp.protocol import Message, RpcError
 from claw_mcp.reaper import CANNOT_START
-from claw_mcp.stdio_child import StdioChild
+from claw_mcp.stdio_child import NoAnswerError, StdioChild
 
 MAX_BYTES = 8 * 1024 * 1024  # Of one message
 _MAX_LINES = 10  # Of a child's standard error: the last ones
@@ -123,8 +123,9 @@ class StdioChannel(Channel):
     async def request(self, method: str, params: Mapping[str, Any]) -> bytes:
         try:
             return await self.child.call(method, params, _NEVER)
-        except RpcError:
-            if self.child.ended.done():
+        except RpcError as error:
+            # A write may find that the server has gone before its end was read.
+            if isinstance(error, NoAnswerError) or self.child.ended.done():
                 raise await self._end() from None
             raise
 

@@ -87,6 +87,7 @@ def test_turns_of_a_conversation_move_between_proxies_and_nothing_is_forgotten(r
     assert all(running.history()), "every proxy has served some"
 
 
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.requirement("fleet:rolling")
 @pytest.mark.requirement("fleet:sessions")
 def test_a_rolling_restart_under_load_costs_no_request(running: Fleet) -> None:
