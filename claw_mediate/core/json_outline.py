@@ -51,7 +51,7 @@ _BETWEEN = re.compile(rb'(?:[^"]++|%b)*+' % _SHORT, re.DOTALL)
 _ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 _COLON = re.compile(rb"[ \t\r\n]*+:")
-"""What makes the string before it the name of a member."""
+"""A colon: the string before it is the name of a member."""
 
 _DIGEST = re.compile(r" \[[0-9]+ bytes, sha256 [0-9a-f]{64}\]\Z")
 _STAND_IN_LENGTH: Final = len("text-0123456789abcdef-01234567")

@@ -88,7 +88,7 @@ _ADDRESS = re.compile(r"https?://|files/", re.IGNORECASE)
 _OF_CHAIN: Final = frozenset({"response", "conversation"})
 """Kinds that a dialect reads by itself."""
 _TOP: Final = ("", "extra_body")
-"""Where a conversation is named. Deeper, the word is anybody's."""
+"""Objects in which ``conversation`` names one: the request itself, and its ``extra_body``. Elsewhere it is a plain word."""
 
 
 def fold_member(name: str) -> str:

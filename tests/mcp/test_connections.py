@@ -162,6 +162,17 @@ def test_an_answer_that_nobody_reads_is_dropped_with_its_connection(monkeypatch:
     asyncio.run(read_nothing())
 
 
+async def status_of(head: str) -> int:
+    """Return the status that a server answers to the head of a request with."""
+    async with served() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head.encode())
+        async with asyncio.timeout(20):
+            line = await reader.readline()
+        writer.close()
+        return int(line.split()[1])
+
+
 @pytest.mark.requirement("server:refused-unread")
 @pytest.mark.parametrize(
     ("fields", "status"),
@@ -172,16 +183,8 @@ def test_an_answer_that_nobody_reads_is_dropped_with_its_connection(monkeypatch:
     ],
 )
 def test_what_is_refused_by_its_head_is_refused_before_its_body(fields: str, status: int) -> None:
-    async def ask() -> bytes:
-        async with served() as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(f"POST /mcp HTTP/1.1\r\nAuthorization: {BEARER['authorization']}\r\n{fields}\r\n\r\n".encode())
-            async with asyncio.timeout(20):
-                line = await reader.readline()
-            writer.close()
-            return line
-
-    assert asyncio.run(ask()).split()[1] == str(status).encode()
+    head = f"POST /mcp HTTP/1.1\r\nAuthorization: {BEARER['authorization']}\r\n{fields}\r\n\r\n"
+    assert asyncio.run(status_of(head)) == status
 
 
 @pytest.mark.requirement("server:long-bodies")
@@ -294,16 +297,7 @@ def test_a_caller_with_all_connections_keeps_no_other_one_out(monkeypatch: pytes
     ],
 )
 def test_of_two_credentials_none_counts(fields: str, status: int) -> None:
-    async def ask() -> bytes:
-        async with served() as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(f"GET /mcp HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n".encode())
-            async with asyncio.timeout(20):
-                line = await reader.readline()
-            writer.close()
-            return line
-
-    assert asyncio.run(ask()).split()[1] == str(status).encode()
+    assert asyncio.run(status_of(f"GET /mcp HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n")) == status
 
 
 @pytest.mark.requirement("wrapper:hosts")
