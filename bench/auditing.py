@@ -1,7 +1,8 @@
-"""The speed at which audit reads: ``python bench/auditing.py [--turns N] [--rounds N] [--profile]``.
+"""The speed at which audit reads: ``python bench/auditing.py [--turns N] [--rounds
+N] [--profile]``.
 
-History and log of one agent with four calls a turn, as the proxy writes them, read in a process of its own: lines and
-megabytes for a second of its CPU, and its largest use of memory.
+History and log of one agent with four calls a turn, as the proxy writes them, read in a process of
+its own: lines and megabytes for a second of its CPU, and its largest use of memory.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from claw_audit.audit import AuditQuery, audit
 from claw_contract.chain import GENESIS, seal_entry
 
 CALLS = 4
-TEXT = 'What a runner sends and a model answers is mostly text, with \\"marks\\" and\\nlines in it. ' * 40
+TEXT = (
+    'What a runner sends and a model answers is mostly text, with \\"marks\\" and\\nlines in it. '
+    * 40
+)
 READ = """
 import resource, sys, time
 from pathlib import Path
@@ -59,10 +63,26 @@ def line(number: int) -> bytes:
 
 
 def log_lines(number: int) -> bytes:
-    about = {"ts": "2026-01-01T00:00:00.000Z", "claw_id": "analyst", "turn_id": f"turn_{number:032x}", "model": "gpt"}
+    about = {
+        "ts": "2026-01-01T00:00:00.000Z",
+        "claw_id": "analyst",
+        "turn_id": f"turn_{number:032x}",
+        "model": "gpt",
+    }
     events = [{"type": "request", "tools_count": 12}]
-    events += [{"type": "tool_call", "name": f"desk.tool_{place}", "status": "ok", "round": 1} for place in range(CALLS)]
-    events += [{"type": "response", "status_code": 200, "latency_ms": 5, "total_rounds": 2, "tokens_in": 900}]
+    events += [
+        {"type": "tool_call", "name": f"desk.tool_{place}", "status": "ok", "round": 1}
+        for place in range(CALLS)
+    ]
+    events += [
+        {
+            "type": "response",
+            "status_code": 200,
+            "latency_ms": 5,
+            "total_rounds": 2,
+            "tokens_in": 900,
+        }
+    ]
     return b"".join(json.dumps(about | one).encode() + b"\n" for one in events)
 
 
@@ -102,8 +122,13 @@ def main() -> None:
             pstats.Stats(profile).sort_stats("tottime").print_stats(25)
             return
         size, log_size = file.stat().st_size / 1e6, log.stat().st_size / 1e6
-        print(f"{options.turns:,} turns with {CALLS} calls each: {size:.0f} MB of history, {log_size:.0f} MB of log\n")
-        print("| read | lines a second of CPU | MB a second of CPU | memory MB |\n|---|---|---|---|")
+        print(
+            f"{options.turns:,} turns with {CALLS} calls each: {size:.0f} MB of history, "
+            f"{log_size:.0f} MB of log\n"
+        )
+        print(
+            "| read | lines a second of CPU | MB a second of CPU | memory MB |\n|---|---|---|---|"
+        )
         for what, lines, megabytes in (
             ("history", options.turns, size),
             ("history and log", options.turns * (CALLS + 3), size + log_size),

@@ -1,8 +1,9 @@
-"""The cost of checking a large pod: ``python bench/compiling.py [--services N] [--agents N] [--rounds N] [--profile]``.
+"""The cost of checking a large pod: ``python bench/compiling.py [--services N] [--agents N]
+[--rounds N] [--profile]``.
 
-CPU of a process of its own, user and system, start-up included; beside it the cost of a start that checks only a pod of
-one agent. The pod: every service has a descriptor of five tools; every agent has five services, with a feed and a token among
-them, and variables of its own.
+CPU of a process of its own, user and system, start-up included; beside it the cost of a start that
+checks only a pod of one agent. The pod: every service has a descriptor of five tools; every agent
+has five services, with a feed and a token among them, and variables of its own.
 """
 
 from __future__ import annotations
@@ -28,16 +29,34 @@ def make_pod(directory: Path, services: int, agents: int) -> Path:
     (directory / "AGENTS.md").write_text("# Contract\n\nDo what you are asked.\n", encoding="utf-8")
     lines = ["x-claw:", "  pod: large", "  cllama-defaults: {proxy: passthrough}", "services:"]
     for number in range(agents):
-        lines += [f"  agent-{number}:", f"    image: runner:1.{number}", "    environment:", f"      NAME: agent {number}"]
-        lines += ["      LEVEL: ${LEVEL:-info}", "    x-claw:", "      agent: AGENTS.md", f"      feeds: [news-{number}]"]
+        lines += [
+            f"  agent-{number}:",
+            f"    image: runner:1.{number}",
+            "    environment:",
+            f"      NAME: agent {number}",
+        ]
+        lines += [
+            "      LEVEL: ${LEVEL:-info}",
+            "    x-claw:",
+            "      agent: AGENTS.md",
+            f"      feeds: [news-{number}]",
+        ]
         lines += ["      tools:"]
         for offset in range(OF_AN_AGENT):
             names = ", ".join(f"look_{tool}" for tool in range(1 + offset % TOOLS))
-            lines += [f"        - service: api-{(number * 2 + offset) % services}", f"          allow: [{names}]"]
+            lines += [
+                f"        - service: api-{(number * 2 + offset) % services}",
+                f"          allow: [{names}]",
+            ]
     for number in range(services):
         file = f"api/api-{number}.json"
         (directory / file).write_text(json.dumps(_descriptor(number), indent=2), encoding="utf-8")
-        lines += [f"  api-{number}:", f"    image: api:1.{number}", '    expose: ["8080"]', "    environment:"]
+        lines += [
+            f"  api-{number}:",
+            f"    image: api:1.{number}",
+            '    expose: ["8080"]',
+            "    environment:",
+        ]
         lines += ["      - API_TOKEN=$TOKEN", f"    x-claw: {{describe-file: {file}}}"]
     pod = directory / "claw-pod.yml"
     pod.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -48,7 +67,11 @@ def _descriptor(number: int) -> dict[str, object]:
     text = {"type": "string", "description": "What is looked at.", "maxLength": 100}
     schema = {
         "type": "object",
-        "properties": {"id": text, "deep": {"type": "boolean"}, "n": {"type": "integer", "minimum": 1}},
+        "properties": {
+            "id": text,
+            "deep": {"type": "boolean"},
+            "n": {"type": "integer", "minimum": 1},
+        },
         "required": ["id"],
     }
     tools = [
@@ -63,7 +86,13 @@ def _descriptor(number: int) -> dict[str, object]:
     ]
     feeds = [{"name": f"news-{number}", "path": "/news", "ttl": 60, "description": "News."}]
     auth = {"type": "bearer", "env": "API_TOKEN"}
-    return {"version": 2, "description": f"Service {number}", "feeds": feeds, "auth": auth, "tools": tools}
+    return {
+        "version": 2,
+        "description": f"Service {number}",
+        "feeds": feeds,
+        "auth": auth,
+        "tools": tools,
+    }
 
 
 def check(pod: Path) -> float:
@@ -71,7 +100,10 @@ def check(pod: Path) -> float:
     program = "import sys; from claw_cli.app import main; sys.argv[0] = 'claw'; main()"
     command = [sys.executable, "-c", program, "check", str(pod)]
     child = os.posix_spawn(
-        command[0], command, {**os.environ, **ENVIRON}, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)]
+        command[0],
+        command,
+        {**os.environ, **ENVIRON},
+        file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)],
     )
     _, status, used = os.wait4(child, 0)
     if status:
@@ -81,7 +113,9 @@ def check(pod: Path) -> float:
 
 def profile(pod: Path) -> None:
     """Print a profile of a check, once everything is imported."""
-    from claw_compile.compiler import check_pod  # only the process that is measured imports the compiler
+    from claw_compile.compiler import (
+        check_pod,
+    )  # only the process that is measured imports the compiler
 
     measured = cProfile.Profile()
     result = measured.runcall(check_pod, pod, ENVIRON)
@@ -104,7 +138,10 @@ def main() -> None:
             return
         times = [(check(small), check(large)) for _ in range(options.rounds)]
     started, whole = (median(column) for column in zip(*times, strict=True))
-    print(f"claw check, {options.services} services with {TOOLS} tools each, {options.agents} agents: {whole:.2f} s of CPU")
+    print(
+        f"claw check, {options.services} services with {TOOLS} tools each, "
+        f"{options.agents} agents: {whole:.2f} s of CPU"
+    )
     print(f"of which a start (a pod of one service and one agent): {started:.2f} s")
 
 

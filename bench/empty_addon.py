@@ -1,4 +1,6 @@
-"""An addon with the hooks of ours, which do nothing: what mitmproxy's own dispatch costs (``mitmdump -s``)."""
+"""An addon with the hooks of ours, which do nothing: what mitmproxy's own dispatch
+costs (``mitmdump -s``).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,10 @@ from mitmproxy.http import HTTPFlow
 
 
 class Empty:
-    """The hooks of a request's way, as ours has them. A stream is streamed, else it would be another kind of work."""
+    """The hooks of a request's way, as ours has them.
+
+    A stream is streamed, else it would be another kind of work.
+    """
 
     async def requestheaders(self, flow: HTTPFlow) -> None:
         """Do nothing."""

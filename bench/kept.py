@@ -1,7 +1,8 @@
-"""The rows of kept connections: a closed loop, in which each connection asks again as soon as it is answered.
+"""The rows of kept connections: a closed loop, in which each connection asks again
+as soon as it is answered.
 
-The rows, and the subjects of each, run one after the other in each round. Every load is checked: each operation has asked the
-provider and the service exactly as often as the row's name says.
+The rows, and the subjects of each, run one after the other in each round. Every load is checked:
+each operation has asked the provider and the service exactly as often as the row's name says.
 """
 
 from __future__ import annotations
@@ -13,14 +14,25 @@ from statistics import median
 import items
 import wire
 from load import Load, LoadResult
-from stage import PINNED, Generator, Process, Proxies, check_requests, count_requests, percentile, pinned
+from stage import (
+    PINNED,
+    Generator,
+    Process,
+    Proxies,
+    check_requests,
+    count_requests,
+    percentile,
+    pinned,
+)
 
 RESPONSES = "ours, Responses"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The size of a run: rounds, the part of a full run's operations, the numbers of connections."""
+    """The size of a run: rounds, the part of a full run's operations, the numbers
+    of connections.
+    """
 
     rounds: int = 5
     share: float = 1.0
@@ -31,9 +43,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of work, with the number of operations for each number of connections, and who does it.
+    """One kind of work, with the number of operations for each number of
+    connections, and who does it.
 
-    Rounds of an operation are each a request to the provider and one to the service; the answer is one more to the provider.
+    Rounds of an operation are each a request to the provider and one to the service; the answer is
+    one more to the provider.
     """
 
     what: str
@@ -45,17 +59,25 @@ class Row:
     mcp: bool = False
 
     def proxy(self, by: str) -> str:
-        """Return the name of the proxy: a stream goes through a mitmdump that does not buffer it."""
+        """Return the name of the proxy: a stream goes through a mitmdump that does
+        not buffer it.
+        """
         streams = self.stream and by == "bare"
-        return "bare, streaming" if streams else "ours" if by == RESPONSES else by.removesuffix(PINNED)
+        return (
+            "bare, streaming" if streams else "ours" if by == RESPONSES else by.removesuffix(PINNED)
+        )
 
     def steps(self, by: str, ports: dict[str, int]) -> list[tuple[int, str]]:
-        """Return port and request of each request of an operation; a proxy's port is that of its name."""
+        """Return port and request of each request of an operation; a proxy's port
+        is that of its name.
+        """
         agent = "mcp" if self.mcp else "analyst" if self.rounds else "plain"
         body = wire.question(self.rounds, stream=self.stream, padding=self.padding)
         request = wire.http("POST", wire.CHAT, agent, body)
         if by == RESPONSES:
-            request = wire.http("POST", items.PATH, agent, items.question(self.rounds, stream=self.stream))
+            request = wire.http(
+                "POST", items.PATH, agent, items.question(self.rounds, stream=self.stream)
+            )
         if by != "direct":
             return [(ports[self.proxy(by)], request)]
         if self.rounds == 0:
@@ -68,7 +90,12 @@ ROWS = (
     Row("pass-through, JSON", 0, {1: 300, 16: 600}, (*_ALL, "ours, plain")),
     Row("pass-through, SSE", 0, {1: 200, 16: 320}, (*_ALL, RESPONSES), stream=True),
     Row("pass-through, 1 MB asked", 0, {1: 40}, _ALL, padding=1_000_000),
-    Row("turn of 1 round", 1, {1: 200, 16: 320}, ("direct", "ours", f"ours{PINNED}", RESPONSES, "before")),
+    Row(
+        "turn of 1 round",
+        1,
+        {1: 200, 16: 320},
+        ("direct", "ours", f"ours{PINNED}", RESPONSES, "before"),
+    ),
     Row("turn of 1 round, MCP", 1, {1: 150, 16: 240}, ("direct", "ours"), mcp=True),
     Row("turn of 8 rounds", 8, {1: 48, 16: 80}, ("direct", "ours", RESPONSES, "before")),
     Row("turn of 8 rounds, MCP", 8, {1: 48, 16: 80}, ("direct", "ours"), mcp=True),
@@ -137,7 +164,12 @@ class KeptConnections:
             steps = row.steps(by, {**self._at.ports, row.proxy(by): process.port if process else 0})
             load = Load(connections, operations, steps)
             with pinned(process if pin or by.endswith(PINNED) else None):
-                self._run(load, process, row.rounds, self._found.setdefault((row.what, connections, by), Rounds()))
+                self._run(
+                    load,
+                    process,
+                    row.rounds,
+                    self._found.setdefault((row.what, connections, by), Rounds()),
+                )
         self._check_sessions(row)
 
     def _run(self, load: Load, process: Process | None, rounds: int, found: Rounds) -> None:
@@ -154,8 +186,13 @@ class KeptConnections:
             raise SystemExit(f"one proxy opened {sessions} sessions")
 
 
-def measure(plan: Plan, load: Generator, rows: list[Row], proxies: Proxies, *, pin: bool) -> Iterator[list[Figure]]:
-    """Measure the rows, round by round, so that a slow minute is one round of all. After each, yield the medians so far."""
+def measure(
+    plan: Plan, load: Generator, rows: list[Row], proxies: Proxies, *, pin: bool
+) -> Iterator[list[Figure]]:
+    """Measure the rows, round by round, so that a slow minute is one round of all.
+
+    After each, yield the medians so far.
+    """
     kept = KeptConnections(plan, load, proxies)
     for number in range(plan.rounds):
         for row in rows:

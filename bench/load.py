@@ -1,8 +1,10 @@
-"""The load generator: a process of its own, which reads a ``Load`` as JSON in each line and prints its ``LoadResult``.
+"""The load generator: a process of its own, which reads a ``Load`` as JSON in each line and prints
+its ``LoadResult``.
 
-An operation is one or more requests, one after the other: a turn of the proxy is one request, the same work done directly is
-several. A closed loop: so many connections, which are kept, make so many operations, each as fast as it can. An open loop
-(``starts``): each operation begins at its own time, whether earlier ones have ended or not, on connections of its own.
+An operation is one or more requests, one after the other: a turn of the proxy is one request, the
+same work done directly is several. A closed loop: so many connections, which are kept, make so many
+operations, each as fast as it can. An open loop (``starts``): each operation begins at its own
+time, whether earlier ones have ended or not, on connections of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Load:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """Seconds of each operation, to the first body byte of its last answer, and of all; the unmeasured operations before."""
+    """Seconds of each operation, to the first body byte of its last answer, and of
+    all; the unmeasured operations before.
+    """
 
     times: list[float]
     firsts: list[float]
@@ -64,7 +68,9 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def ask(self, request: bytes) -> asyncio.Future[float]:
-        """Send a request; the future ends with the answer, and its result is the time of the first body byte."""
+        """Send a request; the future ends with the answer, and its result is the
+        time of the first body byte.
+        """
         assert self._transport is not None
         self._received.clear()
         self._body, self._length, self._first = 0, None, 0.0
@@ -107,7 +113,9 @@ class Connection(asyncio.Protocol):
 
 
 async def _connect(port: int) -> Connection:
-    _, connection = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
+    _, connection = await asyncio.get_running_loop().create_connection(
+        Connection, "127.0.0.1", port
+    )
     return connection
 
 
@@ -142,8 +150,14 @@ class Runner:
 
     def _number(self, number: int) -> list[tuple[int, bytes]]:
         """Return ports and requests of an operation."""
-        mark, agent = b"turn-%08d" % number, wire.agent(number % self._agents if self._agents else 0).encode()
-        return [(port, request.replace(wire.MARK, mark).replace(wire.AGENT, agent)) for port, request in self._steps]
+        mark, agent = (
+            b"turn-%08d" % number,
+            wire.agent(number % self._agents if self._agents else 0).encode(),
+        )
+        return [
+            (port, request.replace(wire.MARK, mark).replace(wire.AGENT, agent))
+            for port, request in self._steps
+        ]
 
     async def _ask(self, requests: list[tuple[int, bytes]]) -> float:
         for port, request in requests:
@@ -173,7 +187,9 @@ async def _run_open(load: Load) -> LoadResult:
     result = LoadResult([], [], 0.0, 0)
     started = time.perf_counter()
     numbers = count(load.first)
-    await asyncio.gather(*(Runner(load, result).arrive(next(numbers), started + at) for at in load.starts))
+    await asyncio.gather(
+        *(Runner(load, result).arrive(next(numbers), started + at) for at in load.starts)
+    )
     return LoadResult(result.times, result.firsts, time.perf_counter() - started, 0)
 
 

@@ -1,4 +1,6 @@
-"""The memory of a proxy: by the number of turns that it has had, and by the number of agents that have asked it."""
+"""The memory of a proxy: by the number of turns that it has had, and by the number
+of agents that have asked it.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,15 @@ class Memory:
         self._process = process
 
     def by_agents(self, agents: int, least: int) -> float:
-        """Return megabytes after two turns of each of so many agents, and so many turns at least."""
+        """Return megabytes after two turns of each of so many agents, and so many
+        turns at least.
+        """
         return self._after(agents, max(2 * agents, least), 1)
 
     def by_turns(self, more: int) -> float:
-        """Return megabytes after so many more turns, every other one streamed, in conversations of their own."""
+        """Return megabytes after so many more turns, every other one streamed, in
+        conversations of their own.
+        """
         self._after(1, more // 2, 16)
         return self._after(1, more // 2, 16, stream=True)
 
@@ -42,9 +48,15 @@ class Memory:
         return round(self._process.rss() / 1e6, 1)
 
 
-def measure(plan: Plan, load: Generator, at: Site, process: Process) -> tuple[dict[int, float], dict[int, float]]:
+def measure(
+    plan: Plan, load: Generator, at: Site, process: Process
+) -> tuple[dict[int, float], dict[int, float]]:
     """Return megabytes by number of agents, and then by number of turns."""
     memory = Memory(load, at, process)
     by_agents = {number: memory.by_agents(number, plan.turns[0] // 20) for number in plan.agents}
-    differences = [later - earlier for earlier, later in zip((0, *plan.turns), plan.turns, strict=False)]
-    return by_agents, {turns: memory.by_turns(more) for turns, more in zip(plan.turns, differences, strict=True)}
+    differences = [
+        later - earlier for earlier, later in zip((0, *plan.turns), plan.turns, strict=False)
+    ]
+    return by_agents, {
+        turns: memory.by_turns(more) for turns, more in zip(plan.turns, differences, strict=True)
+    }

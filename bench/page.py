@@ -10,5 +10,8 @@ def replace(page: Path, name: str, text: str) -> None:
     before, begin, rest = page.read_text(encoding="utf-8").partition(f"<!-- {name} -->\n")
     _, end, after = rest.partition(f"<!-- /{name} -->")
     if not (begin and end):
-        raise ValueError(f"{page} has no place for a table: it lacks the marks <!-- {name} --> and <!-- /{name} -->")
+        raise ValueError(
+            f"{page} has no place for a table: it lacks the marks <!-- {name} --> and "
+            f"<!-- /{name} -->"
+        )
     page.write_text(f"{before}{begin}\n{text}\n\n{end}{after}", encoding="utf-8")

@@ -1,6 +1,8 @@
-"""The fake provider and the fake service, as cheap as Python allows: ``python bench/peers.py provider|service [SECONDS]``.
+"""The fake provider and the fake service, as cheap as Python allows: ``python bench/peers.py
+provider|service [SECONDS]``.
 
-Each is a process of its own. It prints its port, answers at once or after so many seconds, and ends with its standard input.
+Each is a process of its own. It prints its port, answers at once or after so many seconds, and ends
+with its standard input.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import items
 import wire
 
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_STREAM = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 _LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 _ROUNDS = re.compile(rb'"model":\s*"rounds-(\d+)"')
 _CONVERSATION = re.compile(rb'"model":\s*"(reads|writes)-(\d+)"')
@@ -34,12 +38,18 @@ def _response(body: bytes) -> bytes:
 
 _ANSWER = _response(wire.completion(wire.TEXT))
 _CALLS = [_response(wire.call(number)) for number in range(16)]
-_ONE = {kind: _response(wire.call(0, tool)) for kind, tool in ((b"reads", "desk__position"), (b"writes", "desk__order"))}
+_ONE = {
+    kind: _response(wire.call(0, tool))
+    for kind, tool in ((b"reads", "desk__position"), (b"writes", "desk__order"))
+}
 _RESULTS = [_response(wire.result(number)) for number in range(16)]
 _MCP_RESULTS = [wire.mcp_result(number) for number in range(16)]
 _ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 _OPENED = _HEAD.replace(b"\r\n\r\n", b"\r\nmcp-session-id: session-0001\r\n\r\n")
-_EVENTS, _ITEM_EVENTS = ([b"%x\r\n%s\r\n" % (len(each), each) for each in told] for told in (wire.events(), items.events()))
+_EVENTS, _ITEM_EVENTS = (
+    [b"%x\r\n%s\r\n" % (len(each), each) for each in told]
+    for told in (wire.events(), items.events())
+)
 _ITEM_ANSWER = _response(items.answer())
 _ITEM_CALLS = [_response(items.call(number)) for number in range(16)]
 
@@ -54,7 +64,9 @@ class Peer(asyncio.Protocol):
     operations: ClassVar[Counter[bytes]] = Counter()
     """The number of requests of each operation, by its mark; since they were asked for."""
 
-    def __init__(self, answer: Callable[[bytes, bytes], bytes | list[bytes]], seconds: float) -> None:
+    def __init__(
+        self, answer: Callable[[bytes, bytes], bytes | list[bytes]], seconds: float
+    ) -> None:
         self._answer = answer
         self._seconds = seconds
         self._received = b""
@@ -111,16 +123,26 @@ class Peer(asyncio.Protocol):
 
 
 def provider(head: bytes, body: bytes) -> bytes | list[bytes]:
-    """Return a call until there are as many results as the model's name says, then the answer, as events for a stream.
+    """Return a call until there are as many results as the model's name says, then
+    the answer, as events for a stream.
 
     In a conversation (``reads-7``, ``writes-7``) each turn has one call, and an answer of its own.
     """
     if (conversation := _CONVERSATION.search(body)) is not None:
-        return _response(wire.completion(wire.answer(int(conversation[2])))) if _is_answered(body) else _ONE[conversation[1]]
+        return (
+            _response(wire.completion(wire.answer(int(conversation[2]))))
+            if _is_answered(body)
+            else _ONE[conversation[1]]
+        )
     asked = _ROUNDS.search(body)
     rounds = int(asked[1]) if asked else 0
     if head.startswith(b"POST " + items.PATH.encode()):
-        calls, answer, events, result = _ITEM_CALLS, _ITEM_ANSWER, _ITEM_EVENTS, b'"type":"function_call_output"'
+        calls, answer, events, result = (
+            _ITEM_CALLS,
+            _ITEM_ANSWER,
+            _ITEM_EVENTS,
+            b'"type":"function_call_output"',
+        )
     else:
         calls, answer, events, result = _CALLS, _ANSWER, _EVENTS, b'"role":"tool"'
     if rounds and (done := body.count(result)) < rounds:
@@ -129,7 +151,9 @@ def provider(head: bytes, body: bytes) -> bytes | list[bytes]:
 
 
 def _is_answered(body: bytes) -> bool:
-    """Return True if the last message is a result; a conversation holds results of earlier turns too."""
+    """Return True if the last message is a result; a conversation holds results of
+    earlier turns too.
+    """
     return body.rfind(b'"role":"tool"') > body.rfind(b'"role": "user"')
 
 
@@ -151,18 +175,26 @@ def mcp(body: bytes) -> bytes:
         opened = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (number, wire.MCP_OPENED)
         return _OPENED % len(opened) + opened
     page = _CALL_PAGE.search(body)
-    result = wire.MCP_TOOLS if method == b"tools/list" else _MCP_RESULTS[int(page[1]) if page else 0]
+    result = (
+        wire.MCP_TOOLS if method == b"tools/list" else _MCP_RESULTS[int(page[1]) if page else 0]
+    )
     return _response(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (number, result))
 
 
 async def main(answer: Callable[[bytes, bytes], bytes | list[bytes]], seconds: float = 0.0) -> None:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sets TCP_NODELAY
+    listener = socket.socket(
+        socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )  # so that asyncio sets TCP_NODELAY
     listener.bind(("127.0.0.1", 0))
-    server = await asyncio.get_running_loop().create_server(lambda: Peer(answer, seconds), sock=listener, backlog=512)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Peer(answer, seconds), sock=listener, backlog=512
+    )
     print(listener.getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
     server.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(main({"provider": provider, "service": service}[sys.argv[1]], *map(float, sys.argv[2:])))
+    asyncio.run(
+        main({"provider": provider, "service": service}[sys.argv[1]], *map(float, sys.argv[2:]))
+    )

@@ -32,10 +32,14 @@ class Results:
         return None
 
     def over_direct(self, what: str, subject: str) -> tuple[float, float] | None:
-        """Return p50 and p99 of what a subject adds to direct calls; a proxy that was just started has those of a warm one."""
+        """Return p50 and p99 of what a subject adds to direct calls; a proxy that
+        was just started has those of a warm one.
+        """
         warm = "arrivals, one every 2 s" if what == FIRST else what.replace(", cold", "")
         ours, direct = self._overhead(what, subject), self._overhead(warm, "direct")
         return (ours.p50 - direct.p50, ours.p99 - direct.p99) if ours and direct else None
 
     def _overhead(self, what: str, subject: str) -> Overhead | None:
-        return next((each for each in self.overheads if (each.what, each.subject) == (what, subject)), None)
+        return next(
+            (each for each in self.overheads if (each.what, each.subject) == (what, subject)), None
+        )

@@ -1,7 +1,9 @@
-"""The bench: ``python bench/run.py [--quick] [--json FILE]``. README.md says what it measures, with the last figures.
+"""The bench: ``python bench/run.py [--quick] [--json FILE]``.
 
-Everything is measured in one run, in rounds, each subject next to the one that it is compared with: a disturbance of the
-machine disturbs all of them. A figure is the median of its rounds.
+README.md says what it measures, with the last figures.
+
+Everything is measured in one run, in rounds, each subject next to the one that it is compared with:
+a disturbance of the machine disturbs all of them. A figure is the median of its rounds.
 """
 
 from __future__ import annotations
@@ -38,9 +40,14 @@ class Plan:
     shares: bool = False
 
 
-FULL = Plan(arrivals.Plan(), kept.Plan(), memory.Plan(), state.Plan((10, 20_000), connections=(1, 16)))
+FULL = Plan(
+    arrivals.Plan(), kept.Plan(), memory.Plan(), state.Plan((10, 20_000), connections=(1, 16))
+)
 QUICK = Plan(
-    arrivals.Plan(1, 0.7), kept.Plan(3, 0.3), memory.Plan((500, 1_000, 2_000), (1, 50)), state.Plan((10, 1_000), 200, (1, 16))
+    arrivals.Plan(1, 0.7),
+    kept.Plan(3, 0.3),
+    memory.Plan((500, 1_000, 2_000), (1, 50)),
+    state.Plan((10, 1_000), 200, (1, 16)),
 )
 SMOKE = Plan(
     arrivals.Plan(1, 0.02, (0.0, 0.0), 2, starts=False),
@@ -54,7 +61,9 @@ SMOKE = Plan(
 class Run:
     """A run of the plan."""
 
-    def __init__(self, plan: Plan, options: argparse.Namespace, load: Generator, home: Path) -> None:
+    def __init__(
+        self, plan: Plan, options: argparse.Namespace, load: Generator, home: Path
+    ) -> None:
         self._plan = plan
         self._options = options
         self._load = load
@@ -62,14 +71,19 @@ class Run:
         self._shared: Proxies | None = None
 
     def measure(self, results: Results) -> None:
-        """Measure the rows whose names contain what is asked for. Each figure is in the results as soon as it is known."""
+        """Measure the rows whose names contain what is asked for.
+
+        Each figure is in the results as soon as it is known.
+        """
         plan, only, pin = self._plan, self._options.only, self._options.pin
         with ExitStack() as started:
             if plan.shares:
                 self._shared = started.enter_context(self._proxies(plan.arrivals.agents))
             if rows := [row for row in arrivals.ROWS if only in row.what]:
                 with self._proxies(plan.arrivals.agents, plan.arrivals.thinks) as proxies:
-                    for overheads in arrivals.Arrivals(plan.arrivals, self._load, proxies).measure(rows, pin=pin):
+                    for overheads in arrivals.Arrivals(plan.arrivals, self._load, proxies).measure(
+                        rows, pin=pin
+                    ):
                         results.overheads = overheads
             if kinds := [row for row in kept.ROWS if only in row.what]:
                 with self._proxies(0) as proxies:
@@ -89,7 +103,10 @@ class Run:
         if self._shared is not None:
             yield self._shared
             return
-        home, names = Path(tempfile.mkdtemp(dir=self._home)), {wire.agent(number): "http" for number in range(agents)}
+        home, names = (
+            Path(tempfile.mkdtemp(dir=self._home)),
+            {wire.agent(number): "http" for number in range(agents)},
+        )
         pod = {"analyst": "http", "mcp": "mcp", "plain": "", **names}
         with site(home, pod, thinks, before=self._options.before) as at, ExitStack() as started:
             yield Proxies(at, started)
@@ -114,24 +131,45 @@ def main() -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measures the proxy beside a bare mitmdump and beside direct calls.")
+    parser = argparse.ArgumentParser(
+        description="Measures the proxy beside a bare mitmdump and beside direct calls."
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="about three minutes, and coarse")
-    size.add_argument("--smoke", action="store_true", help="a few requests of each kind, to test the bench")
-    parser.add_argument("--only", default="", help="measure only rows whose name contains this; also: memory, state")
-    parser.add_argument("--connections", type=numbers, help="measure the rows of kept connections only at these, as in 1,16")
-    parser.add_argument("--pin", action="store_true", help="keep each measured proxy on a core of its own")
-    parser.add_argument("--before", type=Path, help="another checkout, whose proxy is measured beside this one's")
-    parser.add_argument("--json", type=Path, help="the file to which the figures are written as JSON")
+    size.add_argument(
+        "--smoke", action="store_true", help="a few requests of each kind, to test the bench"
+    )
+    parser.add_argument(
+        "--only", default="", help="measure only rows whose name contains this; also: memory, state"
+    )
+    parser.add_argument(
+        "--connections",
+        type=numbers,
+        help="measure the rows of kept connections only at these, as in 1,16",
+    )
+    parser.add_argument(
+        "--pin", action="store_true", help="keep each measured proxy on a core of its own"
+    )
+    parser.add_argument(
+        "--before", type=Path, help="another checkout, whose proxy is measured beside this one's"
+    )
+    parser.add_argument(
+        "--json", type=Path, help="the file to which the figures are written as JSON"
+    )
     parser.add_argument("--page", type=Path, help="the page in which the tables are written anew")
     return parser.parse_args()
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of connections in a list with commas. Raise ``ArgumentTypeError`` for one that no row has."""
+    """Return the numbers of connections in a list with commas.
+
+    Raise ``ArgumentTypeError`` for one that no row has.
+    """
     asked, known = text.split(","), [str(number) for number in FULL.kept.connections]
     if unknown := [word for word in asked if word not in known]:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: the rows have {' and '.join(known)} connections")
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(unknown)}: the rows have {' and '.join(known)} connections"
+        )
     return tuple(map(int, asked))
 
 

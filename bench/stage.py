@@ -1,4 +1,6 @@
-"""The processes of the bench: peers, proxies, the load generator, and the CPU and memory of a proxy by /proc."""
+"""The processes of the bench: peers, proxies, the load generator, and the CPU and
+memory of a proxy by /proc.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ READY_SECONDS = 60
 PINNED = ", pinned"
 """The end of the name of a subject whose proxy is to have a core of its own."""
 _CPU_CLOCK = 2
-"""With a process, the number of the clock of its CPU, as clock_getcpuclockid(3) makes it: it counts nanoseconds."""
+"""With a process, the number of the clock of its CPU, as clock_getcpuclockid(3)
+makes it: it counts nanoseconds.
+"""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FLAGS = {
     "flow_detail": 0,
@@ -82,10 +86,15 @@ class Generator:
         self._first = 0
 
     def run(self, load: Load) -> LoadResult:
-        """Run a load, whose operations get numbers of their own. Stop the bench if an answer is not the expected one."""
+        """Run a load, whose operations get numbers of their own.
+
+        Stop the bench if an answer is not the expected one.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps({**asdict(load), "first": self._first}), file=self._process.stdin, flush=True)
+        print(
+            json.dumps({**asdict(load), "first": self._first}), file=self._process.stdin, flush=True
+        )
         if not (line := self._process.stdout.readline()):
             raise SystemExit("the load generator has failed")
         self._first += load.operations + 2 * load.connections
@@ -96,7 +105,9 @@ class Generator:
 def generator() -> Iterator[Generator]:
     """Run the load generator."""
     command = [sys.executable, str(HERE / "load.py")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None
         try:
             yield Generator(process)
@@ -106,7 +117,10 @@ def generator() -> Iterator[Generator]:
 
 @dataclass(frozen=True)
 class Site:
-    """A place for proxies: two peers, and the context of a pod. Each proxy has a state and a history of its own there."""
+    """A place for proxies: two peers, and the context of a pod.
+
+    Each proxy has a state and a history of its own there.
+    """
 
     home: Path
     ports: dict[str, int]
@@ -118,10 +132,16 @@ class Site:
     @cached_property
     def absent(self) -> set[str]:
         """The names of the proxies that can't run."""
-        return {name for name, there in (("before", self.before), ("2 workers", has_workers())) if not there}
+        return {
+            name
+            for name, there in (("before", self.before), ("2 workers", has_workers()))
+            if not there
+        }
 
     def proxy(self, name: str, *, touch: bool = True) -> AbstractContextManager[Process]:
-        """Return a proxy that starts; without ``touch`` it gets no connection before it is measured."""
+        """Return a proxy that starts; without ``touch`` it gets no connection
+        before it is measured.
+        """
         if name.startswith("bare"):
             return self.bare(**({"stream_large_bodies": "1"} if name.endswith("streaming") else {}))
         if name == "empty addon":
@@ -136,14 +156,21 @@ class Site:
         port = free_port()
         mode = f"reverse:http://127.0.0.1:{self.ports['provider']}@127.0.0.1:{port}"
         flags = [f"--set={name}={value}" for name, value in {**_FLAGS, **options}.items()]
-        with proxy(self.home, port, {}, [str(MITMDUMP), "--mode", mode, *flags, *arguments]) as process:
+        with proxy(
+            self.home, port, {}, [str(MITMDUMP), "--mode", mode, *flags, *arguments]
+        ) as process:
             yield process
 
     @contextmanager
-    def ours(self, dispatch: str = "fast", root: Path = ROOT, workers: int = 0, *, touch: bool = True) -> Iterator[Process]:
+    def ours(
+        self, dispatch: str = "fast", root: Path = ROOT, workers: int = 0, *, touch: bool = True
+    ) -> Iterator[Process]:
         """Run mitmdump with the addon of a checkout; or ``claw proxy`` with so many workers."""
         port = free_port()
-        addresses = {"LISTEN_ADDR": f"127.0.0.1:{port}", "CLAW_PROXY_ADDR": f"127.0.0.1:{free_port()}"}
+        addresses = {
+            "LISTEN_ADDR": f"127.0.0.1:{port}",
+            "CLAW_PROXY_ADDR": f"127.0.0.1:{free_port()}",
+        }
         own = {"CLLAMA_DISPATCH": dispatch, "PYTHONPATH": str(root)}
         env = {**self.environment(self.home / f"proxy-{port}"), **addresses, **own}
         alone = [str(MITMDUMP), "-s", str(root / "addons" / "cllama.py")]
@@ -166,11 +193,22 @@ class Site:
 
 @contextmanager
 def site(
-    home: Path, agents: Mapping[str, str], thinks: tuple[float, float] = (0.0, 0.0), *, before: Path | None = None
+    home: Path,
+    agents: Mapping[str, str],
+    thinks: tuple[float, float] = (0.0, 0.0),
+    *,
+    before: Path | None = None,
 ) -> Iterator[Site]:
-    """Run a provider and a service, which answer after so many seconds, and write the agents' context for ``pod``."""
+    """Run a provider and a service, which answer after so many seconds, and write
+    the agents' context for ``pod``.
+    """
     with peer("provider", thinks[0]) as provider, peer("service", thinks[1]) as service:
-        yield Site(home, {"provider": provider, "service": service}, pod(home, f"http://127.0.0.1:{service}", agents), before)
+        yield Site(
+            home,
+            {"provider": provider, "service": service},
+            pod(home, f"http://127.0.0.1:{service}", agents),
+            before,
+        )
 
 
 class Proxies:
@@ -200,19 +238,32 @@ def count_requests(port: int, what: str = "requests") -> int:
 
 def count_operations(port: int) -> dict[int, int]:
     """Return how many operations made so many requests of a provider since this was asked."""
-    return {int(requests): operations for requests, operations in json.loads(_ask(port, "operations")).items()}
+    return {
+        int(requests): operations
+        for requests, operations in json.loads(_ask(port, "operations")).items()
+    }
 
 
 @contextmanager
 def check_requests(at: Site, operations: int, rounds: int) -> Iterator[None]:
-    """Stop the bench if these operations do not each ask the provider once more than the rounds, and the service as often."""
+    """Stop the bench if these operations do not each ask the provider once more than the rounds,
+    and the service as often.
+    """
     count_operations(at.ports["provider"])
     before = count_requests(at.ports["service"])
     yield
-    made, called = count_operations(at.ports["provider"]), count_requests(at.ports["service"]) - before
+    made, called = (
+        count_operations(at.ports["provider"]),
+        count_requests(at.ports["service"]) - before,
+    )
     if made != {rounds + 1: operations} or called != operations * rounds:
-        shown = ", ".join(f"{many} asked the model {requests} times" for requests, many in made.items())
-        raise SystemExit(f"of {operations} operations of {rounds} rounds {shown}; all called the service {called} times")
+        shown = ", ".join(
+            f"{many} asked the model {requests} times" for requests, many in made.items()
+        )
+        raise SystemExit(
+            f"of {operations} operations of {rounds} rounds {shown}; all called the "
+            f"service {called} times"
+        )
 
 
 def has_workers() -> bool:
@@ -222,7 +273,9 @@ def has_workers() -> bool:
 
 @contextmanager
 def pinned(process: Process | None) -> Iterator[None]:
-    """Keep a process on the last core and everything else of the bench on the others, if there are two."""
+    """Keep a process on the last core and everything else of the bench on the
+    others, if there are two.
+    """
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2 or process is None:
         yield
@@ -248,7 +301,9 @@ def _ask(port: int, what: str) -> bytes:
 
 
 def free_port() -> int:
-    """Return a free port below those that the system gives to outgoing connections, of which the load makes many."""
+    """Return a free port below those that the system gives to outgoing connections,
+    of which the load makes many.
+    """
     while True:
         port = 10_000 + secrets.randbelow(22_000)
         with suppress(OSError), socket.socket() as held:
@@ -260,7 +315,9 @@ def free_port() -> int:
 def peer(name: str, seconds: float = 0.0) -> Iterator[int]:
     """Run the provider or the service, which answers after so many seconds; yield its port."""
     command = [sys.executable, str(HERE / "peers.py"), name, str(seconds)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -270,16 +327,25 @@ def peer(name: str, seconds: float = 0.0) -> Iterator[int]:
 
 
 @contextmanager
-def proxy(home: Path, port: int, env: dict[str, str], command: list[str], *, touch: bool = True) -> Iterator[Process]:
-    """Run a proxy and wait until it is ready, or only listens (``touch``); its output goes to a file, as in a container."""
+def proxy(
+    home: Path, port: int, env: dict[str, str], command: list[str], *, touch: bool = True
+) -> Iterator[Process]:
+    """Run a proxy and wait until it is ready, or only listens (``touch``); its
+    output goes to a file, as in a container.
+    """
     (home / "home").mkdir(exist_ok=True)
     whole = {"PATH": os.environ["PATH"], "HOME": str(home / "home"), "PYTHONPATH": str(ROOT), **env}
     with (home / f"{port}.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=home, env=whole, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            command, cwd=home, env=whole, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
     try:
         wait_until(lambda: process.poll() is not None or is_listening(port), "a proxy listens")
         if process.poll() is not None:
-            raise SystemExit(f"a proxy has ended: {(home / f'{port}.log').read_text(encoding='utf-8', errors='replace')}")
+            raise SystemExit(
+                "a proxy has ended: "
+                f"{(home / f'{port}.log').read_text(encoding='utf-8', errors='replace')}"
+            )
         if touch:
             wait_until(lambda: _is_ready(port), "a proxy is ready")
         yield Process(process.pid, port)
@@ -299,7 +365,10 @@ def is_listening(port: int) -> bool:
 
 
 def wait_until(is_so: Callable[[], object], what: str) -> None:
-    """Wait for a fact, by asking: those of other processes set no event here. Stop the bench if it does not come."""
+    """Wait for a fact, by asking: those of other processes set no event here.
+
+    Stop the bench if it does not come.
+    """
     deadline = time.monotonic() + READY_SECONDS
     while not is_so():
         if time.monotonic() > deadline:
@@ -314,12 +383,19 @@ def _is_ready(port: int) -> bool:
 
 
 def pod(home: Path, service_url: str, agents: Mapping[str, str]) -> Path:
-    """Write the context directories of agents, with twelve tools over ``http`` or ``mcp``, or without; return their root."""
+    """Write the context directories of agents, with twelve tools over ``http`` or
+    ``mcp``, or without; return their root.
+    """
     (home / "auth").mkdir(parents=True)
     for agent, transport in agents.items():
         directory = home / "context" / agent
         directory.mkdir(parents=True)
-        metadata = {"service": agent, "pod": "bench", "type": "generic", "token": f"{agent}:{wire.AGENT_SECRET}"}
+        metadata = {
+            "service": agent,
+            "pod": "bench",
+            "type": "generic",
+            "token": f"{agent}:{wire.AGENT_SECRET}",
+        }
         (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
         if transport:
             tools = wire.manifest(service_url, mcp=transport == "mcp")

@@ -1,8 +1,10 @@
-"""The cost of continuity and the journal for a turn, by the number of stored turns; and turns that write at once.
+"""The cost of continuity and the journal for a turn, by the number of stored turns;
+and turns that write at once.
 
-The real mediator runs in this process, its peers in theirs. The time of the methods of the store and the journal is
-measured. Turns are conversations of several agents, each of eight turns. The turns that are stored before (``stored``)
-are spread over the last ten minutes, so that a run deletes as many turns as it adds.
+The real mediator runs in this process, its peers in theirs. The time of the methods of the store
+and the journal is measured. Turns are conversations of several agents, each of eight turns. The
+turns that are stored before (``stored``) are spread over the last ten minutes, so that a run
+deletes as many turns as it adds.
 """
 
 from __future__ import annotations
@@ -43,7 +45,15 @@ _STATE: dict[type, tuple[str, ...]] = {
         ((SqliteContinuityStore, ValkeyContinuityStore), ("save", "find", "mark_used")),
         (
             (SqliteJournal, ValkeyJournal),
-            ("find", "begin", "record_response", "record_intent", "record_result", "end", "mark_delivered"),
+            (
+                "find",
+                "begin",
+                "record_response",
+                "record_intent",
+                "record_result",
+                "end",
+                "mark_delivered",
+            ),
         ),
     )
     for kind in kinds
@@ -91,7 +101,9 @@ class StateTimer:
 
     @contextmanager
     def timing(self) -> Iterator[None]:
-        methods = [(kind, name, getattr(kind, name)) for kind, names in _STATE.items() for name in names]
+        methods = [
+            (kind, name, getattr(kind, name)) for kind, names in _STATE.items() for name in names
+        ]
         for kind, name, method in methods:
             setattr(kind, name, self._around(method))
         try:
@@ -122,14 +134,21 @@ class Desk:
         self._talks: dict[str, list[int]] = {}
 
     async def turn(self, who: int, kind: str) -> None:
-        """Run the next turn of an agent's conversation; a conversation has eight turns, then another one begins."""
+        """Run the next turn of an agent's conversation; a conversation has eight
+        turns, then another one begins.
+        """
         agent = _AGENTS[who % len(_AGENTS)]
         talk = self._talks.setdefault(f"{who}", [])
         if len(talk) == _A_CONVERSATION:
             talk.clear()
         talk.append(next(self._numbers))
-        body = wire.conversation(kind, f"You are {agent}, of desk {who}, in conversation {talk[0]}.", talk)
-        headers = [("authorization", f"Bearer {agent}:{wire.AGENT_SECRET}"), ("content-type", "application/json")]
+        body = wire.conversation(
+            kind, f"You are {agent}, of desk {who}, in conversation {talk[0]}.", talk
+        )
+        headers = [
+            ("authorization", f"Bearer {agent}:{wire.AGENT_SECRET}"),
+            ("content-type", "application/json"),
+        ]
         request = Request("POST", "/v1/chat/completions", headers, body)
         admitted = self._mediator.admit(request)
         assert not isinstance(admitted, RunnerResponse)
@@ -181,7 +200,9 @@ class Bench:
                 await asyncio.gather(*map(work, range(connections)))
                 recorder.cancel()
             p50, p99 = median(times) * 1000, _p99(times)
-            rows.append(ConcurrentWrites(by, connections, p50, p99, _p99(pauses), max(pauses) * 1000))
+            rows.append(
+                ConcurrentWrites(by, connections, p50, p99, _p99(pauses), max(pauses) * 1000)
+            )
         return rows
 
     async def _cost(self, desk: Desk, by: str, stored: int, timer: StateTimer) -> StateCost:
@@ -193,13 +214,20 @@ class Bench:
             await desk.turn(number % len(_AGENTS), "reads")
             turns.append(time.perf_counter() - started)
             state.append(timer.seconds - before)
-        return StateCost(by, stored, median(state) * 1000, _p99(state), median(turns) * 1000, _p99(turns))
+        return StateCost(
+            by, stored, median(state) * 1000, _p99(state), median(turns) * 1000, _p99(turns)
+        )
 
     @asynccontextmanager
     async def _desk(self, state: str) -> AsyncIterator[Desk]:
-        """Yield a desk. Stop the bench if its turns have not each asked the provider twice and the service once."""
+        """Yield a desk.
+
+        Stop the bench if its turns have not each asked the provider twice and the service once.
+        """
         home = Path(tempfile.mkdtemp(dir=self._home))
-        context = stage.pod(home, f"http://127.0.0.1:{self._ports['service']}", dict.fromkeys(_AGENTS, "http"))
+        context = stage.pod(
+            home, f"http://127.0.0.1:{self._ports['service']}", dict.fromkeys(_AGENTS, "http")
+        )
         env = {
             "CLAW_CONTEXT_ROOT": str(context),
             "CLAW_AUTH_DIR": str(home / "auth"),
@@ -208,7 +236,9 @@ class Bench:
             "OPENAI_API_KEY": "sk-bench-provider-key-0003",
             "OPENAI_BASE_URL": f"http://127.0.0.1:{self._ports['provider']}/v1",
         }
-        settings = Settings.of({setting.name: env.get(setting.env, setting.default) for setting in SETTINGS})
+        settings = Settings.of(
+            {setting.name: env.get(setting.env, setting.default) for setting in SETTINGS}
+        )
         mediator = Mediator(settings, EventLog(lambda _: None), env)
         before = self._count_requests()
         try:
@@ -218,7 +248,9 @@ class Bench:
             await mediator.close(5)
         made = [now - earlier for earlier, now in zip(before, self._count_requests(), strict=True)]
         if made != [2 * desk.turns, desk.turns]:
-            raise SystemExit(f"{desk.turns} turns made {made[0]} requests of the model, {made[1]} of the service")
+            raise SystemExit(
+                f"{desk.turns} turns made {made[0]} requests of the model, {made[1]} of the service"
+            )
 
     def _count_requests(self) -> list[int]:
         return [stage.count_requests(self._ports[peer]) for peer in ("provider", "service")]
@@ -242,15 +274,25 @@ async def measure(plan: Plan) -> tuple[list[StateCost], list[ConcurrentWrites]]:
 
 @contextmanager
 def _run_server(home: Path) -> Iterator[str]:
-    """Run a Valkey (or Redis) as a pod should have it and yield its URL; yield "" if none is installed."""
+    """Run a Valkey (or Redis) as a pod should have it and yield its URL; yield ""
+    if none is installed.
+    """
     binary = shutil.which("valkey-server") or shutil.which("redis-server")
     if binary is None:
         yield ""
         return
     port = stage.free_port()
-    options: dict[str, Any] = {"port": port, "bind": "127.0.0.1", "dir": home, "save": "", "appendonly": "yes"}
+    options: dict[str, Any] = {
+        "port": port,
+        "bind": "127.0.0.1",
+        "dir": home,
+        "save": "",
+        "appendonly": "yes",
+    }
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    with subprocess.Popen([binary, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [binary, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    ) as process:
         try:
             stage.wait_until(lambda: stage.is_listening(port), "the server of the state listens")
             yield f"redis://127.0.0.1:{port}/0"

@@ -26,7 +26,9 @@ _HIDDEN = wire.call(0)[:700] + b"," + wire.result(0)
 
 
 async def fill(state: str, agents: int, there: int, total: int) -> None:
-    """Store turns number `there` up to `total`, of so many agents, spread over the last ten minutes."""
+    """Store turns number `there` up to `total`, of so many agents, spread over the
+    last ten minutes.
+    """
     now, numbers = time.time(), iter(range(there, total))
     at = now - RESUME_SECONDS
     store, journal = _open(state, lambda: at)
@@ -35,7 +37,9 @@ async def fill(state: str, agents: int, there: int, total: int) -> None:
         nonlocal at
         for number in numbers:
             at = now - RESUME_SECONDS * (total - number) / total
-            await _turn(store, journal, f"agent-{number % max(agents, total // _OF_AN_AGENT)}", str(number))
+            await _turn(
+                store, journal, f"agent-{number % max(agents, total // _OF_AN_AGENT)}", str(number)
+            )
 
     await asyncio.gather(*(work() for _ in range(16)))
     await store.close()
@@ -44,13 +48,20 @@ async def fill(state: str, agents: int, there: int, total: int) -> None:
 
 async def _turn(store: ContinuityStore, journal: Journal, agent: str, name: str) -> None:
     """Store one turn with one call."""
-    digests = [hashlib.sha256(f"{part} {name}".encode()).hexdigest() for part in ("request", "earlier", "key")]
+    digests = [
+        hashlib.sha256(f"{part} {name}".encode()).hexdigest()
+        for part in ("request", "earlier", "key")
+    ]
     turn_id = f"turn_{int(name):032x}"
-    await journal.begin(turn_id, agent, RequestFingerprint(digests[0], digests[1], f"What of {name}?", ""))
+    await journal.begin(
+        turn_id, agent, RequestFingerprint(digests[0], digests[1], f"What of {name}?", "")
+    )
     await journal.record_response(turn_id, 1, wire.call(0))
     await journal.record_result(turn_id, 1, 0, _RECORD)
     await journal.record_response(turn_id, 2, _RESPONSE.body)
-    await store.save(agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN)
+    await store.save(
+        agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN
+    )
     await journal.end(turn_id, _RESPONSE)
     await journal.mark_delivered(turn_id)
 
@@ -63,5 +74,9 @@ _RECORD = wire.result(0)
 def _open(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:
     where, owner = parse_place(state), Owner("bench", 1, "earlier")
     if isinstance(where, Server):
-        return ValkeyContinuityStore(Link(where, timeout=10), clock), ValkeyJournal(Link(where, timeout=10), owner, clock)
-    return SqliteContinuityStore(Database(where.path), clock), SqliteJournal(Database(where.path), owner, clock)
+        return ValkeyContinuityStore(Link(where, timeout=10), clock), ValkeyJournal(
+            Link(where, timeout=10), owner, clock
+        )
+    return SqliteContinuityStore(Database(where.path), clock), SqliteJournal(
+        Database(where.path), owner, clock
+    )

@@ -13,7 +13,9 @@ from results import Results
 from targets import targets
 
 _EARLIER = ("ours, 2026-11", "original, 2026-11")
-"""Columns of what was measured from outside in November 2026, on two cores: this proxy as it was, and the original."""
+"""Columns of what was measured from outside in November 2026, on two cores: this
+proxy as it was, and the original.
+"""
 _ARRIVALS = ("what", "by", "added p50 ms", "p99 ms", "over direct p50", "p99", "CPU ms", *_EARLIER)
 _ARRIVALS_EARLIER = {
     "arrivals, 20/s": ("27 / 55, CPU 15.5", "8 / 21, CPU 4.9"),
@@ -22,7 +24,18 @@ _ARRIVALS_EARLIER = {
     "arrivals, one every 2 s": ("20-25", ""),
     FIRST: ("387", ""),
 }
-_KEPT = ("what", "connections", "by", "p50 ms", "p99 ms", "first byte ms", "per second", "CPU ms", "CPU to bare", *_EARLIER)
+_KEPT = (
+    "what",
+    "connections",
+    "by",
+    "p50 ms",
+    "p99 ms",
+    "first byte ms",
+    "per second",
+    "CPU ms",
+    "CPU to bare",
+    *_EARLIER,
+)
 _KEPT_EARLIER = {
     ("turn of 1 round", 1): ("p50 10.2", "p50 1.7"),
     ("turn of 1 round", 16): ("p50 101", "p50 14"),
@@ -32,15 +45,30 @@ _KEPT_EARLIER = {
     ("pass-through, JSON", 16): ("403/s", "2,358/s"),
 }
 _STORED = ("state", "stored turns", "of a turn p50 ms", "p99 ms", "whole turn p50 ms", "p99 ms")
-_TOGETHER = ("state", "turns that write, at once", "p50 ms", "p99 ms", "pause of the loop p99 ms", "longest ms")
+_TOGETHER = (
+    "state",
+    "turns that write, at once",
+    "p50 ms",
+    "p99 ms",
+    "pause of the loop p99 ms",
+    "longest ms",
+)
 _SIZES = ("a core does, and a proxy takes", "")
 _TARGETS = ("target", "limit", "found", "", "empty addon")
 
 
 def machine(cores: Sequence[int]) -> str:
     """Return the cores and the versions of this machine."""
-    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("mitmproxy", "httpx2", "msgspec")]
-    return ", ".join([f"{len(cores)} cores", f"{platform.python_implementation()} {platform.python_version()}", *versions])
+    versions = [
+        f"{name} {importlib.metadata.version(name)}" for name in ("mitmproxy", "httpx2", "msgspec")
+    ]
+    return ", ".join(
+        [
+            f"{len(cores)} cores",
+            f"{platform.python_implementation()} {platform.python_version()}",
+            *versions,
+        ]
+    )
 
 
 def tables(results: Results) -> dict[str, str]:
@@ -48,14 +76,23 @@ def tables(results: Results) -> dict[str, str]:
     found: dict[str, tuple[Sequence[str], list[tuple[str, ...]]]] = {
         "arrivals": (_ARRIVALS, list(_overhead_lines(results))),
         "kept": (_KEPT, list(_kept_lines(results))),
-        "turns": (("turns", "memory MB"), [(f"{turns:,}", f"{mb:.1f}") for turns, mb in results.by_turns.items()]),
-        "agents": (("agents", "memory MB"), [(f"{agents:,}", f"{mb:.1f}") for agents, mb in results.by_agents.items()]),
+        "turns": (
+            ("turns", "memory MB"),
+            [(f"{turns:,}", f"{mb:.1f}") for turns, mb in results.by_turns.items()],
+        ),
+        "agents": (
+            ("agents", "memory MB"),
+            [(f"{agents:,}", f"{mb:.1f}") for agents, mb in results.by_agents.items()],
+        ),
         "stored": (_STORED, [tuple(map(_cell, astuple(row))) for row in results.stored]),
         "together": (_TOGETHER, [tuple(map(_cell, astuple(row))) for row in results.together]),
         "sizes": (_SIZES, list(_sizes(results))),
         "targets": (_TARGETS, [target.cells() for target in targets(results)]),
     }
-    return {"machine": results.machine, **{name: "\n".join(grid(head, rows)) for name, (head, rows) in found.items() if rows}}
+    return {
+        "machine": results.machine,
+        **{name: "\n".join(grid(head, rows)) for name, (head, rows) in found.items() if rows},
+    }
 
 
 def text(results: Results) -> str:
@@ -89,20 +126,29 @@ def _kept_lines(results: Results) -> Iterator[tuple[str, ...]]:
             f"{row.per_second:.0f}",
             "" if row.cpu is None else f"{row.cpu:.2f}",
             f"{row.cpu / bare:.2f}" if bare and row.cpu is not None else "",
-            *(_KEPT_EARLIER.get((row.what, row.connections), ("", "")) if row.subject == "ours" else ("", "")),
+            *(
+                _KEPT_EARLIER.get((row.what, row.connections), ("", ""))
+                if row.subject == "ours"
+                else ("", "")
+            ),
         )
 
 
 def _sizes(results: Results) -> Iterator[tuple[str, str]]:
     """Yield what is needed to size a proxy, from the CPU and the memory that was found."""
-    one, eight = (results.value(f"turn of {many}", 16, "ours", "cpu") for many in ("1 round", "8 rounds"))
+    one, eight = (
+        results.value(f"turn of {many}", 16, "ours", "cpu") for many in ("1 round", "8 rounds")
+    )
     if one:
         yield "turns of one round a second, on kept connections", f"{1000 / one:.0f}"
     if one and eight:
         yield "turns of eight rounds a second, on kept connections", f"{1000 / eight:.0f}"
     for row in results.overheads:
         if row.subject == "ours" and row.what == "arrivals, 60/s" and row.cpu:
-            yield "turns of two rounds a second, each on a connection of its own", f"{1000 / row.cpu:.0f}"
+            yield (
+                "turns of two rounds a second, each on a connection of its own",
+                f"{1000 / row.cpu:.0f}",
+            )
     for what in ("JSON", "SSE"):
         if passed := results.value(f"pass-through, {what}", 16, "ours", "cpu"):
             yield f"requests a second passed through, {what}", f"{1000 / passed:.0f}"
@@ -114,4 +160,10 @@ def _sizes(results: Results) -> Iterator[tuple[str, str]]:
 
 
 def _cell(value: object) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        f"{value:.2f}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

@@ -10,7 +10,9 @@ from results import Results
 
 @dataclass(frozen=True)
 class Target:
-    """A limit, what was found, and what mitmdump with an addon that does nothing needs for the least of that work."""
+    """A limit, what was found, and what mitmdump with an addon that does nothing
+    needs for the least of that work.
+    """
 
     name: str
     limit: float
@@ -24,8 +26,17 @@ class Target:
 
     def cells(self) -> tuple[str, ...]:
         """Return the target as a line of the table."""
-        sign, floor = "≥" if self.at_least else "≤", "" if self.floor is None else f"{self.floor:.2f}"
-        return self.name, f"{sign} {self.limit:g}", f"{self.found:.2f}", "met" if self.is_met else "missed", floor
+        sign, floor = (
+            "≥" if self.at_least else "≤",
+            "" if self.floor is None else f"{self.floor:.2f}",
+        )
+        return (
+            self.name,
+            f"{sign} {self.limit:g}",
+            f"{self.found:.2f}",
+            "met" if self.is_met else "missed",
+            floor,
+        )
 
 
 def targets(results: Results) -> Iterator[Target]:
@@ -57,12 +68,21 @@ def _of_arrivals(results: Results) -> Iterator[Target]:
 
 def _of_turns(results: Results) -> Iterator[Target]:
     for connections in (1, 16):
-        one, eight = (results.value(what, connections, "ours", "cpu") for what in ("turn of 1 round", "turn of 8 rounds"))
+        one, eight = (
+            results.value(what, connections, "ours", "cpu")
+            for what in ("turn of 1 round", "turn of 8 rounds")
+        )
         if one is not None:
             floor = results.value("pass-through, JSON", connections, "empty addon", "cpu")
-            yield Target(f"CPU of a one-round turn, connections: {connections}, ms", 3.5, one, floor)
+            yield Target(
+                f"CPU of a one-round turn, connections: {connections}, ms", 3.5, one, floor
+            )
             if eight is not None:
-                yield Target(f"CPU of each further round, connections: {connections}, ms", 1.0, (eight - one) / 7)
+                yield Target(
+                    f"CPU of each further round, connections: {connections}, ms",
+                    1.0,
+                    (eight - one) / 7,
+                )
     http, mcp = (_cpu_of_a_round(results, kind) for kind in ("", ", MCP"))
     if http is not None and mcp is not None:
         yield Target("CPU of a round with a call over MCP, to one over HTTP", 1.5, mcp / http)
@@ -70,7 +90,10 @@ def _of_turns(results: Results) -> Iterator[Target]:
         chat, responses = (results.value(what, 1, by, "cpu") for by in ("ours", "ours, Responses"))
         if chat and responses:
             yield Target(f"CPU of {what}, over Responses to chat", 1.15, responses / chat)
-    one, two = (results.value("turn of 1 round, by workers", 16, by, "per_second") for by in ("ours", "2 workers"))
+    one, two = (
+        results.value("turn of 1 round, by workers", 16, by, "per_second")
+        for by in ("ours", "2 workers")
+    )
     if one and two:
         yield Target("two workers' turns a second to one's", 1.7, two / one, at_least=True)
 
@@ -79,7 +102,8 @@ def _of_passing(results: Results) -> Iterator[Target]:
     for what in ("pass-through, JSON", "pass-through, SSE"):
         for connections in (1, 16):
             bare, empty, ours, plain = (
-                results.value(what, connections, by, "cpu") for by in ("bare", "empty addon", "ours", "ours, plain")
+                results.value(what, connections, by, "cpu")
+                for by in ("bare", "empty addon", "ours", "ours, plain")
             )
             if bare and ours:
                 name = f"CPU of {what}, connections: {connections}, to bare"
@@ -89,5 +113,8 @@ def _of_passing(results: Results) -> Iterator[Target]:
 
 
 def _cpu_of_a_round(results: Results, kind: str) -> float | None:
-    one, eight = (results.value(f"turn of {rounds}{kind}", 1, "ours", "cpu") for rounds in ("1 round", "8 rounds"))
+    one, eight = (
+        results.value(f"turn of {rounds}{kind}", 1, "ours", "cpu")
+        for rounds in ("1 round", "8 rounds")
+    )
     return (eight - one) / 7 if one is not None and eight is not None else None

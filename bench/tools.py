@@ -1,8 +1,10 @@
-"""The bench of the tools host: ``python bench/tools.py [--quick]``. Each row is a function; run it as root or as anybody.
+"""The bench of the tools host: ``python bench/tools.py [--quick]``.
 
-``exec_shell true`` beside a bare ``sh -c true``, in turns; the memory of the host while a command prints 10 GB; and, over MCP
-at a real ``claw tools serve``: ``read_file`` of 4 KB at 16 connections, each of which waits 25 to 75 ms between its calls, as
-agents do, and 100 sessions that read at once.
+Each row is a function; run it as root or as anybody.
+
+``exec_shell true`` beside a bare ``sh -c true``, in turns; the memory of the host while a command
+prints 10 GB; and, over MCP at a real ``claw tools serve``: ``read_file`` of 4 KB at 16 connections,
+each of which waits 25 to 75 ms between its calls, as agents do, and 100 sessions that read at once.
 """
 
 from __future__ import annotations
@@ -60,9 +62,13 @@ async def exec_shell(root: Path, rounds: int) -> None:
             pairs = [(await timed(bare), await timed(run)) for _ in range(rounds)]
             alone, ours = ([pair[side] for pair in pairs] for side in (0, 1))
             shown = (
-                f"sh {median(alone):5.1f} ms   exec_shell {median(ours):5.1f} ms   adds {median(ours) - median(alone):5.1f} ms"
+                f"sh {median(alone):5.1f} ms   exec_shell {median(ours):5.1f} ms   adds "
+                f"{median(ours) - median(alone):5.1f} ms"
             )
-            print(f"exec_shell true   {form:<10}   {shown}   fastest: adds {min(ours) - min(alone):4.1f} ms")
+            print(
+                f"exec_shell true   {form:<10}   {shown}   fastest: adds "
+                f"{min(ours) - min(alone):4.1f} ms"
+            )
 
 
 async def ten_gigabytes(root: Path, _rounds: int) -> None:
@@ -71,7 +77,10 @@ async def ten_gigabytes(root: Path, _rounds: int) -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         result = await tool.execute({"command": "head -c 10G /dev/zero"})
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        print(f"10 GB of output   the host grows by {grown >> 10} MiB   {result['ended_for']}, in {result['duration_ms']} ms")
+        print(
+            f"10 GB of output   the host grows by {grown >> 10} MiB   "
+            f"{result['ended_for']}, in {result['duration_ms']} ms"
+        )
 
 
 CONTENT = "x" * 4_096
@@ -87,11 +96,16 @@ def served(root: Path) -> Iterator[int]:
     config = root.parent / "toolhost.yml"
     token, limits = "{env: BENCH_TOKEN}", "{calls_per_minute: 1000000, concurrent: 200}"
     principal = f"{{token: {token}, workspace: {root}, tools: ['*'], limits: {limits}}}"
-    text = f"toolhost:\n  listen: {{host: 127.0.0.1, port: {port}}}\n  principals: {{bench: {principal}}}\n"
+    text = (
+        f"toolhost:\n  listen: {{host: 127.0.0.1, port: {port}}}\n  principals: {{bench: "
+        f"{principal}}}\n"
+    )
     config.write_text(text, encoding="utf-8")
     environment = {**os.environ, "BENCH_TOKEN": TOKEN}
     log = subprocess.DEVNULL
-    host = subprocess.Popen([*CLAW, "tools", "serve", "--config", str(config)], env=environment, stdout=log, stderr=log)
+    host = subprocess.Popen(
+        [*CLAW, "tools", "serve", "--config", str(config)], env=environment, stdout=log, stderr=log
+    )
     try:
         wait_until(lambda: host.poll() is not None or is_listening(port), "the host listens")
         yield port
@@ -109,7 +123,10 @@ async def opened(port: int, number: int) -> list[Connection]:
 
 
 async def read(connection: Connection) -> float:
-    """Read the page once; return the milliseconds. Raise ``RuntimeError`` where it is not what was read."""
+    """Read the page once; return the milliseconds.
+
+    Raise ``RuntimeError`` where it is not what was read.
+    """
     start = time.perf_counter()
     await connection.ask("tools/call", READ)
     spent = 1000 * (time.perf_counter() - start)
@@ -143,7 +160,9 @@ ROWS = (exec_shell, ten_gigabytes, read_file, hundred_sessions)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the calls")
     rounds = 20 if parser.parse_args().quick else 200
     with tempfile.TemporaryDirectory() as directory:

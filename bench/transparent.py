@@ -1,8 +1,9 @@
 """The cost of transparent mode: ``python bench/transparent.py [--operations N] [--rounds N]``.
 
-One proxy with all three entrances, in a network namespace of its own, where connections to port 443 are redirected. Its runner
-speaks TLS to it, its provider does not. It compares the base URL in the clear, the forward proxy (CONNECT, then TLS), and the
-transparent entrance (TLS). A connection is kept for all requests, or each request has its own, handshake and all.
+One proxy with all three entrances, in a network namespace of its own, where connections to port 443
+are redirected. Its runner speaks TLS to it, its provider does not. It compares the base URL in the
+clear, the forward proxy (CONNECT, then TLS), and the transparent entrance (TLS). A connection is
+kept for all requests, or each request has its own, handshake and all.
 """
 
 from __future__ import annotations
@@ -63,15 +64,25 @@ class TlsConnections:
         tunnel = socket.create_connection(("127.0.0.1", FORWARD))
         tunnel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tunnel.setblocking(False)
-        await loop.sock_sendall(tunnel, f"CONNECT {HOST}:443 HTTP/1.1\r\nhost: {HOST}:443\r\n\r\n".encode())
+        await loop.sock_sendall(
+            tunnel, f"CONNECT {HOST}:443 HTTP/1.1\r\nhost: {HOST}:443\r\n\r\n".encode()
+        )
         head = b""
         while b"\r\n\r\n" not in head:
             head += await loop.sock_recv(tunnel, 4096)
-        return (await loop.create_connection(Connection, sock=tunnel, ssl=self._tls, server_hostname=HOST))[1]
+        return (
+            await loop.create_connection(
+                Connection, sock=tunnel, ssl=self._tls, server_hostname=HOST
+            )
+        )[1]
 
     async def transparent(self) -> Connection:
         loop = asyncio.get_running_loop()
-        return (await loop.create_connection(Connection, ADDRESS, 443, ssl=self._tls, server_hostname=HOST))[1]
+        return (
+            await loop.create_connection(
+                Connection, ADDRESS, 443, ssl=self._tls, server_hostname=HOST
+            )
+        )[1]
 
 
 async def time_requests(connect: Connect, requests: Iterable[bytes], *, kept: bool) -> list[float]:
@@ -83,7 +94,10 @@ async def time_requests(connect: Connect, requests: Iterable[bytes], *, kept: bo
         connection = connection or await connect()
         await connection.ask(request)
         times.append(time.perf_counter() - started)
-        if not connection.answer().startswith(b"HTTP/1.1 200 ") or wire.DONE not in connection.answer():
+        if (
+            not connection.answer().startswith(b"HTTP/1.1 200 ")
+            or wire.DONE not in connection.answer()
+        ):
             raise BadAnswerError(connection.answer()[:1000])
         if not kept:
             connection.close()
@@ -93,43 +107,95 @@ async def time_requests(connect: Connect, requests: Iterable[bytes], *, kept: bo
     return times
 
 
-def measure(at: Site, process: Process, ways: Mapping[str, Connect], many: int, rounds: int) -> Iterator[tuple[str, ...]]:
+def measure(
+    at: Site, process: Process, ways: Mapping[str, Connect], many: int, rounds: int
+) -> Iterator[tuple[str, ...]]:
     """Yield the rows of the table; a figure is the median of its rounds."""
     numbers = count()
-    for what, agent, model_calls in (("pass-through", "plain", 0), ("turn of 1 round", "analyst", 1)):
-        request = wire.http("POST", wire.CHAT, agent, wire.question(model_calls, stream=False)).encode()
+    for what, agent, model_calls in (
+        ("pass-through", "plain", 0),
+        ("turn of 1 round", "analyst", 1),
+    ):
+        request = wire.http(
+            "POST", wire.CHAT, agent, wire.question(model_calls, stream=False)
+        ).encode()
         for kept in (True, False):
             samples: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
             for _ in range(rounds):
                 for name, connect in ways.items():
-                    requests = [request.replace(wire.MARK, b"turn-%08d" % next(numbers), 1) for _ in range(many + 2)]
+                    requests = [
+                        request.replace(wire.MARK, b"turn-%08d" % next(numbers), 1)
+                        for _ in range(many + 2)
+                    ]
                     with check_requests(at, many + 2, model_calls), pinned(process):
                         asyncio.run(time_requests(connect, requests[:2], kept=kept))
                         before = process.cpu()
                         times = asyncio.run(time_requests(connect, requests[2:], kept=kept))
-                    samples[name].append((median(times) * 1000, (process.cpu() - before) / many * 1000))
-            medians = {name: tuple(median(column) for column in zip(*each, strict=True)) for name, each in samples.items()}
+                    samples[name].append(
+                        (median(times) * 1000, (process.cpu() - before) / many * 1000)
+                    )
+            medians = {
+                name: tuple(median(column) for column in zip(*each, strict=True))
+                for name, each in samples.items()
+            }
             for name, (p50, cpu) in medians.items():
                 regular = medians["forward proxy"]
-                ratios = (f"{p50 / regular[0]:.2f}", f"{cpu / regular[1]:.2f}" if regular[1] else "")
-                yield what, "kept" if kept else "one each", name, f"{p50:.2f}", f"{cpu:.2f}", *ratios
+                ratios = (
+                    f"{p50 / regular[0]:.2f}",
+                    f"{cpu / regular[1]:.2f}" if regular[1] else "",
+                )
+                yield (
+                    what,
+                    "kept" if kept else "one each",
+                    name,
+                    f"{p50:.2f}",
+                    f"{cpu:.2f}",
+                    *ratios,
+                )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measures transparent mode beside the other two entrances.")
+    parser = argparse.ArgumentParser(
+        description="Measures transparent mode beside the other two entrances."
+    )
     parser.add_argument("--operations", type=int, default=200, help="of each kind, in each round")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     enter_namespace()
     agents = {"analyst": "http", "plain": ""}
-    with tempfile.TemporaryDirectory(prefix="claw-bench-") as place, site(Path(place), agents) as at:
-        modes = (f"reverse:http://pod.invalid@{BASE}", f"regular@{FORWARD}", f"transparent@{TRANSPARENT}")
-        arguments = ["-s", str(ROOT / "addons" / "cllama.py"), *(word for mode in modes for word in ("--mode", mode))]
-        with proxy(at.home, BASE, at.environment(at.home / "state"), [str(MITMDUMP), *arguments]) as process:
+    with (
+        tempfile.TemporaryDirectory(prefix="claw-bench-") as place,
+        site(Path(place), agents) as at,
+    ):
+        modes = (
+            f"reverse:http://pod.invalid@{BASE}",
+            f"regular@{FORWARD}",
+            f"transparent@{TRANSPARENT}",
+        )
+        arguments = [
+            "-s",
+            str(ROOT / "addons" / "cllama.py"),
+            *(word for mode in modes for word in ("--mode", mode)),
+        ]
+        with proxy(
+            at.home, BASE, at.environment(at.home / "state"), [str(MITMDUMP), *arguments]
+        ) as process:
             connections = TlsConnections(at.home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
-            ways = {"base URL, plain": plain, "forward proxy": connections.forward, "transparent": connections.transparent}
+            ways = {
+                "base URL, plain": plain,
+                "forward proxy": connections.forward,
+                "transparent": connections.transparent,
+            }
             rows = [*measure(at, process, ways, options.operations, options.rounds)]
-    head = ("what", "connection", "by", "p50 ms", "CPU ms", "p50 to forward proxy", "CPU to forward proxy")
+    head = (
+        "what",
+        "connection",
+        "by",
+        "p50 ms",
+        "CPU ms",
+        "p50 to forward proxy",
+        "CPU to forward proxy",
+    )
     print("\n".join(grid(head, rows)))
 
 

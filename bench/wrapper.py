@@ -1,14 +1,16 @@
 """The bench of ``claw mcp-stdio``: ``python bench/wrapper.py [--quick] [OTHER …]``.
 
-It measures the time of a call at 16 connections, each of which asks again when it is answered: to a stdio server itself, by
-its pipes, and to the same server through a wrapper, over HTTP. What the wrapper adds is the difference of the medians. The
-server answers after 25 to 75 ms, so that calls come one by one, as those of agents do; and then at once, which shows how many
-calls a second a wrapper passes on at most.
+It measures the time of a call at 16 connections, each of which asks again when it is answered: to a
+stdio server itself, by its pipes, and to the same server through a wrapper, over HTTP. What the
+wrapper adds is the difference of the medians. The server answers after 25 to 75 ms, so that calls
+come one by one, as those of agents do; and then at once, which shows how many calls a second a
+wrapper passes on at most.
 
-Then 1,000 sessions are opened at ours, each with a call, and left: memory is read after the first hundred and after all.
+Then 1,000 sessions are opened at ours, each with a call, and left: memory is read after the first
+hundred and after all.
 
-``OTHER`` is another wrapper to measure beside ours, as a command that holds PORT and SERVER, such as
-``"mcp-proxy --port PORT --stateless -- SERVER"``; it serves at ``/mcp``.
+``OTHER`` is another wrapper to measure beside ours, as a command that holds PORT and SERVER, such
+as ``"mcp-proxy --port PORT --stateless -- SERVER"``; it serves at ``/mcp``.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ class Quiet:
 class Connection:
     """One connection to a wrapper."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
+    ) -> None:
         self._reader, self._writer, self._port, self.session = reader, writer, port, ""
         self.credential, self.body = "", b""
 
@@ -85,7 +89,9 @@ class Connection:
         parameters = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
         head = await self.ask("initialize", parameters)
         lines = (line.partition(":") for line in head.split("\r\n"))
-        self.session = next((value.strip() for name, _, value in lines if name.lower() == "mcp-session-id"), "")
+        self.session = next(
+            (value.strip() for name, _, value in lines if name.lower() == "mcp-session-id"), ""
+        )
 
     async def ask(self, method: str, parameters: object) -> str:
         """Return the head of the answer, whose body has arrived and is kept."""
@@ -94,16 +100,24 @@ class Connection:
 
     async def _ask(self, method: str, parameters: object) -> str:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters})
-        session = f"Mcp-Session-Id: {self.session}\r\nMCP-Protocol-Version: 2025-06-18\r\n" if self.session else ""
+        session = (
+            f"Mcp-Session-Id: {self.session}\r\nMCP-Protocol-Version: 2025-06-18\r\n"
+            if self.session
+            else ""
+        )
         head = (
-            f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nContent-Type: application/json\r\n{session}"
-            f"{self.credential}Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nContent-Type: "
+            f"application/json\r\n{session}"
+            f"{self.credential}Accept: application/json, text/event-stream\r\nContent-Length: "
+            f"{len(body)}\r\n\r\n"
         )
         self._writer.write((head + body).encode())
         answered = (await self._reader.readuntil(b"\r\n\r\n")).decode()
         if " 200 " not in answered.partition("\r\n")[0]:
             raise RuntimeError(answered)
-        length = [line for line in answered.lower().split("\r\n") if line.startswith("content-length:")]
+        length = [
+            line for line in answered.lower().split("\r\n") if line.startswith("content-length:")
+        ]
         if length:
             self.body = await self._reader.readexactly(int(length[0].partition(":")[2]))
         else:
@@ -117,7 +131,10 @@ class Connection:
         await self._reader.readline()
 
     async def call(self) -> None:
-        """Call the server's tool. Raise ``RuntimeError`` where it was not the server that answered."""
+        """Call the server's tool.
+
+        Raise ``RuntimeError`` where it was not the server that answered.
+        """
         await self.ask("tools/call", {"name": "x", "arguments": {}})
         if b'"done"' not in self.body:
             raise RuntimeError(self.body)
@@ -145,7 +162,9 @@ async def measure_itself(server: list[str], calls: int) -> float:
     child = await StdioChild.start(server, dict(os.environ), Quiet())
     try:
         await child.call("initialize", {"protocolVersion": "2025-11-25"}, 60)
-        return await measure(lambda _: child.call("tools/call", {"name": "x", "arguments": {}}, 60), calls)
+        return await measure(
+            lambda _: child.call("tools/call", {"name": "x", "arguments": {}}, 60), calls
+        )
     finally:
         await child.stop()
 
@@ -182,7 +201,9 @@ def running(command: str, server: list[str]) -> Iterator[Process]:
     port = free_port()
     words = shlex.split(command.replace("PORT", str(port)).replace("SERVER", shlex.join(server)))
     environment = {**os.environ, "LISTEN_ADDR": f"127.0.0.1:{port}"}
-    process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         wait_until(lambda: answers(port), f"{words[0]} answers")
         yield Process(process.pid, port)
@@ -200,7 +221,10 @@ def report(command: str, script: Path, calls: int) -> None:
             through = asyncio.run(measure_wrapper(process.port, calls))
             total, cpu = CONNECTIONS * (calls + 5), process.cpu() - before
             rate = total / (time.perf_counter() - start)
-            shown = f"itself {itself:6.1f} ms   wrapper {through:6.1f} ms   adds {through - itself:5.1f} ms"
+            shown = (
+                f"itself {itself:6.1f} ms   wrapper {through:6.1f} ms   adds "
+                f"{through - itself:5.1f} ms"
+            )
             costs = f"{rate:5.0f} calls/s   {1000 * cpu / total:.2f} CPU ms"
             print(f"  answers after about {1000 * seconds:2.0f} ms   {shown}   {costs}")
 
@@ -210,11 +234,16 @@ def report_sessions(script: Path, sessions: int) -> None:
         asyncio.run(open_sessions(process.port, sessions // 10))
         first = process.rss()
         asyncio.run(open_sessions(process.port, sessions - sessions // 10))
-        print(f"{sessions} sessions of ours   {first >> 20} MiB after {sessions // 10}, {process.rss() >> 20} MiB after all")
+        print(
+            f"{sessions} sessions of ours   {first >> 20} MiB after {sessions // 10}, "
+            f"{process.rss() >> 20} MiB after all"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the calls and sessions")
     parser.add_argument("others", nargs="*", metavar="OTHER")
     options = parser.parse_args()

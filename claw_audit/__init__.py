@@ -1,1 +1,3 @@
-"""``claw audit``: history files and the proxy's log, merged, counted and verified (docs/audit.md)."""
+"""``claw audit``: history files and the proxy's log, merged, counted and verified
+(docs/audit.md).
+"""

@@ -1,8 +1,8 @@
 """Audit of histories and logs: one stream of turns, merged and counted (rules: docs/audit.md).
 
-History comes first, by agent; then the logs, in the order in which they are named. No content of a file is an error: what
-can't be read is counted and named. Memory grows by eight bytes for each turn of history if a log is merged, and by some
-hundred for each turn that was resumed.
+History comes first, by agent; then the logs, in the order in which they are named. No content of a
+file is an error: what can't be read is counted and named. Memory grows by eight bytes for each turn
+of history if a log is merged, and by some hundred for each turn that was resumed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,14 @@ from claw_audit.bounded_counter import BoundedCounter, BoundedTable, HashSet, ha
 from claw_audit.history_source import read_turns
 from claw_audit.log_source import Event, TurnAssembler, interventions, is_traced, read_events
 from claw_audit.report import Report, WithheldRow
-from claw_audit.sources import HistoryFile, Progress, SourceError, agent_directories, ignore, open_history
+from claw_audit.sources import (
+    HistoryFile,
+    Progress,
+    SourceError,
+    agent_directories,
+    ignore,
+    open_history,
+)
 from claw_audit.turns import Call, Turn, has_id_prefix
 from claw_contract.names import hashed_alias, plain_alias
 
@@ -50,7 +57,9 @@ class WithheldTools:
         self._withheld = BoundedTable(lambda _agent: BoundedCounter())
         """Turns by agent, and by tool and reason with a zero byte between them."""
         self._turns = BoundedCounter()  # turns of this compiled pod that offered tools, by agent
-        self._offered = BoundedTable(lambda _agent: BoundedCounter())  # turns by agent, and by offered alias
+        self._offered = BoundedTable(
+            lambda _agent: BoundedCounter()
+        )  # turns by agent, and by offered alias
 
     def add(self, turn: Turn) -> None:
         for tool, reason in turn.withheld:
@@ -72,7 +81,9 @@ class WithheldTools:
                 if agent in ("", name):
                     yield from self._pod_rows(name, granted, self._grants.declared)
 
-    def _pod_rows(self, agent: str, granted: AgentGrants, declared: frozenset[str]) -> Iterator[WithheldRow]:
+    def _pod_rows(
+        self, agent: str, granted: AgentGrants, declared: frozenset[str]
+    ) -> Iterator[WithheldRow]:
         for tool in sorted(declared - granted.tools):
             yield WithheldRow(agent, tool, "not granted", None)
         explained = {key.partition("\0")[0] for key in self._withheld[agent].counts}
@@ -89,8 +100,9 @@ class WithheldTools:
 class Filters:
     """Values to match; None or "" matches everything.
 
-    Agent, time and turn select turns and events; tool and status select calls. A turn counts if one of its calls matches, or
-    if no tool is asked for and its own outcome has the status. The time of a turn is the time at which it ended.
+    Agent, time and turn select turns and events; tool and status select calls. A turn counts if one
+    of its calls matches, or if no tool is asked for and its own outcome has the status. The time of
+    a turn is the time at which it ended.
     """
 
     agent: str = ""
@@ -111,7 +123,9 @@ class Filters:
     def call_predicate(self) -> Callable[[Call], bool]:
         names = {self.tool, plain_alias(self.tool), hashed_alias(self.tool)}
         tool, status = self.tool, self.status
-        return lambda call: (not tool or call.tool in names) and (status is None or call.status == status)
+        return lambda call: (
+            (not tool or call.tool in names) and (status is None or call.status == status)
+        )
 
     def matches_turn(self, turn: Turn, matching_calls: int) -> bool:
         if matching_calls or self.tool:
@@ -121,7 +135,10 @@ class Filters:
 
 @dataclass(frozen=True)
 class AuditQuery:
-    """The sources of an audit and its filters. ``last``: the number of calls and failures to list one by one."""
+    """The sources of an audit and its filters.
+
+    ``last``: the number of calls and failures to list one by one.
+    """
 
     histories: tuple[Path, ...]
     logs: tuple[str, ...] = ()
@@ -130,13 +147,20 @@ class AuditQuery:
     grants: PodGrants | None = None
 
 
-def audit(query: AuditQuery, progress: Progress = ignore, on_call: Callable[[Call], object] = ignore) -> Report:
-    """Return the report, and call ``on_call`` with each matching call. Raise ``SourceError`` for an unreadable directory."""
+def audit(
+    query: AuditQuery, progress: Progress = ignore, on_call: Callable[[Call], object] = ignore
+) -> Report:
+    """Return the report, and call ``on_call`` with each matching call.
+
+    Raise ``SourceError`` for an unreadable directory.
+    """
     return _Audit(query, progress, on_call).run()
 
 
 class _Audit:
-    def __init__(self, query: AuditQuery, progress: Progress, on_call: Callable[[Call], object]) -> None:
+    def __init__(
+        self, query: AuditQuery, progress: Progress, on_call: Callable[[Call], object]
+    ) -> None:
         self._query, self._filters = query, query.filters
         self._progress, self._on_call = progress, on_call
         self._call_matches = query.filters.call_predicate()

@@ -1,4 +1,7 @@
-"""Counters and collections of bounded size. Names come from models, and a model may invent any number of them."""
+"""Counters and collections of bounded size.
+
+Names come from models, and a model may invent any number of them.
+"""
 
 import hashlib
 import heapq
@@ -19,7 +22,9 @@ _MAX_MS: Final = 10**9  # eleven days
 
 
 class BoundedTable[Row]:
-    """Rows by name, made when they are first asked for, and one row for all names beyond ``MAX_ROWS``."""
+    """Rows by name, made when they are first asked for, and one row for all names
+    beyond ``MAX_ROWS``.
+    """
 
     def __init__(self, new_row: Callable[[str], Row]) -> None:
         self._new_row = new_row
@@ -46,7 +51,10 @@ class NamedCount:
 
 
 class BoundedCounter:
-    """Counts by name, and one count for all names beyond ``MAX_ROWS``. Iterate to get the highest first."""
+    """Counts by name, and one count for all names beyond ``MAX_ROWS``.
+
+    Iterate to get the highest first.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -55,11 +63,16 @@ class BoundedCounter:
         self.counts[name if name in self.counts or len(self.counts) < MAX_ROWS else OTHERS] += 1
 
     def __iter__(self) -> Iterator[NamedCount]:
-        return (NamedCount(*item) for item in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])))
+        return (
+            NamedCount(*item)
+            for item in sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))
+        )
 
 
 class LatestItems[Item]:
-    """The latest ``max_items`` by time; items of the same time in the order in which they were added."""
+    """The latest ``max_items`` by time; items of the same time in the order in
+    which they were added.
+    """
 
     def __init__(self, max_items: int) -> None:
         self._max_items = max_items
@@ -91,21 +104,28 @@ class HashSet:
 
     def __contains__(self, number: int) -> bool:
         return number in self._recent or any(
-            chunk[place] == number for chunk in self._chunks if (place := bisect_left(chunk, number)) < len(chunk)
+            chunk[place] == number
+            for chunk in self._chunks
+            if (place := bisect_left(chunk, number)) < len(chunk)
         )
 
 
 def hash_names(*names: str) -> int:
-    """Return 64 bits of a hash. Among a million names, a new one is taken for a known one once in 10^13 times."""
-    digest = hashlib.blake2b("\0".join(names).encode(errors="surrogatepass"), digest_size=8).digest()
+    """Return 64 bits of a hash.
+
+    Among a million names, a new one is taken for a known one once in 10^13 times.
+    """
+    digest = hashlib.blake2b(
+        "\0".join(names).encode(errors="surrogatepass"), digest_size=8
+    ).digest()
     return int.from_bytes(digest)
 
 
 class LatencyHistogram:
     """Milliseconds, counted in at most 1,720 buckets.
 
-    Below 100 ms each millisecond has its own bucket. Above, a bucket is 1% wide and stands for its middle, so a quantile is a
-    value that occurred, to within 1%.
+    Below 100 ms each millisecond has its own bucket. Above, a bucket is 1% wide and stands for its
+    middle, so a quantile is a value that occurred, to within 1%.
     """
 
     def __init__(self) -> None:
@@ -113,10 +133,14 @@ class LatencyHistogram:
 
     def add(self, ms: int) -> None:
         ms = min(max(ms, 0), _MAX_MS)
-        self._buckets[ms if ms < _EXACT_MS else _EXACT_MS + int(math.log(ms / _EXACT_MS) / _BUCKET_WIDTH)] += 1
+        self._buckets[
+            ms if ms < _EXACT_MS else _EXACT_MS + int(math.log(ms / _EXACT_MS) / _BUCKET_WIDTH)
+        ] += 1
 
     def quantile(self, part: float) -> int | None:
-        """Return the smallest value that is not below ``part`` of all values; None if there are none."""
+        """Return the smallest value that is not below ``part`` of all values; None
+        if there are none.
+        """
         rank = math.ceil(part * self._buckets.total())
         for bucket in sorted(self._buckets):
             rank -= self._buckets[bucket]

@@ -1,8 +1,9 @@
 """Turns from history files.
 
-A turn that was resumed has a line for each attempt. Every line but the first repeats the whole trace, so the last attempt is
-the turn, and of the others only the usage counts. History is therefore read twice; the first pass only looks for lines of
-resumed attempts. Lines are untrusted until they are decoded, and members that are not needed are skipped without decoding.
+A turn that was resumed has a line for each attempt. Every line but the first repeats the whole
+trace, so the last attempt is the turn, and of the others only the usage counts. History is
+therefore read twice; the first pass only looks for lines of resumed attempts. Lines are untrusted
+until they are decoded, and members that are not needed are skipped without decoding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,9 @@ from claw_contract.history import decode_recorded
 from claw_contract.transcript.render import render_headline
 
 _RESUMED = b'"resumed":true'
-type _Place = tuple[float, int, int]  # (time, number of the file, offset) of a line: a later attempt is greater
+type _Place = tuple[
+    float, int, int
+]  # (time, number of the file, offset) of a line: a later attempt is greater
 _MAX_TURNS = 10  # turns of one prefix that are named
 _MAX_EARLIER = 100  # earlier attempts that are named
 
@@ -104,7 +107,9 @@ class _Entry(msgspec.Struct, gc=False):
 _ENTRY = msgspec.json.Decoder(_Entry)
 
 
-def read_turns(agent: str, files: Sequence[HistoryFile], skipped: SkippedInput) -> Iterator[tuple[Turn, bool]]:
+def read_turns(
+    agent: str, files: Sequence[HistoryFile], skipped: SkippedInput
+) -> Iterator[tuple[Turn, bool]]:
     """Return every attempt at a turn, each with True if it is the last one."""
     last = _last_attempts(agent, files)
     for number, file in enumerate(files):
@@ -149,7 +154,9 @@ def decode_turn(line: bytes, agent: str) -> Turn:
     entry = decode_line(_ENTRY, line)
     if not (turn_id := entry.turn_id or entry.id):
         raise UnreadableLineError("has no turn id")
-    outcome, code = outcome_of(ok=entry.status == "ok", status_code=entry.status_code, code=entry.error)
+    outcome, code = outcome_of(
+        ok=entry.status == "ok", status_code=entry.status_code, code=entry.error
+    )
     provider = f"{entry.effective_provider}/" if entry.effective_provider else ""
     usage = entry.usage
     turn = Turn(
@@ -162,16 +169,26 @@ def decode_turn(line: bytes, agent: str) -> Turn:
         code=code,
         status_code=entry.status_code,
         latency_ms=None if entry.latency_ms is None else to_count(entry.latency_ms),
-        model=short_text(f"{provider}{entry.effective_model}" if entry.effective_model else entry.requested_model),
+        model=short_text(
+            f"{provider}{entry.effective_model}" if entry.effective_model else entry.requested_model
+        ),
         used=usage_of_attempt(
-            usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reported_cost_usd, usage.estimated_cost_usd
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cached_tokens,
+            usage.reported_cost_usd,
+            usage.estimated_cost_usd,
         ),
         resumed=entry.resumed,
         digest=entry.digest or "",
         offered=tuple(map(short_text, entry.tools_offered)),
-        withheld=tuple((short_text(tool.name), short_text(tool.reason)) for tool in entry.tools_withheld),
+        withheld=tuple(
+            (short_text(tool.name), short_text(tool.reason)) for tool in entry.tools_withheld
+        ),
     )
-    turn.calls = tuple(_call(call, each.round, turn) for each in entry.tool_trace for call in each.tool_calls)
+    turn.calls = tuple(
+        _call(call, each.round, turn) for each in entry.tool_trace for call in each.tool_calls
+    )
     return turn
 
 
@@ -227,8 +244,13 @@ class Lookup:
     problems: list[str] = field(default_factory=list)
 
 
-def find_turns(histories: tuple[Path, ...], prefix: str, agent: str = "", progress: Progress = ignore) -> Lookup:
-    """Return the turns whose id begins with the prefix. Raise ``SourceError`` for an unreadable directory."""
+def find_turns(
+    histories: tuple[Path, ...], prefix: str, agent: str = "", progress: Progress = ignore
+) -> Lookup:
+    """Return the turns whose id begins with the prefix.
+
+    Raise ``SourceError`` for an unreadable directory.
+    """
     result = Lookup()
     for name, directories in agent_directories(histories).items():
         for directory in directories if agent in ("", name) else ():

@@ -7,11 +7,12 @@ The output may be kept in any of these forms:
     cllama-1  | {"ts":…}                        docker compose logs, kubectl logs --prefix
     2026-01-01T00:00:00Z {"ts":…}               docker logs --timestamps, or both prefixes
 
-Of lines with a prefix that names a container only those of ``cllama`` count, since an agent's container may print anything.
-Lines without a JSON object are mitmproxy's own and no events.
+Of lines with a prefix that names a container only those of ``cllama`` count, since an agent's
+container may print anything. Lines without a JSON object are mitmproxy's own and no events.
 
-A turn that is in history counts there, with its calls and with the interventions that its trace has. The events of a turn's
-calls come before the event that ends it. A turn that failed may be resumed: its attempts count as one turn.
+A turn that is in history counts there, with its calls and with the interventions that its trace
+has. The events of a turn's calls come before the event that ends it. A turn that failed may be
+resumed: its attempts count as one turn.
 """
 
 import re
@@ -47,10 +48,14 @@ _PREFIX: Final = re.compile(
 _MAX_PREFIX: Final = 400
 _PART_OVERHEAD: Final = 100  # bytes of memory that each part of a line takes beside its text
 _PROXY: Final = b"cllama"  # name of the proxy's service in compiled output
-_MAX_OPEN_TURNS: Final = 10_000  # turns that have not ended, and turns that failed and may be resumed
+_MAX_OPEN_TURNS: Final = (
+    10_000  # turns that have not ended, and turns that failed and may be resumed
+)
 _MAX_CALLS: Final = 10_000  # calls of one turn
 _OF_TURN: Final = frozenset({"request", "tool_call", "resume"})  # events of a turn before it ends
-_TRACED: Final = frozenset({*ROUND_INTERVENTIONS.values(), *CALL_INTERVENTIONS.values()})  # interventions that a trace has
+_TRACED: Final = frozenset(
+    {*ROUND_INTERVENTIONS.values(), *CALL_INTERVENTIONS.values()}
+)  # interventions that a trace has
 
 
 class Event:
@@ -83,7 +88,9 @@ class Event:
     @property
     def ends_turn(self) -> bool:
         """True for a response, and for an error that counts its model calls."""
-        return self.kind == "response" or (self.kind == "error" and type(self._members.get("total_rounds")) is int)
+        return self.kind == "response" or (
+            self.kind == "error" and type(self._members.get("total_rounds")) is int
+        )
 
     @property
     def begins_file(self) -> bool:
@@ -91,7 +98,11 @@ class Event:
         return self._members.get("history_rotated") is True
 
     def call(self) -> Call:
-        is_ok, code, ran = self._members.get("status") == "ok", self.text("code"), self._members.get("ran")
+        is_ok, code, ran = (
+            self._members.get("status") == "ok",
+            self.text("code"),
+            self._members.get("ran"),
+        )
         return Call(
             ts=self.text("ts"),
             agent=self.agent,
@@ -113,7 +124,9 @@ class Event:
     def turn(self) -> Turn:
         """Return the turn that the event begins or ends, without its calls and its usage."""
         status = self._count("status_code")
-        outcome, code = outcome_of(ok=self.kind == "response", status_code=status, code=self.text("error"))
+        outcome, code = outcome_of(
+            ok=self.kind == "response", status_code=status, code=self.text("error")
+        )
         if self.kind == "request":
             outcome, code = "unfinished", ""
         return Turn(
@@ -125,7 +138,9 @@ class Event:
             outcome=outcome,
             code=code,
             status_code=status,
-            latency_ms=None if self._members.get("latency_ms") is None else self._count("latency_ms"),
+            latency_ms=None
+            if self._members.get("latency_ms") is None
+            else self._count("latency_ms"),
             model=self.text("model"),
             digest=self.text("digest"),
         )
@@ -161,7 +176,10 @@ class LogParser:
         """Size and parts of an unfinished line, for each of at most two streams."""
 
     def parse(self, line: bytes | None) -> Event | None:
-        """Return the event of a line, or None. Raise ``UnreadableLineError``, also for None, a line that is too long."""
+        """Return the event of a line, or None.
+
+        Raise ``UnreadableLineError``, also for None, a line that is too long.
+        """
         if line is None:
             raise UnreadableLineError(LINE_TOO_LONG)
         if (document := _without_prefix(line)) is None:
@@ -183,7 +201,10 @@ class LogParser:
         parts.append(part)
         if part.endswith("\n"):
             return "".join(parts)
-        self._parts = {**dict(list(self._parts.items())[:1]), stream: (size + len(part) + _PART_OVERHEAD, parts)}
+        self._parts = {
+            **dict(list(self._parts.items())[:1]),
+            stream: (size + len(part) + _PART_OVERHEAD, parts),
+        }
         return None
 
 
@@ -211,12 +232,19 @@ class _OpenTurn:
         if self.turn is not None:
             for call in self.calls:
                 call.ts, call.model = self.turn.ts, self.turn.model
-            self.turn.calls, self.turn.used, self.turn.resumed = tuple(self.calls), self.used, self.resumed
+            self.turn.calls, self.turn.used, self.turn.resumed = (
+                tuple(self.calls),
+                self.used,
+                self.resumed,
+            )
             yield self.turn
 
 
 class TurnAssembler:
-    """Puts the events of turns together. ``in_history``: hashes of (agent, turn id) that are counted there."""
+    """Puts the events of turns together.
+
+    ``in_history``: hashes of (agent, turn id) that are counted there.
+    """
 
     def __init__(self, in_history: HashSet) -> None:
         self._in_history = in_history
@@ -225,7 +253,11 @@ class TurnAssembler:
     def add(self, event: Event) -> Iterator[Turn]:
         """Add an event and return the turns that are over with it."""
         key = (event.agent, event.turn_id)
-        if not (event.ends_turn or event.kind in _OF_TURN) or not event.turn_id or hash_names(*key) in self._in_history:
+        if (
+            not (event.ends_turn or event.kind in _OF_TURN)
+            or not event.turn_id
+            or hash_names(*key) in self._in_history
+        ):
             return
         open_turn = self._open.setdefault(key, _OpenTurn())
         if event.ends_turn:
@@ -258,7 +290,9 @@ def interventions(turn: Turn) -> Iterator[str]:
     seen: set[tuple[int, str]] = set()
     for call in turn.calls:
         name = ROUND_INTERVENTIONS.get(call.code) or (
-            f"{CALL_INTERVENTIONS[call.code]}:{call.tool}" if call.code in CALL_INTERVENTIONS else ""
+            f"{CALL_INTERVENTIONS[call.code]}:{call.tool}"
+            if call.code in CALL_INTERVENTIONS
+            else ""
         )
         if name and (call.round, name) not in seen:
             seen.add((call.round, name))

@@ -1,4 +1,6 @@
-"""The report of an audit: rows that count themselves, and the JSON document (members: docs/audit.md, "--json")."""
+"""The report of an audit: rows that count themselves, and the JSON document
+(members: docs/audit.md, "--json").
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +13,18 @@ from claw_audit.bounded_counter import BoundedCounter, BoundedTable, LatencyHist
 from claw_audit.turns import Call, Turn, Usage
 
 _MEMBERS: Final = (
-    *("first", "last", "turns", "used", "latency_ms", "agents", "tools", "interventions", "turn_errors", "call_errors"),
+    *(
+        "first",
+        "last",
+        "turns",
+        "used",
+        "latency_ms",
+        "agents",
+        "tools",
+        "interventions",
+        "turn_errors",
+        "call_errors",
+    ),
     *("proxy_errors", "events", "withheld", "calls", "failures", "unread"),
 )
 _MAX_NAMED: Final = 10  # unreadable lines, and files, that are named
@@ -43,7 +56,10 @@ class AgentRow:
     used: Usage = field(default_factory=Usage)
 
     def add(self, turn: Turn, calls: Sequence[Call]) -> None:
-        """Count a turn that is over, and those of its calls that match. Its attempts are counted apart."""
+        """Count a turn that is over, and those of its calls that match.
+
+        Its attempts are counted apart.
+        """
         turns = self.turns
         turns.total += 1
         setattr(turns, turn.outcome, getattr(turns, turn.outcome) + 1)
@@ -57,7 +73,10 @@ class AgentRow:
 
 @dataclass(slots=True)
 class ToolRow:
-    """Calls of one tool. ``ran``: calls for which its service was asked, as far as that is recorded."""
+    """Calls of one tool.
+
+    ``ran``: calls for which its service was asked, as far as that is recorded.
+    """
 
     tool: str
     service: str = ""
@@ -92,7 +111,10 @@ class FailureRow:
 
 @dataclass(frozen=True, slots=True)
 class WithheldRow:
-    """A tool that an agent's model was not shown, or not always. ``turns``: the number of turns without it."""
+    """A tool that an agent's model was not shown, or not always.
+
+    ``turns``: the number of turns without it.
+    """
 
     agent: str
     tool: str
@@ -128,10 +150,18 @@ class Report:
 
     def __init__(self, last: int) -> None:
         self._total = AgentRow("")
-        self.turns, self.used, self.latency_ms = self._total.turns, self._total.used, self._total.latency_ms
+        self.turns, self.used, self.latency_ms = (
+            self._total.turns,
+            self._total.used,
+            self._total.latency_ms,
+        )
         self.agents = BoundedTable(AgentRow)
         self.tools = BoundedTable(ToolRow)
-        self.turn_errors, self.call_errors, self.proxy_errors = BoundedCounter(), BoundedCounter(), BoundedCounter()
+        self.turn_errors, self.call_errors, self.proxy_errors = (
+            BoundedCounter(),
+            BoundedCounter(),
+            BoundedCounter(),
+        )
         self.interventions, self.events = BoundedCounter(), BoundedCounter()
         self.withheld: list[WithheldRow] = []
         self.calls: LatestItems[Call] = LatestItems(last)
@@ -170,7 +200,9 @@ class Report:
                 self._add_failure(turn, call.tool, call.code, call.status_code)
 
     def _add_failure(self, turn: Turn, tool: str, code: str, status_code: int | None) -> None:
-        self.failures.add(turn.at, FailureRow(turn.ts, turn.agent, turn.turn_id, tool, code, status_code))
+        self.failures.add(
+            turn.at, FailureRow(turn.ts, turn.agent, turn.turn_id, tool, code, status_code)
+        )
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -179,7 +211,9 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def _to_builtins(value: Any) -> Any:
-    return {"p50": value.p50, "p95": value.p95} if isinstance(value, LatencyHistogram) else list(value)
+    return (
+        {"p50": value.p50, "p95": value.p95} if isinstance(value, LatencyHistogram) else list(value)
+    )
 
 
 def _rfc3339(at: float) -> str:

@@ -1,8 +1,9 @@
 """Access to history files and logs. No other module of this package opens files.
 
-A history file is read up to the size that it had when it was opened, whatever is appended to it or becomes of its name
-meanwhile. An agent's files are opened in a way that notices a rotation in between. Only regular files are history.
-Blocks and lines are streamed: memory does not grow with the size of a file.
+A history file is read up to the size that it had when it was opened, whatever is appended to it or
+becomes of its name meanwhile. An agent's files are opened in a way that notices a rotation in
+between. Only regular files are history. Blocks and lines are streamed: memory does not grow with
+the size of a file.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _BLOCK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _MAX_RACES = 100
 
-type Progress = Callable[[int], object]  # Called with the number of bytes on the disk that were read
+type Progress = Callable[
+    [int], object
+]  # Called with the number of bytes on the disk that were read
 
 
 def ignore(_: object) -> None:
@@ -45,7 +48,10 @@ class SourceError(Exception):
 
 @dataclass(frozen=True)
 class HistoryFile:
-    """One open history file. ``is_rotated``: the proxy no longer writes to it, so its last line is complete."""
+    """One open history file.
+
+    ``is_rotated``: the proxy no longer writes to it, so its last line is complete.
+    """
 
     path: Path
     file: BinaryIO
@@ -54,7 +60,10 @@ class HistoryFile:
     progress: Progress
 
     def blocks(self) -> Iterator[bytes]:
-        """Return the content from the beginning, as often as it is called. Raise ``SourceError``."""
+        """Return the content from the beginning, as often as it is called.
+
+        Raise ``SourceError``.
+        """
         offset = 0
         try:
             while block := os.pread(self.file.fileno(), min(_BLOCK, self.size - offset), offset):
@@ -67,7 +76,10 @@ class HistoryFile:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line with its line break, if it has one. ``data`` is None if it is longer than ``MAX_LINE_BYTES``."""
+    """One line with its line break, if it has one.
+
+    ``data`` is None if it is longer than ``MAX_LINE_BYTES``.
+    """
 
     number: int
     offset: int
@@ -84,8 +96,13 @@ def _line_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
             yield block[start:]
 
 
-def read_lines(blocks: Iterable[bytes], observe: Callable[[bytes], object] = ignore) -> Iterator[Line]:
-    """Return all lines, including a last one without a line break. ``observe`` is called with each piece of a line first."""
+def read_lines(
+    blocks: Iterable[bytes], observe: Callable[[bytes], object] = ignore
+) -> Iterator[Line]:
+    """Return all lines, including a last one without a line break.
+
+    ``observe`` is called with each piece of a line first.
+    """
     number, offset, size = 1, 0, 0
     pieces: list[bytes] = []
     for piece in _line_pieces(blocks):
@@ -104,7 +121,9 @@ def read_lines(blocks: Iterable[bytes], observe: Callable[[bytes], object] = ign
 
 
 def agent_directories(histories: Iterable[Path]) -> dict[str, list[Path]]:
-    """Return the directories of each agent that has history, ordered by agent. Raise ``SourceError``.
+    """Return the directories of each agent that has history, ordered by agent.
+
+    Raise ``SourceError``.
 
     Those of a proxy's other workers are below its own.
     """
@@ -157,7 +176,9 @@ def _file_names(directory: Path) -> list[str]:
     except OSError as error:
         raise SourceError(f"{directory}: {error.strerror}") from None
 
-    numbers = sorted(int(match[1]) for match in map(_ROTATED_FILE.fullmatch, names) if match is not None)
+    numbers = sorted(
+        int(match[1]) for match in map(_ROTATED_FILE.fullmatch, names) if match is not None
+    )
     if len(numbers) > _MAX_FILES:
         raise SourceError(f"{directory}: has more than {_MAX_FILES} older files")
 
@@ -183,7 +204,10 @@ def _open_regular(path: Path) -> BinaryIO | None:
 
 @contextmanager
 def open_log(name: str, progress: Progress) -> Iterator[Iterator[bytes]]:
-    """Open the proxy's output, ``-`` for standard input, and return its blocks, unpacked if gzip. Raise ``SourceError``."""
+    """Open the proxy's output, ``-`` for standard input, and return its blocks, unpacked if gzip.
+
+    Raise ``SourceError``.
+    """
     try:
         raw = sys.stdin.buffer if name == STDIN else Path(name).open("rb", buffering=0)  # noqa: SIM115 - closed below
     except OSError as error:
@@ -215,7 +239,10 @@ def _log_blocks(name: str, file: io.BufferedReader[Any], progress: Progress) -> 
 
 
 def total_bytes(histories: Iterable[Path], logs: Iterable[str], passes: int) -> int:
-    """Return the bytes to read: all logs once, all history in ``passes``; 0 for what has no size. Raise ``SourceError``."""
+    """Return the bytes to read: all logs once, all history in ``passes``; 0 for what has no size.
+
+    Raise ``SourceError``.
+    """
     places = [place for places in agent_directories(histories).values() for place in places]
     history = sum(_size(place / name) for place in places for name in _file_names(place))
     return history * passes + sum(_size(Path(log)) for log in logs if log != STDIN)

@@ -1,4 +1,7 @@
-"""Turns and managed calls, from either source. They are msgspec structs, as there may be millions of them."""
+"""Turns and managed calls, from either source.
+
+They are msgspec structs, as there may be millions of them.
+"""
 
 from datetime import UTC, datetime
 from typing import Literal
@@ -61,9 +64,16 @@ class Usage(msgspec.Struct):
 
 
 def usage_of_attempt(
-    tokens_in: object, tokens_out: object, cached_tokens: object, cost: object, estimated: object = None
+    tokens_in: object,
+    tokens_out: object,
+    cached_tokens: object,
+    cost: object,
+    estimated: object = None,
 ) -> Usage:
-    """Return the usage of one attempt. A value that is not a number counts as 0 tokens, or as an unknown cost."""
+    """Return the usage of one attempt.
+
+    A value that is not a number counts as 0 tokens, or as an unknown cost.
+    """
     counts = to_count(tokens_in), to_count(tokens_out), to_count(cached_tokens)
     known, estimate = _dollars(cost), _dollars(estimated)
     unpriced = int(known is None and counts[0] + counts[1] > 0)
@@ -93,7 +103,9 @@ class Turn(msgspec.Struct):
     resumed: bool = False
     digest: str = ""
     offered: tuple[str, ...] = ()  # Aliases of the tools that the model was shown
-    withheld: tuple[tuple[str, str], ...] = ()  # (tool, reason) for each granted tool that the model was not shown
+    withheld: tuple[
+        tuple[str, str], ...
+    ] = ()  # (tool, reason) for each granted tool that the model was not shown
     calls: tuple[Call, ...] = ()
 
 
@@ -110,7 +122,8 @@ def decode_line[T](decoder: msgspec.json.Decoder[T], line: bytes) -> T:
 
 
 def parse_time(ts: str) -> float | None:
-    """Return the seconds of an RFC 3339 time, read as UTC if it has no offset; None if it is no valid time.
+    """Return the seconds of an RFC 3339 time, read as UTC if it has no offset; None
+    if it is no valid time.
 
     >>> parse_time("1970-01-01T00:01:00.500Z"), parse_time("yesterday")
     (60.5, None)
@@ -139,20 +152,25 @@ def outcome_of(*, ok: bool, status_code: int, code: object) -> tuple[Outcome, st
     """Return (outcome, error code). An error without a code is named after its HTTP status."""
     if ok:
         return "ok", ""
-    return ("aborted" if status_code == _STATUS_RUNNER_LEFT else "failed"), short_text(code) or f"http_{status_code}"
+    return ("aborted" if status_code == _STATUS_RUNNER_LEFT else "failed"), short_text(
+        code
+    ) or f"http_{status_code}"
 
 
 def has_id_prefix(turn_id: str, prefix: str) -> bool:
     """Return True if the turn id begins with the prefix, with or without ``turn_``.
 
-    >>> has_id_prefix("turn_4f1c", "4f"), has_id_prefix("turn_4f1c", "turn_4"), has_id_prefix("turn_4f1c", "f1")
-    (True, True, False)
+    >>> has_id_prefix("turn_4f1c", "4f"), has_id_prefix("turn_4f1c", "turn_4"),
+    has_id_prefix("turn_4f1c", "f1") (True, True, False)
     """
     return turn_id.startswith((prefix, f"turn_{prefix}"))
 
 
 def _mismatch(error: msgspec.ValidationError) -> str:
-    """Return the reason. The decoder's message holds names of members and types, and the path may hold text of the line."""
+    """Return the reason.
+
+    The decoder's message holds names of members and types, and the path may hold text of the line.
+    """
     text, _, path = str(error).partition(" - at ")
     if "missing required field" in text:
         return f"lacks {text.rpartition(' ')[2]}"

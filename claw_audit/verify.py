@@ -1,4 +1,5 @@
-"""Verification of the hash chains of history, and of the lines that the logs record (``claw_contract.chain`` has the rule).
+"""Verification of the hash chains of history, and of the lines that the logs record
+(``claw_contract.chain`` has the rule).
 
 | what is found in an agent's files | verdict |
 |---|---|
@@ -9,15 +10,16 @@
 | the oldest file continues a line that is gone, and is a rotated one | rotated away: a note |
 | the current file does, and there is no rotated file | removed: broken |
 
-A chain alone does not show whole lines that were cut off at its beginning or its end. So every line that a log records must be
-in one of the agent's chains, else the turn is missing: broken. An agent can fill its files on purpose, so rotation is no
-excuse; it is only said where the logs show it: of lines that they record before one that began a new file
-(``history_rotated``), if a chain begins with that line, and of several workers only of lines of the same one. History is not
-believed about itself, since whoever removes lines can write others. Logs are read first, so that everything that they record
-was in history before.
+A chain alone does not show whole lines that were cut off at its beginning or its end. So every line
+that a log records must be in one of the agent's chains, else the turn is missing: broken. An agent
+can fill its files on purpose, so rotation is no excuse; it is only said where the logs show it: of
+lines that they record before one that began a new file (``history_rotated``), if a chain begins
+with that line, and of several workers only of lines of the same one. History is not believed about
+itself, since whoever removes lines can write others. Logs are read first, so that everything that
+they record was in history before.
 
-A log's event names a line by its hash (``history_hash``), so what leaves no line is not missed: refused requests, token counts,
-turns that still run, or that a crash ended.
+A log's event names a line by its hash (``history_hash``), so what leaves no line is not missed:
+refused requests, token counts, turns that still run, or that a crash ended.
 """
 
 import re
@@ -72,7 +74,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class MissingTurn:
-    """A turn as a log names it. ``turn_id`` is "" if the log's one is none of ours; ``at`` is "" without a time."""
+    """A turn as a log names it.
+
+    ``turn_id`` is "" if the log's one is none of ours; ``at`` is "" without a time.
+    """
 
     turn_id: str
     agent: str
@@ -84,8 +89,8 @@ class MissingTurn:
 class MissingTurns:
     """Turns that one log names and history lacks; ``turns`` are the first of ``count``.
 
-    ``why``: the log shows that the proxy rotated them away; the log says that it could not write them; or
-    neither, so somebody removed them.
+    ``why``: the log shows that the proxy rotated them away; the log says that it could not write
+    them; or neither, so somebody removed them.
     """
 
     log: str
@@ -98,7 +103,8 @@ class MissingTurns:
 class Verdict:
     """The verdict on one agent's chain in one directory.
 
-    ``findings``: the first break of the chain, one for each of ``missing``, and notes. ``broken`` counts all breaks.
+    ``findings``: the first break of the chain, one for each of ``missing``, and notes. ``broken``
+    counts all breaks.
     """
 
     agent: str
@@ -127,14 +133,20 @@ class Verdict:
 
 
 _REASONS = {
-    "rotated": "which the proxy rotated away: if the older files were copied, name their directory with --history, too",
+    "rotated": (
+        "which the proxy rotated away: if the older files were copied, name their directory "
+        "with --history, too"
+    ),
     "not written": "which the proxy could not write (history_not_written)",
     "removed": "and the log shows no rotation that explains it: they were removed",
 }
 
 
 class ChainWalk:
-    """A walk along one agent's files. ``seen`` gets the hash of every line, and ``first`` is that of the first one."""
+    """A walk along one agent's files.
+
+    ``seen`` gets the hash of every line, and ``first`` is that of the first one.
+    """
 
     def __init__(self, agent: str, directory: Path, seen: HashSet) -> None:
         self._agent = agent
@@ -165,14 +177,20 @@ class ChainWalk:
             if seal is not None:
                 self._check(place, line, seal)
             elif line.data is None or not _is_torn(line.data):
-                self._verdict.add_break(*place, "has no seal: it was edited at its end, or inserted")
+                self._verdict.add_break(
+                    *place, "has no seal: it was edited at its end, or inserted"
+                )
             else:
                 torn = line if line.data.endswith(b"\n") else None
                 reason = "the disk was full" if torn else "it is being written"
-                self._verdict.add_note(*place, f"is only the beginning of a line: its writer crashed, or {reason}")
+                self._verdict.add_note(
+                    *place, f"is only the beginning of a line: its writer crashed, or {reason}"
+                )
         if torn is not None:
             place = (file.path, torn.number, torn.offset)
-            self._verdict.add_break(*place, "ends with a part of a line: the rest of it was removed")
+            self._verdict.add_break(
+                *place, "ends with a part of a line: the rest of it was removed"
+            )
 
     def _hash(self, piece: bytes) -> None:
         self._reading.add(piece)
@@ -195,10 +213,16 @@ class ChainWalk:
         elif self._last is not None and seal.prev != self._last:
             self._verdict.add_break(*place, _wrong_link(seal, self._last))
         elif self._last is None and seal.prev != GENESIS and place[0].name != CURRENT_FILE:
-            what = "continues lines that were rotated away: the chain holds from here on, and only a log tells what was before"
+            what = (
+                "continues lines that were rotated away: the chain holds from here on, and "
+                "only a log tells what was before"
+            )
             self._verdict.add_note(*place, what)
         elif self._last is None and seal.prev != GENESIS:
-            what = f"continues a line that is not there: {CURRENT_FILE}.1 is missing, or lines were removed"
+            what = (
+                f"continues a line that is not there: {CURRENT_FILE}.1 is missing, or lines "
+                "were removed"
+            )
             self._verdict.add_break(*place, what)
         self._last = seal.hash
 
@@ -219,7 +243,8 @@ def _wrong_link(seal: Seal, last: str) -> str:
 def _is_torn(line: bytes) -> bool:
     """Return True for the beginning of a JSON object, and for nothing but zero bytes.
 
-    A complete object was not torn. After a power failure, zero bytes stand for data that did not reach the disk.
+    A complete object was not torn. After a power failure, zero bytes stand for data that did not
+    reach the disk.
     """
     text = line.removesuffix(b"\n").rstrip(b"\0")
     if not text.startswith(b"{"):
@@ -238,7 +263,10 @@ def _is_truncated(text: bytes) -> bool:
 
 @dataclass(slots=True)
 class _LoggedLines:
-    """The lines of one agent and one worker that one log records, in its order. Each takes 32 bytes."""
+    """The lines of one agent and one worker that one log records, in its order.
+
+    Each takes 32 bytes.
+    """
 
     log: str
     agent: str
@@ -246,8 +274,12 @@ class _LoggedLines:
     since: float  # Time of the first one in seconds
     hashes: array[int] = field(default_factory=lambda: array("Q"))
     times: array[float] = field(default_factory=lambda: array("d"))
-    ids: bytearray = field(default_factory=bytearray)  # 16 bytes each; zeros for an id that is none of ours
-    rotations: array[int] = field(default_factory=lambda: array("Q"))  # Indexes of the lines that began a new file
+    ids: bytearray = field(
+        default_factory=bytearray
+    )  # 16 bytes each; zeros for an id that is none of ours
+    rotations: array[int] = field(
+        default_factory=lambda: array("Q")
+    )  # Indexes of the lines that began a new file
     unwritten: int = 0  # Lines that the proxy could not write
     first_unwritten: list[MissingTurn] = field(default_factory=list)
 
@@ -263,12 +295,16 @@ class _LoggedLines:
     def add_unwritten(self, event: Event) -> None:
         self.unwritten += 1
         if self.unwritten <= _MAX_NAMED:
-            self.first_unwritten.append(MissingTurn(event.turn_id, self.agent, _rfc3339(event.at or 0.0), ""))
+            self.first_unwritten.append(
+                MissingTurn(event.turn_id, self.agent, _rfc3339(event.at or 0.0), "")
+            )
 
     def turn(self, index: int) -> MissingTurn:
         identity = self.ids[index * _ID_BYTES :][:_ID_BYTES]
         turn_id = f"turn_{identity.hex()}" if any(identity) else ""
-        return MissingTurn(turn_id, self.agent, _rfc3339(self.times[index]), f"{self.hashes[index]:016x}")
+        return MissingTurn(
+            turn_id, self.agent, _rfc3339(self.times[index]), f"{self.hashes[index]:016x}"
+        )
 
 
 def _rfc3339(seconds: float) -> str:
@@ -280,9 +316,15 @@ def _rfc3339(seconds: float) -> str:
 
 
 def verify(
-    histories: tuple[Path, ...], logs: tuple[str, ...] = (), agent: str = "", progress: Progress = ignore
+    histories: tuple[Path, ...],
+    logs: tuple[str, ...] = (),
+    agent: str = "",
+    progress: Progress = ignore,
 ) -> list[Verdict]:
-    """Return a verdict for each agent and directory. Raise ``SourceError`` for an unreadable directory or log."""
+    """Return a verdict for each agent and directory.
+
+    Raise ``SourceError`` for an unreadable directory or log.
+    """
     logged: dict[str, list[_LoggedLines]] = {}
     for log in dict.fromkeys(logs):
         for (name, _), lines in _read_log(log, progress).items():
@@ -296,7 +338,9 @@ def verify(
     ]
 
 
-def _verify_agent(agent: str, directories: list[Path], logged: list[_LoggedLines], progress: Progress) -> list[Verdict]:
+def _verify_agent(
+    agent: str, directories: list[Path], logged: list[_LoggedLines], progress: Progress
+) -> list[Verdict]:
     seen, firsts, verdicts = HashSet(), set[int | None](), []
     for directory in directories:
         walk = ChainWalk(agent, directory, seen)
@@ -309,7 +353,9 @@ def _verify_agent(agent: str, directories: list[Path], logged: list[_LoggedLines
             verdicts[-1].add_break(file, 0, 0, reason)
         firsts.add(walk.first)
     for worker in sorted({lines.worker for lines in logged}):
-        written = sorted((lines for lines in logged if lines.worker == worker), key=lambda lines: lines.since)
+        written = sorted(
+            (lines for lines in logged if lines.worker == worker), key=lambda lines: lines.since
+        )
         index = _find_directory(directories, worker)
         for missing in _missing(written, seen, firsts):
             verdicts[index].add_missing(directories[index] / CURRENT_FILE, missing)
@@ -318,13 +364,24 @@ def _verify_agent(agent: str, directories: list[Path], logged: list[_LoggedLines
 
 def _find_directory(directories: list[Path], worker: int) -> int:
     """Return the index of a worker's directory of an agent, or of the last one."""
-    indexes = (index for index, each in enumerate(directories) if each.parent.name == worker_directory(worker))
+    indexes = (
+        index
+        for index, each in enumerate(directories)
+        if each.parent.name == worker_directory(worker)
+    )
     return next(indexes, len(directories) - 1)
 
 
-def _missing(logged: list[_LoggedLines], seen: HashSet, firsts: set[int | None]) -> Iterator[MissingTurns]:
+def _missing(
+    logged: list[_LoggedLines], seen: HashSet, firsts: set[int | None]
+) -> Iterator[MissingTurns]:
     """Yield the turns that the logs of one worker name and that no chain has."""
-    starts = [(number, index) for number, log in enumerate(logged) for index in log.rotations if log.hashes[index] in firsts]
+    starts = [
+        (number, index)
+        for number, log in enumerate(logged)
+        for index in log.rotations
+        if log.hashes[index] in firsts
+    ]
     start = max(starts, default=(0, 0))
 
     for number, log in enumerate(logged):
@@ -333,10 +390,15 @@ def _missing(logged: list[_LoggedLines], seen: HashSet, firsts: set[int | None])
             if line not in seen:
                 (removed if (number, index) >= start else rotated).append(index)
 
-        reasons: tuple[tuple[Literal["rotated", "removed"], array[int]], ...] = (("rotated", rotated), ("removed", removed))
+        reasons: tuple[tuple[Literal["rotated", "removed"], array[int]], ...] = (
+            ("rotated", rotated),
+            ("removed", removed),
+        )
         for why, indexes in reasons:
             if indexes:
-                yield MissingTurns(log.log, why, len(indexes), tuple(map(log.turn, indexes[:_MAX_NAMED])))
+                yield MissingTurns(
+                    log.log, why, len(indexes), tuple(map(log.turn, indexes[:_MAX_NAMED]))
+                )
         if log.unwritten:
             yield MissingTurns(log.log, "not written", log.unwritten, tuple(log.first_unwritten))
 
@@ -355,7 +417,9 @@ def _read_log(log: str, progress: Progress) -> dict[tuple[str, int], _LoggedLine
         if series not in lines and len(lines) >= _MAX_AGENTS:
             continue
 
-        logged = lines.setdefault(series, _LoggedLines(log, event.agent, event.worker, event.at or 0.0))
+        logged = lines.setdefault(
+            series, _LoggedLines(log, event.agent, event.worker, event.at or 0.0)
+        )
         if is_line:
             logged.add(event, digest)
         else:

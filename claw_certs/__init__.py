@@ -1,1 +1,3 @@
-"""The certificate authority (CA) of a pod: its names, its files, its status, and what runners trust (certs/README.md)."""
+"""The certificate authority (CA) of a pod: its names, its files, its status, and what runners trust
+(certs/README.md).
+"""

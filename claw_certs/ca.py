@@ -3,10 +3,12 @@
     root       trusted by runners; its key signs one certificate and is never kept
     signing    the proxy has its key; it signs for the governed hosts and nothing else
 
-The name constraints are critical, so that a client that does not understand them refuses the chain, and every address is
-excluded. Both certificates hold them. The second one is needed: Java ignores the constraints of a root that it was told to
-trust (RFC 5280 leaves that open). The signing certificate can make no other CA, and signs for TLS servers only. mitmproxy gives
-every leaf the CA's own key; on P-256 a leaf costs a tenth of a millisecond, and every runtime of the last ten years accepts it.
+The name constraints are critical, so that a client that does not understand them refuses the chain,
+and every address is excluded. Both certificates hold them. The second one is needed: Java ignores
+the constraints of a root that it was told to trust (RFC 5280 leaves that open). The signing
+certificate can make no other CA, and signs for TLS servers only. mitmproxy gives every leaf the
+CA's own key; on P-256 a leaf costs a tenth of a millisecond, and every runtime of the last ten
+years accepts it.
 """
 
 from collections.abc import Sequence
@@ -26,9 +28,19 @@ from claw_certs.names import ascii_name, covers, name_problem
 _CLOCK_SKEW = timedelta(days=2)  # time before now at which a CA begins, as mitmproxy's leaves do
 _MAX_POD_BYTES = 31  # room for the pod's name in a common name, which has 64 bytes
 _ALL_ADDRESSES = (ip_network("0.0.0.0/0"), ip_network("::/0"))
-_NO_USAGE = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+_NO_USAGE = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+)
 _KEY_USAGE = x509.KeyUsage(
-    key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False, **dict.fromkeys(_NO_USAGE, False)
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+    **dict.fromkeys(_NO_USAGE, False),
 )
 type _Key = ec.EllipticCurvePrivateKey
 
@@ -49,7 +61,10 @@ class CaRequest:
 
 @dataclass(frozen=True)
 class Authority:
-    """A parsed CA. ``root`` is the certificate that runners trust; the same as ``certificate`` if there is only one.
+    """A parsed CA.
+
+    ``root`` is the certificate that runners trust; the same as ``certificate`` if there is only
+    one.
 
     ``permitted`` is None if it may sign for any name.
     """
@@ -61,7 +76,11 @@ class Authority:
     @property
     def name(self) -> str:
         names = self.root.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        return "".join(sign if sign.isprintable() else "�" for sign in str(names[0].value)) if names else "(no name)"
+        return (
+            "".join(sign if sign.isprintable() else "�" for sign in str(names[0].value))
+            if names
+            else "(no name)"
+        )
 
     @property
     def begins(self) -> datetime:
@@ -78,10 +97,14 @@ class Authority:
 
     @property
     def excessive_scope(self) -> str | None:
-        """The names or addresses that the CA may sign for and a CA of ``create_ca`` may not; None if there are none."""
+        """The names or addresses that the CA may sign for and a CA of ``create_ca``
+        may not; None if there are none.
+        """
         if self.permitted is None or "" in self.permitted:
             return "any name"
-        if (wide := next((name for name in self.permitted if name_problem(name) is not None), None)) is not None:
+        if (
+            wide := next((name for name in self.permitted if name_problem(name) is not None), None)
+        ) is not None:
             return f"all names below {wide!r}"
         constraints = self.certificate.extensions.get_extension_for_class(x509.NameConstraints)
         if not constraints.critical:
@@ -104,7 +127,8 @@ class Authority:
 
 
 def create_ca(request: CaRequest) -> bytes:
-    """Return a new CA in PEM as mitmproxy reads it: key and certificates in one file, so that neither can exist alone.
+    """Return a new CA in PEM as mitmproxy reads it: key and certificates in one
+    file, so that neither can exist alone.
 
     Raise ``UnfitError`` if there is no permitted name.
     """
@@ -113,20 +137,31 @@ def create_ca(request: CaRequest) -> bytes:
     root_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     mark = _identifier(root_key).digest[:4].hex()
     name, own = _name(request, mark), _name(request, f"{mark} signing")
-    root = _certificate(request, name, root_key, path_length=1).issuer_name(name).sign(root_key, hashes.SHA256())
-    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(_identifier(root_key))
+    root = (
+        _certificate(request, name, root_key, path_length=1)
+        .issuer_name(name)
+        .sign(root_key, hashes.SHA256())
+    )
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
+        _identifier(root_key)
+    )
     signing = (
         _certificate(request, own, key, path_length=0)
         .issuer_name(name)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(issuer_key, critical=False)
     ).sign(root_key, hashes.SHA256())
-    key_pem = key.private_bytes(Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    key_pem = key.private_bytes(
+        Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     return key_pem + b"".join(each.public_bytes(Encoding.PEM) for each in (signing, root))
 
 
 def parse_ca(pem: bytes, passphrase: bytes | None = None) -> Authority:
-    """Return the CA of a file that holds its key and its chain, the signing certificate first. Raise ``UnfitError``."""
+    """Return the CA of a file that holds its key and its chain, the signing certificate first.
+
+    Raise ``UnfitError``.
+    """
     try:
         certificate, *issuers = x509.load_pem_x509_certificates(pem)
     except ValueError:
@@ -135,7 +170,9 @@ def parse_ca(pem: bytes, passphrase: bytes | None = None) -> Authority:
         key = serialization.load_pem_private_key(pem, passphrase)
     except TypeError:
         if passphrase is None:
-            raise UnfitError("its key is encrypted, and there is no passphrase (cert_passphrase)") from None
+            raise UnfitError(
+                "its key is encrypted, and there is no passphrase (cert_passphrase)"
+            ) from None
         return parse_ca(pem)
     except ValueError:
         raise UnfitError("it holds no private key that can be read") from None
@@ -160,7 +197,10 @@ def parse_valid_ca(pem: bytes, now: datetime, passphrase: bytes | None = None) -
 
 
 def _permitted(certificate: x509.Certificate) -> tuple[str, ...] | None:
-    """Return the permitted names, None for any. Raise ``UnfitError`` for a certificate that is not of a CA."""
+    """Return the permitted names, None for any.
+
+    Raise ``UnfitError`` for a certificate that is not of a CA.
+    """
     try:
         extensions = certificate.extensions
     except ValueError:
@@ -170,12 +210,18 @@ def _permitted(certificate: x509.Certificate) -> tuple[str, ...] | None:
     if not (isinstance(basic, x509.BasicConstraints) and basic.ca):
         raise UnfitError("its certificate is none of a CA")
     constraints = values.get(x509.NameConstraints.oid)
-    permitted = constraints.permitted_subtrees if isinstance(constraints, x509.NameConstraints) else None
-    names = tuple(each.value.lower().lstrip(".") for each in permitted or () if isinstance(each, x509.DNSName))
+    permitted = (
+        constraints.permitted_subtrees if isinstance(constraints, x509.NameConstraints) else None
+    )
+    names = tuple(
+        each.value.lower().lstrip(".") for each in permitted or () if isinstance(each, x509.DNSName)
+    )
     return names or None
 
 
-def _certificate(request: CaRequest, name: x509.Name, key: _Key, path_length: int) -> x509.CertificateBuilder:
+def _certificate(
+    request: CaRequest, name: x509.Name, key: _Key, path_length: int
+) -> x509.CertificateBuilder:
     now = request.now.astimezone(UTC).replace(microsecond=0)
     builder = (
         x509.CertificateBuilder()
@@ -189,7 +235,11 @@ def _certificate(request: CaRequest, name: x509.Name, key: _Key, path_length: in
         permitted_subtrees=[x509.DNSName(name) for name in request.permitted],
         excluded_subtrees=[x509.IPAddress(network) for network in _ALL_ADDRESSES],
     )
-    for extension in (x509.BasicConstraints(ca=True, path_length=path_length), _KEY_USAGE, constraints):
+    for extension in (
+        x509.BasicConstraints(ca=True, path_length=path_length),
+        _KEY_USAGE,
+        constraints,
+    ):
         builder = builder.add_extension(extension, critical=True)
     return builder.add_extension(_identifier(key), critical=False)
 
@@ -199,7 +249,9 @@ def _identifier(key: _Key) -> x509.SubjectKeyIdentifier:
 
 
 def _name(request: CaRequest, mark: str) -> x509.Name:
-    """Return a name with the date and a mark of the root's key, so that no two CAs of a pod share it."""
+    """Return a name with the date and a mark of the root's key, so that no two CAs
+    of a pod share it.
+    """
     printable = "".join(sign if sign.isprintable() else "-" for sign in request.pod)
     pod = printable.encode()[:_MAX_POD_BYTES].decode(errors="ignore")
     common = f"claw {pod} {request.now.astimezone(UTC):%Y-%m-%d} {mark}"

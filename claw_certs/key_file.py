@@ -1,7 +1,7 @@
 """The file with the CA's key, checked before mitmproxy signs with it.
 
-Only the owner may read the key. A group may read it if the proxy does not own the file and reads it as a member of that group,
-as with a Secret of Kubernetes. Each problem is one line with its remedy.
+Only the owner may read the key. A group may read it if the proxy does not own the file and reads it
+as a member of that group, as with a Secret of Kubernetes. Each problem is one line with its remedy.
 """
 
 import os
@@ -15,7 +15,10 @@ CA_FILE = "mitmproxy-ca.pem"
 
 
 def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> Authority | None:
-    """Return the CA in mitmproxy's ``confdir``, or None. Raise ``UnfitError`` with one line that has the remedy."""
+    """Return the CA in mitmproxy's ``confdir``, or None.
+
+    Raise ``UnfitError`` with one line that has the remedy.
+    """
     file = directory / CA_FILE
     try:
         with file.open("rb") as stream:
@@ -24,17 +27,27 @@ def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> 
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UnfitError(f"the CA {file} can't be read: {error.strerror} (it must belong to who runs the proxy)") from None
+        raise UnfitError(
+            f"the CA {file} can't be read: {error.strerror} (it must belong to who runs the proxy)"
+        ) from None
     if (readers := exposed_to(status)) is not None:
-        raise UnfitError(f"the key of the CA {file} is open to {readers}: chmod 600 {file}, or make another if it was read")
+        raise UnfitError(
+            f"the key of the CA {file} is open to {readers}: chmod 600 {file}, or make "
+            "another if it was read"
+        )
     try:
         return parse_valid_ca(content, now, passphrase)
     except UnfitError as error:
-        raise UnfitError(f"the CA {file} can't be used: {error} (`claw certs init --force` makes another)") from None
+        raise UnfitError(
+            f"the CA {file} can't be used: {error} (`claw certs init --force` makes another)"
+        ) from None
 
 
 def exposed_to(status: os.stat_result, proxy: int | None = None) -> str | None:
-    """Return who may wrongly read or write the key, or None. ``proxy``: the proxy's user, if it is not this process's."""
+    """Return who may wrongly read or write the key, or None.
+
+    ``proxy``: the proxy's user, if it is not this process's.
+    """
     if status.st_mode & stat.S_IRWXO:
         return "everybody"
     is_owner = status.st_uid == (os.geteuid() if proxy is None else proxy)

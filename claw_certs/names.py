@@ -3,7 +3,8 @@
     api.openai.com     itself and all names below it: X.509 has no constraint to one name alone
     bücher.example     in its ASCII form, as clients ask for it
 
-An address, a name of one label and a pattern can't be covered: the reason is reported, and the constraint is never widened.
+An address, a name of one label and a pattern can't be covered: the reason is reported, and the
+constraint is never widened.
 """
 
 import ipaddress
@@ -33,7 +34,9 @@ def ca_names(hosts: Iterable[str]) -> CaNames:
             permitted.add(name)
         else:
             left_out[host] = reason
-    return CaNames(tuple(sorted(name for name in permitted if not covers(permitted - {name}, name))), left_out)
+    return CaNames(
+        tuple(sorted(name for name in permitted if not covers(permitted - {name}, name))), left_out
+    )
 
 
 def ascii_name(host: str) -> str:
@@ -67,7 +70,9 @@ def name_problem(name: str) -> str | None:
     if not all(_LABEL.fullmatch(label) for label in labels) or len(name) > _MAX_LENGTH:
         return "it is not a host name"
     if len(labels) < _MIN_LABELS:
-        return "it has one label, and a CA constrained to it could sign for a whole top-level domain"
+        return (
+            "it has one label, and a CA constrained to it could sign for a whole top-level domain"
+        )
     if labels[-1].isdecimal():
         return "a name that ends in a number is read as an address"
     return None

@@ -1,7 +1,8 @@
-"""The status of the pod's CA: for ``claw certs status``, and for ``claw up`` before it starts anything.
+"""The status of the pod's CA: for ``claw certs status``, and for ``claw up`` before
+it starts anything.
 
-An error keeps the proxy from starting, now or after a rotation, or keeps runners from trusting it. Everything else is a
-warning. Each problem has its remedy.
+An error keeps the proxy from starting, now or after a rotation, or keeps runners from trusting it.
+Everything else is a warning. Each problem has its remedy.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +33,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class CaStatus:
-    """``hosts``: by host, True if the signing CA covers it. ``left_out``: the reason, by host that no CA of a pod can cover."""
+    """``hosts``: by host, True if the signing CA covers it.
+
+    ``left_out``: the reason, by host that no CA of a pod can cover.
+    """
 
     stored: StoredCas | None
     hosts: dict[str, bool]
@@ -45,19 +49,26 @@ class CaStatus:
 
 
 def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) -> CaStatus:
-    """Return the status of a pod's CA. ``pod``: the pod file as the operator names it, for the remedies."""
+    """Return the status of a pod's CA.
+
+    ``pod``: the pod file as the operator names it, for the remedies.
+    """
     left_out = dict(ca_names(hosts).left_out)
     coverable = sorted(set(hosts) - set(left_out))
     try:
         stored = read_store(directory)
     except StagedCaError as error:
-        return CaStatus(None, dict.fromkeys(coverable, False), left_out, (_staged_problem(error, pod),))
+        return CaStatus(
+            None, dict.fromkeys(coverable, False), left_out, (_staged_problem(error, pod),)
+        )
     except (OSError, UnfitError) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
         problem = Problem("error", f"the CA in {directory} can't be used: {reason}", remedy)
         return CaStatus(None, dict.fromkeys(coverable, False), left_out, (problem,))
-    covered = {host: stored.signing is not None and stored.signing.covers(host) for host in coverable}
+    covered = {
+        host: stored.signing is not None and stored.signing.covers(host) for host in coverable
+    }
     problems = list(_stored_problems(directory, stored, now, pod))
     try:
         if stored.next is not None:
@@ -69,7 +80,9 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
     return CaStatus(stored, covered, left_out, tuple(problems))
 
 
-def _stored_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
+def _stored_problems(
+    directory: Path, stored: StoredCas, now: datetime, pod: str
+) -> Iterator[Problem]:
     if stored.signing is None:
         yield Problem("error", f"there is no CA in {directory}", f"run `claw certs init {pod}`")
         return
@@ -80,14 +93,24 @@ def _stored_problems(directory: Path, stored: StoredCas, now: datetime, pod: str
         yield Problem("error", text, remedy.rstrip(")") or f"see {directory / PRIVATE / CA_FILE}")
     if (scope := stored.signing.excessive_scope) is not None:
         text = f"{stored.signing.name} may sign for {scope}"
-        yield Problem("error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only")
+        yield Problem(
+            "error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only"
+        )
     for name in stored.stale_files:
         text = f"{directory / PUBLIC / name}, which runners trust, is missing, or is not of this CA"
-        yield Problem("error", text, f"run `claw certs init {pod}`, which writes it anew, and recreate the runners")
+        yield Problem(
+            "error",
+            text,
+            f"run `claw certs init {pod}`, which writes it anew, and recreate the runners",
+        )
 
 
 def _staged_problem(error: StagedCaError, pod: str) -> Problem:
-    return Problem("error", str(error), f"run `claw certs rotate {pod}`, which makes another, and recreate the runners")
+    return Problem(
+        "error",
+        str(error),
+        f"run `claw certs rotate {pod}`, which makes another, and recreate the runners",
+    )
 
 
 def _rotation_problems(
@@ -96,12 +119,19 @@ def _rotation_problems(
     latest = stored.next or signing
     if missing := [host for host in hosts if not latest.covers(host)]:
         rotate = f"run `claw certs rotate {pod}`, which makes a CA for today's hosts"
-        finish_first = f"run `claw certs rotate {pod} --finish`, then `claw certs rotate {pod}` for today's hosts"
+        finish_first = (
+            f"run `claw certs rotate {pod} --finish`, then `claw certs rotate {pod}` for "
+            "today's hosts"
+        )
         text = f"{latest.name} does not cover {', '.join(missing)}"
         yield Problem("warning", text, rotate if stored.next is None else finish_first)
     if stored.next is not None and stored.is_trusted:  # else the public files come first
         text = f"a rotation is under way: {stored.next.name} is trusted, and does not sign yet"
-        yield Problem("warning", text, f"once all runners were recreated since, run `claw certs rotate {pod} --finish`")
+        yield Problem(
+            "warning",
+            text,
+            f"once all runners were recreated since, run `claw certs rotate {pod} --finish`",
+        )
     elif stored.next is None and expires_soon(signing, now):
         text = f"{signing.name} expires on {signing.ends:%Y-%m-%d}"
         yield Problem("warning", text, f"run `claw certs rotate {pod}`")

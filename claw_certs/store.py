@@ -6,9 +6,10 @@
     public/   0755   ca-cert.pem            the roots of both CAs
                      ca-bundle.pem          the same roots behind the public CAs
 
-Public files are derived from private ones, so that any verb repairs what an interrupted one left undone. Every file appears
-complete, with a rename. Below the pod's directory no symlink is followed, so that no key is written where somebody else
-points. One verb runs at a time. A CA only replaces the signing one if the proxy would start with it and runners trust it.
+Public files are derived from private ones, so that any verb repairs what an interrupted one left
+undone. Every file appears complete, with a rename. Below the pod's directory no symlink is
+followed, so that no key is written where somebody else points. One verb runs at a time. A CA only
+replaces the signing one if the proxy would start with it and runners trust it.
 """
 
 import errno
@@ -60,7 +61,10 @@ class StagedCaError(UnfitError):
 
 @dataclass(frozen=True)
 class StoredCas:
-    """The CAs of a pod. ``next`` is staged; runners get ``trusted`` alone, or ``bundled`` with the public CAs."""
+    """The CAs of a pod.
+
+    ``next`` is staged; runners get ``trusted`` alone, or ``bundled`` with the public CAs.
+    """
 
     signing: Authority | None
     next: Authority | None = None
@@ -91,12 +95,22 @@ def read_store(directory: Path) -> StoredCas:
 
 
 def read_staged(directory: Path, now: datetime) -> Authority:
-    """Return the CA that would sign after a rotation. Raise ``OSError``; ``StagedCaError`` if the proxy would refuse it."""
+    """Return the CA that would sign after a rotation.
+
+    Raise ``OSError``; ``StagedCaError`` if the proxy would refuse it.
+    """
     with open_directory(None, str(directory)) as top:
         return _read_staged(top, directory, now)
 
 
-def init(directory: Path, request: CaRequest, public_cas: bytes, owner: int | None, *, force: bool = False) -> StoredCas:
+def init(
+    directory: Path,
+    request: CaRequest,
+    public_cas: bytes,
+    owner: int | None,
+    *,
+    force: bool = False,
+) -> StoredCas:
     """Create a CA if there is none, or with ``force`` in any case, and write the public files.
 
     Raise ``OSError``; ``UnfitError`` for an existing CA that can't be read.
@@ -114,7 +128,8 @@ def init(directory: Path, request: CaRequest, public_cas: bytes, owner: int | No
 def rotate(directory: Path, request: CaRequest, public_cas: bytes, owner: int | None) -> StoredCas:
     """Stage another CA, which is trusted beside the signing one: the first step of a rotation.
 
-    A staged CA that can sign is kept; one that can't is replaced. Raise ``OSError``; ``UnfitError``.
+    A staged CA that can sign is kept; one that can't is replaced. Raise ``OSError``;
+    ``UnfitError``.
     """
 
     def stage(top: int, private: int) -> None:
@@ -139,19 +154,29 @@ def finish(directory: Path, now: datetime, public_cas: bytes, owner: int | None)
         for name in (CERTIFICATE, BUNDLE):
             if root not in _read_certificates(top, name):
                 file = directory / PUBLIC / name
-                raise StagedCaError(f"{file} does not hold {directory / PRIVATE / NEXT}, and so no runner trusts it")
+                raise StagedCaError(
+                    f"{file} does not hold {directory / PRIVATE / NEXT}, and so no runner trusts it"
+                )
         os.rename(NEXT, CA_FILE, src_dir_fd=private, dst_dir_fd=private)
         os.fsync(private)
 
     return _update(directory, public_cas, owner, replace)
 
 
-def _update(directory: Path, public_cas: bytes, owner: int | None, change: Callable[[int, int], None]) -> StoredCas:
+def _update(
+    directory: Path, public_cas: bytes, owner: int | None, change: Callable[[int, int], None]
+) -> StoredCas:
     """Apply ``change(top, private)`` under a lock, then write the public files."""
     with open_directory(None, str(directory), 0o755) as top:
         fcntl.flock(top, fcntl.LOCK_EX)
-        with open_directory(top, PRIVATE, 0o700, owner) as private, open_directory(top, PUBLIC, 0o755) as public:
-            for parent, names in ((private, (CA_FILE, NEXT, DH_PARAMETERS)), (public, (BUNDLE, CERTIFICATE))):
+        with (
+            open_directory(top, PRIVATE, 0o700, owner) as private,
+            open_directory(top, PUBLIC, 0o755) as public,
+        ):
+            for parent, names in (
+                (private, (CA_FILE, NEXT, DH_PARAMETERS)),
+                (public, (BUNDLE, CERTIFICATE)),
+            ):
                 for name in names:  # left by an interrupted verb, perhaps with a key
                     remove_file(parent, _TEMPORARY.format(name))
             change(top, private)
@@ -171,7 +196,9 @@ def _read_store(top: int) -> StoredCas:
             cas.append(None if file is None else parse_ca(file[1]))
         except UnfitError as error:
             raise error_type(f"{PRIVATE}/{name}: {error}") from None
-    return StoredCas(cas[0], cas[1], _read_certificates(top, CERTIFICATE), _read_certificates(top, BUNDLE))
+    return StoredCas(
+        cas[0], cas[1], _read_certificates(top, CERTIFICATE), _read_certificates(top, BUNDLE)
+    )
 
 
 def _read_staged(top: int, directory: Path, now: datetime) -> Authority:
@@ -196,12 +223,15 @@ def _read_certificates(top: int, name: str) -> tuple[bytes, ...]:
 
 
 def load_public_cas(file: Path | None) -> tuple[Path, bytes]:
-    """Return the public CAs in PEM and their file: the given one, else this machine's own, else certifi's.
+    """Return the public CAs in PEM and their file: the given one, else this
+    machine's own, else certifi's.
 
     Raise ``OSError``; ``ValueError`` if the given file holds no certificate.
     """
     system = map(Path, filter(None, (*_SYSTEM_STORES, ssl.get_default_verify_paths().cafile)))
-    candidates = [file] if file is not None else [*filter(Path.is_file, system), Path(certifi.where())]
+    candidates = (
+        [file] if file is not None else [*filter(Path.is_file, system), Path(certifi.where())]
+    )
     for candidate in candidates:
         if blocks := pem_certificates(candidate.read_bytes()):
             return candidate, b"\n".join(blocks) + b"\n"
@@ -209,16 +239,22 @@ def load_public_cas(file: Path | None) -> tuple[Path, bytes]:
 
 
 def pem_certificates(content: bytes) -> list[bytes]:
-    """Return the PEM blocks of all certificates in a file's content, which may hold anything else, too."""
+    """Return the PEM blocks of all certificates in a file's content, which may hold
+    anything else, too.
+    """
     return _CERTIFICATE.findall(content)
 
 
 def read_file(top: int, directory: str, name: str) -> tuple[os.stat_result, bytes] | None:
-    """Return the status and the content of ``directory/name`` below ``top``; None if it does not exist."""
+    """Return the status and the content of ``directory/name`` below ``top``; None
+    if it does not exist.
+    """
     try:
         with (
             open_directory(top, directory) as parent,
-            os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent), "rb") as file,
+            os.fdopen(
+                os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent), "rb"
+            ) as file,
         ):
             return os.fstat(file.fileno()), file.read()
     except FileNotFoundError:
@@ -228,7 +264,9 @@ def read_file(top: int, directory: str, name: str) -> tuple[os.stat_result, byte
 
 
 @contextmanager
-def open_directory(parent: int | None, name: str, mode: int | None = None, owner: int | None = None) -> Iterator[int]:
+def open_directory(
+    parent: int | None, name: str, mode: int | None = None, owner: int | None = None
+) -> Iterator[int]:
     """Open a directory. With ``mode``, create it if needed and set its mode and owner."""
     if mode is not None:
         with suppress(FileExistsError):
@@ -250,7 +288,9 @@ def open_directory(parent: int | None, name: str, mode: int | None = None, owner
 def write_file(parent: int, name: str, content: bytes, mode: int, owner: int | None = None) -> None:
     """Write a file and put it in place with a rename, flushed to the disk."""
     temporary = _TEMPORARY.format(name)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=parent)
+    descriptor = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=parent
+    )
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, mode)
@@ -271,7 +311,9 @@ def remove_file(parent: int, name: str) -> None:
 
 
 def _with_name(error: OSError, name: str) -> OSError:
-    """Return the error with the file's name, which an error about a descriptor lacks, and with a word about symlinks."""
+    """Return the error with the file's name, which an error about a descriptor
+    lacks, and with a word about symlinks.
+    """
     is_link = error.errno in {errno.ELOOP, errno.ENOTDIR}
     reason = "a symlink, or not a directory: it is not followed" if is_link else error.strerror
     return OSError(error.errno, reason, name)

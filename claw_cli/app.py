@@ -1,4 +1,7 @@
-"""``claw``: the verbs, put together. A verb's module is imported when the verb is called, so that help is there at once."""
+"""``claw``: the verbs, put together.
+
+A verb's module is imported when the verb is called, so that help is there at once.
+"""
 
 import io
 import sys
@@ -13,7 +16,9 @@ from claw_cli.arguments import REST
 
 
 class Verb(NamedTuple):
-    """A verb as ``claw --help`` lists it; ``target`` is ``module:attribute`` below ``claw_cli``, a function or a group."""
+    """A verb as ``claw --help`` lists it; ``target`` is ``module:attribute`` below
+    ``claw_cli``, a function or a group.
+    """
 
     target: str
     help: str
@@ -51,10 +56,14 @@ class PassthroughCommand(TyperCommand):
 
 
 class LeadingOptionsCommand(TyperCommand):
-    """A verb whose own options come first, but for flags; the rest is passed on in ``ctx.meta``, unread and in its order."""
+    """A verb whose own options come first, but for flags; the rest is passed on in
+    ``ctx.meta``, unread and in its order.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        flags = {name for each in self.params if getattr(each, "is_flag", False) for name in each.opts}
+        flags = {
+            name for each in self.params if getattr(each, "is_flag", False) for name in each.opts
+        }
         valued = {name for each in self.params for name in each.opts} - flags
         own = [argument for argument in args if argument in flags]
         rest = [argument for argument in args if argument not in flags]
@@ -74,27 +83,44 @@ VERBS = {
     "compile": Verb("compile:compile_verb", "Write what each agent may do, and what runs the pod."),
     "plan": Verb("plan:plan", "List who would gain or lose a tool, and which files would change."),
     "explain": Verb("explain:explain_verb", "Say why an agent may call a tool, or may not."),
-    "inspect": Verb("inspect:inspect_verb", "Show all that is compiled of one service, or of one agent."),
-    "discover": Verb("discover:discover_verb", "Ask an MCP server for its tools, and keep them as a snapshot."),
+    "inspect": Verb(
+        "inspect:inspect_verb", "Show all that is compiled of one service, or of one agent."
+    ),
+    "discover": Verb(
+        "discover:discover_verb", "Ask an MCP server for its tools, and keep them as a snapshot."
+    ),
     "lock": Verb("lock:lock", "Write down which tools there are, so that none changes unseen."),
     "token": Verb("token:token", "Print an agent's token, which is its runner's API key."),
     "rotate": Verb("rotate:rotate", "Give an agent a new token, from the next compile on."),
-    "proxy": Verb("proxy:proxy", "Run the proxy: mitmdump, or mitmweb, with the addon.", LeadingOptionsCommand),
+    "proxy": Verb(
+        "proxy:proxy", "Run the proxy: mitmdump, or mitmweb, with the addon.", LeadingOptionsCommand
+    ),
     "up": Verb("up:up", "Compile a pod, and run it through Docker Compose.", PassthroughCommand),
-    "down": Verb("up:down", "Stop a pod, and remove its containers and networks.", PassthroughCommand),
-    "mcp-stdio": Verb("mcp_stdio:mcp_stdio", "Run a stdio MCP server, and serve it over HTTP at /mcp.", PassthroughCommand),
+    "down": Verb(
+        "up:down", "Stop a pod, and remove its containers and networks.", PassthroughCommand
+    ),
+    "mcp-stdio": Verb(
+        "mcp_stdio:mcp_stdio",
+        "Run a stdio MCP server, and serve it over HTTP at /mcp.",
+        PassthroughCommand,
+    ),
     "tools": Verb("tools:tools_verbs", "Serve files, shell, memory and web to agents, over MCP."),
     "doctor": Verb("doctor:doctor", "Show what is there, what is missing, and the remedy."),
     "schema": Verb("init:schema", "Print the JSON Schema of pod files, for editors."),
     "state": Verb("state:state_verbs", "Show what is kept of each agent, or forget it."),
-    "audit": Verb("audit:audit_verbs", "Show what agents did: turns, calls, failures, tokens, cost."),
+    "audit": Verb(
+        "audit:audit_verbs", "Show what agents did: turns, calls, failures, tokens, cost."
+    ),
     "certs": Verb("certs:certs_verbs", "Create, rotate and show the pod's CA."),
 }
 
 app = typer.Typer(
     name="claw",
     cls=LazyGroup,
-    help="Governed tools for AI agents: what each agent may do is compiled, and what it does goes through its proxy.",
+    help=(
+        "Governed tools for AI agents: what each agent may do is compiled, and what it does "
+        "goes through its proxy."
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -116,14 +142,20 @@ def _version(wanted: bool) -> None:
 def _root(
     *,
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version, and exit."
+        ),
     ] = False,
 ) -> None:
     """Do nothing before a verb."""
 
 
 def main() -> None:
-    """Run ``claw``. A file that can't be read or written is one line and exit 1; a reader that left, no line."""
+    """Run ``claw``.
+
+    A file that can't be read or written is one line and exit 1; a reader that left, no line.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # what the terminal has no characters for

@@ -1,6 +1,7 @@
 """The arguments that verbs share.
 
-Rules. Every verb about a pod takes ``-f``. A verb about the whole pod also takes the file as its argument.
+Rules. Every verb about a pod takes ``-f``. A verb about the whole pod also takes the file as its
+argument.
 """
 
 from pathlib import Path
@@ -8,19 +9,28 @@ from typing import Annotated
 
 import typer
 
-REST = "claw.rest"  # The key of ``context.meta`` under which the arguments for another program stand
+REST = (
+    "claw.rest"  # The key of ``context.meta`` under which the arguments for another program stand
+)
 _DEFAULT = Path("claw-pod.yml")
-Pod = Annotated[Path | None, typer.Argument(metavar="POD", help=f"The pod file; default: {_DEFAULT}.")]
+Pod = Annotated[
+    Path | None, typer.Argument(metavar="POD", help=f"The pod file; default: {_DEFAULT}.")
+]
 _FILE = f"The pod file, by option; default: {_DEFAULT}."
 File = Annotated[Path | None, typer.Option("-f", "--file", metavar="POD", help=_FILE)]
 _OUTPUT = "The compiled tree; default: .claw-runtime beside the pod."
 Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help=_OUTPUT)]
-AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id; with count: name-0, name-1 …")]
+AgentId = Annotated[
+    str, typer.Argument(metavar="AGENT", help="The agent's id; with count: name-0, name-1 …")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def pod_file(argument: Path | None, option: Path | None) -> Path:
-    """Return the pod file, named by argument, by option, or by default. Raises ``BadParameter`` where it is named twice."""
+    """Return the pod file, named by argument, by option, or by default.
+
+    Raises ``BadParameter`` where it is named twice.
+    """
     if argument is not None and option is not None:
         raise typer.BadParameter("the pod file is named twice: as the argument, and by --file")
     return argument or option or _DEFAULT

@@ -35,7 +35,10 @@ _NO_SOURCE = (
     f"no history is named: give --history DIR, or set {ENVIRON} as the proxy has it"
     " (in Compose it is a volume: docker compose cp cllama:/claw/history .); or give --log FILE"
 )
-_WITHOUT_LOG = "note: without --log, whole lines that are missing at the beginning or the end of history do not show"
+_WITHOUT_LOG = (
+    "note: without --log, whole lines that are missing at the beginning or the end of history "
+    "do not show"
+)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
 _AGO = re.compile(rf"([0-9]{{1,9}})([{''.join(_UNITS)}])")
 _SHOW_PROGRESS_FROM = 64 << 20  # bytes. Less is read in a moment
@@ -102,7 +105,9 @@ def time_of(text: str, now: float, option: str) -> float | None:
 
 
 def grants_of(pod: Path, agent: str) -> PodGrants:
-    """Return the compiled grants of a pod, and the tools that its services declare, if the pod file has no errors."""
+    """Return the compiled grants of a pod, and the tools that its services declare,
+    if the pod file has no errors.
+    """
     manifest = output_of(pod, None) / "pod-manifest.json"
     try:
         compiled = msgspec.json.decode(manifest.read_bytes(), type=_Manifest)
@@ -113,14 +118,23 @@ def grants_of(pod: Path, agent: str) -> PodGrants:
     except (msgspec.DecodeError, RecursionError):
         fail(f"{manifest}: can't be read; compile the pod again")
     agents = {
-        name: AgentGrants(each.digest, frozenset(tool.name for tool in each.tools)) for name, each in compiled.agents.items()
+        name: AgentGrants(each.digest, frozenset(tool.name for tool in each.tools))
+        for name, each in compiled.agents.items()
     }
     plan = check_pod(pod, os.environ).value
     if plan is None:
-        sys.stderr.write(f"note: {pod} has errors (claw check), so the tools that its services declare are not known\n")
+        sys.stderr.write(
+            f"note: {pod} has errors (claw check), so the tools that its services declare "
+            "are not known\n"
+        )
     one_of(agent, agents, str(pod))
-    declared = ((name, each.tools) for name, each in (plan.pod.descriptors if plan else {}).items() if each)
-    return PodGrants(agents, frozenset(canonical_name(name, tool.name) for name, tools in declared for tool in tools))
+    declared = (
+        (name, each.tools) for name, each in (plan.pod.descriptors if plan else {}).items() if each
+    )
+    return PodGrants(
+        agents,
+        frozenset(canonical_name(name, tool.name) for name, tools in declared for tool in tools),
+    )
 
 
 class DefaultCommandGroup(TyperGroup):
@@ -132,7 +146,9 @@ class DefaultCommandGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-audit_verbs = typer.Typer(name="audit", cls=DefaultCommandGroup, add_completion=False, rich_markup_mode=None)
+audit_verbs = typer.Typer(
+    name="audit", cls=DefaultCommandGroup, add_completion=False, rich_markup_mode=None
+)
 
 
 @audit_verbs.callback()
@@ -152,13 +168,26 @@ def list_verb(  # noqa: PLR0913, PLR0917 - each an option of its own
     history: Histories = None,
     log: Logs = None,
     agent: Agent = "",
-    tool: Annotated[str, typer.Option("--tool", metavar="TOOL", help="Only calls of this tool (service.tool).")] = "",
-    status: Annotated[Status | None, typer.Option("--status", help="Only turns and calls with this outcome.")] = None,
-    since: Annotated[str, typer.Option("--since", metavar="TIME", help="2h, 3d, or RFC 3339.")] = "",
-    until: Annotated[str, typer.Option("--until", metavar="TIME", help="The same, for the end of the period.")] = "",
-    turn: Annotated[str, typer.Option("--turn", metavar="ID", help="Only one turn, by the beginning of its id.")] = "",
+    tool: Annotated[
+        str, typer.Option("--tool", metavar="TOOL", help="Only calls of this tool (service.tool).")
+    ] = "",
+    status: Annotated[
+        Status | None, typer.Option("--status", help="Only turns and calls with this outcome.")
+    ] = None,
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="2h, 3d, or RFC 3339.")
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME", help="The same, for the end of the period.")
+    ] = "",
+    turn: Annotated[
+        str, typer.Option("--turn", metavar="ID", help="Only one turn, by the beginning of its id.")
+    ] = "",
     last: Annotated[
-        int, typer.Option("--last", min=0, max=10_000, help="Number of calls and failures to list one by one.")
+        int,
+        typer.Option(
+            "--last", min=0, max=10_000, help="Number of calls and failures to list one by one."
+        ),
     ] = LAST,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print every call as CSV.")] = False,
@@ -207,7 +236,11 @@ def show(
         sys.stderr.write(f"error: {plain(problem)}\n")
     if len(result.turns) != 1:
         names = ", ".join(result.turns)
-        fail(f"{turn}: " + (f"several turns begin so: {names}" if names else "no turn of history begins so"), 2)
+        fail(
+            f"{turn}: "
+            + (f"several turns begin so: {names}" if names else "no turn of history begins so"),
+            2,
+        )
     (attempts,) = result.turns.values()
     if as_json:
         print_json(attempts.last, ascii_only=True)
@@ -226,7 +259,9 @@ def _transcript_lines(attempts: Attempts) -> Iterator[str]:
 
 
 @audit_verbs.command("verify")
-def verify_verb(history: Histories = None, log: Logs = None, agent: Agent = "", as_json: AsJson = False) -> None:
+def verify_verb(
+    history: Histories = None, log: Logs = None, agent: Agent = "", as_json: AsJson = False
+) -> None:
     """Check that history was not tampered with.
 
     With --log: also that history has every turn that the log names.
@@ -239,7 +274,9 @@ def verify_verb(history: Histories = None, log: Logs = None, agent: Agent = "", 
         verdicts = verify(histories, log_names, agent, progress)
     holds = not any(verdict.broken for verdict in verdicts)
     if as_json:
-        print_json({"version": 1, "holds": holds, "chains": list(map(asdict, verdicts))}, ascii_only=True)
+        print_json(
+            {"version": 1, "holds": holds, "chains": list(map(asdict, verdicts))}, ascii_only=True
+        )
     else:
         print_lines(map(plain, _verdict_lines(verdicts)))
         if not log_names:
@@ -257,7 +294,10 @@ def _verdict_lines(verdicts: list[Verdict]) -> Iterator[str]:
         yield f"{verdict.agent}: {count(verdict.lines, 'line')}, {state}{more}"
         for finding in verdict.findings:
             place = f":{finding.line} (byte {finding.offset})" if finding.line else ""
-            yield f"  {'note: ' if finding.kind == 'note' else ''}{finding.file}{place}: {finding.what}"
+            yield (
+                f"  {'note: ' if finding.kind == 'note' else ''}{finding.file}{place}: "
+                f"{finding.what}"
+            )
         for missing in verdict.missing:
             yield from _missing_lines(missing)
 
@@ -265,7 +305,10 @@ def _verdict_lines(verdicts: list[Verdict]) -> Iterator[str]:
 def _missing_lines(missing: MissingTurns) -> Iterator[str]:
     for turn in missing.turns:
         line = f" (history_hash {turn.history_hash}…)" if turn.history_hash else ""
-        yield f"  missing: {turn.turn_id or 'a turn'} of {turn.agent} at {turn.at or 'an unknown time'}, {missing.why}{line}"
+        yield (
+            f"  missing: {turn.turn_id or 'a turn'} of {turn.agent} at "
+            f"{turn.at or 'an unknown time'}, {missing.why}{line}"
+        )
     if (more := missing.count - len(missing.turns)) > 0:
         yield f"  missing: {more} more, {missing.why}"
 
@@ -284,7 +327,11 @@ def _check_agent(histories: tuple[Path, ...], agent: str, *, needs_history: bool
 def _print_skipped(skipped: SkippedInput) -> None:
     if skipped.lines:
         heading = f"{count(skipped.lines, 'line')} could not be read:"
-        sys.stderr.write("".join(f"{plain(line)}\n" for line in (heading, *(f"  {line}" for line in skipped.first))))
+        sys.stderr.write(
+            "".join(
+                f"{plain(line)}\n" for line in (heading, *(f"  {line}" for line in skipped.first))
+            )
+        )
     for reason in skipped.files:
         sys.stderr.write(f"error: {plain(reason)}\n")
     if skipped.files:
@@ -300,12 +347,16 @@ def _exit_on_error() -> Iterator[None]:
 
 
 @contextmanager
-def _progress_bar(histories: tuple[Path, ...], log_names: tuple[str, ...], *, passes: int = 1) -> Iterator[Progress]:
+def _progress_bar(
+    histories: tuple[Path, ...], log_names: tuple[str, ...], *, passes: int = 1
+) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield ignore
         return
     total = total_bytes(histories, log_names, passes)
     columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True, disable=total < _SHOW_PROGRESS_FROM) as bar:
+    with Bar(
+        *columns, console=Console(stderr=True), transient=True, disable=total < _SHOW_PROGRESS_FROM
+    ) as bar:
         task = bar.add_task("reading", total=total)
         yield lambda size: bar.advance(task, size)

@@ -25,7 +25,11 @@ def print_tables(report: Report, console: Console) -> None:
         used, latency = report.used, report.latency_ms
         cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
         tokens = f"{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out, ${_cost(used)}"
-        took = "an unknown time" if latency.p50 is None else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
+        took = (
+            "an unknown time"
+            if latency.p50 is None
+            else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
+        )
         console.print(f"{tokens}; turns took {took}", soft_wrap=True)
     for part in _tables(report):
         console.print(part)
@@ -52,9 +56,23 @@ def _cost(used: Usage) -> str:
 
 def _tables(report: Report) -> Iterator[Table]:
     yield from _rows(
-        report.agents, "agent", "turns", "ok", "failed", "left", "calls", "failed", "p50", "p95", "in", "out", "USD"
+        report.agents,
+        "agent",
+        "turns",
+        "ok",
+        "failed",
+        "left",
+        "calls",
+        "failed",
+        "p50",
+        "p95",
+        "in",
+        "out",
+        "USD",
     )
-    yield from _rows(report.tools, "tool", "effect", "calls", "failed", "ran", "repeats", "p50", "p95", words=2)
+    yield from _rows(
+        report.tools, "tool", "effect", "calls", "failed", "ran", "repeats", "p50", "p95", words=2
+    )
     for name, counts in (
         ("intervention", report.interventions),
         ("turns failed with", report.turn_errors),
@@ -63,8 +81,21 @@ def _tables(report: Report) -> Iterator[Table]:
     ):
         yield from _rows(counts, name, "times")
     yield from _rows(report.withheld, "agent", "tool", "why it was not shown", "turns", words=3)
-    yield from _rows(report.calls, "latest calls", "agent", "turn", "tool", "result", "effect", "round", "ms", words=6)
-    yield from _rows(report.failures, "latest failures", "agent", "turn", "tool", "why", "HTTP", words=5)
+    yield from _rows(
+        report.calls,
+        "latest calls",
+        "agent",
+        "turn",
+        "tool",
+        "result",
+        "effect",
+        "round",
+        "ms",
+        words=6,
+    )
+    yield from _rows(
+        report.failures, "latest failures", "agent", "turn", "tool", "why", "HTTP", words=5
+    )
 
 
 type _Row = AgentRow | ToolRow | NamedCount | WithheldRow | Call | FailureRow
@@ -81,17 +112,50 @@ def _rows(iterable: Iterable[_Row], *headings: str, words: int = 1) -> Iterator[
 def _cells(row: _Row) -> tuple[object, ...]:
     match row:
         case AgentRow(turns=turns, latency_ms=latency, used=used):
-            counts = (turns.total, turns.ok, turns.failed, turns.aborted, row.calls, row.calls_failed)
-            return row.agent, *counts, latency.p50, latency.p95, used.tokens_in, used.tokens_out, _cost(used)
+            counts = (
+                turns.total,
+                turns.ok,
+                turns.failed,
+                turns.aborted,
+                row.calls,
+                row.calls_failed,
+            )
+            return (
+                row.agent,
+                *counts,
+                latency.p50,
+                latency.p95,
+                used.tokens_in,
+                used.tokens_out,
+                _cost(used),
+            )
         case ToolRow(latency_ms=latency):
-            return row.tool, row.effect, row.calls, row.failed, row.ran, row.duplicates, latency.p50, latency.p95
+            return (
+                row.tool,
+                row.effect,
+                row.calls,
+                row.failed,
+                row.ran,
+                row.duplicates,
+                latency.p50,
+                latency.p95,
+            )
         case NamedCount():
             return row.name, row.count
         case WithheldRow():
             return row.agent, row.tool, row.why, row.turns
         case Call():
             result = row.code or row.status
-            return row.ts, row.agent, row.turn_id, row.tool, result, row.effect, row.round, row.latency_ms
+            return (
+                row.ts,
+                row.agent,
+                row.turn_id,
+                row.tool,
+                result,
+                row.effect,
+                row.round,
+                row.latency_ms,
+            )
         case FailureRow():
             return row.ts, row.agent, row.turn_id, row.tool, row.code, row.status_code
 
@@ -99,8 +163,9 @@ def _cells(row: _Row) -> tuple[object, ...]:
 def csv_writer(out: TextIO) -> Callable[[Call], object]:
     """Write the heading of the CSV and return a writer of calls.
 
-    A cell that a spreadsheet would take for a formula gets an apostrophe in front, as spreadsheets themselves write text, and
-    control characters are replaced. So names that a model invented are harmless.
+    A cell that a spreadsheet would take for a formula gets an apostrophe in front, as spreadsheets
+    themselves write text, and control characters are replaced. So names that a model invented are
+    harmless.
     """
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(Call.__struct_fields__)

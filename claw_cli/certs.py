@@ -21,9 +21,13 @@ from claw_compile.diagnostics.report import as_text
 from claw_compile.output.deployment import CA_ROOT
 from claw_compile.output.proxy_env import opened_hosts
 
-certs_verbs = typer.Typer(name="certs", add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+certs_verbs = typer.Typer(
+    name="certs", add_completion=False, rich_markup_mode=None, no_args_is_help=True
+)
 _PUBLIC = "File with the public CAs for the bundle; default: this machine's own, else certifi's."
-Days = Annotated[int, typer.Option("--days", min=1, max=3650, help="Days for which the CA is valid.")]
+Days = Annotated[
+    int, typer.Option("--days", min=1, max=3650, help="Days for which the CA is valid.")
+]
 PublicCas = Annotated[Path | None, typer.Option("--public-cas", metavar="FILE", help=_PUBLIC)]
 _FORCE = "Replace an existing CA. No runner trusts the new one before it is recreated."
 Force = Annotated[bool, typer.Option("--force", help=_FORCE)]
@@ -60,7 +64,13 @@ def certs() -> None:
 
 
 @certs_verbs.command("init")
-def init_verb(pod: Pod = None, file: File = None, days: Days = 365, force: Force = False, public: PublicCas = None) -> None:
+def init_verb(
+    pod: Pod = None,
+    file: File = None,
+    days: Days = 365,
+    force: Force = False,
+    public: PublicCas = None,
+) -> None:
     """Create the pod's CA, good for its governed hosts only.
 
     An existing CA is kept, and the files that runners trust are written anew.
@@ -68,13 +78,25 @@ def init_verb(pod: Pod = None, file: File = None, days: Days = 365, force: Force
     Exit 0; 1 for errors, 2 for wrong usage.
     """
     ca = _pod_ca(pod, file)
-    _update(ca, public, lambda public_cas: init(ca.directory, ca.request(days), public_cas, _owner(), force=force))
+    _update(
+        ca,
+        public,
+        lambda public_cas: init(ca.directory, ca.request(days), public_cas, _owner(), force=force),
+    )
     if not ca.is_needed:
-        sys.stderr.write("note: no agent of this pod needs a CA: all of them are at the base-URL entrance\n")
+        sys.stderr.write(
+            "note: no agent of this pod needs a CA: all of them are at the base-URL entrance\n"
+        )
 
 
 @certs_verbs.command("rotate")
-def rotate_verb(pod: Pod = None, file: File = None, days: Days = 365, done: Finish = False, public: PublicCas = None) -> None:
+def rotate_verb(
+    pod: Pod = None,
+    file: File = None,
+    days: Days = 365,
+    done: Finish = False,
+    public: PublicCas = None,
+) -> None:
     """Replace the CA in two steps.
 
     First the new CA is trusted beside the old one. With --finish it signs, and the old one goes.
@@ -83,10 +105,23 @@ def rotate_verb(pod: Pod = None, file: File = None, days: Days = 365, done: Fini
     """
     ca = _pod_ca(pod, file)
     if done:
-        _update(ca, public, lambda public_cas: finish(ca.directory, datetime.now(UTC), public_cas, _owner()))
-        print_lines(["next: restart the proxy and the runners (claw up -- --force-recreate); runners drop the old CA"])
+        _update(
+            ca,
+            public,
+            lambda public_cas: finish(ca.directory, datetime.now(UTC), public_cas, _owner()),
+        )
+        print_lines(
+            [
+                (
+                    "next: restart the proxy and the runners (claw up -- --force-recreate); "
+                    "runners drop the old CA"
+                )
+            ]
+        )
         return
-    _update(ca, public, lambda public_cas: rotate(ca.directory, ca.request(days), public_cas, _owner()))
+    _update(
+        ca, public, lambda public_cas: rotate(ca.directory, ca.request(days), public_cas, _owner())
+    )
     recreate = "recreate the runners (claw up -- --force-recreate), so that all trust both"
     print_lines([f"next: {recreate}; then claw certs rotate {ca.file} --finish"])
 
@@ -95,7 +130,8 @@ def rotate_verb(pod: Pod = None, file: File = None, days: Days = 365, done: Fini
 def status_verb(pod: Pod = None, file: File = None, as_json: AsJson = False) -> None:
     """Show which CA signs, for which hosts, and until when.
 
-    Exit 0; 1 if the proxy would not start with it or with the next one, or runners would not trust it; 2 for wrong usage.
+    Exit 0; 1 if the proxy would not start with it or with the next one, or runners would not trust
+    it; 2 for wrong usage.
     """
     ca = _pod_ca(pod, file)
     status = ca.status()
@@ -116,7 +152,12 @@ def _pod_ca(pod: Path | None, option: Path | None) -> _PodCa:
     plan = checked.value
     name = plan.loaded.pod.name
     is_needed = any(each.agent.has_proxy and each.agent.mode != "base-url" for each in plan.agents)
-    return _PodCa(file, name.text if name is not None else "pod", tuple(opened_hosts(plan.resolved)), is_needed)
+    return _PodCa(
+        file,
+        name.text if name is not None else "pod",
+        tuple(opened_hosts(plan.resolved)),
+        is_needed,
+    )
 
 
 def _update(ca: _PodCa, public: Path | None, change: Callable[[bytes], StoredCas]) -> None:
@@ -124,14 +165,21 @@ def _update(ca: _PodCa, public: Path | None, change: Callable[[bytes], StoredCas
         source, public_cas = load_public_cas(public)
         change(public_cas)
     except StagedCaError as error:
-        fail(f"{error}: run `claw certs rotate {ca.file}`, and recreate the runners before --finish")
+        fail(
+            f"{error}: run `claw certs rotate {ca.file}`, and recreate the runners before --finish"
+        )
     except UnfitError as error:
         remedy = "init" if str(error) == "there is no CA yet" else "init --force"
         fail(f"{ca.directory}: {error}: run `claw certs {remedy} {ca.file}`")
     except ValueError as error:
         fail(str(error))
     status = ca.status()
-    print_lines([*_lines(status), f"runners trust: {ca.directory}/public, behind the public CAs of {source}"])
+    print_lines(
+        [
+            *_lines(status),
+            f"runners trust: {ca.directory}/public, behind the public CAs of {source}",
+        ]
+    )
     sys.stderr.write("".join(f"{problem}\n" for problem in status.problems))
     if not status.is_sound:
         raise typer.Exit(1)
@@ -179,5 +227,8 @@ def _owner() -> int | None:
     if int(uid) == os.geteuid():
         return None
     if os.geteuid() != 0:
-        fail(f"the proxy runs as CLAW_UID={uid}, who could not read the key: run this as that user, or as root")
+        fail(
+            f"the proxy runs as CLAW_UID={uid}, who could not read the key: run this as "
+            "that user, or as root"
+        )
     return int(uid)

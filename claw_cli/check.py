@@ -1,4 +1,6 @@
-"""``claw check [POD] [--format text|json|sarif|github]``: report mistakes and write nothing (docs/spec/compile.md "Verbs")."""
+"""``claw check [POD] [--format text|json|sarif|github]``: report mistakes and write nothing
+(docs/spec/compile.md "Verbs").
+"""
 
 import os
 import sys
@@ -20,7 +22,12 @@ class Format(StrEnum):
     GITHUB = "github"
 
 
-_WRITERS = {Format.TEXT: as_text, Format.JSON: as_json, Format.SARIF: as_sarif, Format.GITHUB: as_github}
+_WRITERS = {
+    Format.TEXT: as_text,
+    Format.JSON: as_json,
+    Format.SARIF: as_sarif,
+    Format.GITHUB: as_github,
+}
 
 
 def check(

@@ -1,4 +1,6 @@
-"""``claw compile [POD] [-o DIR] [--target T] [--topology T]``: write what each agent may do (docs/spec/compile.md "Verbs")."""
+"""``claw compile [POD] [-o DIR] [--target T] [--topology T]``: write what each agent may do
+(docs/spec/compile.md "Verbs").
+"""
 
 from enum import StrEnum
 from typing import Annotated
@@ -20,7 +22,10 @@ class Topology(StrEnum):
 
 
 Target = Annotated[Platform, typer.Option("--target", help="The system that runs the pod.")]
-_WHERE = "In Kubernetes: a proxy beside each agent (sidecar), or a fleet of proxies for the whole pod (gateway)."
+_WHERE = (
+    "In Kubernetes: a proxy beside each agent (sidecar), or a fleet of proxies for the whole "
+    "pod (gateway)."
+)
 Where = Annotated[Topology, typer.Option("--topology", help=_WHERE)]
 
 
@@ -36,5 +41,7 @@ def compile_verb(
     Exit 0; 1 for errors (nothing is written), 2 for wrong usage.
     """
     if topology is Topology.GATEWAY and target is not Platform.KUBERNETES:
-        raise typer.BadParameter("--topology gateway is for --target kubernetes: Compose has one proxy for the whole pod")
+        raise typer.BadParameter(
+            "--topology gateway is for --target kubernetes: Compose has one proxy for the whole pod"
+        )
     raise typer.Exit(run(pod_file(pod, file), output, target.value, topology.value))

@@ -1,4 +1,6 @@
-"""The compiled tree that verbs read: the one beside the pod file that is named, else CLAW_CONTEXT_ROOT, else the one here."""
+"""The compiled tree that verbs read: the one beside the pod file that is named, else
+CLAW_CONTEXT_ROOT, else the one here.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ CONTEXT_ROOT = "CLAW_CONTEXT_ROOT"
 
 @dataclass(frozen=True)
 class CompiledTree:
-    """``root`` is the directory that ``claw compile`` writes; ``remedy`` is what to do where it is not there, one clause."""
+    """``root`` is the directory that ``claw compile`` writes; ``remedy`` is what to
+    do where it is not there, one clause.
+    """
 
     root: Path
     context: Path
@@ -30,18 +34,27 @@ class CompiledTree:
         return sorted(path.name for path in self.context.iterdir() if path.is_dir())
 
     def runner_env(self, agent: str) -> dict[str, str]:
-        """Return the variables that the agent's runner gets; none where the file is not there. Raises ``OSError``."""
+        """Return the variables that the agent's runner gets; none where the file is not there.
+
+        Raises ``OSError``.
+        """
         return read_env(self.root / "agents" / agent / "env")
 
 
 def find_tree(pod: Path | None, environ: Mapping[str, str]) -> CompiledTree:
-    """Return the tree of ``pod`` where that is named, else the one of CLAW_CONTEXT_ROOT, else that of the pod here."""
+    """Return the tree of ``pod`` where that is named, else the one of
+    CLAW_CONTEXT_ROOT, else that of the pod here.
+    """
     if pod is None and (named := environ.get(CONTEXT_ROOT)):
         context = Path(named)
-        return CompiledTree(context.parent, context, f"correct {CONTEXT_ROOT}, which names it, or unset it")
+        return CompiledTree(
+            context.parent, context, f"correct {CONTEXT_ROOT}, which names it, or unset it"
+        )
     pod = pod_file(None, pod)
     root = pod.parent / ".claw-runtime"
-    return CompiledTree(root, root / "context", f"run `claw compile {pod}`, or name another pod with -f")
+    return CompiledTree(
+        root, root / "context", f"run `claw compile {pod}`, or name another pod with -f"
+    )
 
 
 def read_env(file: Path) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""``claw discover SERVICE``: ask an MCP server for its tools, and keep them as a snapshot (docs/spec/mcp.md "Discovery").
+"""``claw discover SERVICE``: ask an MCP server for its tools, and keep them as a snapshot
+(docs/spec/mcp.md "Discovery").
 
-Rules. A snapshot that differs is written over only with ``--update``. Nothing that is written or printed holds a credential:
-what the server echoes of one is dots.
+Rules. A snapshot that differs is written over only with ``--update``. Nothing that is written or
+printed holds a credential: what the server echoes of one is dots.
 """
 
 import asyncio
@@ -48,11 +49,23 @@ _MAX_SERVER_TEXT = 200
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 Service = Annotated[str, typer.Argument(metavar="SERVICE", help="A service that is an MCP server.")]
 PodFile = Annotated[
-    Path | None, typer.Option("-f", "--file", "--pod", metavar="POD", help="The pod file; default: claw-pod.yml.")
+    Path | None,
+    typer.Option(
+        "-f", "--file", "--pod", metavar="POD", help="The pod file; default: claw-pod.yml."
+    ),
 ]
-Url = Annotated[str | None, typer.Option("--url", metavar="URL", help="Where the server is reached from here.")]
-Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="The time for all of it.")]
-Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 where the snapshot differs, or is missing.")]
+Url = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="Where the server is reached from here.")
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="The time for all of it.")
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check", help="Write nothing; exit 1 where the snapshot differs, or is missing."
+    ),
+]
 Update = Annotated[bool, typer.Option("--update", help="Write over a snapshot that differs.")]
 
 
@@ -67,7 +80,8 @@ def discover_verb(  # noqa: PLR0913, PLR0917 - each an option of its own
 ) -> None:
     """Ask an MCP server for its tools, and keep them as a snapshot.
 
-    Exit 0; 1 for errors and for a snapshot that differs, 2 for an unknown service and for wrong usage.
+    Exit 0; 1 for errors and for a snapshot that differs, 2 for an unknown service and for wrong
+    usage.
     """
     if check and update:
         raise typer.BadParameter("--check writes nothing, and --update writes: choose one")
@@ -88,7 +102,10 @@ def discover_verb(  # noqa: PLR0913, PLR0917 - each an option of its own
     else:
         print_lines(_lines(target, result, previous, status, is_written=is_written))
     if status == "changed" and not is_written:
-        fail(f"{service} is not as {target.file} has it: look at the difference, then: claw discover {service} --update")
+        fail(
+            f"{service} is not as {target.file} has it: look at the difference, then: "
+            f"claw discover {service} --update"
+        )
 
 
 @dataclass(frozen=True)
@@ -173,18 +190,31 @@ def _header(auth: Auth | None) -> Iterator[tuple[str, Secret]]:
         case BasicAuth(username=name, password=Secret() as password):
             from base64 import b64encode
 
-            yield "authorization", Secret(f"Basic {b64encode(f'{name}:{password.reveal()}'.encode()).decode()}")
+            yield (
+                "authorization",
+                Secret(f"Basic {b64encode(f'{name}:{password.reveal()}'.encode()).decode()}"),
+            )
 
 
-def _snapshot(target: SnapshotTarget, listing: ServerListing, redactor: Redactor, previous: JsonObject | None) -> _Snapshot:
+def _snapshot(
+    target: SnapshotTarget, listing: ServerListing, redactor: Redactor, previous: JsonObject | None
+) -> _Snapshot:
     warnings: list[str] = []
     if listing.skipped_lines:
-        warnings.append(f"{count(listing.skipped_lines, 'line')} on its standard output answered nothing, and were skipped")
-    tools = [_without_secrets(tool, f"the tool {_name(tool)!r}", redactor, warnings) for tool in listing.tools]
+        warnings.append(
+            f"{count(listing.skipped_lines, 'line')} on its standard output answered "
+            "nothing, and were skipped"
+        )
+    tools = [
+        _without_secrets(tool, f"the tool {_name(tool)!r}", redactor, warnings)
+        for tool in listing.tools
+    ]
     server = _without_secrets(listing.server, "the server's name", redactor, warnings)
     origin = _without_secrets(target.origin, "'mcp-stdio' of the pod file", redactor, warnings)
     server = {key: text[:_MAX_SERVER_TEXT] for key, text in server.items()}
-    document, ungrantable = build_snapshot(tools, target.mcp_path, {**origin, "server": server}, previous)
+    document, ungrantable = build_snapshot(
+        tools, target.mcp_path, {**origin, "server": server}, previous
+    )
     return _Snapshot(document, ungrantable, tuple(redactor.text(warning) for warning in warnings))
 
 
@@ -202,7 +232,10 @@ def _name(tool: Any) -> str:
 def _write(target: SnapshotTarget, result: _Snapshot) -> None:
     content = render_snapshot(result.document)
     if len(content) > MAX_BYTES:
-        fail(f"the snapshot of {target.service} has {len(content)} bytes, and a compile reads {MAX_BYTES}: offer fewer tools")
+        fail(
+            f"the snapshot of {target.service} has {len(content)} bytes, and a compile "
+            f"reads {MAX_BYTES}: offer fewer tools"
+        )
     target.file.parent.mkdir(exist_ok=True)
     if refused := replace_file(target.file, content):
         sys.stderr.write(as_text(refused))
@@ -211,12 +244,21 @@ def _write(target: SnapshotTarget, result: _Snapshot) -> None:
 
 def _warn(service: str, result: _Snapshot) -> None:
     """Print the warnings, one line for each."""
-    left_out = (f"the tool '{each.name}' can't be granted: {each.reason}" for each in result.ungrantable)
-    sys.stderr.write("".join(f"warning: {service}: {plain(text)}\n" for text in (*result.warnings, *left_out)))
+    left_out = (
+        f"the tool '{each.name}' can't be granted: {each.reason}" for each in result.ungrantable
+    )
+    sys.stderr.write(
+        "".join(f"warning: {service}: {plain(text)}\n" for text in (*result.warnings, *left_out))
+    )
 
 
 def _lines(
-    target: SnapshotTarget, result: _Snapshot, previous: JsonObject | None, status: str, *, is_written: bool
+    target: SnapshotTarget,
+    result: _Snapshot,
+    previous: JsonObject | None,
+    status: str,
+    *,
+    is_written: bool,
 ) -> Iterator[str]:
     number, server = len(result.document["tools"]), server_of(result.document)
     of_server = f" of {plain(server)}" if server else ""
@@ -237,21 +279,31 @@ def _lines(
 
 
 def _change_line(change: SnapshotChange, width: int) -> str:
-    effects = " → ".join(each for each in dict.fromkeys((change.before, change.after)) if each is not None)
+    effects = " → ".join(
+        each for each in dict.fromkeys((change.before, change.after)) if each is not None
+    )
     parts = f"  ({', '.join(change.parts)})" if change.parts else ""
     return plain(f"  {_SIGNS[change.kind]} {change.tool:<{width}}  {effects}{parts}")
 
 
 def _origin_line(name: str, previous: JsonObject | None, document: JsonObject) -> str:
     if name == "server":
-        return plain(f"  ~ the server was {server_of(previous) or 'unknown'}, and is {server_of(document) or 'unknown'}")
+        return plain(
+            f"  ~ the server was {server_of(previous) or 'unknown'}, and is "
+            f"{server_of(document) or 'unknown'}"
+        )
     if name == "ungrantable":
         return "  ~ the tools that can't be granted are others"
     return f"  ~ '{plain(name)}' differs"
 
 
 def _data(
-    target: SnapshotTarget, result: _Snapshot, previous: JsonObject | None, status: str, *, is_written: bool
+    target: SnapshotTarget,
+    result: _Snapshot,
+    previous: JsonObject | None,
+    status: str,
+    *,
+    is_written: bool,
 ) -> JsonObject:
     return {
         "service": target.service,
@@ -261,10 +313,18 @@ def _data(
         "server": result.document[METADATA]["server"],
         "tools": [tool["name"] for tool in result.document["tools"]],
         "changes": [
-            {"tool": each.tool, "change": each.kind, "before": each.before, "after": each.after, "parts": list(each.parts)}
+            {
+                "tool": each.tool,
+                "change": each.kind,
+                "before": each.before,
+                "after": each.after,
+                "parts": list(each.parts),
+            }
             for each in changed_tools(previous, result.document)
         ],
-        "origin_changes": list(changed_origin(previous, result.document)) if status == "changed" else [],
+        "origin_changes": list(changed_origin(previous, result.document))
+        if status == "changed"
+        else [],
         "ungrantable": [{"name": each.name, "reason": each.reason} for each in result.ungrantable],
         "warnings": list(result.warnings),
     }

@@ -1,7 +1,8 @@
-"""``claw doctor``: one row for each thing that a pod needs, and the remedy for each that is missing.
+"""``claw doctor``: one row for each thing that a pod needs, and the remedy for each
+that is missing.
 
-Rules. A row is ``ok``, ``note`` (it works without) or ``missing`` (exit 1). Nothing is written, and no value of a key or a
-token is printed. A file that can't be read is a row, never a traceback.
+Rules. A row is ``ok``, ``note`` (it works without) or ``missing`` (exit 1). Nothing is written, and
+no value of a key or a token is printed. A file that can't be read is a row, never a traceback.
 """
 
 import errno
@@ -78,7 +79,10 @@ def listener(text: str) -> Listener | None:
 
 
 def _get(url: str) -> tuple[int, object]:
-    """Return status and JSON; 0 and None where nobody answers in HTTP and JSON. No proxy of the environment is asked."""
+    """Return status and JSON; 0 and None where nobody answers in HTTP and JSON.
+
+    No proxy of the environment is asked.
+    """
     try:
         with _http_client().open(url, timeout=_SECONDS) as response:
             return response.status, json.loads(response.read(_MAX_BYTES))
@@ -90,9 +94,17 @@ def _get(url: str) -> tuple[int, object]:
 
 
 def _http_client() -> OpenerDirector:
-    """Return a client without proxies and TLS, for which ``build_opener`` would read the CAs of this machine each time."""
+    """Return a client without proxies and TLS, for which ``build_opener`` would
+    read the CAs of this machine each time.
+    """
     client = OpenerDirector()
-    for handler in (HTTPHandler, HTTPDefaultErrorHandler, HTTPErrorProcessor, HTTPRedirectHandler, UnknownHandler):
+    for handler in (
+        HTTPHandler,
+        HTTPDefaultErrorHandler,
+        HTTPErrorProcessor,
+        HTTPRedirectHandler,
+        UnknownHandler,
+    ):
         client.add_handler(handler())
     return client
 
@@ -100,14 +112,21 @@ def _http_client() -> OpenerDirector:
 def _process(port: int) -> str | None:
     """Return the process that listens on a port; None where this system does not show it to us."""
     files = [file for file in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")) if file.exists()]
-    fields = [line.split() for file in files for line in file.read_text(encoding="ascii").splitlines()[1:]]
-    inodes = (each[9] for each in fields if each[3] == _LISTENS and each[1].endswith(f":{port:04X}"))
+    fields = [
+        line.split() for file in files for line in file.read_text(encoding="ascii").splitlines()[1:]
+    ]
+    inodes = (
+        each[9] for each in fields if each[3] == _LISTENS and each[1].endswith(f":{port:04X}")
+    )
     sockets = {f"socket:[{inode}]" for inode in inodes}
     for descriptor in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
         with suppress(OSError):  # it is closed by now, or somebody else's
             if str(descriptor.readlink()) in sockets:
                 process = descriptor.parents[1]
-                return f"{(process / 'comm').read_text('utf-8', 'replace').strip()} (pid {process.name})"
+                return (
+                    f"{(process / 'comm').read_text('utf-8', 'replace').strip()} (pid "
+                    f"{process.name})"
+                )
     return None
 
 
@@ -120,7 +139,9 @@ _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that was checked; ``remedy`` is one clause, and empty where nothing is to be done."""
+    """One thing that was checked; ``remedy`` is one clause, and empty where nothing
+    is to be done.
+    """
 
     check: str
     status: Status
@@ -172,7 +193,11 @@ def doctor(file: File = None, as_json: AsJson = False) -> None:
 
 def check_programs(_: Surroundings) -> Iterator[Row]:
     try:
-        yield Row("programs", "ok", f"Python {platform.python_version()}, mitmproxy {version('mitmproxy')}")
+        yield Row(
+            "programs",
+            "ok",
+            f"Python {platform.python_version()}, mitmproxy {version('mitmproxy')}",
+        )
     except PackageNotFoundError:
         remedy = "pip install 'mitmproxy>=12.2.3,<13'"
         yield Row("programs", "missing", "mitmproxy is not installed beside claw", remedy)
@@ -181,35 +206,56 @@ def check_programs(_: Surroundings) -> Iterator[Row]:
 def check_tree(at: Surroundings) -> Iterator[Row]:
     tree, manifest = at.tree, at.tree.root / MANIFEST
     if not tree.is_compiled:
-        remedy = tree.remedy if at.pod.exists() else f"{tree.remedy}; `claw init NAME` makes a new pod"
+        remedy = (
+            tree.remedy if at.pod.exists() else f"{tree.remedy}; `claw init NAME` makes a new pod"
+        )
         yield Row("compiled tree", "missing", f"there is none at {tree.root}", remedy)
         return
     if (agents := _agents(at)) is None:
-        yield Row("compiled tree", "missing", f"{manifest} is not one that claw compile wrote", tree.remedy)
+        yield Row(
+            "compiled tree",
+            "missing",
+            f"{manifest} is not one that claw compile wrote",
+            tree.remedy,
+        )
         return
     compiled = (manifest if manifest.exists() else tree.context).stat().st_mtime
     detail = f"{tree.root}, {_age(time.time() - compiled)}, {count(len(agents), 'agent')}"
     if at.pod.exists() and at.pod.stat().st_mtime > compiled:
-        yield Row("compiled tree", "note", f"{detail}; {at.pod} is newer", f"run `claw compile {at.pod}`")
+        yield Row(
+            "compiled tree", "note", f"{detail}; {at.pod} is newer", f"run `claw compile {at.pod}`"
+        )
     else:
-        yield Row("compiled tree", "ok" if agents else "missing", detail, "" if agents else tree.remedy)
+        yield Row(
+            "compiled tree", "ok" if agents else "missing", detail, "" if agents else tree.remedy
+        )
     for name, agent in agents.items():
         yield _agent_row(tree, name, agent)
 
 
 def _agent_row(tree: CompiledTree, name: str, agent: _Agent) -> Row:
     if not (tree.root / "agents").is_dir():  # a tree that was written by hand
-        return Row(f"agent {name}", "note", "no environment for its runner", "give it the token of its metadata.json")
+        return Row(
+            f"agent {name}",
+            "note",
+            "no environment for its runner",
+            "give it the token of its metadata.json",
+        )
     env = tree.runner_env(name)
     if not env.get("CLLAMA_TOKEN"):
         file = tree.root / "agents" / name / "env"
         return Row(f"agent {name}", "missing", f"{file} holds no token", tree.remedy)
-    at = next((f"{each}={env[each]}" for each in _BASE_URLS if "@" not in env.get(each, "@")), agent.mode)
+    at = next(
+        (f"{each}={env[each]}" for each in _BASE_URLS if "@" not in env.get(each, "@")), agent.mode
+    )
     return Row(f"agent {name}", "ok", f"{at}, a token, {count(len(agent.tools), 'tool')}")
 
 
 def _agents(at: Surroundings) -> dict[str, _Agent] | None:
-    """Return the agents of the tree by id; None where its manifest is not one of ours. Raises ``OSError``."""
+    """Return the agents of the tree by id; None where its manifest is not one of ours.
+
+    Raises ``OSError``.
+    """
     names = at.tree.agents()
     try:
         manifest = msgspec.json.decode((at.tree.root / MANIFEST).read_bytes(), type=_Manifest)
@@ -229,7 +275,9 @@ def check_keys(at: Surroundings) -> Iterator[Row]:
 
     file = Path(at.environ.get("CLAW_AUTH_DIR") or at.tree.root / "auth") / "providers.json"
     try:
-        providers = Providers.model_validate_json(file.read_bytes()).providers if file.exists() else {}
+        providers = (
+            Providers.model_validate_json(file.read_bytes()).providers if file.exists() else {}
+        )
     except ValidationError as error:
         remedy = "compile the pod again, or correct the file"
         yield Row("provider keys", "missing", f"{file}: {error_line(error)}", remedy)
@@ -237,14 +285,21 @@ def check_keys(at: Surroundings) -> Iterator[Row]:
     keyed = [
         name
         for name, each in sorted(providers.items())
-        if each.api_key or each.auth == "none" or any(key.state in {"ready", "cooldown"} for key in each.keys)
+        if each.api_key
+        or each.auth == "none"
+        or any(key.state in {"ready", "cooldown"} for key in each.keys)
     ]
     names = sorted(name for name, value in at.environ.items() if value)
     variables = [name for name in names if provider_of(name) or name == "OLLAMA_BASE_URL"]
     if keyed or variables:
-        yield Row("provider keys", "ok", ", ".join((*(f"{name} ({file})" for name in keyed), *variables)))
+        yield Row(
+            "provider keys", "ok", ", ".join((*(f"{name} ({file})" for name in keyed), *variables))
+        )
     else:
-        remedy = "set OPENAI_API_KEY, or your provider's variable, where the proxy runs; or in .env, and compile"
+        remedy = (
+            "set OPENAI_API_KEY, or your provider's variable, where the proxy runs; or in "
+            ".env, and compile"
+        )
         yield Row("provider keys", "missing", f"neither {file} nor this shell has one", remedy)
 
 
@@ -258,7 +313,9 @@ def check_ca(at: Surroundings) -> Iterator[Row]:
     directory = at.pod.parent / ".claw-ca"
     status = ca_status(directory, (), datetime.now(UTC), str(at.pod))
     for problem in status.problems:
-        yield Row("CA", "missing" if problem.severity == "error" else "note", problem.text, problem.remedy)
+        yield Row(
+            "CA", "missing" if problem.severity == "error" else "note", problem.text, problem.remedy
+        )
     if not status.problems:
         yield Row("CA", "ok", str(directory))
 
@@ -274,7 +331,12 @@ def check_state(at: Surroundings) -> Iterator[Row]:
         yield Row("state", "missing", f"CLAW_STATE: {error}", "correct it")
         return
     if not named:
-        yield Row("state", "note", "in memory: forgotten when the proxy stops", "set CLAW_STATE=FILE to keep it")
+        yield Row(
+            "state",
+            "note",
+            "in memory: forgotten when the proxy stops",
+            "set CLAW_STATE=FILE to keep it",
+        )
     elif isinstance(where, StateFile):
         yield _writable("state", Path(where.path), "CLAW_STATE")
     else:
@@ -296,10 +358,15 @@ def _writable(check: str, path: Path, variable: str) -> Row:
 
 def check_listeners(at: Surroundings) -> Iterator[Row]:
     base: Listener | None = None
-    for variable, default in (("LISTEN_ADDR", "127.0.0.1:8080"), ("CLAW_PROXY_ADDR", "127.0.0.1:8082")):
+    for variable, default in (
+        ("LISTEN_ADDR", "127.0.0.1:8080"),
+        ("CLAW_PROXY_ADDR", "127.0.0.1:8082"),
+    ):
         text = at.environ.get(variable) or default
         if (address := listener(text)) is None:
-            yield Row(variable, "missing", f"{variable} is HOST:PORT or :PORT, not {text!a}", "correct it")
+            yield Row(
+                variable, "missing", f"{variable} is HOST:PORT or :PORT, not {text!a}", "correct it"
+            )
             continue
         if base is None and _get(f"{address.url}/health") == (200, {"ok": True}):  # a proxy of ours
             base = address
@@ -308,13 +375,20 @@ def check_listeners(at: Surroundings) -> Iterator[Row]:
                 yield Row("proxy", "ok", f"{address.url} is ready")
             else:
                 detail = f"{address.url} runs, and is not ready ({status} of /ready)"
-                yield Row("proxy", "missing", detail, "the event 'not_ready' of its log has the reason")
+                yield Row(
+                    "proxy", "missing", detail, "the event 'not_ready' of its log has the reason"
+                )
         elif (problem := address.problem()) is None:
             yield Row(f"port {address.port}", "ok", "free")
         elif base is not None and problem == base.problem():
             yield Row(f"port {address.port}", "ok", f"{problem}, which is the proxy")
         else:
-            yield Row(f"port {address.port}", "missing", problem, f"free it, or set {variable} to another address")
+            yield Row(
+                f"port {address.port}",
+                "missing",
+                problem,
+                f"free it, or set {variable} to another address",
+            )
     if base is None:
         yield Row("proxy", "note", "does not run here", "run `claw proxy`, or `claw up`")
 

@@ -1,4 +1,6 @@
-"""``claw explain AGENT [TOOL]``: each reason why a tool is allowed or not (docs/spec/compile.md "Verbs")."""
+"""``claw explain AGENT [TOOL]``: each reason why a tool is allowed or not
+(docs/spec/compile.md "Verbs").
+"""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -51,5 +53,9 @@ def _data(verdict: Verdict) -> dict[str, Any]:
 
 
 def _step(step: Step) -> dict[str, Any]:
-    place = {"file": step.at.file, "line": step.at.line, "column": step.at.column} if step.at is not None else {}
+    place = (
+        {"file": step.at.file, "line": step.at.line, "column": step.at.column}
+        if step.at is not None
+        else {}
+    )
     return {"text": step.text, **place}

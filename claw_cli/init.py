@@ -1,4 +1,6 @@
-"""``claw init NAME``: make a new pod that compiles; ``claw schema``: its schema, for editors (docs/spec/compile.md "Verbs")."""
+"""``claw init NAME``: make a new pod that compiles; ``claw schema``: its schema, for editors
+(docs/spec/compile.md "Verbs").
+"""
 
 import sys
 from importlib import resources
@@ -23,14 +25,20 @@ _FILES = {
 }
 """File of the pod → its template in ``new_pod/``."""
 _FILES_WITH_TOOLS = {
-    **{name: f"tools/{name}.in" for name in ("claw-pod.yml", "toolhost.yml", "AGENTS.md", "README.md")},
+    **{
+        name: f"tools/{name}.in"
+        for name in ("claw-pod.yml", "toolhost.yml", "AGENTS.md", "README.md")
+    },
     "workspaces/assistant/notes.md": "tools/notes.md.in",
     "runner.py": "runner.py.in",
     ".gitignore": "tools/gitignore.in",
 }
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pod's name, and its directory.")]
 WithTools = Annotated[
-    bool, typer.Option("--with-tools", help="Give its agent files, commands, memory and the web, by a tools host.")
+    bool,
+    typer.Option(
+        "--with-tools", help="Give its agent files, commands, memory and the web, by a tools host."
+    ),
 ]
 
 
@@ -50,7 +58,10 @@ def init(name: Name, *, with_tools: WithTools = False) -> None:
         fail(f"{name} can't be made: {error.strerror}", 1)
     templates = resources.files("claw_cli").joinpath("new_pod")
     files = _FILES_WITH_TOOLS if with_tools else _FILES
-    texts = {file: templates.joinpath(template).read_text(encoding="utf-8") for file, template in files.items()}
+    texts = {
+        file: templates.joinpath(template).read_text(encoding="utf-8")
+        for file, template in files.items()
+    }
     for file, text in {**texts, ".claw-schema.json": as_text(editor_schema())}.items():
         path = directory / file
         path.parent.mkdir(parents=True, exist_ok=True)

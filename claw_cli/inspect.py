@@ -37,7 +37,10 @@ def inspect_verb(
 
 
 def ask_pod[Answer](file: Path | None, question: Callable[[Plan], Answer | UnknownName]) -> Answer:
-    """Return the answer of a pod. Exit 1 for a pod with errors, 2 where it has nothing of the name."""
+    """Return the answer of a pod.
+
+    Exit 1 for a pod with errors, 2 where it has nothing of the name.
+    """
     pod = pod_file(None, file)
     checked = check_pod(pod, os.environ)
     if checked.value is None:
@@ -64,14 +67,20 @@ def _lines(key: str, value: Any) -> Iterator[str]:
             yield from (f"  {_entry(item)}" for item in value)
         case dict():
             yield key
-            yield from (f"  {line}" for name, part in value.items() for line in _lines(name.replace("_", " "), part))
+            yield from (
+                f"  {line}"
+                for name, part in value.items()
+                for line in _lines(name.replace("_", " "), part)
+            )
         case _:
             yield f"{key}: {_inline(value)}"
 
 
 def _entry(item: dict[str, Any]) -> str:
     """Return an entry as one line, so that grep finds all of it."""
-    rest = _inline({key: value for key, value in item.items() if key != "name" and value not in ("", None)})
+    rest = _inline(
+        {key: value for key, value in item.items() if key != "name" and value not in ("", None)}
+    )
     return f"{_inline(item['name'])}: {rest}" if "name" in item else rest
 
 
@@ -82,6 +91,8 @@ def _inline(value: Any) -> str:
         case list():
             return ", ".join(map(_inline, value)) or "none"
         case dict():
-            return ", ".join(f"{key.replace('_', ' ')} {_inline(part)}" for key, part in value.items())
+            return ", ".join(
+                f"{key.replace('_', ' ')} {_inline(part)}" for key, part in value.items()
+            )
         case _:
             return plain(" ".join(str(value).split()))  # one line: a descriptor may hold anything

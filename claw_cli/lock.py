@@ -1,4 +1,6 @@
-"""``claw lock [POD] [--accept SERVICE] [--images]``: write down which tools each service has (docs/spec/compile.md "Verbs")."""
+"""``claw lock [POD] [--accept SERVICE] [--images]``: write down which tools each service has
+(docs/spec/compile.md "Verbs").
+"""
 
 import io
 import json
@@ -28,9 +30,13 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 def baked_descriptor(image: str) -> ImageDescriptor | None:
-    """Return the image's descriptor; None when it has none, or when the image is not on this machine."""
+    """Return the image's descriptor; None when it has none, or when the image is
+    not on this machine.
+    """
     if image.startswith("-") or (inspection := _docker("image", "inspect", image)) is None:
-        sys.stderr.write(f"{image} is not on this machine, so its descriptor was not read: docker pull {image}\n")
+        sys.stderr.write(
+            f"{image} is not on this machine, so its descriptor was not read: docker pull {image}\n"
+        )
         return None
     (facts,) = json.loads(inspection)
     labels = (facts.get("Config") or {}).get("Labels") or {}
@@ -64,11 +70,22 @@ def _copy_out(image: str, path: str) -> bytes | None:
 
 
 def _docker(*arguments: str) -> bytes | None:
-    """Run Docker, and return its output; None when it fails. Exit 1 without Docker, or without an answer."""
+    """Run Docker, and return its output; None when it fails.
+
+    Exit 1 without Docker, or without an answer.
+    """
     try:
-        process = subprocess.run(["docker", *arguments], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603, S607 - the user's own Docker, no shell
+        process = subprocess.run(  # noqa: S603 - the user's own Docker, no shell
+            ["docker", *arguments],  # noqa: S607 - found on the user's own path
+            capture_output=True,
+            check=False,
+            timeout=_SECONDS,
+        )
     except FileNotFoundError:
-        fail("there is no 'docker' on this machine, which is needed to look into an image: install Docker Engine")
+        fail(
+            "there is no 'docker' on this machine, which is needed to look into an image: "
+            "install Docker Engine"
+        )
     except subprocess.TimeoutExpired:
         fail(f"docker {arguments[0]} has not answered for {_SECONDS} seconds")
     return process.stdout if process.returncode == 0 else None
@@ -79,7 +96,9 @@ def lock(pod: Pod = None, file: File = None, accept: Accept = None, images: Imag
 
     Exit 0; 1 for errors and for tools that have changed, 2 for wrong usage.
     """
-    result = lock_pod(pod_file(pod, file), os.environ, accept or (), baked_descriptor if images else None)
+    result = lock_pod(
+        pod_file(pod, file), os.environ, accept or (), baked_descriptor if images else None
+    )
     sys.stderr.write(as_text(result.diagnostics))
     if result.value is None:
         raise typer.Exit(1)
@@ -89,7 +108,11 @@ def lock(pod: Pod = None, file: File = None, accept: Accept = None, images: Imag
 def _summary(written: LockResult) -> Iterator[str]:
     for name, each in sorted((written.content.services or {}).items()):
         yield f"{name}: {len(each.tools)} tools, from {each.source} {each.file}"
-    for change, names in (("added", written.added), ("accepted", written.accepted), ("removed", written.removed)):
+    for change, names in (
+        ("added", written.added),
+        ("accepted", written.accepted),
+        ("removed", written.removed),
+    ):
         if names:
             yield f"{change}: {', '.join(names)}"
     yield f"wrote {written.file}"

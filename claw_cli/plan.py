@@ -1,4 +1,6 @@
-"""``claw plan [POD]``: show what a compile would change, and write nothing (docs/spec/compile.md "Verbs")."""
+"""``claw plan [POD]``: show what a compile would change, and write nothing
+(docs/spec/compile.md "Verbs").
+"""
 
 import os
 import sys
@@ -19,7 +21,9 @@ SAME, FAILED, CHANGED = 0, 1, 2
 _SIGNS = {"gained": "+", "lost": "-", "changed": "~", "new": "+", "gone": "-"}
 
 
-def plan(pod: Pod = None, file: File = None, output: Output = None, as_json: AsJson = False) -> None:
+def plan(
+    pod: Pod = None, file: File = None, output: Output = None, as_json: AsJson = False
+) -> None:
     """List who would gain or lose a tool, and which files would change.
 
     Exit 0 where nothing would change, 2 where something would (and for wrong usage), 1 for errors.
@@ -35,7 +39,9 @@ def plan(pod: Pod = None, file: File = None, output: Output = None, as_json: AsJ
         compiled = {**tree, PurePosixPath(compose_file.name): compose}
         difference = changes(read_compiled_tree(directory, compose_file), compiled)
     except OSError as error:
-        sys.stderr.write(f"{error.filename or directory}: the last compile can't be read: {error.strerror}\n")
+        sys.stderr.write(
+            f"{error.filename or directory}: the last compile can't be read: {error.strerror}\n"
+        )
         raise typer.Exit(FAILED) from None
     if as_json:
         print_json(_data(difference), ascii_only=True)
@@ -59,7 +65,9 @@ def _tool_lines(tools: tuple[ToolChange, ...]) -> Iterator[str]:
     agents = max(len(change.agent) for change in tools)
     names = max(len(change.tool) for change in tools)
     for change in tools:
-        effects = [effect for effect in dict.fromkeys((change.before, change.after)) if effect is not None]
+        effects = [
+            effect for effect in dict.fromkeys((change.before, change.after)) if effect is not None
+        ]
         more = f"  ({', '.join(change.what)})" if change.what else ""
         mark = "  ! gains a write" if change.gains_write else ""
         start = f"  {_SIGNS[change.kind]} {change.agent:<{agents}}  {change.tool:<{names}}"

@@ -1,9 +1,11 @@
-"""``claw proxy [--web] [--workers N] [-f POD] [MITMPROXY OPTIONS]``: mitmdump or mitmweb, with the addon that is installed.
+"""``claw proxy [--web] [--workers N] [-f POD] [MITMPROXY OPTIONS]``: mitmdump or mitmweb, with the
+addon that is installed.
 
-Rules. It is what ``mitmdump -s addons/cllama.py`` is from a checkout, of the environment that ``claw`` itself runs in. Where
-CLAW_CONTEXT_ROOT is not set, the compiled tree here is used as Compose would: its context, its providers and keys, its
-``cllama-env``, its secrets, and the pod's CA. A variable that is set beats what is found. With several workers the program is
-their supervisor (decision 0035); with one it is mitmproxy itself.
+Rules. It is what ``mitmdump -s addons/cllama.py`` is from a checkout, of the environment that
+``claw`` itself runs in. Where CLAW_CONTEXT_ROOT is not set, the compiled tree here is used as
+Compose would: its context, its providers and keys, its ``cllama-env``, its secrets, and the pod's
+CA. A variable that is set beats what is found. With several workers the program is their supervisor
+(decision 0035); with one it is mitmproxy itself.
 """
 
 import os
@@ -20,26 +22,37 @@ from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_e
 from claw_cli.screen import fail
 
 _START = (
-    "import sys; from claw_mediate.mitm.governance import log_to_stderr; from mitmproxy.tools.main import {0};"
+    "import sys; from claw_mediate.mitm.governance import log_to_stderr; from "
+    "mitmproxy.tools.main import {0};"
     " log_to_stderr(); sys.argv[0] = '{0}'; {0}()"
 )
 _START_WORKERS = (
-    "import mitmproxy.tools.dump, claw_mediate.mitm.addon; from claw_mediate.mitm.listeners import run_worker;"
+    "import mitmproxy.tools.dump, claw_mediate.mitm.addon; from claw_mediate.mitm.listeners "
+    "import run_worker;"
     " from claw_mediate.workers.supervisor import supervise; supervise({0}, run_worker)"
 )
 _AUTO = "auto"
 _MAX_WORKERS = 64
 CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
-"""The quota and the period of this container, in microseconds; the quota is "max" where there is none."""
+"""The quota and the period of this container, in microseconds; the quota is "max"
+where there is none.
+"""
 _WITHOUT_A_TREE = {"-h", "-n", "--no-server", "--version", "--options", "--commands"}
 """Options with which mitmproxy serves nobody."""
 
 
 def proxy(
     context: typer.Context,
-    web: Annotated[bool, typer.Option("--web", help="Run mitmweb, which shows each turn in a browser.")] = False,
+    web: Annotated[
+        bool, typer.Option("--web", help="Run mitmweb, which shows each turn in a browser.")
+    ] = False,
     workers: Annotated[
-        str, typer.Option("--workers", metavar="N", help="Processes that share the work; auto: one for each usable core.")
+        str,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            help="Processes that share the work; auto: one for each usable core.",
+        ),
     ] = "1",
     file: File = None,
 ) -> None:
@@ -52,10 +65,18 @@ def proxy(
     arguments = context.meta[REST]
     count = _count_workers(workers)
     if count > 1 and web:
-        fail(f"--web shows the turns of one process, and there are {count} workers: leave one of them out", 2)
+        fail(
+            (
+                f"--web shows the turns of one process, and there are {count} workers: leave "
+                "one of them out"
+            ),
+            2,
+        )
     tree = find_tree(file, os.environ)
     environment = dict(os.environ)
-    names_context = bool(os.environ.get(CONTEXT_ROOT)) or any("cllama_context=" in each for each in arguments)
+    names_context = bool(os.environ.get(CONTEXT_ROOT)) or any(
+        "cllama_context=" in each for each in arguments
+    )
     if file is not None or not names_context:
         if not tree.is_compiled and _WITHOUT_A_TREE.isdisjoint(arguments):
             fail(tree.missing)
@@ -84,8 +105,12 @@ def _count_workers(text: str) -> int:
 
 
 def usable_cores() -> int:
-    """Return the cores that this process may use: by its affinity, and by the limit of its container, rounded down."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the cores that this process may use: by its affinity, and by the limit
+    of its container, rounded down.
+    """
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     try:
         quota, period = CPU_LIMIT.read_text(encoding="ascii").split()
         cores = min(cores, max(1, int(quota) // int(period)))
@@ -95,9 +120,15 @@ def usable_cores() -> int:
 
 
 def proxy_environment(tree: CompiledTree, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a proxy for ``tree``: what is found, then ``environ``, which wins. Raises ``OSError``."""
+    """Return the environment of a proxy for ``tree``: what is found, then ``environ``, which wins.
+
+    Raises ``OSError``.
+    """
     beside = tree.root.parent
-    optional = {"CLAW_SECRETS_DIR": tree.root / "secrets", "CLLAMA_CA": beside / ".claw-ca" / "private"}
+    optional = {
+        "CLAW_SECRETS_DIR": tree.root / "secrets",
+        "CLLAMA_CA": beside / ".claw-ca" / "private",
+    }
     places = {
         **{name: place for name, place in optional.items() if place.is_dir()},
         "CLAW_AUTH_DIR": tree.root / "auth",
@@ -106,4 +137,9 @@ def proxy_environment(tree: CompiledTree, environ: Mapping[str, str]) -> dict[st
     }
     # Not resolved: the tree's directories are links that a compile exchanges.
     paths = {name: str(place.absolute()) for name, place in places.items()}
-    return {**paths, **read_env(tree.root / "auth" / "env"), **environ, CONTEXT_ROOT: str(tree.context.absolute())}
+    return {
+        **paths,
+        **read_env(tree.root / "auth" / "env"),
+        **environ,
+        CONTEXT_ROOT: str(tree.context.absolute()),
+    }

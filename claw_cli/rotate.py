@@ -21,5 +21,6 @@ def rotate(agent: AgentId, file: File = None) -> None:
         raise typer.Exit(1)
     sys.stdout.write(
         f"{agent}: epoch {result.value.epoch}, in {result.value.file}\n"
-        f"The next compile gives {agent} a new token, and the old one ends with it: compile, and recreate its container.\n"
+        f"The next compile gives {agent} a new token, and the old one ends with it: compile, and "
+        "recreate its container.\n"
     )

@@ -23,7 +23,11 @@ def plain(text: str) -> str:
     >>> plain("a" + chr(27) + "[2J")
     'a�[2J'
     """
-    return text if text.isprintable() else "".join(sign if sign.isprintable() else "�" for sign in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(sign if sign.isprintable() else "�" for sign in text)
+    )
 
 
 def count(number: int, noun: str) -> str:
@@ -68,5 +72,9 @@ def table(*headings: str, numbers: int) -> Table:
 
     columns = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place, heading in enumerate(headings):
-        columns.add_column(heading, justify="right" if place >= len(headings) - numbers else "left", overflow="fold")
+        columns.add_column(
+            heading,
+            justify="right" if place >= len(headings) - numbers else "left",
+            overflow="fold",
+        )
     return columns

@@ -1,4 +1,6 @@
-"""``claw state [--state PLACE] [--json]``: show what is kept of each agent; ``claw state forget AGENT``: forget it."""
+"""``claw state [--state PLACE] [--json]``: show what is kept of each agent; ``claw
+state forget AGENT``: forget it.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from claw_cli.arguments import AsJson
-from claw_cli.screen import console, count, fail, names_in_short, plain, print_json, print_lines, table
+from claw_cli.screen import (
+    console,
+    count,
+    fail,
+    names_in_short,
+    plain,
+    print_json,
+    print_lines,
+    table,
+)
 from claw_state.inventory import TURN_STATES, AgentState, DeletionCounts, Inventory, StateInventory
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.url import File, StoreError, parse_place
@@ -19,14 +30,19 @@ _NO_STATE = (
     " (without CLAW_STATE the proxy keeps its state in memory, and only it can read that)"
 )
 _WARNING = (
-    "Conversations of {agent} will go on without their hidden rounds, it can no longer name what providers keep for it, and a"
-    " runner that retries within ten minutes will begin a new turn, which makes its writes again. Forget?"
+    "Conversations of {agent} will go on without their hidden rounds, it can no longer name what "
+    "providers keep for it, and a"
+    " runner that retries within ten minutes will begin a new turn, which makes its writes "
+    "again. Forget?"
 )
 state_verbs = typer.Typer(name="state", add_completion=False, rich_markup_mode=None)
 _PLACE = "A file, or redis://…, as the proxy's CLAW_STATE."
 Place = Annotated[str, typer.Option("--state", envvar="CLAW_STATE", metavar="PLACE", help=_PLACE)]
 PlaceAgain = Annotated[str, typer.Option("--state", metavar="PLACE", help=_PLACE)]
-"""The option behind ``forget``. It reads no environment, which would beat the option before ``forget``."""
+"""The option behind ``forget``.
+
+It reads no environment, which would beat the option before ``forget``.
+"""
 
 
 @state_verbs.callback(invoke_without_command=True)
@@ -88,7 +104,9 @@ def _open(named: str) -> StateInventory:
         fail(f"--state: {error}", 2)
     if isinstance(where, File):
         return SqliteInventory(where)
-    from claw_state.valkey.inventory import ValkeyInventory  # it brings asyncio along, which no other verb needs
+    from claw_state.valkey.inventory import (
+        ValkeyInventory,
+    )  # it brings asyncio along, which no other verb needs
 
     return ValkeyInventory(where)
 
@@ -96,14 +114,21 @@ def _open(named: str) -> StateInventory:
 def _summary(agent: str, forgotten: DeletionCounts) -> Iterator[str]:
     marks = f", {count(forgotten.marks, 'mark')}" if forgotten.marks else ""
     owned = f", {count(forgotten.owned, 'owned id')}" if forgotten.owned else ""
-    yield f"forgot of {agent}: {count(forgotten.rounds, 'hidden round')}{marks}{owned}, {count(forgotten.turns, 'turn')}"
+    yield (
+        f"forgot of {agent}: {count(forgotten.rounds, 'hidden round')}{marks}{owned}, "
+        f"{count(forgotten.turns, 'turn')}"
+    )
     if forgotten.running:
         yield (
-            f"left: {count(forgotten.running, 'turn')} that a proxy runs now, and whose writes would else be in doubt;"
+            f"left: {count(forgotten.running, 'turn')} that a proxy runs now, and whose writes "
+            "would else be in doubt;"
             " forget again when it has ended"
         )
     if forgotten.lingers:
-        yield "the log beside the file is being read: it holds what was forgotten until a proxy next truncates it"
+        yield (
+            "the log beside the file is being read: it holds what was forgotten until a proxy "
+            "next truncates it"
+        )
 
 
 def _show(inventory: Inventory) -> None:
@@ -111,12 +136,24 @@ def _show(inventory: Inventory) -> None:
     size = f"{inventory.keys} keys"
     if inventory.size is not None:
         size = f"{_bytes(inventory.size)}, and {_bytes(inventory.log or 0)} in its log"
-    screen.print(f"{inventory.place} ({inventory.store}, schema {inventory.schema}): {size}", soft_wrap=True)
+    screen.print(
+        f"{inventory.place} ({inventory.store}, schema {inventory.schema}): {size}", soft_wrap=True
+    )
     if not inventory.agents:
         screen.print("nothing is kept")
         return
     states = (state.replace("_", " ") for state in TURN_STATES)
-    headings = ("hidden rounds", "size", "oldest use", "latest use", "marks", "owned ids", *states, "requests", "USD")
+    headings = (
+        "hidden rounds",
+        "size",
+        "oldest use",
+        "latest use",
+        "marks",
+        "owned ids",
+        *states,
+        "requests",
+        "USD",
+    )
     rows = table("agent", *headings, numbers=len(headings))
     for agent in inventory.agents:
         rows.add_row(*_row(agent))
@@ -126,10 +163,19 @@ def _show(inventory: Inventory) -> None:
 def _row(agent: AgentState) -> Iterator[str]:
     rounds, spent = agent.rounds, agent.spent
     yield plain(agent.agent)
-    yield from (str(rounds.count), _bytes(rounds.size), _time(rounds.oldest) or "", _time(rounds.newest) or "")
+    yield from (
+        str(rounds.count),
+        _bytes(rounds.size),
+        _time(rounds.oldest) or "",
+        _time(rounds.newest) or "",
+    )
     yield from (str(rounds.marks), str(agent.owned))
     yield from (str(agent.turns.get(state, 0)) for state in TURN_STATES)
-    yield from (str(spent.requests), f"{spent.cost:.4f}{' + ?' if spent.unknown else ''}") if spent else ("", "")
+    yield from (
+        (str(spent.requests), f"{spent.cost:.4f}{' + ?' if spent.unknown else ''}")
+        if spent
+        else ("", "")
+    )
 
 
 def _bytes(number: int) -> str:
@@ -147,7 +193,11 @@ def _bytes(number: int) -> str:
 def _time(seconds: float | None) -> str | None:
     """Return a time as ISO 8601 in UTC; None for none, and for one out of range."""
     try:
-        return None if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return (
+            None
+            if seconds is None
+            else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        )
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -169,8 +219,15 @@ def _agent(state: AgentState) -> dict[str, Any]:
     times = {"oldest": _time(rounds.oldest), "latest": _time(rounds.newest)}
     return {
         "agent": state.agent,
-        "hidden_rounds": {"count": rounds.count, "bytes": rounds.size, **times, "marks": rounds.marks},
+        "hidden_rounds": {
+            "count": rounds.count,
+            "bytes": rounds.size,
+            **times,
+            "marks": rounds.marks,
+        },
         "owned_ids": state.owned,
         "turns": {name: state.turns.get(name, 0) for name in TURN_STATES},
-        "spent": None if spent is None else {"requests": spent.requests, "usd": spent.cost, "unknown": spent.unknown},
+        "spent": None
+        if spent is None
+        else {"requests": spent.requests, "usd": spent.cost, "unknown": spent.unknown},
     }

@@ -1,4 +1,6 @@
-"""``claw token AGENT``: the token by which the proxy knows an agent, for ``OPENAI_API_KEY=$(claw token AGENT)``."""
+"""``claw token AGENT``: the token by which the proxy knows an agent, for
+``OPENAI_API_KEY=$(claw token AGENT)``.
+"""
 
 import difflib
 import os
@@ -21,7 +23,9 @@ def token(agent: AgentId, file: File = None) -> None:
         fail(tree.missing)
     if agent not in (agents := tree.agents()):
         close = difflib.get_close_matches(agent, agents, n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has {names_in_short(agents) or 'none'}"
+        hint = (
+            f"did you mean {close[0]!r}?" if close else f"it has {names_in_short(agents) or 'none'}"
+        )
         fail(f"{tree.root} has no agent {agent!a}: {hint}", 2)
     value = tree.runner_env(agent).get("CLLAMA_TOKEN")
     if not value:

@@ -21,10 +21,19 @@ from claw_tools.provider import ToolProvider
 from claw_tools.serve import choose_principal, serve_http, serve_stdio
 from claw_tools.settings import HostSettings
 
-tools_verbs = typer.Typer(name="tools", add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+tools_verbs = typer.Typer(
+    name="tools", add_completion=False, rich_markup_mode=None, no_args_is_help=True
+)
 Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The configuration.")]
-Principal = Annotated[str, typer.Option("--principal", metavar="NAME", help="One principal, where there are several.")]
-Seconds = Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Time for servers to list their tools.")]
+Principal = Annotated[
+    str, typer.Option("--principal", metavar="NAME", help="One principal, where there are several.")
+]
+Seconds = Annotated[
+    float,
+    typer.Option(
+        "--timeout", min=0.1, metavar="SECONDS", help="Time for servers to list their tools."
+    ),
+]
 
 
 @tools_verbs.callback()
@@ -38,7 +47,9 @@ def tools() -> None:
 @tools_verbs.command("serve")
 def serve(
     config: Config = DEFAULT_FILE,
-    stdio: Annotated[bool, typer.Option("--stdio", help="Serve one principal over standard input and output.")] = False,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Serve one principal over standard input and output.")
+    ] = False,
     principal: Principal = "",
 ) -> None:
     """Serve the tools over HTTP, or over standard input and output.
@@ -46,7 +57,9 @@ def serve(
     Exit 0 when it is stopped; 1 for settings that can't be used, 2 for wrong usage.
     """
     if principal and not stdio:
-        raise typer.BadParameter("over HTTP the token says who the principal is: --principal goes with --stdio")
+        raise typer.BadParameter(
+            "over HTTP the token says who the principal is: --principal goes with --stdio"
+        )
     with _told_errors():
         settings, providers = _read(config)
         if stdio:
@@ -59,7 +72,9 @@ def serve(
 def describe_verb(
     config: Config = DEFAULT_FILE,
     principal: Principal = "",
-    offline: Annotated[bool, typer.Option("--offline", help="Start no MCP server, and leave its tools out.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Start no MCP server, and leave its tools out.")
+    ] = False,
     seconds: Seconds = 60.0,
 ) -> None:
     """Print the descriptor of the tools, which `claw compile` takes.
@@ -101,7 +116,9 @@ def check(config: Config = DEFAULT_FILE) -> None:
 
 def _read(config: Path) -> tuple[HostSettings, list[ToolProvider]]:
     providers = load_providers()
-    return read_settings(config, os.environ, frozenset(each.namespace for each in providers)), providers
+    return read_settings(
+        config, os.environ, frozenset(each.namespace for each in providers)
+    ), providers
 
 
 def _tell(_kind: str, members: dict[str, object]) -> None:

@@ -1,7 +1,9 @@
-"""``claw up [POD] [-d]`` and ``claw down [POD]``, through Docker Compose (docs/spec/compile.md "Verbs").
+"""``claw up [POD] [-d]`` and ``claw down [POD]``, through Docker Compose
+(docs/spec/compile.md "Verbs").
 
-Rules. A pod that does not compile, or whose CA its proxy would refuse, is not started. What the pod no longer has is stopped:
-an agent that was taken out of it must not go on with its credential. The arguments behind ``--`` are Compose's.
+Rules. A pod that does not compile, or whose CA its proxy would refuse, is not started. What the pod
+no longer has is stopped: an agent that was taken out of it must not go on with its credential. The
+arguments behind ``--`` are Compose's.
 """
 
 import os
@@ -23,20 +25,32 @@ from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIA
 from claw_compile.output.deployment import CA_ROOT
 
 _SECONDS = 60
-Detach = Annotated[bool, typer.Option("-d", "--detach", help="Leave the pod running in the background.")]
-Volumes = Annotated[bool, typer.Option("--volumes", help="Remove its volumes too: history and state are lost.")]
+Detach = Annotated[
+    bool, typer.Option("-d", "--detach", help="Leave the pod running in the background.")
+]
+Volumes = Annotated[
+    bool, typer.Option("--volumes", help="Remove its volumes too: history and state are lost.")
+]
 
 
 def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
-    """Become ``docker compose`` on the file. Print one line and exit 1 where Docker or its Compose plugin is missing."""
+    """Become ``docker compose`` on the file.
+
+    Print one line and exit 1 where Docker or its Compose plugin is missing.
+    """
     docker = shutil.which("docker")
     if docker is None:
         fail("there is no 'docker' on this machine: install Docker Engine with its Compose plugin")
     answer = _ask_docker(docker, "compose", "version")
     if answer is None or answer.returncode != 0:
-        fail("this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer")
+        fail(
+            "this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer"
+        )
     place = ("--project-directory", str(compose_file.parent), "-f", str(compose_file))
-    owner = {"CLAW_UID": str(os.getuid()), "CLAW_GID": str(os.getgid())}  # only who owns the compiled tree can read it
+    owner = {
+        "CLAW_UID": str(os.getuid()),
+        "CLAW_GID": str(os.getgid()),
+    }  # only who owns the compiled tree can read it
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -47,7 +61,9 @@ def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
 
 def _ask_docker(docker: str, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
     try:
-        return subprocess.run([docker, *arguments], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603 - the same
+        return subprocess.run(  # noqa: S603 - the same
+            [docker, *arguments], capture_output=True, check=False, timeout=_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
 
@@ -70,7 +86,10 @@ def up(context: typer.Context, pod: Pod = None, file: File = None, detach: Detac
 
 
 def _expect_image(compose_file: Path) -> None:
-    """Exit 1 where the proxy's image is not here. It is never pulled: who has its name on a registry would get every key."""
+    """Exit 1 where the proxy's image is not here.
+
+    It is never pulled: who has its name on a registry would get every key.
+    """
     dotenv = compose_file.with_name(".env")
     variables = dotenv.read_text("utf-8", "replace") if dotenv.is_file() else ""
     is_chosen = IMAGE_VARIABLE in os.environ or IMAGE_VARIABLE in variables
@@ -84,7 +103,9 @@ def _expect_image(compose_file: Path) -> None:
         )
 
 
-def down(context: typer.Context, pod: Pod = None, file: File = None, volumes: Volumes = False) -> None:
+def down(
+    context: typer.Context, pod: Pod = None, file: File = None, volumes: Volumes = False
+) -> None:
     """Stop a pod, and remove its containers and networks.
 
     ARGS are for docker compose down.
@@ -99,7 +120,9 @@ def down(context: typer.Context, pod: Pod = None, file: File = None, volumes: Vo
 
 
 def _check_ca(file: Path, written: CompileResult) -> None:
-    """Report what is wrong with the pod's CA, where an agent needs one; exit 1 where the proxy would not start on it."""
+    """Report what is wrong with the pod's CA, where an agent needs one; exit 1
+    where the proxy would not start on it.
+    """
     if not written.opened_hosts:
         return
     status = ca_status(file.parent / CA_ROOT, written.opened_hosts, datetime.now(UTC), str(file))

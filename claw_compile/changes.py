@@ -1,7 +1,8 @@
-"""The difference between two compiles: tools gained or lost, and files changed (docs/spec/compile.md "Verbs", plan).
+"""The difference between two compiles: tools gained or lost, and files changed
+(docs/spec/compile.md "Verbs", plan).
 
-Rules. Both sides are trees of bytes, as they are emitted: what is compared is what the proxy would read. What stands in the
-files is not shown, for some hold credentials.
+Rules. Both sides are trees of bytes, as they are emitted: what is compared is what the proxy would
+read. What stands in the files is not shown, for some hold credentials.
 """
 
 import contextlib
@@ -20,7 +21,10 @@ type Kind = Literal["gained", "lost", "changed"]
 
 @dataclass(frozen=True)
 class ToolChange:
-    """One tool of one agent. ``before`` and ``after`` are its effects; None where it is not granted."""
+    """One tool of one agent.
+
+    ``before`` and ``after`` are its effects; None where it is not granted.
+    """
 
     agent: str
     tool: str
@@ -57,20 +61,29 @@ class Changes:
 
 def changes(before: Tree, after: Tree) -> Changes:
     """Return what changes from one tree to the other; agents, tools and paths in their order."""
-    return Changes(tuple(_tools(_granted_tools(before), _granted_tools(after))), tuple(_files(before, after)))
+    return Changes(
+        tuple(_tools(_granted_tools(before), _granted_tools(after))), tuple(_files(before, after))
+    )
 
 
 def _granted_tools(tree: Tree) -> dict[tuple[str, str], Tool]:
-    """Return (agent, tool) → tool. A manifest that can't be read grants nothing: the proxy refuses such an agent."""
+    """Return (agent, tool) → tool.
+
+    A manifest that can't be read grants nothing: the proxy refuses such an agent.
+    """
     tools: dict[tuple[str, str], Tool] = {}
     for path, content in tree.items():
         if path.parts[0] == "context" and path.parts[2:] == ("tools.json",):
             with contextlib.suppress(ValidationError):
-                tools.update(((path.parts[1], tool.name), tool) for tool in read_manifest(content)[0].tools)
+                tools.update(
+                    ((path.parts[1], tool.name), tool) for tool in read_manifest(content)[0].tools
+                )
     return tools
 
 
-def _tools(before: Mapping[tuple[str, str], Tool], after: Mapping[tuple[str, str], Tool]) -> Iterator[ToolChange]:
+def _tools(
+    before: Mapping[tuple[str, str], Tool], after: Mapping[tuple[str, str], Tool]
+) -> Iterator[ToolChange]:
     for key in sorted({*before, *after}):
         old, new = before.get(key), after.get(key)
         what = _differences(old, new) if old is not None and new is not None else ()
@@ -92,4 +105,6 @@ def _differences(old: Tool, new: Tool) -> tuple[str, ...]:
 def _files(before: Tree, after: Tree) -> Iterator[FileChange]:
     for path in sorted({*before, *after}):
         if before.get(path) != after.get(path):
-            yield FileChange(path, "new" if path not in before else "gone" if path not in after else "changed")
+            yield FileChange(
+                path, "new" if path not in before else "gone" if path not in after else "changed"
+            )

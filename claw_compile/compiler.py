@@ -1,7 +1,7 @@
 """The pipeline: load → resolve → check → connect → project → emit → write.
 
-Rules. The diagnostics of all phases are collected in one run and sorted by place. With an error nothing is written;
-``check_pod`` writes nothing at all.
+Rules. The diagnostics of all phases are collected in one run and sorted by place. With an error
+nothing is written; ``check_pod`` writes nothing at all.
 """
 
 import os
@@ -41,7 +41,10 @@ OUTPUT = ".claw-runtime"
 
 @dataclass(frozen=True)
 class Plan:
-    """A pod without errors, before it is written. Where ``loaded`` has no master secret, ``compile_pod`` makes one."""
+    """A pod without errors, before it is written.
+
+    Where ``loaded`` has no master secret, ``compile_pod`` makes one.
+    """
 
     pod: ProjectedPod
     resolved: ResolvedPod
@@ -57,7 +60,8 @@ class CompileResult:
     """The result of a compile. ``new_master`` is the file of a master secret that it made.
 
     ``deployed`` is what runs the pod: compose.generated.yml, or the manifests for Kubernetes.
-    ``opened_hosts`` are the hosts that the proxy signs certificates for; none where every agent is at the base-URL entrance.
+    ``opened_hosts`` are the hosts that the proxy signs certificates for; none where every agent is
+    at the base-URL entrance.
     """
 
     directory: Path
@@ -92,12 +96,16 @@ def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Result[Plan]:
     )
     if has_errors(diagnostics):
         return Result(None, diagnostics)
-    plan = Plan(project(loaded.value, resolved.value, providers.value), resolved.value, loaded.value)
+    plan = Plan(
+        project(loaded.value, resolved.value, providers.value), resolved.value, loaded.value
+    )
     return Result(plan, diagnostics)
 
 
 def output_of(pod_file: Path, output: Path | None) -> Path:
-    """Return the directory that a compile writes: ``output``, or ``.claw-runtime`` beside the pod."""
+    """Return the directory that a compile writes: ``output``, or ``.claw-runtime``
+    beside the pod.
+    """
     return pod_file.parent / OUTPUT if output is None else output
 
 
@@ -122,10 +130,12 @@ def compile_pod(
     target: Target = "compose",
     placement: Placement = "sidecar",
 ) -> Result[CompileResult]:
-    """Compile a pod into ``.claw-runtime`` and compose.generated.yml beside it; with an error nothing is written.
+    """Compile a pod into ``.claw-runtime`` and compose.generated.yml beside it;
+    with an error nothing is written.
 
-    ``output`` is another directory for all of it; the content is the same. For Kubernetes there is one file with all that is
-    deployed, and since it holds Secrets it is in the tree; ``placement`` says where its proxies run.
+    ``output`` is another directory for all of it; the content is the same. For Kubernetes there is
+    one file with all that is deployed, and since it holds Secrets it is in the tree; ``placement``
+    says where its proxies run.
     """
     checked = check_pod(pod_file, environ)
     plan = checked.value
@@ -134,7 +144,9 @@ def compile_pod(
     master = plan.loaded.master or _new_master()
     deployment = replace(_deployment(plan, master), placement=placement)
     lookup = plan.loaded.variables.lookup
-    deployed = kubernetes(deployment, lookup) if target == "kubernetes" else Result(compose(deployment))
+    deployed = (
+        kubernetes(deployment, lookup) if target == "kubernetes" else Result(compose(deployment))
+    )
     diagnostics = sort_diagnostics((*checked.diagnostics, *deployed.diagnostics))
     if deployed.value is None or has_errors(diagnostics):
         return Result(None, diagnostics)
@@ -144,7 +156,11 @@ def compile_pod(
     if target == "kubernetes":
         file = directory / KUBERNETES_FILE
     is_beside = target == "compose" and output is None
-    tree = deployment.tree if is_beside else {**deployment.tree, PurePosixPath(file.name): deployed.value}
+    tree = (
+        deployment.tree
+        if is_beside
+        else {**deployment.tree, PurePosixPath(file.name): deployed.value}
+    )
     refused = refused or write(tree, directory, {file: deployed.value} if is_beside else {})
     if refused:
         return Result(None, (*diagnostics, *refused))
@@ -154,7 +170,11 @@ def compile_pod(
 
 def _deployment(plan: Plan, master: Secret) -> Deployment:
     lookup = plan.loaded.variables.lookup
-    tree = {**emit(plan.pod, master), **proxy_env_file(plan.resolved), **secret_files(plan.loaded.pod, lookup)}
+    tree = {
+        **emit(plan.pod, master),
+        **proxy_env_file(plan.resolved),
+        **secret_files(plan.loaded.pod, lookup),
+    }
     tree |= host_files(plan.pod, plan.resolved, lookup, master)
     pod = equip_hosts(wrap_servers(plan.loaded.pod, lookup), plan.resolved, lookup)
     return Deployment(pod, plan.resolved, tree, master)
@@ -164,8 +184,12 @@ def _new_master() -> Secret:
     return Secret(secrets.token_hex(32))
 
 
-def run(pod: Path, output: Path | None, target: Target = "compose", placement: Placement = "sidecar") -> int:
-    """Compile a pod for the command line: print diagnostics and a summary, and return the exit code."""
+def run(
+    pod: Path, output: Path | None, target: Target = "compose", placement: Placement = "sidecar"
+) -> int:
+    """Compile a pod for the command line: print diagnostics and a summary, and
+    return the exit code.
+    """
     written = compile_and_report(pod, output, target, placement)
     if written is None:
         return 1
@@ -175,7 +199,10 @@ def run(pod: Path, output: Path | None, target: Target = "compose", placement: P
 
 
 def compile_and_report(
-    pod: Path, output: Path | None = None, target: Target = "compose", placement: Placement = "sidecar"
+    pod: Path,
+    output: Path | None = None,
+    target: Target = "compose",
+    placement: Placement = "sidecar",
 ) -> CompileResult | None:
     """Compile a pod, and print its diagnostics on standard error. Return None with errors."""
     result = compile_pod(pod, os.environ, output, target, placement)
@@ -183,19 +210,26 @@ def compile_and_report(
     if totals := count(result.diagnostics):
         sys.stderr.write(f"{totals}\n")
     if result.value is not None and result.value.new_master is not None:
-        sys.stderr.write(f"made {result.value.new_master}: the pod's master secret; keep it, and keep it private\n")
+        sys.stderr.write(
+            f"made {result.value.new_master}: the pod's master secret; keep it, and keep "
+            "it private\n"
+        )
     return result.value
 
 
 def summary(plan: Plan | CompileResult) -> str:
-    """Return a few lines for people: each agent, its tools, what a call of each may do, and who says which tools there are."""
+    """Return a few lines for people: each agent, its tools, what a call of each may do, and who
+    says which tools there are.
+    """
     lines: list[str] = []
     for agent in plan.agents:
         tools = agent.manifest.tools if agent.manifest is not None else ()
         lines.append(f"{agent.agent.id}: {len(tools)} tool{'' if len(tools) == 1 else 's'}")
         width = max((len(tool.name) for tool in tools), default=0)
         lines.extend(f"  {tool.name:<{width}}  {tool.effect}" for tool in tools)
-    described = {name: each for name, each in plan.pod.descriptors.items() if each is not None and each.tools}
+    described = {
+        name: each for name, each in plan.pod.descriptors.items() if each is not None and each.tools
+    }
     lines.extend(f"{name}: tools from {_source(each)}" for name, each in sorted(described.items()))
     return "".join(f"{line}\n" for line in lines)
 

@@ -1,4 +1,6 @@
-"""Agent tokens: derived, so that a compile can be repeated byte for byte (docs/spec/compile.md "Tokens")."""
+"""Agent tokens: derived, so that a compile can be repeated byte for byte
+(docs/spec/compile.md "Tokens").
+"""
 
 import hashlib
 
@@ -14,19 +16,32 @@ _SALT = b"clawdapus"
 
 
 def derive_key(master: Secret, info: bytes, length: int) -> bytes:
-    """Derive a key of ``length`` bytes for one purpose, ``info``, from the master secret (HKDF with SHA-256, RFC 5869)."""
+    """Derive a key of ``length`` bytes for one purpose, ``info``, from the master
+    secret (HKDF with SHA-256, RFC 5869).
+    """
     return HKDF(SHA256(), length, _SALT, info).derive(master.reveal().encode())
 
 
 def host_secret(service: str, agent_id: str) -> str:
-    """Return the name of the secret with which an agent's calls reach a tools host: a file of the proxy, and of the host."""
+    """Return the name of the secret with which an agent's calls reach a tools host:
+    a file of the proxy, and of the host.
+    """
     name = f"toolhost.{service}.{agent_id}"
-    return name if len(name) <= _MAX_SECRET else f"toolhost.{hashlib.sha256(name.encode()).hexdigest()}"
+    return (
+        name
+        if len(name) <= _MAX_SECRET
+        else f"toolhost.{hashlib.sha256(name.encode()).hexdigest()}"
+    )
 
 
 def host_token(master: Secret, service: str, agent_id: str, epoch: int = 0) -> Secret:
-    """Return an agent's credential at a tools host, 48 hex digits. Another epoch is another token."""
-    info = b"\0".join((b"tools-host-token", service.encode(), agent_id.encode(), str(epoch).encode()))
+    """Return an agent's credential at a tools host, 48 hex digits.
+
+    Another epoch is another token.
+    """
+    info = b"\0".join(
+        (b"tools-host-token", service.encode(), agent_id.encode(), str(epoch).encode())
+    )
     return Secret(derive_key(master, info, TOKEN_BYTES).hex())
 
 

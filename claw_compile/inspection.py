@@ -1,7 +1,8 @@
-"""Facts about one service or agent: what it is, its source, and who may do what with it (``claw inspect``).
+"""Facts about one service or agent: what it is, its source, and who may do what
+with it (``claw inspect``).
 
-Rules. It is data, for people and for programs alike. Of a credential it has the kind and the source, never the value; what
-a variable made of a text of the pod file is shown as ``${NAME}``.
+Rules. It is data, for people and for programs alike. Of a credential it has the kind and the
+source, never the value; what a variable made of a text of the pod file is shown as ``${NAME}``.
 """
 
 import re
@@ -27,13 +28,22 @@ _MIN_PART = 4  # A shorter value is not looked for within other text: it would b
 
 
 def inspect_pod(plan: Plan, word: str) -> Facts | UnknownName:
-    """Return ``{"agents": […], "service": …}`` for an agent's id or a service's name; an agent's service is both."""
+    """Return ``{"agents": […], "service": …}`` for an agent's id or a service's
+    name; an agent's service is both.
+    """
     spec = plan.pod.spec.service(word)
     agents = [each for each in plan.agents if word in {each.agent.id, each.agent.spec.name.text}]
     if spec is None and not agents:
-        known = {*(each.agent.id for each in plan.agents), *(each.name.text for each in plan.pod.spec.services)}
-        return UnknownName(f"the pod has no service and no agent '{word}'", did_you_mean(word, known))
-    is_provider = spec is not None and (spec.agent is None or plan.pod.descriptors.get(word) is not None)
+        known = {
+            *(each.agent.id for each in plan.agents),
+            *(each.name.text for each in plan.pod.spec.services),
+        }
+        return UnknownName(
+            f"the pod has no service and no agent '{word}'", did_you_mean(word, known)
+        )
+    is_provider = spec is not None and (
+        spec.agent is None or plan.pod.descriptors.get(word) is not None
+    )
     facts = {
         "agents": [_agent(plan, each) for each in agents],
         "service": _service(plan, spec) if spec is not None and is_provider else None,
@@ -55,13 +65,22 @@ def _agent(plan: Plan, projected: ProjectedAgent) -> Facts:
         "mode": agent.mode,
         "delivery": agent.delivery,
         "token_epoch": projected.epoch,
-        "tools": [{"name": each.name, "presented_as": presented[each.name], "effect": each.effect} for each in tools],
-        "policy": projected.manifest.policy.model_dump(mode="json") if projected.manifest is not None else None,
-        "feeds": [{"name": feed.name, "service": feed.service, "ttl": feed.ttl} for feed in agent.feeds],
+        "tools": [
+            {"name": each.name, "presented_as": presented[each.name], "effect": each.effect}
+            for each in tools
+        ],
+        "policy": projected.manifest.policy.model_dump(mode="json")
+        if projected.manifest is not None
+        else None,
+        "feeds": [
+            {"name": feed.name, "service": feed.service, "ttl": feed.ttl} for feed in agent.feeds
+        ],
         "memory": _memory(agent),
         "skills": [skill.name for skill in agent.skills],
         "models": {model.slot: model.ref for model in agent.models},
-        "budget": agent.budget.model_dump(mode="json", exclude_none=True) if agent.budget is not None else None,
+        "budget": agent.budget.model_dump(mode="json", exclude_none=True)
+        if agent.budget is not None
+        else None,
         "context_blocks": [block.id for block in agent.blocks],
         "surfaces": [surface.shown for surface in agent.surfaces],
         "own_credentials": [
@@ -83,23 +102,39 @@ def _memory(agent: Agent) -> Facts | None:
 def _networks(plan: Plan, agent: Agent) -> Iterator[Facts]:
     for network in topology(plan.pod.spec, plan.resolved).networks:
         if agent.id in network.members:
-            yield {"name": network.name, "internal": network.internal, "with": sorted(network.members - {agent.id})}
+            yield {
+                "name": network.name,
+                "internal": network.internal,
+                "with": sorted(network.members - {agent.id}),
+            }
 
 
 def _service(plan: Plan, spec: ServiceSpec) -> Facts:
     name = spec.name.text
     service_descriptor = plan.pod.descriptors.get(name)
     used_by = [each.agent.id for each in plan.agents if name in each.agent.providers]
-    is_called, written_url = bool(used_by) or service_descriptor is not None, spec.base_url and spec.base_url.shown
+    is_called, written_url = (
+        bool(used_by) or service_descriptor is not None,
+        spec.base_url and spec.base_url.shown,
+    )
     return {
         "name": name,
-        "base_url": written_url or base_url(spec, plan.loaded.variables.lookup, []) if is_called else None,
+        "base_url": written_url or base_url(spec, plan.loaded.variables.lookup, [])
+        if is_called
+        else None,
         "credential": _credential(spec, service_descriptor),
         "used_by": used_by,
-        "reached_by": [each.agent.id for each in plan.agents if name in {reached.service for reached in each.reached}],
+        "reached_by": [
+            each.agent.id
+            for each in plan.agents
+            if name in {reached.service for reached in each.reached}
+        ],
         "networks": list(topology(plan.pod.spec, plan.resolved).of(name)),
         "descriptor": _descriptor(service_descriptor) if service_descriptor is not None else None,
-        "tools": [_declared_tool(plan, name, tool) for tool in (service_descriptor.tools if service_descriptor else ())],
+        "tools": [
+            _declared_tool(plan, name, tool)
+            for tool in (service_descriptor.tools if service_descriptor else ())
+        ],
     }
 
 
@@ -112,7 +147,12 @@ def _credential(spec: ServiceSpec, service_descriptor: ServiceDescriptor | None)
     auth = service_descriptor.descriptor.auth if service_descriptor is not None else None
     if service_descriptor is None or auth is None or auth.type == "none":
         return {"type": "none"}
-    return {"type": auth.type, "variable": auth.env, "of": spec.name.text, "said_at": service_descriptor.file}
+    return {
+        "type": auth.type,
+        "variable": auth.env,
+        "of": spec.name.text,
+        "said_at": service_descriptor.file,
+    }
 
 
 def _from(source: str, of: ScalarNode, service: str) -> Facts:
@@ -120,25 +160,39 @@ def _from(source: str, of: ScalarNode, service: str) -> Facts:
 
 
 def _descriptor(service_descriptor: ServiceDescriptor) -> Facts:
-    said = service_descriptor.descriptor.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tools"})
-    source = {"found_in": service_descriptor.file, "as": service_descriptor.source, "digest": service_descriptor.digest}
+    said = service_descriptor.descriptor.model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude={"tools"}
+    )
+    source = {
+        "found_in": service_descriptor.file,
+        "as": service_descriptor.source,
+        "digest": service_descriptor.digest,
+    }
     return source | said
 
 
 def _declared_tool(plan: Plan, service: str, tool: DescriptorTool) -> Facts:
     name = canonical_name(service, tool.name)
-    manifests = [(each.agent.id, each.manifest) for each in plan.agents if each.manifest is not None]
+    manifests = [
+        (each.agent.id, each.manifest) for each in plan.agents if each.manifest is not None
+    ]
     return {
         "name": tool.name,
         "effect": tool.effect,
         "call": f"{tool.http.method} {tool.http.path}" if tool.http is not None else "MCP",
         "description": tool.description,
-        "granted_to": [agent for agent, manifest in manifests if any(each.name == name for each in manifest.tools)],
+        "granted_to": [
+            agent
+            for agent, manifest in manifests
+            if any(each.name == name for each in manifest.tools)
+        ],
     }
 
 
 def _values(plan: Plan) -> Mapping[str, str]:
-    names = {name for node in scalars(plan.pod.spec.document) for name in _REFERENCE.findall(node.text)}
+    names = {
+        name for node in scalars(plan.pod.spec.document) for name in _REFERENCE.findall(node.text)
+    }
     pairs = ((plan.loaded.variables.lookup(name), name) for name in sorted(names))
     return {value: name for value, name in pairs if value}
 

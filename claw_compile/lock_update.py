@@ -1,8 +1,9 @@
-"""``claw lock`` and ``claw rotate``: the two verbs that write ``claw.lock`` (docs/spec/compile.md "Verbs", "Tokens").
+"""``claw lock`` and ``claw rotate``: the two verbs that write ``claw.lock``
+(docs/spec/compile.md "Verbs", "Tokens").
 
-Rules. A lock is widened only for services that are accepted by name; what is new to it comes in, what is no longer described
-goes. An agent's epoch never goes back, not even when the agent is gone: a token that was rotated away stays worthless. With an
-error nothing is written.
+Rules. A lock is widened only for services that are accepted by name; what is new to it comes in,
+what is no longer described goes. An agent's epoch never goes back, not even when the agent is gone:
+a token that was rotated away stays worthless. With an error nothing is written.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -11,8 +12,23 @@ from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor, read_descriptor
-from claw_compile.descriptors.lock import LOCK_FILE, LockContent, LockedService, lock_service, render_lock, sha256
-from claw_compile.diagnostics.diagnostic import Diagnostic, Result, did_you_mean, has_errors, quote, sort_diagnostics, start_of
+from claw_compile.descriptors.lock import (
+    LOCK_FILE,
+    LockContent,
+    LockedService,
+    lock_service,
+    render_lock,
+    sha256,
+)
+from claw_compile.diagnostics.diagnostic import (
+    Diagnostic,
+    Result,
+    did_you_mean,
+    has_errors,
+    quote,
+    sort_diagnostics,
+    start_of,
+)
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.loading.build_context import fill_in
 from claw_compile.loading.descriptor_lookup import written_image
@@ -26,7 +42,9 @@ from claw_compile.policy.resolve import resolve
 
 @dataclass(frozen=True)
 class ImageDescriptor:
-    """A descriptor in an image: its path there, its bytes (None: its label names no file), and the image's own digest."""
+    """A descriptor in an image: its path there, its bytes (None: its label names no
+    file), and the image's own digest.
+    """
 
     path: str
     data: bytes | None
@@ -34,7 +52,10 @@ class ImageDescriptor:
 
 
 type AskImage = Callable[[str], ImageDescriptor | None]
-"""Asks an image for its descriptor; None when it has none. The command line asks Docker, never the compiler."""
+"""Asks an image for its descriptor; None when it has none.
+
+The command line asks Docker, never the compiler.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,22 +79,31 @@ class Rotation:
 
 
 def lock_pod(
-    pod_file: Path, environ: Mapping[str, str], accept: Collection[str] = (), ask: AskImage | None = None
+    pod_file: Path,
+    environ: Mapping[str, str],
+    accept: Collection[str] = (),
+    ask: AskImage | None = None,
 ) -> Result[LockResult]:
-    """Write the lock of a pod as it is now; a service whose tools have changed, only when it is accepted."""
+    """Write the lock of a pod as it is now; a service whose tools have changed,
+    only when it is accepted.
+    """
     loaded = load(pod_file, environ)
     if loaded.value is None or has_errors(loaded.diagnostics):
         return Result(None, sort_diagnostics(loaded.diagnostics))
     resolved = resolve(loaded.value).value
     assert resolved is not None
-    now = _LockUpdate(loaded.value, pod_file.parent, granted_tools(resolved), list(loaded.diagnostics), {})
+    now = _LockUpdate(
+        loaded.value, pod_file.parent, granted_tools(resolved), list(loaded.diagnostics), {}
+    )
     for service in loaded.value.pod.services:
         now.lock(service, accept, ask)
     known = [service.name.text for service in loaded.value.pod.services]
     for name in sorted(set(accept) - now.services.keys()):
         hint = did_you_mean(name, known)
         message = f"{quote(name)} can't be accepted: no service of that name has a descriptor"
-        now.diagnostics.append(codes.UNKNOWN_SERVICE.at(start_of(str(pod_file)), message, hint=hint))
+        now.diagnostics.append(
+            codes.UNKNOWN_SERVICE.at(start_of(str(pod_file)), message, hint=hint)
+        )
     diagnostics = sort_diagnostics(now.diagnostics)
     if has_errors(diagnostics):
         return Result(None, diagnostics)
@@ -112,12 +142,20 @@ class _LockUpdate:
         if service_descriptor is None or entry is None:
             return
         granted = self.granted.get(name, ())
-        if name in self.before and name not in accept and changes(self.before[name], service_descriptor, granted):
+        if (
+            name in self.before
+            and name not in accept
+            and changes(self.before[name], service_descriptor, granted)
+        ):
             assert lock is not None
-            self.diagnostics.extend(compare(lock, name, service_descriptor, granted, service.name.span))
+            self.diagnostics.extend(
+                compare(lock, name, service_descriptor, granted, service.name.span)
+            )
         self.services[name] = entry
 
-    def _entry(self, service: ServiceSpec, ask: AskImage | None) -> tuple[ServiceDescriptor | None, LockedService | None]:
+    def _entry(
+        self, service: ServiceSpec, ask: AskImage | None
+    ) -> tuple[ServiceDescriptor | None, LockedService | None]:
         name, image = service.name.text, written_image(service)
         service_descriptor = self.loaded.descriptors.get(name)
         is_named = service_descriptor is not None and service_descriptor.source in _NAMED
@@ -133,7 +171,9 @@ class _LockUpdate:
         inside = path.relative_to(self.directory) if path.is_relative_to(self.directory) else path
         return service_descriptor, lock_service(service_descriptor, inside.as_posix(), image)
 
-    def _baked(self, service: ServiceSpec, ask: AskImage) -> tuple[ServiceDescriptor, LockedService] | None:
+    def _baked(
+        self, service: ServiceSpec, ask: AskImage
+    ) -> tuple[ServiceDescriptor, LockedService] | None:
         image = fill_in(child(service.body, "image"), self.loaded.variables.lookup)
         baked = ask(image) if image is not None else None
         if baked is None:
@@ -167,12 +207,16 @@ def rotate_pod(pod_file: Path, environ: Mapping[str, str], agent: str) -> Result
     if agent not in known:
         message, hint = f"no agent {quote(agent)}", did_you_mean(agent, known)
         help_text = f"the agents are {', '.join(known)}" if known else None
-        unknown = codes.UNKNOWN_AGENT.at(start_of(str(pod_file)), message, hint=hint, help_text=help_text)
+        unknown = codes.UNKNOWN_AGENT.at(
+            start_of(str(pod_file)), message, hint=hint, help_text=help_text
+        )
         return Result(None, sort_diagnostics((*loaded.diagnostics, unknown)))
     content = loaded.value.lock.content if loaded.value.lock else LockContent()
     epoch = content.epochs.get(agent, 0) + 1
     path = pod_file.parent / LOCK_FILE
-    refused = replace_file(path, render_lock(content.model_copy(update={"epochs": {**content.epochs, agent: epoch}})))
+    refused = replace_file(
+        path, render_lock(content.model_copy(update={"epochs": {**content.epochs, agent: epoch}}))
+    )
     if refused:
         return Result(None, refused)
     return Result(Rotation(path, agent, epoch), sort_diagnostics(loaded.diagnostics))

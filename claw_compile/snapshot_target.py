@@ -1,8 +1,10 @@
-"""The MCP server behind a service of the pod: how it is started or reached, and what must not be written of it.
+"""The MCP server behind a service of the pod: how it is started or reached, and
+what must not be written of it.
 
-Rules. A stdio server gets the shell's environment and what the pod gives the service; of that, the pod wins. What is recorded
-of it is what the pod file says: ``${NAME}`` stays. Errors elsewhere in the pod are not in the way. Every value that came from a
-variable, and every variable that is named like a credential, counts as a secret.
+Rules. A stdio server gets the shell's environment and what the pod gives the service; of that, the
+pod wins. What is recorded of it is what the pod file says: ``${NAME}`` stays. Errors elsewhere in
+the pod are not in the way. Every value that came from a variable, and every variable that is named
+like a credential, counts as a secret.
 """
 
 import re
@@ -30,12 +32,17 @@ from claw_contract.manifest import Auth, BasicAuth, checked_base_url
 from claw_contract.secret import Secret, SecretRef
 
 _DEFAULT_PATH = "/mcp"
-_CREDENTIAL = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|CREDENTIALS?|AUTH|DSN)(?:_|$)", re.IGNORECASE)
+_CREDENTIAL = re.compile(
+    r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|CREDENTIALS?|AUTH|DSN)(?:_|$)", re.IGNORECASE
+)
 _MIN_WORD = 8  # A shorter value of the shell, or one of letters only, is an ordinary word
 
 
 class TargetError(Exception):
-    """A pod or a service of it that can't be asked. ``diagnostics`` is text with places; ``code`` is the exit code."""
+    """A pod or a service of it that can't be asked.
+
+    ``diagnostics`` is text with places; ``code`` is the exit code.
+    """
 
     def __init__(self, message: str, diagnostics: str = "", code: int = 1) -> None:
         super().__init__(message)
@@ -44,7 +51,11 @@ class TargetError(Exception):
 
 @dataclass(frozen=True)
 class SnapshotTarget:
-    """One server. It has either a ``command`` with arguments and a whole environment, or a ``url`` with its ``auth``."""
+    """One server.
+
+    It has either a ``command`` with arguments and a whole environment, or a ``url`` with its
+    ``auth``.
+    """
 
     service: str
     file: Path
@@ -67,15 +78,22 @@ class SnapshotTarget:
             return False, None
 
 
-def find_target(pod_file: Path, environ: Mapping[str, str], name: str, url: str | None) -> SnapshotTarget:
-    """Return the server of a service. ``url`` is where it is reached from here. Raise ``TargetError``."""
+def find_target(
+    pod_file: Path, environ: Mapping[str, str], name: str, url: str | None
+) -> SnapshotTarget:
+    """Return the server of a service. ``url`` is where it is reached from here.
+
+    Raise ``TargetError``.
+    """
     loaded = load(pod_file, environ)
     if loaded.value is None:
         raise TargetError("", as_text(each for each in loaded.diagnostics if each.is_error))
     spec = loaded.value.pod.service(name)
     if spec is None or "/" in name or not name.isprintable():
         hint = did_you_mean(name, [each.name.text for each in loaded.value.pod.services])
-        raise TargetError(f"{pod_file}: the pod has no service '{name}'{f'; {hint}' if hint else ''}", code=2)
+        raise TargetError(
+            f"{pod_file}: the pod has no service '{name}'{f'; {hint}' if hint else ''}", code=2
+        )
     return _Finder(pod_file, loaded.value, spec, loaded.diagnostics, environ).target(url)
 
 
@@ -91,8 +109,13 @@ class _Finder:
         name = self.spec.name.text
         file = f"{DISCOVERED}/{name}{DESCRIPTOR_FILE}"
         if self.spec.tools_host is not None:
-            remedy = f"run: mkdir -p {DISCOVERED} && claw tools describe --config toolhost.yml > {file}"
-            raise TargetError(f"{self.pod_file}: '{name}' is a tools host; for tools of servers behind it, {remedy}")
+            remedy = (
+                f"run: mkdir -p {DISCOVERED} && claw tools describe --config toolhost.yml > {file}"
+            )
+            raise TargetError(
+                f"{self.pod_file}: '{name}' is a tools host; for tools of servers behind "
+                f"it, {remedy}"
+            )
         own = tuple(self._pod_variables())
         target = SnapshotTarget(
             name,
@@ -109,20 +132,30 @@ class _Finder:
         secret = secret_of(auth)
         secrets = (*target.secrets, *([secret] if isinstance(secret, Secret) else []))
         address = self._url(url)
-        return replace(target, url=address, shown_url=url or self._shown(address), auth=auth, secrets=secrets)
+        return replace(
+            target, url=address, shown_url=url or self._shown(address), auth=auth, secrets=secrets
+        )
 
     def _command(self) -> tuple[str, ...]:
         stdio = self.spec.stdio
         declared = items_of(child(self.spec.body, "x-claw", "mcp-stdio", "args"))
         if stdio is None or len(stdio.args) != len(declared):
-            raise TargetError("", as_text(each for each in self.diagnostics if each.span.file == str(self.pod_file)))
+            raise TargetError(
+                "",
+                as_text(each for each in self.diagnostics if each.span.file == str(self.pod_file)),
+            )
         return (stdio.command.text, *(argument.text for argument in stdio.args))
 
     def _origin(self) -> JsonObject:
-        """Return what the compiler compares with the pod: the command as it is written, or the image."""
+        """Return what the compiler compares with the pod: the command as it is
+        written, or the image.
+        """
         stdio, image = self.spec.stdio, written_image(self.spec)
         if stdio is not None:
-            return {"command": stdio.command.shown, "args": [argument.shown for argument in stdio.args]}
+            return {
+                "command": stdio.command.shown,
+                "args": [argument.shown for argument in stdio.args],
+            }
         if image is None and child(self.spec.body, "build") is not None:
             pod = self.loaded.pod.name
             image = f"{pod.text if pod else ''}-{self.spec.name.text}"
@@ -131,15 +164,23 @@ class _Finder:
     def _mcp_path(self) -> str:
         path = self.spec.mcp_path
         if path is not None:
-            return path.text if path.text == path.shown else _DEFAULT_PATH  # the pod's own wins over the snapshot's
+            return (
+                path.text if path.text == path.shown else _DEFAULT_PATH
+            )  # the pod's own wins over the snapshot's
         described = self.loaded.descriptors.get(self.spec.name.text)
         descriptor = described.descriptor if described is not None else None
-        return descriptor.mcp.path if isinstance(descriptor, DescriptorV2) and descriptor.mcp else _DEFAULT_PATH
+        return (
+            descriptor.mcp.path
+            if isinstance(descriptor, DescriptorV2) and descriptor.mcp
+            else _DEFAULT_PATH
+        )
 
     def _speaks_mcp(self) -> bool:
         described = self.loaded.descriptors.get(self.spec.name.text)
         descriptor = described.descriptor if described is not None else None
-        return self.spec.mcp_path is not None or (isinstance(descriptor, DescriptorV2) and descriptor.mcp is not None)
+        return self.spec.mcp_path is not None or (
+            isinstance(descriptor, DescriptorV2) and descriptor.mcp is not None
+        )
 
     def _url(self, url: str | None) -> str:
         path = self.spec.mcp_path.text if self.spec.mcp_path is not None else self._mcp_path()
@@ -147,11 +188,20 @@ class _Finder:
             try:
                 checked = checked_base_url(url)
             except ValueError as error:
-                raise TargetError(f"--url: {error}; a credential belongs into 'auth' of the service", code=2) from None
-            return checked if checked.partition("://")[2].rstrip("/").count("/") else checked.rstrip("/") + path
+                raise TargetError(
+                    f"--url: {error}; a credential belongs into 'auth' of the service", code=2
+                ) from None
+            return (
+                checked
+                if checked.partition("://")[2].rstrip("/").count("/")
+                else checked.rstrip("/") + path
+            )
         name = self.spec.name.text
         if not self._speaks_mcp():
-            remedy = "give it 'x-claw.mcp-stdio' or 'x-claw.mcp', or say where it listens: --url http://HOST:PORT/mcp"
+            remedy = (
+                "give it 'x-claw.mcp-stdio' or 'x-claw.mcp', or say where it listens: --url "
+                "http://HOST:PORT/mcp"
+            )
             raise TargetError(f"{self.pod_file}: '{name}' is no MCP server: {remedy}")
         diagnostics: list[Diagnostic] = []
         base = base_url(self.spec, self.loaded.variables.lookup, diagnostics)
@@ -163,7 +213,10 @@ class _Finder:
         """Return the URL as the pod file has it: with ``${NAME}`` for what came from a variable."""
         body, stated = self.spec.body, self.spec.base_url
         nodes = [node for key in ("expose", "ports") if (node := child(body, key)) is not None]
-        texts = [*(scalar.text for node in nodes for scalar in scalars(node)), stated.shown if stated is not None else ""]
+        texts = [
+            *(scalar.text for node in nodes for scalar in scalars(node)),
+            stated.shown if stated is not None else "",
+        ]
         for name in dict.fromkeys(name for text in texts for name in references(text)):
             if value := self.loaded.variables.lookup(name):
                 url = url.replace(value, f"${{{name}}}")
@@ -179,7 +232,9 @@ class _Finder:
             value = self.loaded.secrets.get(reference.secret)
             if not value or HEADER_VALUE.fullmatch(value) is None:
                 why = "can't be sent in a header" if value else "is not known here: set it"
-                raise TargetError(f"{self.pod_file}: the secret '{reference.secret}' of '{name}' {why}")
+                raise TargetError(
+                    f"{self.pod_file}: the secret '{reference.secret}' of '{name}' {why}"
+                )
             field_name = "password" if isinstance(auth, BasicAuth) else "token"
             return auth.model_copy(update={field_name: Secret(value)})
         return auth
@@ -192,22 +247,32 @@ class _Finder:
         for key in ("env_file", "environment"):
             entry = self.spec.body.get(key) if self.spec.body is not None else None
             if entry is not None:
-                yield from Container(inputs, self.spec, "", ()).inputs(MapNode((entry,), entry.key.span))
+                yield from Container(inputs, self.spec, "", ()).inputs(
+                    MapNode((entry,), entry.key.span)
+                )
         for variable in variables(self.spec.environment, self.loaded.variables.lookup):
-            diagnostics.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
+            diagnostics.extend(
+                problem_at(variable.node, problem) for problem in variable.value.problems
+            )
         if has_errors(diagnostics):
             raise TargetError("", as_text(diagnostics))
 
     def _secrets(self, pod_variables: tuple[LeakInput, ...]) -> Iterator[Secret]:
         lookup = self.loaded.variables.lookup
-        values = {each.text for each in pod_variables if any(map(lookup, each.refers)) or _is_credential(each.name)}
+        values = {
+            each.text
+            for each in pod_variables
+            if any(map(lookup, each.refers)) or _is_credential(each.name)
+        }
         values |= set(self.loaded.secrets.values())
         stdio = self.spec.stdio
         nodes: list[ScalarNode] = [stdio.command, *stdio.args] if stdio is not None else []
         values |= {lookup(name) or "" for node in nodes for name in references(node.shown)}
         shell = {**self.loaded.variables.dotenv, **self.environ}
         values |= {
-            value for name, value in shell.items() if _is_credential(name) and len(value) >= _MIN_WORD and not value.isalpha()
+            value
+            for name, value in shell.items()
+            if _is_credential(name) and len(value) >= _MIN_WORD and not value.isalpha()
         }
         yield from (Secret(value) for value in sorted(values) if value)
 

@@ -2,8 +2,8 @@
 
     {…the entry…,"prev":"<hash of the line before>","id":"hist1_<A>","hash":"<B>"}
 
-A is the SHA-256 of the line without ``id`` and ``hash``, B that of the line without ``hash``. The first line's ``prev`` is
-``GENESIS``. A line that breaks these rules was changed, or is incomplete.
+A is the SHA-256 of the line without ``id`` and ``hash``, B that of the line without ``hash``. The
+first line's ``prev`` is ``GENESIS``. A line that breaks these rules was changed, or is incomplete.
 """
 
 import hashlib
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 GENESIS: Final = "0" * 64  # ``prev`` of the first line
-_SEAL = re.compile(rb',"prev":"([0-9a-f]{64})","id":"hist1_([0-9a-f]{64})","hash":"([0-9a-f]{64})"}\n')
+_SEAL = re.compile(
+    rb',"prev":"([0-9a-f]{64})","id":"hist1_([0-9a-f]{64})","hash":"([0-9a-f]{64})"}\n'
+)
 _PREV = b',"prev":"%b"'
 _ID = b',"id":"hist1_%b"'
 _HASH = b',"hash":"%b"}\n'
@@ -71,7 +73,9 @@ class SealReader:
         name = digest.copy()
         name.update(b"}")
         digest.update(end[-_ID_BYTES - _HASH_BYTES : -_HASH_BYTES] + b"}")
-        return Seal(prev, claimed, is_intact=(name.hexdigest(), digest.hexdigest()) == (identity, claimed))
+        return Seal(
+            prev, claimed, is_intact=(name.hexdigest(), digest.hexdigest()) == (identity, claimed)
+        )
 
 
 def read_seal(line: bytes) -> Seal | None:

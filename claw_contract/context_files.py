@@ -1,4 +1,6 @@
-"""feeds.json, memory.json, context-blocks.json and service-auth/*.json (docs/spec/contract.md "feeds.json, memory.json, …")."""
+"""feeds.json, memory.json, context-blocks.json and service-auth/*.json (docs/spec/contract.md
+"feeds.json, memory.json, …").
+"""
 
 import re
 from typing import Annotated, Literal
@@ -16,17 +18,29 @@ _PLAIN = re.compile(r"[\x21-\x7e]+")
 
 def _checked_url(url: str) -> str:
     parts = urlsplit(url)
-    is_wrong = parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.port == 0
+    is_wrong = (
+        parts.scheme not in {"http", "https"}
+        or not parts.hostname
+        or "@" in parts.netloc
+        or parts.port == 0
+    )
     if is_wrong or parts.fragment or "\\" in url or _PLAIN.fullmatch(url) is None:
-        raise ValueError("a feed's URL is http(s)://host[:port][/path][?query], without user or fragment")
+        raise ValueError(
+            "a feed's URL is http(s)://host[:port][/path][?query], without user or fragment"
+        )
     return url
 
 
-Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]  # A name that the model sees
+Label = Annotated[
+    str, StringConstraints(min_length=1, max_length=200)
+]  # A name that the model sees
 
 
 class Feed(Contract):
-    """Live data for the system prompt. ``ttl``: seconds; ``auth``: a bearer token, or a reference to one."""
+    """Live data for the system prompt.
+
+    ``ttl``: seconds; ``auth``: a bearer token, or a reference to one.
+    """
 
     name: Label
     source: Label
@@ -62,15 +76,24 @@ class Memory(Contract):
 
 
 class ContextBlock(Contract):
-    """A text of the operator for the system prompt. A block with an unsupported placement or cadence is left out."""
+    """A text of the operator for the system prompt.
+
+    A block with an unsupported placement or cadence is left out.
+    """
 
     id: Label
     kind: str = ""
     text: str
     enabled: bool | None = None  # None means enabled, as in the original system
-    placement: Annotated[str, AfterValidator(lambda text: text.strip() or "after_feeds")] = "after_feeds"
-    max_chars: Annotated[int, AfterValidator(lambda chars: chars if chars > 0 else MAX_BLOCK_CHARS)] = MAX_BLOCK_CHARS
-    cadence: Annotated[str, AfterValidator(lambda text: text.strip() or "every_turn")] = "every_turn"
+    placement: Annotated[str, AfterValidator(lambda text: text.strip() or "after_feeds")] = (
+        "after_feeds"
+    )
+    max_chars: Annotated[
+        int, AfterValidator(lambda chars: chars if chars > 0 else MAX_BLOCK_CHARS)
+    ] = MAX_BLOCK_CHARS
+    cadence: Annotated[str, AfterValidator(lambda text: text.strip() or "every_turn")] = (
+        "every_turn"
+    )
 
 
 class ContextBlocks(Contract):

@@ -1,7 +1,8 @@
-"""claw.describe, versions 1 and 2: a service's description of itself (docs/spec/compile.md "Descriptors").
+"""claw.describe, versions 1 and 2: a service's description of itself
+(docs/spec/compile.md "Descriptors").
 
-The models check shapes only. The compiler checks relations between parts (``http`` and ``mcp``, a path's parameters and the
-schema), because it can point at the place.
+The models check shapes only. The compiler checks relations between parts (``http`` and ``mcp``, a
+path's parameters and the schema), because it can point at the place.
 """
 
 from typing import Annotated, Any, Literal
@@ -30,7 +31,8 @@ ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
 class DescriptorAuth(Contract):
     """The credential that the service expects.
 
-    ``env``: the variable of the service's own environment that holds the token, or the password of ``username``.
+    ``env``: the variable of the service's own environment that holds the token, or the password of
+    ``username``.
     """
 
     type: Annotated[Literal["bearer", "header", "basic", "none"], BeforeValidator(_lower)]
@@ -55,7 +57,9 @@ class DescriptorEndpoint(Contract):
 
 
 class DescriptorMcp(Contract):
-    transport: Annotated[Literal["streamable_http"], BeforeValidator(_streamable_http)] = "streamable_http"
+    transport: Annotated[Literal["streamable_http"], BeforeValidator(_streamable_http)] = (
+        "streamable_http"
+    )
     path: UrlPath = "/mcp"
 
 
@@ -80,7 +84,11 @@ class DescriptorTool(Contract):
     @property
     def effect(self) -> Effect:
         """The effect of a call. A DELETE is never a read."""
-        return "write" if self.http is not None and self.http.method == "DELETE" else self.annotations.effect
+        return (
+            "write"
+            if self.http is not None and self.http.method == "DELETE"
+            else self.annotations.effect
+        )
 
 
 class DescriptorMemoryPath(Contract):
@@ -94,7 +102,10 @@ class DescriptorMemory(Contract):
 
 
 class DescriptorV1(Contract):
-    """Version 1: feeds, endpoints, auth, skill. ``x-claw-discovery`` describes the origin of a snapshot."""
+    """Version 1: feeds, endpoints, auth, skill.
+
+    ``x-claw-discovery`` describes the origin of a snapshot.
+    """
 
     version: Literal[1]
     description: str = ""

@@ -1,11 +1,22 @@
-"""Durations in the syntax of Go (``24h``, ``1h30m``, ``500ms``): the windows of metadata.json (docs/spec/contract.md)."""
+"""Durations in the syntax of Go (``24h``, ``1h30m``, ``500ms``): the windows of metadata.json
+(docs/spec/contract.md).
+"""
 
 import re
 from typing import Annotated, Final
 
 from pydantic import AfterValidator
 
-_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS: Final = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
 _PART = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(ns|us|µs|μs|ms|s|m|h)")
 _WHOLE = re.compile(rf"\+?(?:{_PART.pattern})+")
 

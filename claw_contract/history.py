@@ -29,8 +29,11 @@ class ToolCallRecord(Contract):
     duplicate: bool = False
     duplicate_of_round: int | None = None
     duplicate_count: int | None = None
-    effect: Effect | None = None  # The effect in the tool's manifest; None: no tool of that name was granted
-    ran: bool = True  # True if the service was called. A repeated call, or one answered with advice, does not run.
+    effect: Effect | None = (
+        None  # The effect in the tool's manifest; None: no tool of that name was granted
+    )
+    # True if the service was called. A repeated call, or one answered with advice, does not run.
+    ran: bool = True
     mcp: McpRecord | None = None  # None: the call was not sent over MCP
 
 
@@ -57,11 +60,16 @@ class UsageRecord(TokenUsage):
     reported_cost_usd: float | None = None
     total_rounds: int = 0
     estimated_cost_usd: float | None = None
-    """Charged to a budget in dollars on top of that, for model calls whose cost nobody knows. None: there were none."""
+    """Charged to a budget in dollars on top of that, for model calls whose cost nobody knows.
+
+    None: there were none.
+    """
 
 
 class ResponseRecord(Contract):
-    """The runner's response: ``json`` is a parsed body, ``text`` a stream or a body that is not JSON."""
+    """The runner's response: ``json`` is a parsed body, ``text`` a stream or a body
+    that is not JSON.
+    """
 
     format: Literal["json", "sse"]
     json_body: Any = None
@@ -97,10 +105,17 @@ class HistoryEntry(Contract):
     error: str | None = None  # Our code of an error, ours or the provider's
     stream: bool
     delivery: Delivery = "mediated"
-    """``native``: the line is one call that the runner made at the broker, and no model was asked."""
+    """``native``: the line is one call that the runner made at the broker, and no
+    model was asked.
+    """
     resumed: bool = False
-    """True if an earlier attempt began this turn. ``usage`` covers this attempt, ``tool_trace`` the whole turn."""
-    tools_offered: tuple[str, ...] = ()  # Aliases of the managed tools that were offered to the model
+    """True if an earlier attempt began this turn.
+
+    ``usage`` covers this attempt, ``tool_trace`` the whole turn.
+    """
+    tools_offered: tuple[
+        str, ...
+    ] = ()  # Aliases of the managed tools that were offered to the model
     tools_withheld: tuple[WithheldTool, ...] = ()  # Granted tools that were not offered
     request_original: Any
     request_effective: Any
@@ -112,7 +127,9 @@ class HistoryEntry(Contract):
 
 
 def decode_recorded(data: bytes | str) -> Any:
-    """Return recorded JSON as data. A number that is too large, which a peer may say, becomes its text.
+    """Return recorded JSON as data.
+
+    A number that is too large, which a peer may say, becomes its text.
 
     Raise ``ValueError`` and ``RecursionError``.
     """

@@ -1,4 +1,5 @@
-"""Calls that the proxy answers by itself: the codes of their results, and the names of the log's interventions.
+"""Calls that the proxy answers by itself: the codes of their results, and the names
+of the log's interventions.
 
 ``claw_mediate.core.tool_result`` is the registry of the codes; a test compares the two.
 """

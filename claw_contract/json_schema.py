@@ -1,7 +1,8 @@
-"""JSON Schema by the jsonschema library: all drafts' keywords, formats off, and no reference is ever fetched.
+"""JSON Schema by the jsonschema library: all drafts' keywords, formats off, and no
+reference is ever fetched.
 
-Keywords that a model or a schema could make slow or inexact are our own (``json_schema_keywords``). A check ends within a
-budget of steps: a value that is not checked to the end is not valid.
+Keywords that a model or a schema could make slow or inexact are our own (``json_schema_keywords``).
+A check ends within a budget of steps: a value that is not checked to the end is not valid.
 """
 
 import json
@@ -39,7 +40,9 @@ class _Validator(Protocol):
 
 
 def find_schema_problem(schema: dict[str, Any]) -> str | None:
-    """Return why a tool can't have this schema: it is none, refers to another document, or has a hopeless pattern."""
+    """Return why a tool can't have this schema: it is none, refers to another
+    document, or has a hopeless pattern.
+    """
     try:
         return _find_problem(json.dumps(schema))
     except RecursionError:
@@ -71,7 +74,8 @@ def _find_problem(text: str) -> str | None:
 
 
 def check_instance(schema: dict[str, Any] | str, instance: Any, limit: int) -> list[dict[str, str]]:
-    """Return at most ``limit`` violations, in the order of their places: ``{path, message}``, the path as ``a.b[1]``.
+    """Return at most ``limit`` violations, in the order of their places: ``{path,
+    message}``, the path as ``a.b[1]``.
 
     A caller that checks often gives the schema as JSON.
     Numbers of the instance are ``int`` or ``json_schema_keywords.Number``.
@@ -85,14 +89,28 @@ def check_instance(schema: dict[str, Any] | str, instance: Any, limit: int) -> l
         errors.extend(islice(_validator(text).iter_errors(instance), _MAX_ERRORS))
     except TooMuchWorkError:
         if not errors:
-            return [{"path": "", "message": "these arguments are too large to be checked against the schema"}]
-    except (RecursionError, ArithmeticError, ValueError, TypeError, referencing.exceptions.Unresolvable):
-        # A loop of references, nesting or a number beyond what can be compared: not checked is not valid.
+            return [
+                {
+                    "path": "",
+                    "message": "these arguments are too large to be checked against the schema",
+                }
+            ]
+    except (
+        RecursionError,
+        ArithmeticError,
+        ValueError,
+        TypeError,
+        referencing.exceptions.Unresolvable,
+    ):
+        # A loop of references, nesting or a number beyond what can be compared: not checked is not
+        # valid.
         return [{"path": "", "message": "these arguments can't be checked against the schema"}]
     finally:
         current_work.reset(token)
     errors.sort(key=_sort_key)
-    return [{"path": shorten(_format_path(error)), "message": error.message} for error in errors[:limit]]
+    return [
+        {"path": shorten(_format_path(error)), "message": error.message} for error in errors[:limit]
+    ]
 
 
 def _first_error(schema: str) -> ValidationError | None:
@@ -108,8 +126,12 @@ def _first_error(schema: str) -> ValidationError | None:
 @lru_cache(maxsize=16)
 def _meta_validator(draft: Any) -> _Validator:
     parts = [(uri, _resource(SPECIFICATIONS.contents(uri))) for uri in SPECIFICATIONS]
-    registry = referencing.Registry().with_resources(parts).crawl()  # before the library adds its own: its anchors would win
-    validator: _Validator = bounded_validator(draft)(_without_dialects(draft.META_SCHEMA), registry=registry)
+    registry = (
+        referencing.Registry().with_resources(parts).crawl()
+    )  # before the library adds its own: its anchors would win
+    validator: _Validator = bounded_validator(draft)(
+        _without_dialects(draft.META_SCHEMA), registry=registry
+    )
     return validator
 
 
@@ -122,7 +144,9 @@ def _resource(document: dict[str, Any]) -> referencing.jsonschema.SchemaResource
 def _validator(schema: str) -> _Validator:
     document = json.loads(schema, parse_float=parse_exact)
     draft = validator_for(document, default=Draft202012Validator)
-    validator: _Validator = bounded_validator(draft)(_without_dialects(document), registry=referencing.Registry())
+    validator: _Validator = bounded_validator(draft)(
+        _without_dialects(document), registry=referencing.Registry()
+    )
     return validator
 
 
@@ -132,9 +156,15 @@ def _plain_schema(schema: str) -> PlainSchema | None:
 
 
 def _without_dialects(node: Any) -> Any:
-    """Return the schema without ``$schema``: where the library meets one, it goes on with its own keywords instead of ours."""
+    """Return the schema without ``$schema``: where the library meets one, it goes on with its own
+    keywords instead of ours.
+    """
     if isinstance(node, dict):
-        return {key: _without_dialects(value) for key, value in node.items() if key != "$schema" or not isinstance(value, str)}
+        return {
+            key: _without_dialects(value)
+            for key, value in node.items()
+            if key != "$schema" or not isinstance(value, str)
+        }
     return [_without_dialects(value) for value in node] if isinstance(node, list) else node
 
 
@@ -143,13 +173,21 @@ def _sort_key(error: ValidationError) -> tuple[list[tuple[bool, Any]], str]:
 
 
 def _format_path(error: ValidationError) -> str:
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
+    text = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path
+    )
     return text.lstrip(".")
 
 
 def _resolve_references(schema: dict[str, Any]) -> None:
-    resource = referencing.Resource.from_contents(schema, default_specification=referencing.jsonschema.DRAFT202012)
-    registry = resource @ referencing.Registry() if resource.id() else referencing.Registry().with_resource("", resource)
+    resource = referencing.Resource.from_contents(
+        schema, default_specification=referencing.jsonschema.DRAFT202012
+    )
+    registry = (
+        resource @ referencing.Registry()
+        if resource.id()
+        else referencing.Registry().with_resource("", resource)
+    )
     resolver = registry.resolver(base_uri=resource.id() or "")
     for reference in _references(schema):
         resolver.lookup(reference)

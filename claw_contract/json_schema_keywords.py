@@ -1,9 +1,9 @@
-"""The keywords of JSON Schema that replace the jsonschema library's own, where a model or a schema could make it work for long,
-or where it is inexact.
+"""The keywords of JSON Schema that replace the jsonschema library's own, where a model or a schema
+could make it work for long, or where it is inexact.
 
-Every use of a keyword is paid from a budget of steps, so that no schema and no value takes longer than the budget allows,
-on any machine: a sum, not a clock. Patterns are ECMA-262's, in bounded time. Numbers compare exactly: they are ``int`` or
-``Decimal``, never ``float``.
+Every use of a keyword is paid from a budget of steps, so that no schema and no value takes longer
+than the budget allows, on any machine: a sum, not a clock. Patterns are ECMA-262's, in bounded
+time. Numbers compare exactly: they are ``int`` or ``Decimal``, never ``float``.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -21,11 +21,15 @@ from claw_contract.pattern import compile_pattern
 
 MAX_MESSAGE = 200
 _MESSAGE_TAIL = 60
-MAX_WORK = 1_000_000  # The budget of one check, roughly in microseconds of a slow machine; an ordinary call costs some hundreds
+# The budget of one check, roughly in microseconds of a slow machine; an ordinary call costs some
+# hundreds
+MAX_WORK = 1_000_000
 _KEYWORD_STEPS = 5
 _REFERENCE_STEPS = 40
 _ERROR_STEPS = 12
-_MESSAGE_CHARACTERS = 64  # Characters of a message for one step: a message quotes the value, and a value may be large
+_MESSAGE_CHARACTERS = (
+    64  # Characters of a message for one step: a message quotes the value, and a value may be large
+)
 
 type Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
@@ -36,7 +40,9 @@ class TooMuchWorkError(Exception):
 
 @dataclass(slots=True)
 class Work:
-    """The rest of the budget of one check, and the enumerations that it met (by their place in the schema)."""
+    """The rest of the budget of one check, and the enumerations that it met (by
+    their place in the schema).
+    """
 
     left: int
     enums: dict[int, frozenset[Hashable]] = field(default_factory=dict)
@@ -48,7 +54,10 @@ class Work:
 
 
 current_work: ContextVar[Work] = ContextVar("work")
-"""The work of the check that is under way. The library passes nothing of ours through, so it can't be an argument."""
+"""The work of the check that is under way.
+
+The library passes nothing of ours through, so it can't be an argument.
+"""
 
 
 @lru_cache(maxsize=16)
@@ -57,7 +66,9 @@ def bounded_validator(draft: Any) -> Any:
     ours = {name: keyword for name, keyword in _OURS.items() if name in draft.VALIDATORS}
     paid = {name: _charge(name, keyword) for name, keyword in {**draft.VALIDATORS, **ours}.items()}
     integer = draft.TYPE_CHECKER.is_type(1.0, "integer")  # since draft 6
-    types = draft.TYPE_CHECKER.redefine("integer", lambda _, value: _is_integer(value, whole_decimals=integer))
+    types = draft.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: _is_integer(value, whole_decimals=integer)
+    )
     return extend(draft, paid, type_checker=types)  # type: ignore[no-untyped-call]
 
 
@@ -65,9 +76,14 @@ def _charge(name: str, keyword: Keyword) -> Keyword:
     price = _REFERENCE_STEPS if "ref" in name.lower() else _KEYWORD_STEPS
     is_long = name not in {"const", "enum"}
 
-    def charged(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    def charged(
+        validator: Any, value: Any, instance: Any, schema: Any
+    ) -> Iterator[ValidationError]:
         budget = current_work.get()
-        budget.spend(price + (_KEYWORD_STEPS * len(value) if is_long and isinstance(value, dict | list) else 0))
+        budget.spend(
+            price
+            + (_KEYWORD_STEPS * len(value) if is_long and isinstance(value, dict | list) else 0)
+        )
         for error in keyword(validator, value, instance, schema) or ():
             budget.spend(_ERROR_STEPS + len(error.message) // _MESSAGE_CHARACTERS)
             error.message = shorten(error.message)
@@ -77,8 +93,14 @@ def _charge(name: str, keyword: Keyword) -> Keyword:
 
 
 def shorten(text: str) -> str:
-    """Return a message within ``MAX_MESSAGE`` characters: it quotes first and complains last, so both ends are kept."""
-    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - _MESSAGE_TAIL - 1]}…{text[-_MESSAGE_TAIL:]}"
+    """Return a message within ``MAX_MESSAGE`` characters: it quotes first and
+    complains last, so both ends are kept.
+    """
+    return (
+        text
+        if len(text) <= MAX_MESSAGE
+        else f"{text[: MAX_MESSAGE - _MESSAGE_TAIL - 1]}…{text[-_MESSAGE_TAIL:]}"
+    )
 
 
 def _is_integer(value: Any, *, whole_decimals: bool) -> bool:
@@ -88,26 +110,37 @@ def _is_integer(value: Any, *, whole_decimals: bool) -> bool:
 
 
 def matches_pattern(source: str, text: str) -> bool:
-    """Return True if a pattern is found in a text; paid for. Raises ``PatternError`` and ``TooMuchWorkError``."""
+    """Return True if a pattern is found in a text; paid for.
+
+    Raises ``PatternError`` and ``TooMuchWorkError``.
+    """
     expression = compile_pattern(source)
     current_work.get().spend(expression.price * len(text))
     return expression.matches(text)
 
 
-def _pattern(_validator: Any, source: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+def _pattern(
+    _validator: Any, source: str, instance: Any, _schema: Any
+) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not matches_pattern(source, instance):
         yield ValidationError(f"{instance!r} does not match {source!r}")
 
 
-def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+def _pattern_properties(
+    validator: Any, patterns: Any, instance: Any, _schema: Any
+) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
         for source, subschema in patterns.items():
             for name in instance:
                 if matches_pattern(source, name):
-                    yield from validator.descend(instance[name], subschema, path=name, schema_path=source)
+                    yield from validator.descend(
+                        instance[name], subschema, path=name, schema_path=source
+                    )
 
 
-def _additional_properties(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+def _additional_properties(
+    validator: Any, rule: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
         named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
         for name in instance:
@@ -115,31 +148,45 @@ def _additional_properties(validator: Any, rule: Any, instance: Any, schema: Any
                 yield from _not_allowed(validator, name, instance[name], rule)
 
 
-def _unevaluated_properties(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+def _unevaluated_properties(
+    validator: Any, rule: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
-        known = evaluated_keys(validator, instance, {**schema, "unevaluatedProperties": None}, matches_pattern)
+        known = evaluated_keys(
+            validator, instance, {**schema, "unevaluatedProperties": None}, matches_pattern
+        )
         for name in instance:
             if name not in known:
                 yield from _not_allowed(validator, name, instance[name], rule)
 
 
-def _unevaluated_items(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+def _unevaluated_items(
+    validator: Any, rule: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError]:
     if isinstance(instance, list):
-        known = evaluated_keys(validator, instance, {**schema, "unevaluatedItems": None}, matches_pattern)
+        known = evaluated_keys(
+            validator, instance, {**schema, "unevaluatedItems": None}, matches_pattern
+        )
         for index, item in enumerate(instance):
             if index not in known:
                 yield from _not_allowed(validator, index, item, rule)
 
 
-def _not_allowed(validator: Any, place: str | int, value: Any, rule: Any) -> Iterator[ValidationError]:
+def _not_allowed(
+    validator: Any, place: str | int, value: Any, rule: Any
+) -> Iterator[ValidationError]:
     if rule is False:
         yield ValidationError("is not allowed here", path=[place])
     else:
         yield from validator.descend(value, rule, path=place)
 
 
-def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    """Check in linear time: the library compares every item with every other, and a model chooses how many there are."""
+def _unique_items(
+    _validator: Any, wanted: bool, instance: Any, _schema: Any
+) -> Iterator[ValidationError]:
+    """Check in linear time: the library compares every item with every other, and a
+    model chooses how many there are.
+    """
     if wanted and isinstance(instance, list) and len(set(map(_freeze, instance))) < len(instance):
         yield ValidationError("items are not unique")
 
@@ -158,7 +205,9 @@ def _const(_validator: Any, value: Any, instance: Any, _schema: Any) -> Iterator
 
 
 def _freeze(value: Any) -> Hashable:
-    """Return a value that is equal to another's exactly when JSON Schema takes the two for equal (1 is 1.0, and not true)."""
+    """Return a value that is equal to another's exactly when JSON Schema takes the two for equal (1
+    is 1.0, and not true).
+    """
     if isinstance(value, dict):
         current_work.get().spend(1 + len(value))
         return "{", frozenset((name, _freeze(member)) for name, member in value.items())
@@ -168,7 +217,9 @@ def _freeze(value: Any) -> Hashable:
     return type(value) is bool, value
 
 
-def _multiple_of(_validator: Any, factor: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+def _multiple_of(
+    _validator: Any, factor: Any, instance: Any, _schema: Any
+) -> Iterator[ValidationError]:
     if is_number(instance) and not is_multiple(instance, factor):
         yield ValidationError(f"{instance!r} is not a multiple of {factor!r}")
 
@@ -177,10 +228,11 @@ type Matches = Callable[[str, str], bool]  # True if a pattern is found in a nam
 
 
 def evaluated_keys(validator: Any, instance: Any, schema: Any, matches: Matches) -> set[str | int]:
-    """Return the names, or indexes, that a schema has looked at: ``unevaluated…`` is about the others.
+    """Return the names, or indexes, that a schema has looked at: ``unevaluated…``
+    is about the others.
 
-    ``schema`` has accepted the value, except for what is asked about. The library's own function returns a list, which is
-    searched for each member, and knows Python's regular expressions only.
+    ``schema`` has accepted the value, except for what is asked about. The library's own function
+    returns a list, which is searched for each member, and knows Python's regular expressions only.
     """
     if not isinstance(schema, dict):
         return set()
@@ -194,12 +246,20 @@ def evaluated_keys(validator: Any, instance: Any, schema: Any, matches: Matches)
     return keys
 
 
-def _evaluated_members(instance: dict[str, Any], schema: dict[str, Any], matches: Matches) -> set[str | int]:
-    if schema.get("additionalProperties") is not None or schema.get("unevaluatedProperties") is not None:
+def _evaluated_members(
+    instance: dict[str, Any], schema: dict[str, Any], matches: Matches
+) -> set[str | int]:
+    if (
+        schema.get("additionalProperties") is not None
+        or schema.get("unevaluatedProperties") is not None
+    ):
         return set(instance)
     patterns = schema.get("patternProperties", {})
     named = schema.get("properties", {}).keys() & instance.keys()
-    return {*named, *(name for name in instance if any(matches(source, name) for source in patterns))}
+    return {
+        *named,
+        *(name for name in instance if any(matches(source, name) for source in patterns)),
+    }
 
 
 def _evaluated_items(validator: Any, instance: list[Any], schema: dict[str, Any]) -> set[str | int]:
@@ -208,16 +268,24 @@ def _evaluated_items(validator: Any, instance: list[Any], schema: dict[str, Any]
     if schema.get("unevaluatedItems") is not None or isinstance(items, dict | bool):
         return set(everything)
     if isinstance(items, list):  # draft 2019-09
-        return set(everything if schema.get("additionalItems") is not None else everything[: len(items)])
+        return set(
+            everything if schema.get("additionalItems") is not None else everything[: len(items)]
+        )
     keys: set[str | int] = set(everything[: len(schema.get("prefixItems", ()))])
     if "contains" in schema and "prefixItems" in validator.VALIDATORS:  # since draft 2020-12
         wanted = validator.evolve(schema=schema["contains"])
-        keys |= {index for index in everything if index not in keys and wanted.is_valid(instance[index])}
+        keys |= {
+            index for index in everything if index not in keys and wanted.is_valid(instance[index])
+        }
     return keys
 
 
-def _applied_subschemas(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield the schemas that hold for the same value: those referred to, and the applicators' that accept it."""
+def _applied_subschemas(
+    validator: Any, instance: Any, schema: dict[str, Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Yield the schemas that hold for the same value: those referred to, and the
+    applicators' that accept it.
+    """
     yield from _referenced_schemas(validator, schema)
     parts = [*schema.get("allOf", ()), *schema.get("anyOf", ()), *schema.get("oneOf", ())]
     parts += [part for name, part in schema.get("dependentSchemas", {}).items() if name in instance]
@@ -242,7 +310,10 @@ _MAX_DIGITS = 4000
 
 
 class Number(Decimal):
-    """A decimal whose ``repr`` is JSON, since messages quote values. JSON numbers are ``int`` or this, never ``float``."""
+    """A decimal whose ``repr`` is JSON, since messages quote values.
+
+    JSON numbers are ``int`` or this, never ``float``.
+    """
 
     __slots__ = ()
 
@@ -251,7 +322,9 @@ class Number(Decimal):
 
 
 _INCOMPARABLE = Number("sNaN")
-"""A number beyond all computing (``1e99999999999999999999``): every comparison with it raises ``ArithmeticError``."""
+"""A number beyond all computing (``1e99999999999999999999``): every comparison with
+it raises ``ArithmeticError``.
+"""
 
 
 def parse_exact(text: str) -> Number:
@@ -274,11 +347,15 @@ def is_multiple(value: int | Decimal, factor: int | Decimal) -> bool:
     digits, power = _digits_and_power(value)
     of_digits, of_power = _digits_and_power(factor)
     # The digits end in no zero, so that a factor with a higher power of ten can't go into them.
-    return digits == 0 or (power >= of_power and digits * pow(10, power - of_power, of_digits) % of_digits == 0)
+    return digits == 0 or (
+        power >= of_power and digits * pow(10, power - of_power, of_digits) % of_digits == 0
+    )
 
 
 def _digits_and_power(number: int | Decimal) -> tuple[int, int]:
-    """Return ``digits`` and ``power`` of a number that is ± digits × 10^power; the digits end in no zero."""
+    """Return ``digits`` and ``power`` of a number that is ± digits × 10^power; the
+    digits end in no zero.
+    """
     _, every, power = Decimal(number).as_tuple()
     if not isinstance(power, int):
         raise ArithmeticError("not a finite number")  # noqa: TRY004 — of its value, not of its type

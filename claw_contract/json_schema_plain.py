@@ -1,14 +1,20 @@
-"""The check of arguments by a plain schema: of an object whose members are single values, without references and patterns.
+"""The check of arguments by a plain schema: of an object whose members are single values, without
+references and patterns.
 
-Most tools' schemas are plain, and most arguments fit. ``PlainSchema.accepts`` only ever says that they do: everything else,
-with its messages, is left to the library (``json_schema``).
+Most tools' schemas are plain, and most arguments fit. ``PlainSchema.accepts`` only ever says that
+they do: everything else, with its messages, is left to the library (``json_schema``).
 """
 
 import math
 from typing import Any, NamedTuple
 
-_ANNOTATIONS = frozenset({"$schema", "title", "description", "default", "examples", "format", "deprecated"})
-"""Keywords that no draft checks, formats being off. ``$schema``: what is read here means the same in all drafts."""
+_ANNOTATIONS = frozenset(
+    {"$schema", "title", "description", "default", "examples", "format", "deprecated"}
+)
+"""Keywords that no draft checks, formats being off.
+
+``$schema``: what is read here means the same in all drafts.
+"""
 _OBJECT = frozenset({"type", "properties", "required", "additionalProperties"})
 _NUMERIC = ("minimum", "maximum")
 _MEMBERS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
@@ -54,24 +60,41 @@ class PlainSchema(NamedTuple):
 
 def read_plain_schema(schema: Any) -> PlainSchema | None:
     """Return a schema that is valid, if it is plain."""
-    if not isinstance(schema, dict) or schema.get("type") != "object" or not schema.keys() <= _OBJECT | _ANNOTATIONS:
+    if (
+        not isinstance(schema, dict)
+        or schema.get("type") != "object"
+        or not schema.keys() <= _OBJECT | _ANNOTATIONS
+    ):
         return None
     properties, required = schema.get("properties", {}), schema.get("required", [])
     others = schema.get("additionalProperties", True)
     if not isinstance(properties, dict) or not _are_texts(required) or not isinstance(others, bool):
         return None
-    members = {name: read for name, member in properties.items() if (read := _read_member(member)) is not None}
+    members = {
+        name: read
+        for name, member in properties.items()
+        if (read := _read_member(member)) is not None
+    }
     if len(members) < len(properties) or len(members) + len(required) > _MAX_MEMBERS:
         return None
     return PlainSchema(members, frozenset(required), not others)
 
 
 def _read_member(schema: Any) -> _Member | None:
-    kind, keywords = _MEMBERS.get(str(schema.get("type")), (None, ())) if isinstance(schema, dict) else (None, ())
+    kind, keywords = (
+        _MEMBERS.get(str(schema.get("type")), (None, ()))
+        if isinstance(schema, dict)
+        else (None, ())
+    )
     if kind is None or not schema.keys() <= {"type", *keywords} | _ANNOTATIONS:
         return None
-    low, high = (schema.get(name, bound) for name, bound in zip(keywords[:2] or ("", ""), (-math.inf, math.inf), strict=True))
-    if not {type(low), type(high)} <= {int, float} or ("enum" in schema and not _are_texts(schema["enum"])):
+    low, high = (
+        schema.get(name, bound)
+        for name, bound in zip(keywords[:2] or ("", ""), (-math.inf, math.inf), strict=True)
+    )
+    if not {type(low), type(high)} <= {int, float} or (
+        "enum" in schema and not _are_texts(schema["enum"])
+    ):
         return None
     return _Member(kind, low, high, frozenset(schema["enum"]) if "enum" in schema else None)
 

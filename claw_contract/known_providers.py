@@ -1,4 +1,5 @@
-"""The model providers that need no entry in providers.json, and the variables that hold their keys (docs/spec/contract.md).
+"""The model providers that need no entry in providers.json, and the variables that hold their keys
+(docs/spec/contract.md).
 
 The proxy reaches these providers; the compiler checks that no agent has one of their variables.
 """
@@ -12,7 +13,10 @@ from claw_contract.providers import ApiFormat, ProviderAuth
 
 @dataclass(frozen=True, slots=True)
 class KnownProvider:
-    """The defaults of a provider. ``keys``: variables, each of which may end in ``_1``, ``_2``, …"""
+    """The defaults of a provider.
+
+    ``keys``: variables, each of which may end in ``_1``, ``_2``, …
+    """
 
     base_url: str | None
     auth: ProviderAuth
@@ -25,25 +29,70 @@ _GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai"
 _ANTHROPIC = "https://api.anthropic.com/v1"
 _GATEWAY = "https://ai-gateway.vercel.sh/v1"
 KNOWN_PROVIDERS: Final[dict[str, KnownProvider]] = {
-    "openai": KnownProvider("https://api.openai.com/v1", "bearer", "openai", "OPENAI", ("OPENAI_API_KEY",)),
-    "anthropic": KnownProvider(_ANTHROPIC, "x-api-key", "anthropic", "ANTHROPIC", ("ANTHROPIC_API_KEY",)),
-    "openrouter": KnownProvider("https://openrouter.ai/api/v1", "bearer", "openai", "OPENROUTER", ("OPENROUTER_API_KEY",)),
-    "google": KnownProvider(_GOOGLE, "bearer", "openai", "GOOGLE", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+    "openai": KnownProvider(
+        "https://api.openai.com/v1", "bearer", "openai", "OPENAI", ("OPENAI_API_KEY",)
+    ),
+    "anthropic": KnownProvider(
+        _ANTHROPIC, "x-api-key", "anthropic", "ANTHROPIC", ("ANTHROPIC_API_KEY",)
+    ),
+    "openrouter": KnownProvider(
+        "https://openrouter.ai/api/v1", "bearer", "openai", "OPENROUTER", ("OPENROUTER_API_KEY",)
+    ),
+    "google": KnownProvider(
+        _GOOGLE, "bearer", "openai", "GOOGLE", ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    ),
     "xai": KnownProvider("https://api.x.ai/v1", "bearer", "openai", "XAI", ("XAI_API_KEY",)),
-    "ai-gateway": KnownProvider(_GATEWAY, "bearer", "openai", "AI_GATEWAY", ("AI_GATEWAY_API_KEY",)),
+    "ai-gateway": KnownProvider(
+        _GATEWAY, "bearer", "openai", "AI_GATEWAY", ("AI_GATEWAY_API_KEY",)
+    ),
     "ollama": KnownProvider(None, "none", "openai", "OLLAMA"),
 }
 KEY_VARIABLES: Final = tuple(name for known in KNOWN_PROVIDERS.values() for name in known.keys)
 OTHER_KEY_VARIABLES: Final = (
     # Read by runners and SDKs in place of a key, and the seeds of the original system.
-    *("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_API_KEY", "CODEX_API_KEY", "PROVIDER_API_KEY"),
-    *("GOOGLE_GENERATIVE_AI_API_KEY", "VERCEL_AI_GATEWAY_API_KEY", "OLLAMA_API_KEY", "GROK_API_KEY"),
+    *(
+        "ANTHROPIC_AUTH_TOKEN",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "CLAUDE_API_KEY",
+        "CODEX_API_KEY",
+        "PROVIDER_API_KEY",
+    ),
+    *(
+        "GOOGLE_GENERATIVE_AI_API_KEY",
+        "VERCEL_AI_GATEWAY_API_KEY",
+        "OLLAMA_API_KEY",
+        "GROK_API_KEY",
+    ),
     # Clouds that sell the same models: Bedrock, Vertex, Azure, Foundry.
-    *("AWS_BEARER_TOKEN_BEDROCK", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"),
-    *("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", "ANTHROPIC_FOUNDRY_API_KEY", "VERTEX_API_KEY"),
+    *(
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+    ),
+    *(
+        "AZURE_API_KEY",
+        "AZURE_OPENAI_API_KEY",
+        "AZURE_OPENAI_AD_TOKEN",
+        "ANTHROPIC_FOUNDRY_API_KEY",
+        "VERTEX_API_KEY",
+    ),
     # Providers that a runner reaches by itself.
-    *("GROQ_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY", "COHERE_API_KEY", "CO_API_KEY", "TOGETHER_API_KEY"),
-    *("FIREWORKS_API_KEY", "PERPLEXITY_API_KEY", "CEREBRAS_API_KEY", "MOONSHOT_API_KEY", "ZAI_API_KEY"),
+    *(
+        "GROQ_API_KEY",
+        "MISTRAL_API_KEY",
+        "DEEPSEEK_API_KEY",
+        "COHERE_API_KEY",
+        "CO_API_KEY",
+        "TOGETHER_API_KEY",
+    ),
+    *(
+        "FIREWORKS_API_KEY",
+        "PERPLEXITY_API_KEY",
+        "CEREBRAS_API_KEY",
+        "MOONSHOT_API_KEY",
+        "ZAI_API_KEY",
+    ),
 )
 """Variables that hold a credential of other model providers."""
 _NUMBER = re.compile(r"_[0-9]+$")

@@ -1,4 +1,6 @@
-"""The limits of a process that listens: its descriptors, and the log lines that anybody can cause."""
+"""The limits of a process that listens: its descriptors, and the log lines that
+anybody can cause.
+"""
 
 import resource
 import sys
@@ -21,7 +23,9 @@ def raise_descriptor_limit(wanted: int = sys.maxsize) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
     if soft != resource.RLIM_INFINITY and soft < target:
-        with suppress(ValueError, OSError):  # the kernel has a limit of its own, which may be below the hard one
+        with suppress(
+            ValueError, OSError
+        ):  # the kernel has a limit of its own, which may be below the hard one
             resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if soft == resource.RLIM_INFINITY else min(soft, wanted)
@@ -39,16 +43,23 @@ class _Period:
 
 
 class LineLimit:
-    """Lets ``max_lines`` lines of each kind pass in a period, a minute, and counts those that are left out."""
+    """Lets ``max_lines`` lines of each kind pass in a period, a minute, and counts
+    those that are left out.
+    """
 
     def __init__(
-        self, max_lines: int = MAX_LINES, seconds: float = PERIOD_SECONDS, clock: Callable[[], float] | None = None
+        self,
+        max_lines: int = MAX_LINES,
+        seconds: float = PERIOD_SECONDS,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._max_lines, self._seconds, self._clock = max_lines, seconds, clock or time.monotonic
         self._periods: dict[str, _Period] = {}
 
     def take(self, kind: str) -> int | None:
-        """Return how many lines of this kind were left out before this one; None if this one is to be left out too."""
+        """Return how many lines of this kind were left out before this one; None if
+        this one is to be left out too.
+        """
         now = self._clock()
         period = self._find(kind, now)
         if now - period.begun >= self._seconds:
@@ -72,7 +83,9 @@ class LineLimit:
         return self._periods.setdefault(known, _Period(now, 0))
 
     def _forget_old(self, now: float) -> None:
-        """Forget the kinds of which nothing came for a period; the lines left out count for the others from now on."""
+        """Forget the kinds of which nothing came for a period; the lines left out
+        count for the others from now on.
+        """
         others = self._periods.setdefault(_OTHERS, _Period(now, 0))
         kept = {_OTHERS: others}
         for kind, period in self._periods.items():

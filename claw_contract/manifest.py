@@ -1,6 +1,8 @@
-"""tools.json: the tools of one agent, and how the proxy calls them (docs/spec/contract.md "tools.json").
+"""tools.json: the tools of one agent, and how the proxy calls them
+(docs/spec/contract.md "tools.json").
 
-The model sees ``name`` (as an alias), ``description`` and ``inputSchema`` of a tool; the rest is for the proxy.
+The model sees ``name`` (as an alias), ``description`` and ``inputSchema`` of a tool; the rest is
+for the proxy.
 """
 
 import json
@@ -9,7 +11,14 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from claw_contract.base import Contract, JsonObject, error_line
 from claw_contract.secret import Secret, SecretRef
@@ -21,14 +30,20 @@ MAX_TOOL_RESULT_BYTES = 16_384
 SOFT_DEADLINE_RATIO = 0.9
 MAX_PARALLEL = 8
 
-type Effect = Literal["read", "write", "unknown"]  # The effect of a call. ``unknown`` is treated as ``write``.
+type Effect = Literal[
+    "read", "write", "unknown"
+]  # The effect of a call. ``unknown`` is treated as ``write``.
 type Delivery = Literal["mediated", "native"]
-"""The way of a tool to its agent: the proxy offers it to the model, or the runner calls it at the broker (docs/spec/mcp.md)."""
+"""The way of a tool to its agent: the proxy offers it to the model, or the runner calls it at the
+broker (docs/spec/mcp.md).
+"""
 
 _NOT_PLAIN = re.compile(r"[^\x21-\x7e]|[?#\\]")
 CLAW_ID = "claw_id"
 """The parameter that holds the authenticated agent, whatever the model sends for it."""
-PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")  # ``{name}`` in an HTTP path; ``{claw_id}`` is the authenticated agent
+PLACEHOLDER = re.compile(
+    r"\{([A-Za-z0-9_]+)\}"
+)  # ``{name}`` in an HTTP path; ``{claw_id}`` is the authenticated agent
 
 
 class NoAuth(Contract):
@@ -58,9 +73,16 @@ Auth = Annotated[NoAuth | BearerAuth | HeaderAuth | BasicAuth, Field(discriminat
 def checked_base_url(url: str) -> str:
     """Return the URL. Raise ``ValueError``, which never contains it, if it is no base URL."""
     parts = urlsplit(url)
-    is_wrong = parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.port == 0
+    is_wrong = (
+        parts.scheme not in {"http", "https"}
+        or not parts.hostname
+        or "@" in parts.netloc
+        or parts.port == 0
+    )
     if is_wrong or _NOT_PLAIN.search(url):
-        raise ValueError("a base URL is http(s)://host[:port][/path], without user, query or fragment")
+        raise ValueError(
+            "a base URL is http(s)://host[:port][/path], without user, query or fragment"
+        )
     return url
 
 
@@ -69,7 +91,10 @@ UrlPath = Annotated[str, StringConstraints(pattern=r"^/[^\s?#\\]*$")]
 
 
 class HttpExecution(Contract):
-    """One HTTP request for each call. Arguments go into the query of GET and DELETE, else into a JSON body."""
+    """One HTTP request for each call.
+
+    Arguments go into the query of GET and DELETE, else into a JSON body.
+    """
 
     transport: Literal["http"]
     service: str
@@ -102,7 +127,10 @@ Execution = Annotated[HttpExecution | McpExecution, Field(discriminator="transpo
 
 
 class Annotations(Contract):
-    """The annotations that the proxy acts on. A wrong type quarantines the tool; other annotations are kept."""
+    """The annotations that the proxy acts on.
+
+    A wrong type quarantines the tool; other annotations are kept.
+    """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="allow", populate_by_name=True)
 
@@ -118,7 +146,10 @@ class Annotations(Contract):
 
     @property
     def effect(self) -> Effect:
-        """The declared effect. ``readOnly`` (ours) overrides ``readOnlyHint`` (MCP's); without both it is unknown."""
+        """The declared effect.
+
+        ``readOnly`` (ours) overrides ``readOnlyHint`` (MCP's); without both it is unknown.
+        """
         declared = self.read_only if self.read_only is not None else self.read_only_hint
         return "unknown" if declared is None else "read" if declared else "write"
 
@@ -136,7 +167,9 @@ class Tool(Contract):
     @model_validator(mode="after")
     def _belongs_to_its_service(self) -> Self:
         if not self.name.startswith(f"{self.execution.service}."):
-            raise ValueError(f"the name must begin with its service, {self.execution.service!r}, and a dot")
+            raise ValueError(
+                f"the name must begin with its service, {self.execution.service!r}, and a dot"
+            )
         if self.input_schema.get("type", "object") != "object":
             raise ValueError("inputSchema must be an object schema")
         return self
@@ -147,7 +180,9 @@ class Tool(Contract):
         schema = {"type": "object", **self.input_schema}
         properties = schema.get("properties")
         if isinstance(properties, dict) and CLAW_ID in properties:
-            schema["properties"] = {name: value for name, value in properties.items() if name != CLAW_ID}
+            schema["properties"] = {
+                name: value for name, value in properties.items() if name != CLAW_ID
+            }
         if isinstance(schema.get("required"), list) and CLAW_ID in schema["required"]:
             schema["required"] = [name for name in schema["required"] if name != CLAW_ID]
             if not schema["required"]:
@@ -178,17 +213,23 @@ def _default_if_zero(value: int, default: int) -> int:
 class Policy(Contract):
     """Limits of a turn. An absent limit, or zero, means the default."""
 
-    max_rounds: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_ROUNDS))] = MAX_ROUNDS
-    timeout_per_tool_ms: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, TIMEOUT_PER_TOOL_MS))] = (
-        TIMEOUT_PER_TOOL_MS
+    max_rounds: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_ROUNDS))] = (
+        MAX_ROUNDS
     )
-    total_timeout_ms: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, TOTAL_TIMEOUT_MS))] = TOTAL_TIMEOUT_MS
-    max_tool_result_bytes: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_TOOL_RESULT_BYTES))] = (
-        MAX_TOOL_RESULT_BYTES
-    )
+    timeout_per_tool_ms: Annotated[
+        int, AfterValidator(lambda n: _default_if_zero(n, TIMEOUT_PER_TOOL_MS))
+    ] = TIMEOUT_PER_TOOL_MS
+    total_timeout_ms: Annotated[
+        int, AfterValidator(lambda n: _default_if_zero(n, TOTAL_TIMEOUT_MS))
+    ] = TOTAL_TIMEOUT_MS
+    max_tool_result_bytes: Annotated[
+        int, AfterValidator(lambda n: _default_if_zero(n, MAX_TOOL_RESULT_BYTES))
+    ] = MAX_TOOL_RESULT_BYTES
     on_budget: Literal["finalize", "error"] = "finalize"
     soft_deadline_ratio: Annotated[float, Field(gt=0, lt=1)] = SOFT_DEADLINE_RATIO
-    max_parallel: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_PARALLEL))] = MAX_PARALLEL
+    max_parallel: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_PARALLEL))] = (
+        MAX_PARALLEL
+    )
 
 
 class Manifest(Contract):
@@ -200,7 +241,10 @@ class Manifest(Contract):
 
 
 class QuarantinedTool(Contract):
-    """A tool that is not offered because its entry is invalid. ``reason``: one line without values."""
+    """A tool that is not offered because its entry is invalid.
+
+    ``reason``: one line without values.
+    """
 
     name: str
     reason: str
@@ -213,9 +257,11 @@ class _Envelope(Contract):
 
 
 def read_manifest(data: bytes) -> tuple[Manifest, tuple[QuarantinedTool, ...]]:
-    """Return the manifest of the valid tools in tools.json, and the others (docs/spec/contract.md: quarantine).
+    """Return the manifest of the valid tools in tools.json, and the others
+    (docs/spec/contract.md: quarantine).
 
-    Raise ``ValidationError`` if the document itself is malformed: then the whole agent fails closed.
+    Raise ``ValidationError`` if the document itself is malformed: then the whole agent fails
+    closed.
     """
     envelope = _Envelope.model_validate_json(data)
     valid: dict[str, Tool] = {}
@@ -229,7 +275,13 @@ def read_manifest(data: bytes) -> tuple[Manifest, tuple[QuarantinedTool, ...]]:
             quarantined.append(QuarantinedTool(name=label, reason=error_line(error)))
             continue
         if tool.name in valid:
-            quarantined.append(QuarantinedTool(name=label, reason="the name is declared twice; the first one stays"))
+            quarantined.append(
+                QuarantinedTool(
+                    name=label, reason="the name is declared twice; the first one stays"
+                )
+            )
             continue
         valid[tool.name] = tool
-    return Manifest(version=1, tools=tuple(valid.values()), policy=envelope.policy), tuple(quarantined)
+    return Manifest(version=1, tools=tuple(valid.values()), policy=envelope.policy), tuple(
+        quarantined
+    )

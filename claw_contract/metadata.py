@@ -43,7 +43,10 @@ class Budget(Contract):
 
 
 class Metadata(Contract):
-    """An agent's identity. It has either ``token`` (``<agent-id>:<secret>``, as on the wire) or ``token_sha256``."""
+    """An agent's identity.
+
+    It has either ``token`` (``<agent-id>:<secret>``, as on the wire) or ``token_sha256``.
+    """
 
     service: str
     ordinal: int | None = None
@@ -67,7 +70,8 @@ class Metadata(Contract):
 
         The original system may also store the bare secret.
         """
-        # A header may hold any bytes. mitmproxy decodes them to surrogates, which must not raise here.
+        # A header may hold any bytes. mitmproxy decodes them to surrogates, which must not raise
+        # here.
         presented = f"{agent_id}:{secret}".encode(errors="surrogatepass")
         if self.token_sha256 is not None:
             return hmac.compare_digest(hashlib.sha256(presented).hexdigest(), self.token_sha256)

@@ -1,4 +1,6 @@
-"""Names of agents and tools, and the aliases under which a model sees a tool (docs/spec/contract.md)."""
+"""Names of agents and tools, and the aliases under which a model sees a tool
+(docs/spec/contract.md).
+"""
 
 import hashlib
 import re
@@ -8,7 +10,9 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 ALIAS_LIMIT = 64  # OpenAI's limit for a function name; Anthropic takes 128
-TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")  # The name of a tool within its service, as a descriptor declares it
+TOOL_NAME = re.compile(
+    r"[A-Za-z0-9_-]{1,48}"
+)  # The name of a tool within its service, as a descriptor declares it
 SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """A Compose service name that can be a host name and the first half of a canonical tool name."""
 WORKER_PREFIX = ".worker-"  # No agent's directory begins so
@@ -17,7 +21,9 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def is_agent_id(text: str) -> bool:
-    """Return True if ``text`` may name an agent, and therefore a directory. Check this before building a path from it.
+    """Return True if ``text`` may name an agent, and therefore a directory.
+
+    Check this before building a path from it.
 
     >>> is_agent_id("analyst-0"), is_agent_id("../analyst"), is_agent_id("a..b")
     (True, False, False)
@@ -35,7 +41,8 @@ AgentId = Annotated[str, AfterValidator(_checked_agent_id)]
 
 
 def worker_directory(number: int) -> str:
-    """Return the directory of a worker's history, below the proxy's; the first one's is the proxy's own (decision 0035).
+    """Return the directory of a worker's history, below the proxy's; the first
+    one's is the proxy's own (decision 0035).
 
     >>> [worker_directory(number) for number in (1, 2)]
     ['', '.worker-2']
@@ -78,13 +85,17 @@ def plain_alias(canonical: str) -> str:
 
 
 def hashed_alias(canonical: str) -> str:
-    """Return an alias that does not collide: truncated, with 8 hex digits of the canonical name's SHA-256."""
+    """Return an alias that does not collide: truncated, with 8 hex digits of the
+    canonical name's SHA-256.
+    """
     suffix = "_" + hashlib.sha256(canonical.encode()).hexdigest()[:8]
     return plain_alias(canonical)[: ALIAS_LIMIT - len(suffix)] + suffix
 
 
 def assign_aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
-    """Return aliases by canonical name, in the given order. None is in ``taken`` (the runner's own names).
+    """Return aliases by canonical name, in the given order.
+
+    None is in ``taken`` (the runner's own names).
 
     >>> assign_aliases(["trading-api.get_quote"])
     {'trading-api.get_quote': 'trading-api__get_quote'}
@@ -95,7 +106,12 @@ def assign_aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> di
     chosen: dict[str, str] = {}
     for name in names:
         alias = plain[name]
-        if len(alias) > ALIAS_LIMIT or alias in shared or alias in taken or alias in chosen.values():
+        if (
+            len(alias) > ALIAS_LIMIT
+            or alias in shared
+            or alias in taken
+            or alias in chosen.values()
+        ):
             alias = _free_alias(name, {*taken, *chosen.values()})
         chosen[name] = alias
     return chosen

@@ -1,8 +1,9 @@
-"""The paths that an operator opens beside the known ones: ``METHOD /path``, or ``METHOD /prefix*`` (docs/settings.md).
+"""The paths that an operator opens beside the known ones: ``METHOD /path``, or ``METHOD /prefix*``
+(docs/settings.md).
 
-Deny by default is decided in ``claw_mediate.core.known_paths``; this is the grammar of the exceptions, which the compiler and
-the proxy share. What mints or lists credentials can't be opened, whatever the entry says: an agent would hold a credential that
-is not its own token.
+Deny by default is decided in ``claw_mediate.core.known_paths``; this is the grammar of the
+exceptions, which the compiler and the proxy share. What mints or lists credentials can't be opened,
+whatever the entry says: an agent would hold a credential that is not its own token.
 """
 
 import re
@@ -29,11 +30,16 @@ _WORDS: Final = frozenset(
 _SEGMENTS: Final = frozenset({"tokens", "personal_access"})
 """The same, where they are all that a segment says: ``count_tokens`` is none."""
 _LIVE = re.compile(r"/(?:realtime|chatkit|live)/(?:[^/]+/)*[^/]*sessions?(?:/|$)")
-"""A session of a protocol that bypasses the proxy: the answer holds an ephemeral credential for it."""
+"""A session of a protocol that bypasses the proxy: the answer holds an ephemeral
+credential for it.
+"""
 
 
 class OpenedPathError(ValueError):
-    """An entry that opens nothing, or what can't be opened. ``reason`` shows no value, which may be a variable's."""
+    """An entry that opens nothing, or what can't be opened.
+
+    ``reason`` shows no value, which may be a variable's.
+    """
 
     def __init__(self, entry: str, reason: str) -> None:
         super().__init__(f"{entry!r}: {reason}")
@@ -53,15 +59,21 @@ class OpenedPath(NamedTuple):
         match = _ENTRY.fullmatch(text.strip())
         if match is None or match[1] not in METHODS:
             methods = ", ".join(METHODS)
-            raise OpenedPathError(text, f"this is no METHOD /prefix* such as {EXAMPLE!r}; the methods are {methods}")
+            raise OpenedPathError(
+                text, f"this is no METHOD /prefix* such as {EXAMPLE!r}; the methods are {methods}"
+            )
 
         is_prefix = match[2].endswith("*")
         path = match[2].removesuffix("*")
         if _ODD.search(path):
-            raise OpenedPathError(text, "a path is written plainly, without escapes and a query, '*' only at its end")
+            raise OpenedPathError(
+                text, "a path is written plainly, without escapes and a query, '*' only at its end"
+            )
 
         if (named := find_credentials(path)) is not None:
-            raise OpenedPathError(text, f"{named!r} mints or lists credentials, which can't be opened")
+            raise OpenedPathError(
+                text, f"{named!r} mints or lists credentials, which can't be opened"
+            )
 
         plain = path if is_prefix else path.rstrip("/") or "/"
         return cls(match[1], plain.lower(), is_prefix)
@@ -77,7 +89,8 @@ def parse_opened_paths(text: str) -> tuple[OpenedPath, ...]:
     """Parse a list that is separated by commas. Raise ``OpenedPathError``.
 
     >>> parse_opened_paths("POST /v1/Skills*, GET /v1/skills")
-    (OpenedPath(method='POST', path='/v1/skills', is_prefix=True), OpenedPath(method='GET', path='/v1/skills', is_prefix=False))
+    (OpenedPath(method='POST', path='/v1/skills', is_prefix=True), OpenedPath(method='GET',
+    path='/v1/skills', is_prefix=False))
     """
     return tuple(OpenedPath.parse(part) for part in text.split(",") if part.strip())
 
@@ -88,11 +101,12 @@ def write_opened_paths(entries: Iterable[str]) -> str:
 
 
 def find_credentials(path: str) -> str | None:
-    """Return the segment by which a path mints or lists credentials, or administers an account; None where there is none.
+    """Return the segment by which a path mints or lists credentials, or administers
+    an account; None where there is none.
 
-    >>> [find_credentials(path) for path in ("/v1/organization/costs", "/v1/keys", "/v1/chat/keywords", "/v1/x/count_tokens")]
-    ['organization', 'keys', None, None]
-    >>> find_credentials("/v1/realtime/transcription_sessions"), find_credentials("/v1alpha/authTokens")
+    >>> [find_credentials(path) for path in ("/v1/organization/costs", "/v1/keys",
+    "/v1/chat/keywords", "/v1/x/count_tokens")] ['organization', 'keys', None, None] >>>
+    find_credentials("/v1/realtime/transcription_sessions"), find_credentials("/v1alpha/authTokens")
     ('transcription_sessions', 'authtokens')
     """
     plain = path.lower()

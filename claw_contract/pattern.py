@@ -1,7 +1,9 @@
-"""Patterns of JSON Schemas: ECMA-262 regular expressions, searched in bounded time (docs/decisions/0010).
+"""Patterns of JSON Schemas: ECMA-262 regular expressions, searched in bounded time
+(docs/decisions/0010).
 
-A pattern runs on a linear engine if possible. Look-around and back-references need backtracking, which is counted and limited.
-A pattern that neither engine supports is rejected when the schema is read, not when a model calls.
+A pattern runs on a linear engine if possible. Look-around and back-references need backtracking,
+which is counted and limited. A pattern that neither engine supports is rejected when the schema is
+read, not when a model calls.
 """
 
 import re
@@ -15,9 +17,14 @@ import jsonschema_rs
 _TINY = 32 * 1024
 _SMALL = 256 * 1024
 _LARGE = 10 * 1024 * 1024
-"""Bytes of a compiled pattern. Counted repetitions of Unicode classes are large: ``^\\p{L}{1,100}$`` takes megabytes."""
+"""Bytes of a compiled pattern.
+
+Counted repetitions of Unicode classes are large: ``^\\p{L}{1,100}$`` takes megabytes.
+"""
 _MAX_BACKTRACKS = 10_000
-_ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|0(?![0-9])|.)", re.IGNORECASE | re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|0(?![0-9])|.)", re.IGNORECASE | re.DOTALL
+)
 _VALUES = frozenset({"const", "default", "enum", "examples"})
 """Keywords of a schema that contain values, in which ``pattern`` has no special meaning."""
 
@@ -28,7 +35,10 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern. ``price``: the worst-case time for one character, in microseconds, roughly."""
+    """A compiled pattern.
+
+    ``price``: the worst-case time for one character, in microseconds, roughly.
+    """
 
     source: str
     price: int
@@ -77,17 +87,26 @@ def _as_rust(escape: re.Match[str]) -> str:
     return r"\x00" if escape[0] == r"\0" else escape[0]
 
 
-def find_patterns(schema: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def find_patterns(
+    schema: Any, at: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield the path and source of every pattern in a schema.
 
-    Patterns below a property that is named like one of ``_VALUES`` are missed; they are rejected when they are used.
+    Patterns below a property that is named like one of ``_VALUES`` are missed; they are rejected
+    when they are used.
     """
     if isinstance(schema, dict):
         if isinstance(source := schema.get("pattern"), str):
             yield (*at, "pattern"), source
         if isinstance(keys := schema.get("patternProperties"), dict):
             yield from (((*at, "patternProperties", source), source) for source in keys)
-    parts = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+    parts = (
+        schema.items()
+        if isinstance(schema, dict)
+        else enumerate(schema)
+        if isinstance(schema, list)
+        else ()
+    )
     for part, value in parts:
         if part not in _VALUES:
             yield from find_patterns(value, (*at, part))

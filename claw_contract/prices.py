@@ -1,4 +1,7 @@
-"""prices.json: the cost of tokens, for providers that do not report it. Optional, beside providers.json."""
+"""prices.json: the cost of tokens, for providers that do not report it.
+
+Optional, beside providers.json.
+"""
 
 from typing import Annotated
 
@@ -10,7 +13,10 @@ Dollars = Annotated[float, Field(ge=0, lt=1e6, strict=False)]
 
 
 class Price(Contract):
-    """US dollars for a million tokens. ``cached_input``: input read from a cache; by default the price of other input."""
+    """US dollars for a million tokens.
+
+    ``cached_input``: input read from a cache; by default the price of other input.
+    """
 
     input: Dollars
     output: Dollars
@@ -18,4 +24,7 @@ class Price(Contract):
 
 
 class Prices(RootModel[dict[str, Price]]):
-    """Prices by ``provider/model`` or ``model``. The longest name that is a prefix of the model's name counts."""
+    """Prices by ``provider/model`` or ``model``.
+
+    The longest name that is a prefix of the model's name counts.
+    """

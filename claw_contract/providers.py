@@ -1,6 +1,8 @@
-"""providers.json v1 and v2: model providers and their keys (docs/spec/contract.md "providers.json").
+"""providers.json v1 and v2: model providers and their keys (docs/spec/contract.md
+"providers.json").
 
-providers.json belongs to the operator and is only read. The proxy stores the state of a key in a file of its own.
+providers.json belongs to the operator and is only read. The proxy stores the state of a key in a
+file of its own.
 """
 
 from typing import Annotated, Literal
@@ -48,9 +50,11 @@ class Providers(Contract):
 
 
 class KeyRecord(Contract):
-    """One file of ``<auth dir>/key-states/``: a key that a provider rejected or throttled, identified by its digest.
+    """One file of ``<auth dir>/key-states/``: a key that a provider rejected or
+    throttled, identified by its digest.
 
-    ``retry_at``: when a dead key is tried again. ``scope``: what a key rests for, a model and how it is used; None for all.
+    ``retry_at``: when a dead key is tried again. ``scope``: what a key rests for, a model and how
+    it is used; None for all.
     """
 
     version: Literal[1] = 1

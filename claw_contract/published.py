@@ -1,4 +1,6 @@
-"""The JSON Schemas of the contract's files. ``python -m claw_contract.published`` generates them from the models.
+"""The JSON Schemas of the contract's files.
+
+``python -m claw_contract.published`` generates them from the models.
 
 They describe what is accepted: a reader ignores unknown keys, so the schemas allow them.
 """

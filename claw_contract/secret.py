@@ -1,7 +1,7 @@
 """A type for secrets that prints as dots.
 
-``str``, ``repr``, ``format`` and JSON give dots. Only ``reveal()`` gives the value, so that one search finds every use of it.
-Comparison takes constant time.
+``str``, ``repr``, ``format`` and JSON give dots. Only ``reveal()`` gives the value, so that one
+search finds every use of it. Comparison takes constant time.
 """
 
 import hmac
@@ -14,7 +14,9 @@ from claw_contract.base import Contract
 
 DOTS = "••••••"
 REVEAL = {"reveal": True}
-"""A serialization context that writes values instead of dots: ``model_dump_json(context=REVEAL)``, for 0600 files."""
+"""A serialization context that writes values instead of dots:
+``model_dump_json(context=REVEAL)``, for 0600 files.
+"""
 
 
 class Secret:
@@ -38,19 +40,30 @@ class Secret:
         return DOTS
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and hmac.compare_digest(self._value.encode(), other._value.encode())
+        return isinstance(other, Secret) and hmac.compare_digest(
+            self._value.encode(), other._value.encode()
+        )
 
     def __hash__(self) -> int:
         return hash((Secret, self._value))
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        from_text = core_schema.no_info_after_validator_function(cls, core_schema.str_schema(min_length=1))
+    def __get_pydantic_core_schema__(
+        cls, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        from_text = core_schema.no_info_after_validator_function(
+            cls, core_schema.str_schema(min_length=1)
+        )
         return core_schema.json_or_python_schema(
             json_schema=from_text,
-            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_text]),
+            python_schema=core_schema.union_schema(
+                [core_schema.is_instance_schema(cls), from_text]
+            ),
             serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda secret, info: secret.reveal() if (info.context or {}).get("reveal") else DOTS, info_arg=True
+                lambda secret, info: (
+                    secret.reveal() if (info.context or {}).get("reveal") else DOTS
+                ),
+                info_arg=True,
             ),
         )
 

@@ -1,4 +1,6 @@
-"""JSON objects as a model writes them, read strictly: no repeated key, no NaN, and numbers in their exact value."""
+"""JSON objects as a model writes them, read strictly: no repeated key, no NaN, and
+numbers in their exact value.
+"""
 
 import json
 from collections import Counter
@@ -19,13 +21,18 @@ class NoObjectError(ValueError):
 
 
 def read_strict_object(text: str) -> JsonObject:
-    """Return the one object that the text is; a number with a point or an exponent is a ``Decimal``.
+    """Return the one object that the text is; a number with a point or an exponent
+    is a ``Decimal``.
 
-    Raise ``RepeatedKeyError``, ``NoObjectError``, or ``ValueError`` for what is no JSON (RFC 8259) or nested too deeply.
+    Raise ``RepeatedKeyError``, ``NoObjectError``, or ``ValueError`` for what is no JSON (RFC 8259)
+    or nested too deeply.
     """
     try:
         values = json.loads(
-            text, object_pairs_hook=_object_of_unique_keys, parse_constant=_refuse_constant, parse_float=parse_exact
+            text,
+            object_pairs_hook=_object_of_unique_keys,
+            parse_constant=_refuse_constant,
+            parse_float=parse_exact,
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -37,7 +44,9 @@ def read_strict_object(text: str) -> JsonObject:
 def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> JsonObject:
     document = dict(pairs)
     if len(document) != len(pairs):
-        repeated = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        repeated = next(
+            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
+        )
         raise RepeatedKeyError(f"the key {repeated[:_MAX_SHOWN]!r} stands twice in one object.")
     return document
 

@@ -3,8 +3,13 @@
 import json
 import re
 
-_UNSEEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
-"""Characters that end a line, move a terminal's cursor or turn text around. JSON escapes only those below the space."""
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Characters that end a line, move a terminal's cursor or turn text around.
+
+JSON escapes only those below the space.
+"""
 
 
 def escape_unseen(document: bytes) -> bytes:

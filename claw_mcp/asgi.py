@@ -1,7 +1,8 @@
-"""An MCP server as an ASGI application: at its path, behind bearer tokens, with ``/health`` beside it.
+"""An MCP server as an ASGI application: at its path, behind bearer tokens, with
+``/health`` beside it.
 
-Rules. Who calls is decided before the body is read, and a body that is too long is not read to its end. A client that leaves
-ends what is done for it.
+Rules. Who calls is decided before the body is read, and a body that is too long is not read to its
+end. A client that leaves ends what is done for it.
 """
 
 import asyncio
@@ -30,12 +31,16 @@ type Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 def is_allowed_host(host: str, allowed: Collection[str]) -> bool:
-    """Return whether a ``Host`` header names one of ``allowed``, which are in lower case, or loopback at any port."""
+    """Return whether a ``Host`` header names one of ``allowed``, which are in lower
+    case, or loopback at any port.
+    """
     return host.lower() in allowed or _PORT.sub("", host.lower()) in _LOOPBACK
 
 
 def is_allowed_origin(origin: str, allowed: Collection[str]) -> bool:
-    """Return whether an ``Origin`` header names a page of such a host; an app's own scheme is nobody's page."""
+    """Return whether an ``Origin`` header names a page of such a host; an app's own
+    scheme is nobody's page.
+    """
     page = _WEB_ORIGIN.fullmatch(origin)
     return page is not None and is_allowed_host(page[1], allowed)
 
@@ -52,9 +57,15 @@ class McpApp:
     ) -> None:
         """Serve ``server`` at ``path``.
 
-        ``find_principal`` returns who has an ``Authorization`` header, None if nobody; ``health`` has the member ``ok``.
+        ``find_principal`` returns who has an ``Authorization`` header, None if nobody; ``health``
+        has the member ``ok``.
         """
-        self.server, self._path, self._find_principal, self._health = server, path, find_principal, health
+        self.server, self._path, self._find_principal, self._health = (
+            server,
+            path,
+            find_principal,
+            health,
+        )
         self._held: dict[str, int] = {}  # Bytes of bodies that are not small, by caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,7 +80,9 @@ class McpApp:
         names = {name for name, _ in headers}
         if {"content-length", "transfer-encoding"} <= names:
             # Another program before us may have read the other one (RFC 9112, 6.1).
-            await _write(send, 400, b'{"error":"the body has two lengths"}', [(b"connection", b"close")])
+            await _write(
+                send, 400, b'{"error":"the body has two lengths"}', [(b"connection", b"close")]
+            )
             return
 
         if scope["path"] != self._path:
@@ -79,7 +92,12 @@ class McpApp:
         # Of two credentials, a program before us may have checked the other one.
         principal = None if len(credentials) > 1 else self._find_principal("".join(credentials))
         if principal is None:
-            await _write(send, 401, b'{"error":"the bearer token is missing or wrong"}', [(b"www-authenticate", b"Bearer")])
+            await _write(
+                send,
+                401,
+                b'{"error":"the bearer token is missing or wrong"}',
+                [(b"www-authenticate", b"Bearer")],
+            )
             return
 
         admitted = scope.get("state", {}).get(ADMITTED)
@@ -95,12 +113,16 @@ class McpApp:
         if body is None:
             return
         try:
-            await self._exchange(HttpRequest(scope["method"], scope["path"], headers, body), principal, receive, send)
+            await self._exchange(
+                HttpRequest(scope["method"], scope["path"], headers, body), principal, receive, send
+            )
         finally:
             self._hold(principal, -_held_bytes(body))
 
     async def _tell_health(self, scope: Scope, send: Send) -> None:
-        """Answer with the state of each part on this machine itself; tell others only if all is well."""
+        """Answer with the state of each part on this machine itself; tell others
+        only if all is well.
+        """
         health = self._health()
         peer = (scope.get("client") or ("",))[0]
         hosts = [value for name, value in _read_headers(scope) if name == "host"]
@@ -109,18 +131,25 @@ class McpApp:
         await _write(send, 200 if health["ok"] else 503, json.dumps(shown).encode())
 
     async def _take(self, principal: str, receive: Receive, send: Send) -> bytes | None:
-        """Return the body; None where there is none, and its sender has been told why or has left."""
+        """Return the body; None where there is none, and its sender has been told
+        why or has left.
+        """
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 return await self._read(principal, receive)
         except TimeoutError:
             await _write(send, 408, b'{"error":"the body did not arrive in time"}')
         except _FullError:
-            await _write(send, 503, b'{"error":"too many long requests at once"}', [(b"retry-after", b"1")])
+            await _write(
+                send, 503, b'{"error":"too many long requests at once"}', [(b"retry-after", b"1")]
+            )
         return None
 
     async def _read(self, principal: str, receive: Receive) -> bytes | None:
-        """Return the body, cut after the first byte too many; None where the client left. It is held until it is answered."""
+        """Return the body, cut after the first byte too many; None where the client left.
+
+        It is held until it is answered.
+        """
         max_bytes = self.server.max_body
         body, is_read = bytearray(), False
         try:
@@ -151,12 +180,16 @@ class McpApp:
             self._held.pop(principal, None)
 
     def _has_room(self, principal: str) -> bool:
-        """Return whether a caller's bodies leave as much to others as they take: so none takes all that there is."""
+        """Return whether a caller's bodies leave as much to others as they take: so
+        none takes all that there is.
+        """
         own = self._held.get(principal, 0)
         others = sum(self._held.values()) - own
         return own * _OWN_SHARE <= _MAX_HELD - others
 
-    async def _exchange(self, request: HttpRequest, principal: str, receive: Receive, send: Send) -> None:
+    async def _exchange(
+        self, request: HttpRequest, principal: str, receive: Receive, send: Send
+    ) -> None:
         answering = asyncio.create_task(self._answer(request, principal, send))
         leaving = asyncio.create_task(_wait_for_end(receive))
         try:
@@ -189,7 +222,9 @@ async def _wait_for_end(receive: Receive) -> None:
         pass
 
 
-async def _write(send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+async def _write(
+    send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> None:
     length = str(len(body)).encode()
     fields = [(b"content-type", b"application/json"), (b"content-length", length), *headers]
     await send({"type": "http.response.start", "status": status, "headers": fields})
@@ -197,7 +232,9 @@ async def _write(send: Send, status: int, body: bytes, headers: Sequence[tuple[b
 
 
 async def _send(response: HttpResponse, send: Send) -> None:
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
+    headers = [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers
+    ]
     async with contextlib.aclosing(response.chunks) as chunks:  # type: ignore[type-var]
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         async for chunk in chunks:

@@ -1,6 +1,7 @@
 """The result of ``tools/call`` as a server sends it, and its parts in words. No I/O.
 
-Rules. What a tool says is read also where it is not quite as the protocol has it: members that are absent may be null.
+Rules. What a tool says is read also where it is not quite as the protocol has it: members that are
+absent may be null.
 """
 
 from collections.abc import Iterator
@@ -69,7 +70,9 @@ def _read[T](decoder: msgspec.json.Decoder[T], document: bytes) -> T | None:
 
 def _repair(document: bytes) -> bytes:
     """Return an object without members that are null."""
-    present = {name: value for name, value in _members.decode(document).items() if bytes(value) != b"null"}
+    present = {
+        name: value for name, value in _members.decode(document).items() if bytes(value) != b"null"
+    }
     return msgspec.json.encode(present)
 
 
@@ -91,7 +94,12 @@ def _describe_part(part: Part | None) -> str:
 def _labels(part: Part) -> Iterator[str]:
     """Yield the type of a part, its name or address, its media type, and its size."""
     resource = part.resource or _Resource()
-    labels = (part.type or "part", part.name, part.uri or resource.uri, part.mime_type or resource.mime_type)
+    labels = (
+        part.type or "part",
+        part.name,
+        part.uri or resource.uri,
+        part.mime_type or resource.mime_type,
+    )
     yield from (label[:_MAX_LABEL] for label in labels if label)
     if resource.text is not None:
         yield f"{len(resource.text.encode(errors='replace'))} bytes"

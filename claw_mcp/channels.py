@@ -1,8 +1,9 @@
-"""Channels to one MCP server, for a client that asks one question after the other, and the one to a child of ours.
+"""Channels to one MCP server, for a client that asks one question after the other,
+and the one to a child of ours.
 
-Rules. A child and all its descendants are ended in every way out. What a server sends is bounded, and what is quoted of it is
-redacted before it is cut. No capability is declared: of its requests a ping is answered, there are no roots, and all others are
-refused.
+Rules. A child and all its descendants are ended in every way out. What a server sends is bounded,
+and what is quoted of it is redacted before it is cut. No capability is declared: of its requests a
+ping is answered, there are no roots, and all others are refused.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +28,10 @@ _CANNOT_START = " can't be started: "  # In the reaper's words
 
 @dataclass(frozen=True)
 class StdioServer:
-    """A command that speaks MCP on standard input and output. ``name`` is its program as the pod file has it."""
+    """A command that speaks MCP on standard input and output.
+
+    ``name`` is its program as the pod file has it.
+    """
 
     name: str
     command: tuple[str, ...] = field(repr=False)
@@ -36,7 +40,10 @@ class StdioServer:
 
 
 class DiscoveryError(Exception):
-    """One sentence with the remedy. ``output`` are the last lines that a child wrote to standard error."""
+    """One sentence with the remedy.
+
+    ``output`` are the last lines that a child wrote to standard error.
+    """
 
     def __init__(self, message: str, output: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -58,7 +65,9 @@ class Quotation:
         return self.redactor.cut(text.encode(errors="replace"), limit).decode(errors="ignore")
 
     def lines(self, lines: Iterable[bytes]) -> tuple[str, ...]:
-        return tuple(self.redactor.data(line).decode(errors="replace")[:_MAX_QUOTE] for line in lines)
+        return tuple(
+            self.redactor.data(line).decode(errors="replace")[:_MAX_QUOTE] for line in lines
+        )
 
 
 class Channel(ABC):
@@ -98,9 +107,13 @@ class StdioChannel(Channel):
     async def open(cls, server: StdioServer, quotation: Quotation) -> AsyncIterator[Channel]:
         channel = cls(server.name, quotation)
         try:
-            channel.child = await StdioChild.start(server.command, server.environ, channel, server.directory)
+            channel.child = await StdioChild.start(
+                server.command, server.environ, channel, server.directory
+            )
         except (OSError, ValueError) as error:
-            raise channel.start_failure((isinstance(error, OSError) and error.strerror) or "it is no command") from None
+            raise channel.start_failure(
+                (isinstance(error, OSError) and error.strerror) or "it is no command"
+            ) from None
         try:
             yield channel
         finally:
@@ -135,13 +148,17 @@ class StdioChannel(Channel):
     async def _end(self) -> DiscoveryError:
         code = await self.child.stop()
         _, mark, why = (
-            self._last_lines[-1].decode(errors="replace").rpartition(_CANNOT_START) if self._last_lines else ("",) * 3
+            self._last_lines[-1].decode(errors="replace").rpartition(_CANNOT_START)
+            if self._last_lines
+            else ("",) * 3
         )
         if code == CANNOT_START and mark:
             return self.start_failure(why)
         if not self._is_readable:
             return await self.failure("its answer can't be read")
-        return await self.failure(f"it ended with exit code {code} before it had answered: run it by itself to see why")
+        return await self.failure(
+            f"it ended with exit code {code} before it had answered: run it by itself to see why"
+        )
 
     def start_failure(self, why: str) -> DiscoveryError:
         remedy = "install it, or correct 'mcp-stdio' in the pod file"
@@ -149,5 +166,9 @@ class StdioChannel(Channel):
 
     async def failure(self, message: str) -> DiscoveryError:
         await self.child.stop()  # so that its last words are here
-        skipped = f"; what it wrote to standard output was skipped: {self._problem}" if self._problem else ""
+        skipped = (
+            f"; what it wrote to standard output was skipped: {self._problem}"
+            if self._problem
+            else ""
+        )
         return DiscoveryError(message + skipped, self.quotation.lines(self._last_lines))

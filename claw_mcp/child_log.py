@@ -1,4 +1,6 @@
-"""The lines of a stdio server in the log: at most a number in each second, and a bad one by its beginning."""
+"""The lines of a stdio server in the log: at most a number in each second, and a
+bad one by its beginning.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +19,8 @@ class ChildLog:
     """Writes what a server says beside the protocol."""
 
     def __init__(self, write: Callable[..., None], cut: Callable[[str, int], str]) -> None:
-        """Log with ``write(kind, **members)``: ``mcp_stderr``, ``mcp_bad_output`` and ``mcp_lines_dropped``.
+        """Log with ``write(kind, **members)``: ``mcp_stderr``, ``mcp_bad_output``
+        and ``mcp_lines_dropped``.
 
         ``cut(text, bytes)`` shortens a text, and leaves no part of a secret at its end.
         """
@@ -30,12 +33,18 @@ class ChildLog:
 
     def bad_output(self, problem: str, line: bytes) -> None:
         if self._has_room():
-            self._write("mcp_bad_output", reason=problem, line=self._read(line, _MAX_SHOWN).rstrip())
+            self._write(
+                "mcp_bad_output", reason=problem, line=self._read(line, _MAX_SHOWN).rstrip()
+            )
 
     def short_reason(self, members: dict[str, Any]) -> dict[str, Any]:
         """Return the members of a line with the reason, which may be in a server's words, cut."""
         reason = members.get("reason")
-        return {**members, "reason": self._cut(reason, _MAX_REASON)} if isinstance(reason, str) else members
+        return (
+            {**members, "reason": self._cut(reason, _MAX_REASON)}
+            if isinstance(reason, str)
+            else members
+        )
 
     def _read(self, line: bytes, limit: int) -> str:
         return self._cut(line[: limit + _SEARCHED].decode(errors="replace"), limit)

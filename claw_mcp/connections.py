@@ -1,8 +1,10 @@
-"""The connections of a listener: how many there may be, and how long a peer may keep one for nothing.
+"""The connections of a listener: how many there may be, and how long a peer may
+keep one for nothing.
 
-Rules. Between two requests a connection has 30 s, and an answer that nobody reads has 60 s. Where there are too many
-connections, the oldest that has shown no token is closed: so nobody without a token takes a place from who has one, nor the
-descriptors that the process needs itself. Where all have shown one, whoever has the most loses one, and keeps nobody else out.
+Rules. Between two requests a connection has 30 s, and an answer that nobody reads has 60 s. Where
+there are too many connections, the oldest that has shown no token is closed: so nobody without a
+token takes a place from who has one, nor the descriptors that the process needs itself. Where all
+have shown one, whoever has the most loses one, and keeps nobody else out.
 """
 
 import asyncio
@@ -24,8 +26,12 @@ _MAX_CONNECTIONS = 4_096
 _STRANGERS_SHARE = 4  # One of so many connections may be without a token
 MAX_DESCRIPTORS: Final = 8_192
 ACCEPTED_AT_ONCE: Final = 64
-"""Connections that asyncio accepts in one turn of its loop; they are told to us, and closed, up to three turns later."""
-_OWN_DESCRIPTORS = 4 * ACCEPTED_AT_ONCE  # For those, and for pipes, files and connections of the process itself
+"""Connections that asyncio accepts in one turn of its loop; they are told to us,
+and closed, up to three turns later.
+"""
+_OWN_DESCRIPTORS = (
+    4 * ACCEPTED_AT_ONCE
+)  # For those, and for pipes, files and connections of the process itself
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +54,9 @@ class ConnectionTable:
         return functools.partial(Connection, table=self)
 
     def add(self, connection: "Connection") -> None:
-        """Keep a new connection; where it is one too many, close the oldest stranger or one of whoever has the most."""
+        """Keep a new connection; where it is one too many, close the oldest
+        stranger or one of whoever has the most.
+        """
         self._open.add(connection)
         self._strangers[connection] = None
         if len(self._strangers) > self._max_strangers:
@@ -72,7 +80,9 @@ class ConnectionTable:
             self._admitted.pop(connection.caller, None)
 
     def _make_room(self, newest: "Connection") -> None:
-        """Close the oldest stranger but for the newest, or a connection of the caller with the most: an idle one first."""
+        """Close the oldest stranger but for the newest, or a connection of the
+        caller with the most: an idle one first.
+        """
         oldest = next(iter(self._strangers))
         if oldest is not newest or not self._admitted:
             self._close(oldest, "the oldest without a token")
@@ -139,7 +149,9 @@ class Connection(H11Protocol):
             self._unread = None
 
     def _watch(self) -> None:
-        """Let the time of a connection run while no request of it is answered, whatever its peer sends meanwhile."""
+        """Let the time of a connection run while no request of it is answered,
+        whatever its peer sends meanwhile.
+        """
         if self.is_idle and self._idle is None:
             self._idle = self.loop.call_later(_IDLE_SECONDS, self._end_idle)
         elif not self.is_idle and self._idle is not None:

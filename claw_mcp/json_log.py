@@ -1,4 +1,6 @@
-"""The log of a process that serves MCP: one JSON object a line, on standard output, without credentials."""
+"""The log of a process that serves MCP: one JSON object a line, on standard output,
+without credentials.
+"""
 
 import json
 import logging
@@ -25,13 +27,17 @@ class JsonLog:
 
     def event(self, kind: str, **members: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = json.dumps({"ts": now, "type": kind, **members}, ensure_ascii=False, separators=(",", ":"))
+        line = json.dumps(
+            {"ts": now, "type": kind, **members}, ensure_ascii=False, separators=(",", ":")
+        )
         clear = self._redactor.document(line.encode(errors="replace"))
         sys.stdout.buffer.write(escape_unseen(clear) + b"\n")
         sys.stdout.buffer.flush()
 
     def cut(self, text: str, limit: int) -> str:
-        """Return the first ``limit`` bytes of a text, and never a part of a secret, which nobody would recognize."""
+        """Return the first ``limit`` bytes of a text, and never a part of a secret,
+        which nobody would recognize.
+        """
         return self._redactor.cut(text.encode(errors="replace"), limit).decode(errors="ignore")
 
     def state(self, state: str, **members: Any) -> None:
@@ -40,7 +46,9 @@ class JsonLog:
 
 
 class FaultHandler(logging.Handler):
-    """Writes what Python's own log has to say as lines of ours; of many in one second, the first ones."""
+    """Writes what Python's own log has to say as lines of ours; of many in one
+    second, the first ones.
+    """
 
     def __init__(self, log: JsonLog) -> None:
         """Write warnings and errors to ``log``."""

@@ -19,7 +19,10 @@ _WAITING_CONNECTIONS = 1_024  # In the kernel, until they are accepted
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return the listening socket; without a host, of every address. Raise ``OSError`` where the address can't be used."""
+    """Return the listening socket; without a host, of every address.
+
+    Raise ``OSError`` where the address can't be used.
+    """
     is_dual = not host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual or ":" in host else socket.AF_INET
     # With TCP named: else asyncio does not turn off Nagle's algorithm, and small answers wait.
@@ -37,18 +40,28 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def serve(app: McpApp, listener: socket.socket, work: Coroutine[Any, Any, None]) -> None:
-    """Serve until SIGTERM or SIGINT, or until ``work`` ends, which else is cancelled. Raise what either has raised."""
+    """Serve until SIGTERM or SIGINT, or until ``work`` ends, which else is cancelled.
+
+    Raise what either has raised.
+    """
     quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
     table = ConnectionTable(raise_descriptor_limit(MAX_DESCRIPTORS))
-    # The protocol is named, and not chosen by what is installed: another one reads heads of any length.
+    # The protocol is named, and not chosen by what is installed: another one reads heads of any
+    # length.
     http: Any = table.protocol()
-    limits: dict[str, Any] = {"backlog": ACCEPTED_AT_ONCE, "timeout_graceful_shutdown": _DRAIN_SECONDS}
+    limits: dict[str, Any] = {
+        "backlog": ACCEPTED_AT_ONCE,
+        "timeout_graceful_shutdown": _DRAIN_SECONDS,
+    }
     config = uvicorn.Config(app, http=http, lifespan="off", ws="none", **limits, **quiet)
     await run_until_stopped(app.server, _listen(_Uvicorn(config), listener), work)
 
 
-async def run_until_stopped(server: StreamableHttpServer, *works: Coroutine[Any, Any, None]) -> None:
-    """Run until SIGTERM or SIGINT, or until one of ``works`` ends; then end the sessions, and cancel what still runs.
+async def run_until_stopped(
+    server: StreamableHttpServer, *works: Coroutine[Any, Any, None]
+) -> None:
+    """Run until SIGTERM or SIGINT, or until one of ``works`` ends; then end the
+    sessions, and cancel what still runs.
 
     Raise what one of them has raised.
     """
@@ -84,7 +97,8 @@ class _Uvicorn(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # asyncio takes one number for both, how many it accepts at once and how many wait in the kernel.
+        # asyncio takes one number for both, how many it accepts at once and how many wait in the
+        # kernel.
         for listener in sockets or ():
             listener.listen(_WAITING_CONNECTIONS)
 

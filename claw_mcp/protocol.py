@@ -18,7 +18,12 @@ import msgspec
 
 from claw_contract.base import JsonObject
 
-HANDSHAKE_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # The newest first
+HANDSHAKE_VERSIONS: Final = (
+    "2025-11-25",
+    "2025-06-18",
+    "2025-03-26",
+    "2024-11-05",
+)  # The newest first
 STATELESS_VERSION: Final = "2026-07-28"
 VERSIONS: Final = (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
 DEFAULT_VERSION: Final = "2025-03-26"  # The version of a handshake request without the header
@@ -48,8 +53,14 @@ CLIENT_INFO_META = "io.modelcontextprotocol/clientInfo"
 CAPABILITIES_META = "io.modelcontextprotocol/clientCapabilities"
 SERVER_INFO_META = "io.modelcontextprotocol/serverInfo"
 
-NAMED_METHODS: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Methods whose requests repeat a parameter in the header ``Mcp-Name``, with the parameter's name."""
+NAMED_METHODS: Final[Mapping[str, str]] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+}
+"""Methods whose requests repeat a parameter in the header ``Mcp-Name``, with the
+parameter's name.
+"""
 
 MAX_SESSION_ID = 8 * 1024  # Characters of a session id, which may be a JWT
 MAX_BATCH = 100  # Messages of one array (2025-03-26)
@@ -93,7 +104,9 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def has_id(self) -> bool:
-        """Return whether the id is a string or a number; null is the id of an error that answers no known request."""
+        """Return whether the id is a string or a number; null is the id of an error
+        that answers no known request.
+        """
         return bytes(self.id)[:1] in _ID_START and bytes(self.id) != b""
 
     @property
@@ -109,7 +122,10 @@ class Message(msgspec.Struct, frozen=True):
         return self.method is None and (bytes(self.result) != b"" or bytes(self.error) != b"")
 
     def answers(self, request_id: bytes) -> bool:
-        """Return whether this is the response to the request of that raw id. A request of the other side never is."""
+        """Return whether this is the response to the request of that raw id.
+
+        A request of the other side never is.
+        """
         return self.is_response and bytes(self.id) == request_id
 
     def rpc_error(self) -> RpcError | None:
@@ -121,12 +137,17 @@ class Message(msgspec.Struct, frozen=True):
         try:
             error = _error.decode(self.error)
         except (msgspec.DecodeError, RecursionError):
-            return RpcError(INTERNAL_ERROR, _find_words(bytes(self.error)) or "an error without code and message")
+            return RpcError(
+                INTERNAL_ERROR,
+                _find_words(bytes(self.error)) or "an error without code and message",
+            )
         return RpcError(error.code, error.message, error.data)
 
 
 def _find_words(error: bytes) -> str:
-    """Return the words of an error that is not as JSON-RPC has it: its code is text or missing, or it is text itself."""
+    """Return the words of an error that is not as JSON-RPC has it: its code is text
+    or missing, or it is text itself.
+    """
     try:
         document = json.loads(error)
     except (ValueError, RecursionError):
@@ -147,7 +168,10 @@ _error = msgspec.json.Decoder(_Error)
 
 
 def read_messages(data: bytes) -> list[Message]:
-    """Return the messages of a body or an event: one, or an array of them. Raise ``MessageError``."""
+    """Return the messages of a body or an event: one, or an array of them.
+
+    Raise ``MessageError``.
+    """
     try:
         data.decode()
         messages = _messages.decode(data) if data.lstrip()[:1] == b"[" else [_message.decode(data)]
@@ -159,9 +183,11 @@ def read_messages(data: bytes) -> list[Message]:
 
 
 def read_answers(data: bytes) -> list[Message]:
-    """Return the messages of a server, as ``read_messages`` does; half of a surrogate pair in them becomes U+FFFD.
+    """Return the messages of a server, as ``read_messages`` does; half of a
+    surrogate pair in them becomes U+FFFD.
 
-    A server that cuts a text in the middle of a character leaves such a half. What it did is done, so its answer counts.
+    A server that cuts a text in the middle of a character leaves such a half. What it did is done,
+    so its answer counts.
     """
     try:
         return read_messages(data)
@@ -196,8 +222,13 @@ def write_result(request_id: bytes, result: bytes) -> bytes:
 
 
 def write_error(request_id: bytes, error: RpcError) -> bytes:
-    """Return the error response of a request; the id is ``null`` for a request whose id could not be read."""
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (request_id or b"null", _json(error.document()))
+    """Return the error response of a request; the id is ``null`` for a request
+    whose id could not be read.
+    """
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (
+        request_id or b"null",
+        _json(error.document()),
+    )
 
 
 def is_session_id(text: str) -> bool:
@@ -205,7 +236,8 @@ def is_session_id(text: str) -> bool:
 
 
 def write_header_value(value: str) -> str:
-    """Return a value as a header of the stateless era: text that is not plain ASCII is wrapped in base64.
+    """Return a value as a header of the stateless era: text that is not plain ASCII
+    is wrapped in base64.
 
     >>> write_header_value("caf\u00e9")
     '=?base64?Y2Fmw6k=?='
@@ -228,7 +260,9 @@ def read_header_value(header: str) -> str | None:
 
 
 def param_headers(schema: JsonObject, arguments: JsonObject) -> list[tuple[str, str]]:
-    """Return the headers that repeat arguments: those whose property has ``x-mcp-header`` in the tool's schema."""
+    """Return the headers that repeat arguments: those whose property has
+    ``x-mcp-header`` in the tool's schema.
+    """
     headers = []
     for path, name in _annotated(schema, ()):
         value: Any = arguments
@@ -247,7 +281,9 @@ def header_text(value: Any) -> str | None:
 
 
 def _annotated(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield (path, name of the header) for each annotated property that is reached by ``properties`` alone."""
+    """Yield (path, name of the header) for each annotated property that is reached
+    by ``properties`` alone.
+    """
     properties = schema.get("properties") if isinstance(schema, dict) else None
     for name, below in properties.items() if isinstance(properties, dict) else ():
         header = below.get("x-mcp-header") if isinstance(below, dict) else None
@@ -257,7 +293,9 @@ def _annotated(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 
 
 def stateless_meta(client: JsonObject) -> JsonObject:
-    """Return the ``_meta`` of a request in the stateless era; ``client`` has ``name`` and ``version``."""
+    """Return the ``_meta`` of a request in the stateless era; ``client`` has
+    ``name`` and ``version``.
+    """
     return {VERSION_META: STATELESS_VERSION, CLIENT_INFO_META: client, CAPABILITIES_META: {}}
 
 

@@ -1,12 +1,13 @@
 """The process between the wrapper and its server: no process of the server outlives either of them.
 
-``python -I -S reaper.py FD COMMAND [ARGS…]`` runs the command and exits as it does. It is a program of the standard library
-alone, so that it is small and starts quickly.
+``python -I -S reaper.py FD COMMAND [ARGS…]`` runs the command and exits as it does. It is a program
+of the standard library alone, so that it is small and starts quickly.
 
-Rules. Every descendant of the server becomes a child of the reaper when its parent ends (``PR_SET_CHILD_SUBREAPER``), in
-whatever session or process group it is, and is waited for. When the pipe FD closes, which it does with the wrapper even on
-``kill -9``, or when the reaper is told to stop, all of them get SIGTERM and, two seconds later, SIGKILL. When the server ends
-by itself, what it left behind is killed.
+Rules. Every descendant of the server becomes a child of the reaper when its parent ends
+(``PR_SET_CHILD_SUBREAPER``), in whatever session or process group it is, and is waited for. When
+the pipe FD closes, which it does with the wrapper even on ``kill -9``, or when the reaper is told
+to stop, all of them get SIGTERM and, two seconds later, SIGKILL. When the server ends by itself,
+what it left behind is killed.
 """
 
 import ctypes
@@ -58,7 +59,9 @@ def end_descendants(ending: threading.Event, exited: threading.Event) -> None:
     if not exited.is_set():
         send_signal(signal.SIGTERM)
         exited.wait(_GRACE_SECONDS)
-    while True:  # until the last has gone: a process may start another between the look at /proc and its own signal
+    # until the last has gone: a process may start another between the look at /proc and its own
+    # signal
+    while True:
         send_signal(signal.SIGKILL)
         time.sleep(0.02)
 
@@ -84,7 +87,9 @@ def reap(server: int, ending: threading.Event, exited: threading.Event) -> int:
 
 
 def main(lifeline: int, command: list[str]) -> int:
-    """Run the command; return its exit code, 128 and the number for a signal, or 127 where it can't be started."""
+    """Run the command; return its exit code, 128 and the number for a signal, or
+    127 where it can't be started.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.set_inheritable(lifeline, False)
@@ -100,7 +105,9 @@ def main(lifeline: int, command: list[str]) -> int:
         return CANNOT_START
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
-        os.dup2(null, stream)  # The server's alone: the wrapper sees their end with that of the server
+        os.dup2(
+            null, stream
+        )  # The server's alone: the wrapper sees their end with that of the server
     threading.Thread(target=wait_for_wrapper, args=(lifeline, ending), daemon=True).start()
     threading.Thread(target=end_descendants, args=(ending, exited), daemon=True).start()
     code = reap(server, ending, exited)

@@ -1,8 +1,10 @@
-"""The server side of streamable HTTP, for both protocol eras and any HTTP library (docs/spec/mcp.md).
+"""The server side of streamable HTTP, for both protocol eras and any HTTP library
+(docs/spec/mcp.md).
 
-Rules. A request is refused before it is read where its host or origin is not allowed. A handshake session is found by its id
-and belongs to its principal. An answer is JSON; it is a stream of events where something is sent before it, or where it takes
-long. A client that leaves cancels its request in the stateless era only: in the other one ``notifications/cancelled`` does.
+Rules. A request is refused before it is read where its host or origin is not allowed. A handshake
+session is found by its id and belongs to its principal. An answer is JSON; it is a stream of events
+where something is sent before it, or where it takes long. A client that leaves cancels its request
+in the stateless era only: in the other one ``notifications/cancelled`` does.
 """
 
 import asyncio
@@ -41,16 +43,24 @@ from claw_mcp.sse import write_event
 MAX_BODY: Final = 4 << 20
 MAX_SESSIONS: Final = 1_000
 IDLE_SECONDS: Final = 1_800.0
-_SILENT_SECONDS = 15.0  # An answer that takes longer becomes a stream, and a stream that is silent longer gets a comment
+# An answer that takes longer becomes a stream, and a stream that is silent longer gets a comment
+_SILENT_SECONDS = 15.0
 _MAX_REQUESTS = 256  # Requests that run at once in a session
 _MAX_STREAMS = 128  # Streams of a principal on which it only listens; one more ends the oldest
-_EVENT_HEADERS: Final = [("content-type", SSE_TYPE), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
+_EVENT_HEADERS: Final = [
+    ("content-type", SSE_TYPE),
+    ("cache-control", "no-cache, no-transform"),
+    ("x-accel-buffering", "no"),
+]
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request whose body has arrived. ``body`` may be longer than what is allowed, by at least one byte."""
+    """A request whose body has arrived.
+
+    ``body`` may be longer than what is allowed, by at least one byte.
+    """
 
     method: str
     path: str
@@ -60,7 +70,10 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A response. Whoever writes it reads ``chunks`` to the end, or closes it when the client leaves."""
+    """A response.
+
+    Whoever writes it reads ``chunks`` to the end, or closes it when the client leaves.
+    """
 
     status: int
     headers: list[tuple[str, str]]
@@ -71,7 +84,9 @@ class Backend(Protocol):
     """The answers of a server. ``answer`` is cancelled when the client cancels the request."""
 
     async def describe(self, request: ClientRequest) -> Mapping[str, Any]:
-        """Return ``capabilities``, ``serverInfo`` and, if there are any, ``instructions``: JSON data or ``msgspec.Raw``."""
+        """Return ``capabilities``, ``serverInfo`` and, if there are any,
+        ``instructions``: JSON data or ``msgspec.Raw``.
+        """
 
     async def answer(self, request: ClientRequest) -> bytes:
         """Return the result, a JSON object. Raise ``RpcError``."""
@@ -83,7 +98,9 @@ class Backend(Protocol):
 class Refusal(Exception):  # noqa: N818 - an answer, and no fault of ours
     """A request that gets an HTTP status of its own, with a JSON-RPC error."""
 
-    def __init__(self, status: int, error: RpcError, request_id: bytes = b"", **headers: str) -> None:
+    def __init__(
+        self, status: int, error: RpcError, request_id: bytes = b"", **headers: str
+    ) -> None:
         """Keep what is answered."""
         super().__init__(error.message)
         self.status, self.error, self.request_id, self.headers = status, error, request_id, headers
@@ -105,9 +122,17 @@ class StreamableHttpServer:
         max_sessions: int = MAX_SESSIONS,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        """Serve ``backend``. ``max_sessions`` is for each principal; ``idle_seconds`` ends a session in which nothing runs."""
+        """Serve ``backend``.
+
+        ``max_sessions`` is for each principal; ``idle_seconds`` ends a session in which nothing
+        runs.
+        """
         self._backend = backend
-        self._is_allowed_host, self._is_allowed_origin, self.max_body = is_allowed_host, is_allowed_origin, max_body
+        self._is_allowed_host, self._is_allowed_origin, self.max_body = (
+            is_allowed_host,
+            is_allowed_origin,
+            max_body,
+        )
         self.sessions = SessionTable(max_sessions, idle_seconds, backend.end_session)
         self._stateless: dict[str, Session] = {}  # By principal
         self._listening = ListeningStreams(_MAX_STREAMS)
@@ -120,7 +145,9 @@ class StreamableHttpServer:
             return refusal.response()
 
     def refuse(self, headers: list[tuple[str, str]]) -> HttpResponse | None:
-        """Return the answer to a request of a host or an origin that is not allowed, whose body need not be read."""
+        """Return the answer to a request of a host or an origin that is not
+        allowed, whose body need not be read.
+        """
         try:
             self._check_source(_fold(headers))
         except Refusal as refusal:
@@ -128,7 +155,9 @@ class StreamableHttpServer:
         return None
 
     def broadcast(self, method: str, params: bytes = b"", principal: str | None = None) -> None:
-        """Send a notification to every session of a principal, or of all; each gets it on one stream, if it has one."""
+        """Send a notification to every session of a principal, or of all; each gets
+        it on one stream, if it has one.
+        """
         message = write_notification(method, params)
         for session in self.sessions:
             if principal in {None, session.principal}:
@@ -136,7 +165,9 @@ class StreamableHttpServer:
         for session in self._stateless.values():
             for request in session.requests if principal in {None, session.principal} else ():
                 if method in request.subscriptions:
-                    request.send(write_notification(method, stateless.with_subscription(request, params)))
+                    request.send(
+                        write_notification(method, stateless.with_subscription(request, params))
+                    )
 
     def listening(self) -> set[str]:
         """Return the principals of which a client waits for notifications."""
@@ -149,23 +180,34 @@ class StreamableHttpServer:
     async def close(self) -> None:
         """End all sessions and streams; requests that run are answered with an error."""
         ending = [*self.sessions, *self._stateless.values()]
-        tasks = [request.task for session in ending for request in session.requests if request.task is not None]
+        tasks = [
+            request.task
+            for session in ending
+            for request in session.requests
+            if request.task is not None
+        ]
         for session in ending:
             session.end()
             self.sessions.end(session)
         if tasks:
             await asyncio.wait(tasks, timeout=1)
 
-    async def _dispatch(self, request: HttpRequest, headers: Mapping[str, str], principal: str) -> HttpResponse:
+    async def _dispatch(
+        self, request: HttpRequest, headers: Mapping[str, str], principal: str
+    ) -> HttpResponse:
         self._check_source(headers)
         if len(request.body) > self.max_body:
-            raise Refusal(413, RpcError(INVALID_REQUEST, f"the body is longer than {self.max_body} bytes"))
+            raise Refusal(
+                413, RpcError(INVALID_REQUEST, f"the body is longer than {self.max_body} bytes")
+            )
         if request.method == "POST":
             return await self._post(headers, request.body, principal)
         is_stateless = stateless.is_stateless(headers)
         if request.method not in {"GET", "DELETE"} or is_stateless:
             allowed = "POST" if is_stateless else "GET, POST, DELETE"
-            raise Refusal(405, RpcError(INVALID_REQUEST, f"the method is one of {allowed}"), allow=allowed)
+            raise Refusal(
+                405, RpcError(INVALID_REQUEST, f"the method is one of {allowed}"), allow=allowed
+            )
         session = self._session(headers, principal)
         if request.method == "GET":
             return await self._listen(session, headers)
@@ -194,9 +236,13 @@ class StreamableHttpServer:
         if stateless.is_stateless(headers, message):
             if (error := stateless.find_error(headers, message)) is not None:
                 raise Refusal(400, error, bytes(message.id))
-            session = self._stateless.setdefault(principal, Session(principal, version=STATELESS_VERSION))
+            session = self._stateless.setdefault(
+                principal, Session(principal, version=STATELESS_VERSION)
+            )
         elif message.is_request and message.method == "initialize":
-            return await self._open(ClientRequest(Session(principal), message, accepts_stream), accepts_json)
+            return await self._open(
+                ClientRequest(Session(principal), message, accepts_stream), accepts_json
+            )
         else:
             session = self._session(headers, principal)
         if message.is_request:
@@ -218,13 +264,23 @@ class StreamableHttpServer:
         if not self.sessions.add(session):
             raise Refusal(503, RpcError(SERVER_ERROR, "there are too many sessions"), request_id)
         answer = write_result(request_id, msgspec.json.encode(result))
-        response = _respond(200, answer) if accepts_json else HttpResponse(200, [*_EVENT_HEADERS], _once(write_event(answer)))
-        return HttpResponse(response.status, [*response.headers, (SESSION_ID, session.id)], response.chunks)
+        response = (
+            _respond(200, answer)
+            if accepts_json
+            else HttpResponse(200, [*_EVENT_HEADERS], _once(write_event(answer)))
+        )
+        return HttpResponse(
+            response.status, [*response.headers, (SESSION_ID, session.id)], response.chunks
+        )
 
     async def _answer(self, request: ClientRequest, accepts_json: bool) -> HttpResponse:
         session = request.session
         if len(session.requests) >= _MAX_REQUESTS:
-            raise Refusal(503, RpcError(SERVER_ERROR, "too many requests run at once"), bytes(request.message.id))
+            raise Refusal(
+                503,
+                RpcError(SERVER_ERROR, "too many requests run at once"),
+                bytes(request.message.id),
+            )
         session.requests[request] = None
         # Started at once: a task that is cancelled before it starts would not clean up.
         loop = asyncio.get_running_loop()
@@ -257,7 +313,10 @@ class StreamableHttpServer:
         finally:
             request.session.requests.pop(request, None)
             request.outbox.close()
-        return Answer(write_error(request_id, error), 200 if request.session.id else stateless.status_of(error))
+        return Answer(
+            write_error(request_id, error),
+            200 if request.session.id else stateless.status_of(error),
+        )
 
     async def _result(self, request: ClientRequest) -> bytes:
         if request.session.id:
@@ -277,7 +336,9 @@ class StreamableHttpServer:
         if session.listener is not None:
             session.listener.close()
         session.listener = Outbox()
-        return HttpResponse(200, [*_EVENT_HEADERS], await _begin(self._notifications(session, session.listener)))
+        return HttpResponse(
+            200, [*_EVENT_HEADERS], await _begin(self._notifications(session, session.listener))
+        )
 
     async def _notifications(self, session: Session, outbox: Outbox) -> AsyncGenerator[bytes]:
         def end() -> None:
@@ -299,7 +360,9 @@ class StreamableHttpServer:
 
 
 async def _begin(chunks: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
-    """Return a stream after its first chunk, which is empty: only what has begun ends when it is closed."""
+    """Return a stream after its first chunk, which is empty: only what has begun
+    ends when it is closed.
+    """
     await anext(chunks)
     return chunks
 
@@ -333,12 +396,18 @@ async def _once(chunk: bytes) -> AsyncIterator[bytes]:
 
 
 def _respond(status: int, body: bytes = b"", **headers: str) -> HttpResponse:
-    fields = [("content-length", str(len(body))), *headers.items(), *([("content-type", JSON_TYPE)] if body else [])]
+    fields = [
+        ("content-length", str(len(body))),
+        *headers.items(),
+        *([("content-type", JSON_TYPE)] if body else []),
+    ]
     return HttpResponse(status, fields, _once(body))
 
 
 def _fold(headers: list[tuple[str, str]]) -> dict[str, str]:
-    """Return the headers by their names in lower case; one that is there twice has both values, and so fits nothing."""
+    """Return the headers by their names in lower case; one that is there twice has
+    both values, and so fits nothing.
+    """
     folded: dict[str, str] = {}
     for name, value in headers:
         key = name.lower()
@@ -348,8 +417,12 @@ def _fold(headers: list[tuple[str, str]]) -> dict[str, str]:
 
 def _accepted(headers: Mapping[str, str]) -> tuple[bool, bool]:
     """Return whether the client accepts JSON, and whether it accepts a stream of events."""
-    types = {each.partition(";")[0].strip().lower() for each in headers.get("accept", "*/*").split(",")}
-    return bool(types & {JSON_TYPE, "application/*", "*/*"}), bool(types & {SSE_TYPE, "text/*", "*/*"})
+    types = {
+        each.partition(";")[0].strip().lower() for each in headers.get("accept", "*/*").split(",")
+    }
+    return bool(types & {JSON_TYPE, "application/*", "*/*"}), bool(
+        types & {SSE_TYPE, "text/*", "*/*"}
+    )
 
 
 def _read_body(headers: Mapping[str, str], body: bytes) -> Message:
@@ -360,9 +433,13 @@ def _read_body(headers: Mapping[str, str], body: bytes) -> Message:
             raise Refusal(400, RpcError(INVALID_PARAMS, "a batch of messages is not supported"))
         (message,) = read_messages(body)
     except MessageError as error:
-        raise Refusal(400, RpcError(INVALID_REQUEST if _is_json(body) else PARSE_ERROR, str(error))) from None
+        raise Refusal(
+            400, RpcError(INVALID_REQUEST if _is_json(body) else PARSE_ERROR, str(error))
+        ) from None
     if not (message.is_request or message.is_notification or message.is_response):
-        raise Refusal(400, RpcError(INVALID_REQUEST, "this is no request, notification or response"))
+        raise Refusal(
+            400, RpcError(INVALID_REQUEST, "this is no request, notification or response")
+        )
     return message
 
 

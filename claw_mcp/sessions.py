@@ -1,7 +1,9 @@
-"""Sessions of the server side: whose they are, what runs in them, and what waits to be sent to their clients.
+"""Sessions of the server side: whose they are, what runs in them, and what waits to
+be sent to their clients.
 
-Rules. A session belongs to the principal that opened it. A principal has at most ``max_sessions``: one more ends the one that
-was idle longest. What waits for a client that does not read is bounded in bytes, and what has no room is dropped.
+Rules. A session belongs to the principal that opened it. A principal has at most ``max_sessions``:
+one more ends the one that was idle longest. What waits for a client that does not read is bounded
+in bytes, and what has no room is dropped.
 """
 
 import asyncio
@@ -56,7 +58,9 @@ class Outbox:
         return message
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until a message is there or the outbox is closed; return False where neither came to be in time."""
+        """Wait until a message is there or the outbox is closed; return False where
+        neither came to be in time.
+        """
         try:
             async with asyncio.timeout(seconds):
                 return await self._changed.wait()
@@ -73,21 +77,28 @@ class Answer(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class ClientRequest:
-    """One request of a client, as a backend answers it. ``message.params`` is JSON as it was sent."""
+    """One request of a client, as a backend answers it.
+
+    ``message.params`` is JSON as it was sent.
+    """
 
     session: "Session"
     message: Message
     accepts_stream: bool = True
     outbox: Outbox = field(default_factory=Outbox)
     task: asyncio.Task[Answer] | None = None
-    subscriptions: frozenset[str] = frozenset()  # Methods of the notifications that a ``subscriptions/listen`` wants
+    subscriptions: frozenset[str] = (
+        frozenset()
+    )  # Methods of the notifications that a ``subscriptions/listen`` wants
 
     @property
     def method(self) -> str:
         return self.message.method or ""
 
     def send(self, message: bytes) -> None:
-        """Send a message to the client before the answer; it is dropped where the client takes no stream."""
+        """Send a message to the client before the answer; it is dropped where the
+        client takes no stream.
+        """
         if self.accepts_stream:
             self.outbox.put(message)
 
@@ -98,7 +109,10 @@ class ClientRequest:
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Session:
-    """The state of one client. In the stateless era one session without an id stands for all requests of a principal."""
+    """The state of one client.
+
+    In the stateless era one session without an id stands for all requests of a principal.
+    """
 
     principal: str = ""
     id: str = ""
@@ -112,8 +126,13 @@ class Session:
         return bool(self.requests) or self.listener is not None
 
     def send(self, message: bytes) -> None:
-        """Send a message of the server on one stream of the client: that of a running request, else that of GET."""
-        request = next((each for each in self.requests if each.accepts_stream and not each.outbox.is_closed), None)
+        """Send a message of the server on one stream of the client: that of a
+        running request, else that of GET.
+        """
+        request = next(
+            (each for each in self.requests if each.accepts_stream and not each.outbox.is_closed),
+            None,
+        )
         outbox = request.outbox if request is not None else self.listener
         if outbox is not None:
             outbox.put(message)
@@ -133,7 +152,9 @@ class Session:
 
 
 class ListeningStreams:
-    """The streams on which clients only listen. A principal has so many: one more ends the one that is open longest.
+    """The streams on which clients only listen.
+
+    A principal has so many: one more ends the one that is open longest.
 
     So who opens streams for nothing takes no session's place, and no request's.
     """
@@ -141,7 +162,9 @@ class ListeningStreams:
     def __init__(self, max_streams: int) -> None:
         """Keep so many of each principal."""
         self._max_streams = max_streams
-        self._ends: dict[str, dict[object, Callable[[], None]]] = {}  # By principal, the oldest first
+        self._ends: dict[
+            str, dict[object, Callable[[], None]]
+        ] = {}  # By principal, the oldest first
 
     @property
     def principals(self) -> set[str]:
@@ -169,7 +192,9 @@ class ListeningStreams:
 class SessionTable:
     """The sessions of a server, in the order of their last use."""
 
-    def __init__(self, max_sessions: int, idle_seconds: float, on_end: Callable[[Session], None]) -> None:
+    def __init__(
+        self, max_sessions: int, idle_seconds: float, on_end: Callable[[Session], None]
+    ) -> None:
         """Call ``on_end`` for each session that has ended, for whatever reason."""
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._max_sessions, self._idle_seconds, self._on_end = max_sessions, idle_seconds, on_end
@@ -182,7 +207,9 @@ class SessionTable:
         return iter(list(self._sessions.values()))
 
     def add(self, session: Session) -> bool:
-        """Give the session an id and keep it; return False where its principal has too many that are busy."""
+        """Give the session an id and keep it; return False where its principal has
+        too many that are busy.
+        """
         own = [each for each in self._sessions.values() if each.principal == session.principal]
         if len(own) >= self._max_sessions:
             idle = next((each for each in own if not each.is_busy), None)
@@ -194,7 +221,9 @@ class SessionTable:
         return True
 
     def find(self, session_id: str, principal: str) -> Session | None:
-        """Return the principal's session of this id, which is used now; None where there is none."""
+        """Return the principal's session of this id, which is used now; None where
+        there is none.
+        """
         self._end_idle()
         session = self._sessions.get(session_id)
         if session is None or session.principal != principal:

@@ -1,4 +1,6 @@
-"""A bounded, incremental reader of server-sent events (https://html.spec.whatwg.org, "Server-sent events"). No I/O."""
+"""A bounded, incremental reader of server-sent events
+(https://html.spec.whatwg.org, "Server-sent events"). No I/O.
+"""
 
 import re
 from collections.abc import Iterator
@@ -38,12 +40,16 @@ class SseReader:
         return not self._line and not self._size
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
-        """Yield the events that these bytes complete. Raise ``EventTooLongError``; feed nothing afterwards."""
+        """Yield the events that these bytes complete.
+
+        Raise ``EventTooLongError``; feed nothing afterwards.
+        """
         if not chunk:
             return
 
-        # A carriage return ends its line at once, because nothing else may follow: the peer waits for us, or ends the
-        # stream. A line feed behind it belongs to the same end, even if it arrives later.
+        # A carriage return ends its line at once, because nothing else may follow: the peer waits
+        # for us, or ends the stream. A line feed behind it belongs to the same end, even if it
+        # arrives later.
         if self._ended_with_cr:
             chunk = chunk.removeprefix(b"\n")
         self._ended_with_cr = chunk.endswith(b"\r")
@@ -86,6 +92,8 @@ class SseReader:
 
 
 def write_event(data: bytes, event_id: str = "") -> bytes:
-    """Return an event of one message; ``data`` holds no line break outside of JSON's white space."""
+    """Return an event of one message; ``data`` holds no line break outside of
+    JSON's white space.
+    """
     lines = b"".join(b"data: %b\n" % line for line in _LINE_END.split(data))
     return (b"id: %b\n" % event_id.encode() if event_id else b"") + lines + b"\n"

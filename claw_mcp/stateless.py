@@ -1,4 +1,6 @@
-"""The stateless era on the server side: which requests belong to it, their checks, and what their results have."""
+"""The stateless era on the server side: which requests belong to it, their checks,
+and what their results have.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -35,11 +37,31 @@ from claw_mcp.sessions import ClientRequest
 SUBSCRIBE: Final = "subscriptions/listen"
 _SUBSCRIPTION_META: Final = "io.modelcontextprotocol/subscriptionId"
 _BAD_REQUESTS: Final = {
-    *(PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
+    *(
+        PARSE_ERROR,
+        INVALID_REQUEST,
+        INVALID_PARAMS,
+        HEADER_MISMATCH,
+        MISSING_CAPABILITY,
+        UNSUPPORTED_VERSION,
+    )
 }
-_REMOVED: Final = {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+_REMOVED: Final = {
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+}
 _CACHEABLE: Final = {
-    *("server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read")
+    *(
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    )
 }
 _CHANGES: Final[Mapping[str, str]] = {
     "toolsListChanged": "notifications/tools/list_changed",
@@ -59,7 +81,9 @@ def members(params: msgspec.Raw | bytes) -> dict[str, msgspec.Raw]:
 
 
 def is_stateless(headers: Mapping[str, str], message: Message | None = None) -> bool:
-    """Return whether a request belongs to the stateless era: by its header, or where there is none by its ``_meta``."""
+    """Return whether a request belongs to the stateless era: by its header, or
+    where there is none by its ``_meta``.
+    """
     if PROTOCOL_VERSION in headers:
         return headers[PROTOCOL_VERSION] not in HANDSHAKE_VERSIONS
     if message is None or SESSION_ID in headers:
@@ -76,10 +100,17 @@ def find_error(headers: Mapping[str, str], message: Message) -> RpcError | None:
         return unsupported if requested != STATELESS_VERSION else None
     params = read_object(message.params)
     meta = params.get("_meta")
-    missing = [each for each in (VERSION_META, CAPABILITIES_META) if not isinstance(meta, dict) or each not in meta]
+    missing = [
+        each
+        for each in (VERSION_META, CAPABILITIES_META)
+        if not isinstance(meta, dict) or each not in meta
+    ]
     if missing or not isinstance(meta, dict):
         return RpcError(INVALID_PARAMS, f"params._meta needs {' and '.join(missing)}")
-    pairs = [(PROTOCOL_VERSION, requested, meta[VERSION_META]), (METHOD, headers.get(METHOD), message.method)]
+    pairs = [
+        (PROTOCOL_VERSION, requested, meta[VERSION_META]),
+        (METHOD, headers.get(METHOD), message.method),
+    ]
     named = params.get(NAMED_METHODS.get(message.method or "", ""))
     if named is not None:
         pairs.append((NAME, read_header_value(headers.get(NAME, "")), named))
@@ -119,11 +150,18 @@ def complete(method: str, result: bytes) -> bytes:
 async def subscribe(request: ClientRequest) -> bytes:
     """Acknowledge what a client listens for, and wait until it leaves."""
     if not request.accepts_stream:
-        raise RpcError(INVALID_REQUEST, "a subscription is a stream of events, which the client does not accept")
+        raise RpcError(
+            INVALID_REQUEST,
+            "a subscription is a stream of events, which the client does not accept",
+        )
     wanted = read_object(request.message.params).get("notifications")
     honored = [name for name in _CHANGES if isinstance(wanted, dict) and wanted.get(name) is True]
     acknowledged = msgspec.json.encode({"notifications": dict.fromkeys(honored, True)})
-    request.send(write_notification("notifications/subscriptions/acknowledged", with_subscription(request, acknowledged)))
+    request.send(
+        write_notification(
+            "notifications/subscriptions/acknowledged", with_subscription(request, acknowledged)
+        )
+    )
     request.subscriptions = frozenset(_CHANGES[name] for name in honored)
     await asyncio.Event().wait()
     raise AssertionError
@@ -131,4 +169,6 @@ async def subscribe(request: ClientRequest) -> bytes:
 
 def with_subscription(request: ClientRequest, params: bytes) -> bytes:
     """Return the params of a notification with the id of the subscription that it belongs to."""
-    return msgspec.json.encode({**members(params), "_meta": {_SUBSCRIPTION_META: request.message.id}})
+    return msgspec.json.encode(
+        {**members(params), "_meta": {_SUBSCRIPTION_META: request.message.id}}
+    )

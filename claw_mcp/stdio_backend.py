@@ -1,7 +1,9 @@
-"""Many HTTP sessions over one stdio server: each with its own request ids, progress tokens and subscriptions.
+"""Many HTTP sessions over one stdio server: each with its own request ids, progress
+tokens and subscriptions.
 
-Rules. Everything that a client asks goes to the server as it is, but for what belongs to one client alone: ids and progress
-tokens are ours on the way there, and the client's own on the way back. What the server says unasked goes to every session.
+Rules. Everything that a client asks goes to the server as it is, but for what belongs to one client
+alone: ids and progress tokens are ours on the way there, and the client's own on the way back. What
+the server says unasked goes to every session.
 """
 
 import json
@@ -35,7 +37,9 @@ _STATELESS_META: Final = (VERSION_META, CAPABILITIES_META, CLIENT_INFO_META)
 _LOG_LEVEL = "logging/setLevel"
 _SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 _MAX_SUBSCRIPTIONS = 256  # Of a session
-_MAX_RESOURCES = 4_096  # That are subscribed at once; each is asked for again at every start of the server
+_MAX_RESOURCES = (
+    4_096  # That are subscribed at once; each is asked for again at every start of the server
+)
 _MAX_SUBSCRIPTION_BYTES = 8 << 10
 
 
@@ -56,7 +60,9 @@ class StdioBackend:
             return b"{}"
         if request.method == _SUBSCRIBE:
             self._check_subscription(request, _uri(params))
-        on_progress: OnProgress | None = None if token is None else partial(_forward, request, token)
+        on_progress: OnProgress | None = (
+            None if token is None else partial(_forward, request, token)
+        )
         result = await self._supervisor.call(request.method, params, on_progress)
         if request.method == _SUBSCRIBE:
             self._subscribers.setdefault(_uri(params), set()).add(request.session)
@@ -72,7 +78,9 @@ class StdioBackend:
     def _check_subscription(self, request: ClientRequest, uri: str) -> None:
         """Raise ``RpcError`` for a subscription that is too long to be kept, or one too many."""
         if len(bytes(request.message.params)) > _MAX_SUBSCRIPTION_BYTES:
-            raise RpcError(INVALID_PARAMS, f"a subscription has at most {_MAX_SUBSCRIPTION_BYTES} bytes")
+            raise RpcError(
+                INVALID_PARAMS, f"a subscription has at most {_MAX_SUBSCRIPTION_BYTES} bytes"
+            )
 
         own = sum(request.session in sessions for sessions in self._subscribers.values())
         is_known = uri in self._subscribers
@@ -80,7 +88,10 @@ class StdioBackend:
             raise RpcError(SERVER_ERROR, "there are too many subscriptions: end some of them first")
 
     def _unsubscribe(self, session: Session, uri: str) -> bool:
-        """Note that a session wants no more of a resource. Return whether no other session wants it either."""
+        """Note that a session wants no more of a resource.
+
+        Return whether no other session wants it either.
+        """
         others = self._subscribers.get(uri, set())
         others.discard(session)
         if not others:
@@ -90,7 +101,9 @@ class StdioBackend:
 
 
 def _read_params(request: ClientRequest) -> tuple[dict[str, Any], msgspec.Raw | None]:
-    """Return the params for the server, and the client's progress token; raise ``RpcError`` where they are no object."""
+    """Return the params for the server, and the client's progress token; raise
+    ``RpcError`` where they are no object.
+    """
     raw = request.message.params
     if bytes(raw) and bytes(raw).lstrip()[:1] != b"{":
         raise RpcError(INVALID_PARAMS, "params is an object")
@@ -114,4 +127,8 @@ def _uri(params: dict[str, Any]) -> str:
 
 def _forward(request: ClientRequest, token: msgspec.Raw, params: dict[str, msgspec.Raw]) -> None:
     """Send progress to the client that asked for it, under its own token."""
-    request.send(write_notification("notifications/progress", msgspec.json.encode({**params, "progressToken": token})))
+    request.send(
+        write_notification(
+            "notifications/progress", msgspec.json.encode({**params, "progressToken": token})
+        )
+    )

@@ -1,8 +1,9 @@
 """One run of a stdio server: its process, its lines, and the calls that wait for its answers.
 
-Rules. A line that is no JSON-RPC message is reported and skipped; one that is too long ends the run, since nobody can know
-which call it answers. A message with a method is never an answer, whatever its id. The server asks in vain but for ``ping``
-and ``roots/list``: one process serves many clients, and so there is nobody to ask. Calls that wait when it ends get an error.
+Rules. A line that is no JSON-RPC message is reported and skipped; one that is too long ends the
+run, since nobody can know which call it answers. A message with a method is never an answer,
+whatever its id. The server asks in vain but for ``ping`` and ``roots/list``: one process serves
+many clients, and so there is nobody to ask. Calls that wait when it ends get an error.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ from claw_mcp.protocol import (
 from claw_mcp.stateless import members
 
 MAX_LINE: Final = 8 << 20
-_MAX_STDERR_LINE = 16 << 10  # More than the log shows of one, so that a secret at its cut is recognized
+_MAX_STDERR_LINE = (
+    16 << 10
+)  # More than the log shows of one, so that a secret at its cut is recognized
 _MAX_UNREAD = 16 << 20  # Bytes that the server has not read yet
 _MAX_CALLS = 1_024  # Calls that wait at once
 _MAX_ID_DIGITS = 20
@@ -64,7 +67,9 @@ class ChildObserver(Protocol):
         """Take a line of standard error, without its end."""
 
     def bad_output(self, problem: str, line: bytes) -> None:
-        """Take a line that is no message that anybody waits for; it is empty where it is too long to be read."""
+        """Take a line that is no message that anybody waits for; it is empty where
+        it is too long to be read.
+        """
 
 
 class _Call(NamedTuple):
@@ -75,7 +80,9 @@ class _Call(NamedTuple):
 class StdioChild:
     """A running server. ``ended`` is done when it sends no more."""
 
-    def __init__(self, process: asyncio.subprocess.Process, lifeline: int, observer: ChildObserver) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, lifeline: int, observer: ChildObserver
+    ) -> None:
         """Read from ``process``, a reaper, that ends when ``lifeline`` is closed."""
         self._process, self._lifeline, self._observer = process, lifeline, observer
         self._last_id = 0
@@ -85,7 +92,11 @@ class StdioChild:
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], environment: Mapping[str, str], observer: ChildObserver, directory: Path | None = None
+        cls,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        observer: ChildObserver,
+        directory: Path | None = None,
     ) -> Self:
         """Start the server, in this process's directory or another.
 
@@ -118,8 +129,13 @@ class StdioChild:
     def pid(self) -> int:
         return self._process.pid
 
-    async def call(self, method: str, params: Params, seconds: float, on_progress: OnProgress | None = None) -> bytes:
-        """Return the result of a request as JSON. Raise ``RpcError``: the server's, or ``NoAnswerError``."""
+    async def call(
+        self, method: str, params: Params, seconds: float, on_progress: OnProgress | None = None
+    ) -> bytes:
+        """Return the result of a request as JSON.
+
+        Raise ``RpcError``: the server's, or ``NoAnswerError``.
+        """
         if self.ended.done():
             raise _gone(was_sent=False)
         if len(self._calls) >= _MAX_CALLS:
@@ -135,7 +151,9 @@ class StdioChild:
                 return await call.answer
         except TimeoutError:
             self._cancel(number, "timed out")
-            raise NoAnswerError(f"the server did not answer within {seconds:g} s", was_sent=True) from None
+            raise NoAnswerError(
+                f"the server did not answer within {seconds:g} s", was_sent=True
+            ) from None
         except asyncio.CancelledError:
             self._cancel(number, "cancelled by the client")
             raise
@@ -148,14 +166,19 @@ class StdioChild:
             self._write(write_notification(method, msgspec.json.encode(params) if params else b""))
 
     async def stop(self) -> int:
-        """End the server and all its descendants: by the end of its input, then by signals. Return its exit code."""
+        """End the server and all its descendants: by the end of its input, then by signals.
+
+        Return its exit code.
+        """
         assert self._process.stdin is not None
         self._process.stdin.close()
         if not await self._exits(_STOP_SECONDS):
             self._close_lifeline()
             await self._exits(_KILL_SECONDS)
         if self._process.returncode is None or self._process.returncode < 0:
-            with suppress(ProcessLookupError):  # The reaper itself was killed: what is left is in its group
+            with suppress(
+                ProcessLookupError
+            ):  # The reaper itself was killed: what is left is in its group
                 os.killpg(self.pid, signal.SIGKILL)
             await self._exits(_KILL_SECONDS)
         self._close_lifeline()
@@ -168,7 +191,9 @@ class StdioChild:
         return -1 if code is None else code
 
     async def _drain(self) -> None:
-        """Drop what was not read behind a line that is too long: the pipe is closed at its end only."""
+        """Drop what was not read behind a line that is too long: the pipe is closed
+        at its end only.
+        """
         assert self._process.stdout is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_LINES_SECONDS):
@@ -237,7 +262,10 @@ class StdioChild:
                 self._observer.bad_output("an answer that nobody waits for", line)
 
     def _settle(self, message: Message) -> bool:
-        """Give a call its answer. Return False for an answer to what was never asked; a late one is dropped."""
+        """Give a call its answer.
+
+        Return False for an answer to what was never asked; a late one is dropped.
+        """
         if not message.is_response:
             return False
         key = bytes(message.id)
@@ -265,7 +293,11 @@ class StdioChild:
         result, request_id = known.get(message.method or ""), bytes(message.id)
         error = RpcError(METHOD_NOT_FOUND, "there is no client to ask: this server has many")
         with suppress(RpcError):
-            self._write(write_error(request_id, error) if result is None else write_result(request_id, result))
+            self._write(
+                write_error(request_id, error)
+                if result is None
+                else write_result(request_id, result)
+            )
 
     async def _read_stderr(self) -> None:
         stderr = self._process.stderr

@@ -1,8 +1,9 @@
-"""A streamable HTTP server spoken to over standard input and output instead, by one client (docs/spec/mcp.md).
+"""A streamable HTTP server spoken to over standard input and output instead, by one
+client (docs/spec/mcp.md).
 
-Rules. The wire is taken away from everything else in the process: what reads standard input finds its end, and what writes to
-standard output writes to standard error. A line is one message. When the input ends, the client has left: what still runs then
-has two seconds.
+Rules. The wire is taken away from everything else in the process: what reads standard input finds
+its end, and what writes to standard output writes to standard error. A line is one message. When
+the input ends, the client has left: what still runs then has two seconds.
 """
 
 import asyncio
@@ -39,7 +40,11 @@ from claw_mcp.stateless import members
 _CHUNK: Final = 1 << 16
 _MAX_EVENT = 1 << 30  # Our own answers
 _DRAIN_SECONDS = 2.0
-_HEADERS: Final = [("host", "localhost"), ("accept", f"{JSON_TYPE}, {SSE_TYPE}"), ("content-type", JSON_TYPE)]
+_HEADERS: Final = [
+    ("host", "localhost"),
+    ("accept", f"{JSON_TYPE}, {SSE_TYPE}"),
+    ("content-type", JSON_TYPE),
+]
 _log = logging.getLogger(__name__)
 
 
@@ -53,12 +58,17 @@ class Wire:
         os.dup2(null, 0)
         os.dup2(2, 1)
         os.close(null)
-        self._outgoing: queue.SimpleQueue[tuple[bytes, Callable[[OSError | None], Any]]] = queue.SimpleQueue()
-        # Threads that end with the process: either file may be one that has no events, and may block for ever.
+        self._outgoing: queue.SimpleQueue[tuple[bytes, Callable[[OSError | None], Any]]] = (
+            queue.SimpleQueue()
+        )
+        # Threads that end with the process: either file may be one that has no events, and may
+        # block for ever.
         threading.Thread(target=self._write_all, name="stdout", daemon=True).start()
 
     async def lines(self, max_bytes: int) -> AsyncIterator[bytes | None]:
-        """Yield each line without its end; None for one that is longer than ``max_bytes``, which is skipped."""
+        """Yield each line without its end; None for one that is longer than
+        ``max_bytes``, which is skipped.
+        """
         line, is_skipped = bytearray(), False
         async for chunk in self._chunks():
             first, *more = chunk.split(b"\n")
@@ -70,7 +80,10 @@ class Wire:
                 line, is_skipped = bytearray(), True
 
     async def write(self, message: bytes) -> None:
-        """Write a message, and wait until it is written. Raise ``OSError`` where nobody reads any more."""
+        """Write a message, and wait until it is written.
+
+        Raise ``OSError`` where nobody reads any more.
+        """
         loop = asyncio.get_running_loop()
         written: asyncio.Future[None] = loop.create_future()
 
@@ -78,7 +91,9 @@ class Wire:
             if not written.done():
                 written.set_result(None) if error is None else written.set_exception(error)
 
-        self._outgoing.put((message + b"\n", lambda error: loop.call_soon_threadsafe(resolve, error)))
+        self._outgoing.put(
+            (message + b"\n", lambda error: loop.call_soon_threadsafe(resolve, error))
+        )
         await written
 
     def _write_all(self) -> None:
@@ -113,7 +128,9 @@ class Wire:
 
 
 class StdioServer:
-    """The client's side of the HTTP server: it turns each line into a request, and each answer into lines."""
+    """The client's side of the HTTP server: it turns each line into a request, and
+    each answer into lines.
+    """
 
     def __init__(self, server: StreamableHttpServer, principal: str, wire: Wire) -> None:
         """Speak to ``server`` as ``principal``."""
@@ -149,9 +166,13 @@ class StdioServer:
         if message.is_request and message.method != "initialize":
             self._start(self._exchange(request), bytes(message.id))
             return
-        await self._exchange(request, is_answered=not (message.is_notification or message.is_response))
+        await self._exchange(
+            request, is_answered=not (message.is_notification or message.is_response)
+        )
         if message.method == "notifications/initialized":
-            self._start(self._exchange(HttpRequest("GET", "/", [*_HEADERS, (SESSION_ID, self._session)])))
+            self._start(
+                self._exchange(HttpRequest("GET", "/", [*_HEADERS, (SESSION_ID, self._session)]))
+            )
         elif message.method == "notifications/cancelled":
             self._cancel(bytes(members(message.params).get("requestId", b"")))
 
@@ -161,7 +182,11 @@ class StdioServer:
         meta = params.get("_meta")
         version = meta.get(VERSION_META) if isinstance(meta, dict) else None
         if not isinstance(version, str):
-            return [(SESSION_ID, self._session)] if self._session and message.method != "initialize" else []
+            return (
+                [(SESSION_ID, self._session)]
+                if self._session and message.method != "initialize"
+                else []
+            )
         named = params.get(NAMED_METHODS.get(message.method or "", ""))
         name = [(NAME, write_header_value(named))] if isinstance(named, str) else []
         return [(PROTOCOL_VERSION, version), (METHOD, message.method or ""), *name]
@@ -175,11 +200,17 @@ class StdioServer:
 
     def _end(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
+        if (
+            not task.cancelled()
+            and (error := task.exception()) is not None
+            and not isinstance(error, OSError)
+        ):
             _log.error("a message can't be answered", exc_info=error)
 
     def _cancel(self, request_id: bytes) -> None:
-        """Cancel a request of the stateless era; one of a session is the server's to cancel, and to answer."""
+        """Cancel a request of the stateless era; one of a session is the server's
+        to cancel, and to answer.
+        """
         for task, running in list(self._running.items()):
             if running and running == request_id and not self._session:
                 task.cancel()

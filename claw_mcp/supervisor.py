@@ -1,8 +1,9 @@
 """A stdio server that is started again whenever it ends (docs/spec/mcp.md "The stdio wrapper").
 
-Rules. A restart waits 0.2 s, twice as long after each failure, and at most 30 s; a run of ten seconds starts that over. A
-call waits up to ten seconds for a server that is being started. What clients asked of the server as a whole (subscriptions,
-the log level) is asked again of its successor, since their sessions survive it.
+Rules. A restart waits 0.2 s, twice as long after each failure, and at most 30 s; a run of ten
+seconds starts that over. A call waits up to ten seconds for a server that is being started. What
+clients asked of the server as a whole (subscriptions, the log level) is asked again of its
+successor, since their sessions survive it.
 """
 
 import asyncio
@@ -33,8 +34,13 @@ class TimeLimits:
     max_restart: float = 30.0
 
 
-async def keep_running(run_once: Callable[[], Awaitable[None]], report: Callable[..., None], timing: TimeLimits) -> None:
-    """Run a server again whenever it ends, until cancelled. ``report("restarts", wait_ms=…)`` is called before each wait."""
+async def keep_running(
+    run_once: Callable[[], Awaitable[None]], report: Callable[..., None], timing: TimeLimits
+) -> None:
+    """Run a server again whenever it ends, until cancelled.
+
+    ``report("restarts", wait_ms=…)`` is called before each wait.
+    """
     delay = timing.first_restart
     while True:
         started = time.monotonic()
@@ -57,8 +63,15 @@ class Supervisor:
         report: Callable[..., None],
         timing: TimeLimits | None = None,
     ) -> None:
-        """Run ``command``; ``report(state, **members)`` is called for each start, end and failure."""
-        self._command, self._environment, self._observer, self._report = command, environment, observer, report
+        """Run ``command``; ``report(state, **members)`` is called for each start,
+        end and failure.
+        """
+        self._command, self._environment, self._observer, self._report = (
+            command,
+            environment,
+            observer,
+            report,
+        )
         self._timing = timing or TimeLimits()
         self._child: StdioChild | None = None
         self._description: dict[str, msgspec.Raw] = {}
@@ -74,11 +87,15 @@ class Supervisor:
         await keep_running(self._run_once, self._report, self._timing)
 
     async def describe(self) -> Mapping[str, Any]:
-        """Return what the server said of itself: ``capabilities``, ``serverInfo``, and perhaps ``instructions``."""
+        """Return what the server said of itself: ``capabilities``, ``serverInfo``,
+        and perhaps ``instructions``.
+        """
         await self._running()
         return {"capabilities": {}, "serverInfo": _CLIENT} | self._description
 
-    async def call(self, method: str, params: Params, on_progress: OnProgress | None = None) -> bytes:
+    async def call(
+        self, method: str, params: Params, on_progress: OnProgress | None = None
+    ) -> bytes:
         """Return the result of a request as JSON. Raise ``RpcError``."""
         return await (await self._running()).call(method, params, self._timing.call, on_progress)
 
@@ -121,7 +138,11 @@ class Supervisor:
             self._report("ended", pid=child.pid, exit_code=code)
 
     async def _shake_hands(self, child: StdioChild) -> bool:
-        parameters = {"protocolVersion": HANDSHAKE_VERSIONS[0], "capabilities": {}, "clientInfo": _CLIENT}
+        parameters = {
+            "protocolVersion": HANDSHAKE_VERSIONS[0],
+            "capabilities": {},
+            "clientInfo": _CLIENT,
+        }
         try:
             result = members(await child.call("initialize", parameters, _HANDSHAKE_SECONDS))
             child.notify("notifications/initialized")

@@ -1,4 +1,6 @@
-"""``claw mcp-stdio``: one stdio MCP server, served as streamable HTTP (docs/spec/mcp.md "The stdio wrapper")."""
+"""``claw mcp-stdio``: one stdio MCP server, served as streamable HTTP
+(docs/spec/mcp.md "The stdio wrapper").
+"""
 
 import asyncio
 import hmac
@@ -47,7 +49,10 @@ class WrapperSettings:
 
 
 def read_settings(environ: Mapping[str, str], command: Sequence[str] = ()) -> WrapperSettings:
-    """Return the settings; ``command`` wins over that of the environment. Raise ``ValueError`` with one line."""
+    """Return the settings; ``command`` wins over that of the environment.
+
+    Raise ``ValueError`` with one line.
+    """
     read = partial(_read, environ)
     server = tuple(command) or (read("COMMAND"), *_read_args(read("ARGS"), environ))
     if not server[0]:
@@ -65,8 +70,11 @@ def read_settings(environ: Mapping[str, str], command: Sequence[str] = ()) -> Wr
         host=host,
         port=port,
         path="/" + (read("PATH") or "mcp").strip("/"),
-        allowed_hosts=frozenset(each.strip().lower() for each in read("ALLOWED_HOSTS").split(",") if each.strip()),
-        max_body=_number("CLAW_MCP_MAX_BODY", read("MAX_BODY") or read("MAX_BODY_BYTES")) or MAX_BODY,
+        allowed_hosts=frozenset(
+            each.strip().lower() for each in read("ALLOWED_HOSTS").split(",") if each.strip()
+        ),
+        max_body=_number("CLAW_MCP_MAX_BODY", read("MAX_BODY") or read("MAX_BODY_BYTES"))
+        or MAX_BODY,
         token=Secret(token) if token else None,
         timing=timing,
     )
@@ -78,13 +86,18 @@ def _read(environ: Mapping[str, str], name: str) -> str:
 
 
 def _read_args(text: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the arguments; one that is null stands in the variable ``CLAW_MCP_ARG_<its place>``."""
+    """Return the arguments; one that is null stands in the variable
+    ``CLAW_MCP_ARG_<its place>``.
+    """
     try:
         arguments = json.loads(text or "[]")
     except ValueError:
         arguments = None
     if isinstance(arguments, list):
-        arguments = [environ.get(f"CLAW_MCP_ARG_{n}") if each is None else each for n, each in enumerate(arguments)]
+        arguments = [
+            environ.get(f"CLAW_MCP_ARG_{n}") if each is None else each
+            for n, each in enumerate(arguments)
+        ]
     if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
         raise ValueError('CLAW_MCP_ARGS is no JSON array of strings, such as ["-y", "some-server"]')
     return arguments
@@ -96,7 +109,9 @@ def _read_address(environ: Mapping[str, str]) -> tuple[str, int]:
     address = environ.get("LISTEN_ADDR") or old or ":8080"
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > _MAX_PORT:
-        raise ValueError(f"LISTEN_ADDR is {address!r}, which is no address such as ':8080' or '127.0.0.1:8080'")
+        raise ValueError(
+            f"LISTEN_ADDR is {address!r}, which is no address such as ':8080' or '127.0.0.1:8080'"
+        )
     return host.strip("[]"), int(port)
 
 
@@ -115,8 +130,12 @@ class WrapperLog(JsonLog, ChildLog):
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Redact the credentials of the environment, which the names of their variables tell."""
-        names = [name for name in environment if any(word in name.upper() for word in _CREDENTIAL_WORDS)]
-        JsonLog.__init__(self, "mcp_wrapper", [Secret(environment[name]) for name in names if environment[name]])
+        names = [
+            name for name in environment if any(word in name.upper() for word in _CREDENTIAL_WORDS)
+        ]
+        JsonLog.__init__(
+            self, "mcp_wrapper", [Secret(environment[name]) for name in names if environment[name]]
+        )
         ChildLog.__init__(self, self.event, self.cut)
 
     def server_state(self, state: str, **members: Any) -> None:
@@ -130,7 +149,9 @@ class Wrapper:
         """Build all parts; ``supervisor`` is to be run."""
         self.log = WrapperLog(settings.environment)
         command, environment = settings.command, settings.environment
-        self.supervisor = Supervisor(command, environment, self, self.log.server_state, settings.timing)
+        self.supervisor = Supervisor(
+            command, environment, self, self.log.server_state, settings.timing
+        )
         self._server = StreamableHttpServer(
             StdioBackend(self.supervisor),
             is_allowed_host=partial(is_allowed_host, allowed=settings.allowed_hosts),
@@ -138,7 +159,12 @@ class Wrapper:
             max_body=settings.max_body,
         )
         self._token = settings.token
-        self.app = McpApp(self._server, settings.path, self._find_principal, lambda: {"ok": self.supervisor.is_ready})
+        self.app = McpApp(
+            self._server,
+            settings.path,
+            self._find_principal,
+            lambda: {"ok": self.supervisor.is_ready},
+        )
 
     def notice(self, message: Message) -> None:
         if message.method in BROADCAST:
@@ -153,7 +179,9 @@ class Wrapper:
     def _find_principal(self, authorization: str) -> str | None:
         if self._token is None:
             return ""
-        is_right = hmac.compare_digest(authorization.encode(), f"Bearer {self._token.reveal()}".encode())
+        is_right = hmac.compare_digest(
+            authorization.encode(), f"Bearer {self._token.reveal()}".encode()
+        )
         return "" if is_right else None
 
 
@@ -169,6 +197,9 @@ async def serve_wrapper(settings: WrapperSettings, listener: socket.socket) -> N
 
 
 def main(command: Sequence[str] = ()) -> None:
-    """Run the wrapper by the environment. Raise ``ValueError`` or ``OSError`` with one line where it can't start."""
+    """Run the wrapper by the environment.
+
+    Raise ``ValueError`` or ``OSError`` with one line where it can't start.
+    """
     settings = read_settings(os.environ, command)
     asyncio.run(serve_wrapper(settings, listen(settings.host, settings.port)))

@@ -1,7 +1,8 @@
-"""Files that may change at any time: read again when their version changes, and never while half written.
+"""Files that may change at any time: read again when their version changes, and
+never while half written.
 
-A version has the ctime too, which nobody can set back: a file that was written in place, or copied with the old one's times,
-may have the same inode, mtime and size.
+A version has the ctime too, which nobody can set back: a file that was written in place, or copied
+with the old one's times, may have the same inode, mtime and size.
 """
 
 import errno
@@ -30,9 +31,12 @@ def file_version(path: Path | str, dir_fd: int | None = None) -> FileVersion:
 
 
 def read_file(name: str | Path, dir_fd: int | None = None) -> bytes:
-    """Return a file's content. With ``dir_fd``, all files come from one directory even if it is replaced meanwhile.
+    """Return a file's content.
 
-    Raise ``OSError``, also unless it is a regular file of at most ``MAX_FILE_BYTES``: reading a FIFO would block.
+    With ``dir_fd``, all files come from one directory even if it is replaced meanwhile.
+
+    Raise ``OSError``, also unless it is a regular file of at most ``MAX_FILE_BYTES``: reading a
+    FIFO would block.
     """
     descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
     with os.fdopen(descriptor, "rb") as file:
@@ -47,7 +51,10 @@ class MissingCredentialError(Exception):
 
 
 def resolve_secret(secrets: Path, value: Secret | SecretRef) -> Secret:
-    """Return the credential; a reference names a file of the secrets directory. Raise ``MissingCredentialError``."""
+    """Return the credential; a reference names a file of the secrets directory.
+
+    Raise ``MissingCredentialError``.
+    """
     if isinstance(value, Secret):
         return value
     try:

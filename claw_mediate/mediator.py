@@ -4,7 +4,8 @@
     exchange     decides about the request: RunnerResponse (our answer), or Forward (the host sends it on)
     passthrough  is given the outcome of a forwarded request
 
-It does not import mitmproxy. The host calls ``admit`` when the headers have arrived and ``exchange`` when the body has.
+It does not import mitmproxy. The host calls ``admit`` when the headers have arrived and
+``exchange`` when the body has.
 """
 
 import asyncio
@@ -28,8 +29,21 @@ from claw_mediate.agents.directory import Agent, AgentDirectory, UnreadableDirec
 from claw_mediate.broker.broker import Broker, is_for_broker
 from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import Endpoint, StoredPath, creates_object, find_stored, is_ambiguous
-from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, refuse_stopping, respond_json
+from claw_mediate.core.api_paths import (
+    Endpoint,
+    StoredPath,
+    creates_object,
+    find_stored,
+    is_ambiguous,
+)
+from claw_mediate.core.http import (
+    Forward,
+    Request,
+    RunnerResponse,
+    refuse,
+    refuse_stopping,
+    respond_json,
+)
 from claw_mediate.core.known_paths import PathMatch
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
@@ -66,9 +80,11 @@ from claw_mediate.workers import worker as workers
 
 
 class Spoken(NamedTuple):
-    """The dialect of a request, and whether it only counts tokens, or is the runner's own housekeeping.
+    """The dialect of a request, and whether it only counts tokens, or is the
+    runner's own housekeeping.
 
-    ``names``: whether it may name what a provider keeps. Then one that can't be read is refused: the id could be anybody's.
+    ``names``: whether it may name what a provider keeps. Then one that can't be read is refused:
+    the id could be anybody's.
     """
 
     dialect: Dialect
@@ -95,7 +111,9 @@ DIALECTS: Final[Mapping[Endpoint, Spoken]] = {
 }
 """By the end of the POST's path."""
 _PREPARATION_SECONDS = 1.0  # Some five hundred agents; others are read when they ask
-_MAX_INLINE_BYTES = 256 << 10  # Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread
+_MAX_INLINE_BYTES = (
+    256 << 10
+)  # Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread
 _MAX_REDACTED_TEXT = 1 << 20  # Bytes of a text in a body of more than 4 MiB that is decoded
 _LONG_TEXT = "a text of more than 1 MiB holds the agent's own token: take the token out of it"
 
@@ -111,17 +129,24 @@ class Mediator:
         peers: Peers | None = None,
         before: State | None = None,
     ) -> None:
-        """Build everything from the settings; ``before`` is the state of the mediator that this one replaces.
+        """Build everything from the settings; ``before`` is the state of the
+        mediator that this one replaces.
 
         Raise ``ValueError`` with one line for a state that can't be opened, or a bad base URL.
         """
         self._settings = settings
         self._log = log
-        self.registry = ProviderRegistry(AuthPaths(settings.auth, settings.key_states), settings.hosts, log, env)
-        self._peers = peers or Peers(ProviderFailover(self.registry, log), ToolExecutor(settings.secrets, log))
+        self.registry = ProviderRegistry(
+            AuthPaths(settings.auth, settings.key_states), settings.hosts, log, env
+        )
+        self._peers = peers or Peers(
+            ProviderFailover(self.registry, log), ToolExecutor(settings.secrets, log)
+        )
         self._agents = AgentDirectory(settings.context, log, self._note_change)
         self.state = open_state(settings.state, log, before, settings.pod)
-        self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
+        self._budgets = Budgets(
+            self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode
+        )
         self._prompt = PromptContext.of(settings, log, _feed_question())
         self._history: History | None = None
         if settings.history is not None:
@@ -132,16 +157,29 @@ class Mediator:
         paths = self._paths = PathTables(self.registry, settings.paths, log)
         routing = Router(self.registry, paths, log)
         ownership = self._ownership = Ownership(self.state.ownership, log, settings.stored_ids)
-        objects = self._objects = ProviderObjects(self.state.ownership, log, paths, settings.stored_ids)
+        objects = self._objects = ProviderObjects(
+            self.state.ownership, log, paths, settings.stored_ids
+        )
         owners = Owners(ownership, objects)
         self.passthrough = Passthrough(self.registry, routing, paths, recorder, owners)
         self._stored = StoredObjects(self._peers.upstream, routing, owners, self.passthrough)
         lists = ObjectLists(self._peers.upstream, routing, objects)
         self.other_paths = OtherPaths(self.passthrough, paths, self._budgets, owners, lists)
         continuity = Continuity(self.state.store, log)
-        self._turns = TurnRegistry(self._peers, recorder, Memory(continuity, ownership, objects), self.state.journal)
-        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log), ownership, objects)
-        self._broker = Broker(NativeCalls(self._peers, recorder, self.state.journal), log, self._agents)
+        self._turns = TurnRegistry(
+            self._peers, recorder, Memory(continuity, ownership, objects), self.state.journal
+        )
+        stages = Stages(
+            self._budgets,
+            self._prompt,
+            routing,
+            RequestPreparer(continuity, log),
+            ownership,
+            objects,
+        )
+        self._broker = Broker(
+            NativeCalls(self._peers, recorder, self.state.journal), log, self._agents
+        )
         self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.passthrough)
         self._problem: str | None = None  # Why the proxy is not ready, as last logged
         self._stops = False
@@ -150,20 +188,33 @@ class Mediator:
         self._redactors: dict[str, _RequestRedactor] = {}
 
     def missing(self) -> str | None:
-        """Return in one line, with the remedy, what keeps the proxy from starting; None if nothing does, or it may yet come."""
+        """Return in one line, with the remedy, what keeps the proxy from starting;
+        None if nothing does, or it may yet come.
+        """
         problems = []
         context = self._settings.context
         if not context.is_dir():
-            problems.append(f"no context directory at {str(context)!r} (run `claw compile`, then set CLAW_CONTEXT_ROOT)")
+            problems.append(
+                f"no context directory at {str(context)!r} (run `claw compile`, then set "
+                "CLAW_CONTEXT_ROOT)"
+            )
         elif not os.access(context, os.R_OK | os.X_OK):
-            problems.append(f"the context directory {str(context)!r} can't be read (let the proxy's user list it)")
+            problems.append(
+                f"the context directory {str(context)!r} can't be read (let the proxy's "
+                "user list it)"
+            )
         usable = any(provider.is_usable for provider in self.registry.all().values())
         if not usable and not self.registry.may_be_filled:
             names = ", ".join(KEY_VARIABLES)
-            nowhere = f"no provider has a key (set one of {names}, or CLAW_AUTH_DIR with providers.json)"
+            nowhere = (
+                f"no provider has a key (set one of {names}, or CLAW_AUTH_DIR with providers.json)"
+            )
             problems.append(self.registry.problem or nowhere)
         if self._history is not None and not self._history.is_writable():
-            problems.append(f"no history can be written in {str(self._history.directory)!r} (CLAW_SESSION_HISTORY_DIR)")
+            problems.append(
+                f"no history can be written in {str(self._history.directory)!r} "
+                "(CLAW_SESSION_HISTORY_DIR)"
+            )
         return "; ".join(problems) or None
 
     async def _not_ready(self) -> str | None:
@@ -181,12 +232,20 @@ class Mediator:
         if not self.registry.has_usable_key():
             return "no key of any provider is usable now"
         shown = self._settings.state.shown
-        return None if await self.state.store.is_writable() else f"the state {shown!r} can't be written"
+        return (
+            None
+            if await self.state.store.is_writable()
+            else f"the state {shown!r} can't be written"
+        )
 
     async def prepare(self) -> None:
-        """Do beforehand, for a short time, what the first requests would wait for: read the agents' files, open the state."""
+        """Do beforehand, for a short time, what the first requests would wait for:
+        read the agents' files, open the state.
+        """
         until = time.monotonic() + _PREPARATION_SECONDS
-        with suppress(OSError, UnreadableDirectoryError):  # or it takes too long; requests will tell
+        with suppress(
+            OSError, UnreadableDirectoryError
+        ):  # or it takes too long; requests will tell
             for agent_id in self._agents.ids():
                 if time.monotonic() > until:
                     return
@@ -195,7 +254,9 @@ class Mediator:
                 await self._not_ready()
 
     async def _fleet_not_ready(self) -> str | None:
-        """Return in one line what keeps the whole proxy from working: this process, or another worker."""
+        """Return in one line what keeps the whole proxy from working: this process,
+        or another worker.
+        """
         problem = await self._not_ready()
         if problem is not None or (worker := workers.current()) is None:
             return problem
@@ -210,7 +271,9 @@ class Mediator:
         return self._prompt.feeds.reply(question)
 
     def _note_change(self, agent_id: str) -> None:
-        """End an agent's MCP sessions with services, and tell its own clients; its files have changed."""
+        """End an agent's MCP sessions with services, and tell its own clients; its
+        files have changed.
+        """
         self._peers.services.release(agent_id)
         self._broker.note_change(agent_id)
 
@@ -225,8 +288,11 @@ class Mediator:
         return len(self._turns) + len(self._broker)
 
     async def own(self, request: Request) -> RunnerResponse | None:
-        """Answer what needs no credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``."""
-        # Claude Code sends the latter first of all. The answers give no details; the log says why we are not ready.
+        """Answer what needs no credential: ``/health`` and ``/ready`` on the
+        proxy's own port, and ``HEAD /``.
+        """
+        # Claude Code sends the latter first of all. The answers give no details; the log says why
+        # we are not ready.
         if request.method == "HEAD" and request.bare_path == "/":
             return respond_json(200, {})
         if request.host is not None or request.method not in {"GET", "HEAD"}:
@@ -246,9 +312,15 @@ class Mediator:
         if self._stops:
             return refuse_stopping(request.path)
         if is_ambiguous(request.path):
-            return refuse(request.path, 400, "malformed_request", "the path can be read in two ways")
+            return refuse(
+                request.path, 400, "malformed_request", "the path can be read in two ways"
+            )
         admitted = authenticate.authenticate(self._agents, request, self._log)
-        if isinstance(admitted, RunnerResponse) or is_for_broker(request) or self._paths.knows(request):
+        if (
+            isinstance(admitted, RunnerResponse)
+            or is_for_broker(request)
+            or self._paths.knows(request)
+        ):
             return admitted
         return self._paths.refuse(admitted.agent, request)
 
@@ -258,14 +330,21 @@ class Mediator:
 
     def is_ours(self, request: Request) -> bool:
         """Return whether we answer or edit the request: it is in a dialect, or for the broker."""
-        return self.dialect(request) is not None or is_for_broker(request) or _find_object(request) is not None
+        return (
+            self.dialect(request) is not None
+            or is_for_broker(request)
+            or _find_object(request) is not None
+        )
 
     def dialect(self, request: Request) -> Spoken | None:
         """Return the dialect of a request; None for a request of no dialect (``other_paths``)."""
         return _spoken(self._paths.find(request))
 
     async def exchange(self, admitted: Identity, request: Request) -> RunnerResponse | Forward:
-        """Decide about an admitted request whose body has arrived. Cancelled when the runner leaves."""
+        """Decide about an admitted request whose body has arrived.
+
+        Cancelled when the runner leaves.
+        """
         if self._stops:  # while its body was on the way
             return refuse_stopping(request.path)
         if request.body and request.method.upper() in BODYLESS:
@@ -277,21 +356,32 @@ class Mediator:
             body = await _without_own_token(admitted, request.body)
             if is_for_broker(request):
                 return await self._broker.answer(
-                    Caller(admitted, dataclasses.replace(request, body=body), self.redactor(admitted))
+                    Caller(
+                        admitted, dataclasses.replace(request, body=body), self.redactor(admitted)
+                    )
                 )
             if spoken is None and (path := _find_object(request)) is not None:
-                return await self._stored.answer(admitted, dataclasses.replace(request, body=body), path)
+                return await self._stored.answer(
+                    admitted, dataclasses.replace(request, body=body), path
+                )
             if spoken is None:
                 return await self.other_paths.decide(admitted, request, body)
             view = await compute(len(body), partial(_read, admitted.agent, spoken, body))
             incoming = DialectRequest(
-                admitted, request, view, spoken.dialect, self.redactor(admitted), only_counts=spoken.counts
+                admitted,
+                request,
+                view,
+                spoken.dialect,
+                self.redactor(admitted),
+                only_counts=spoken.counts,
             )
             return await self._pipeline.answer(incoming)
         except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
             return refuse(request.path, 400, "invalid_request", str(error))
 
-    async def exchange_packed(self, admitted: Identity, request: Request, error: DecodingError) -> RunnerResponse | Forward:
+    async def exchange_packed(
+        self, admitted: Identity, request: Request, error: DecodingError
+    ) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body can't be decoded."""
         if self._stops:
             return refuse_stopping(request.path)
@@ -349,7 +439,8 @@ class Mediator:
             return None
 
     def redactor(self, admitted: Identity) -> Redactor:
-        """Return the redactor of a request: no service, prompt, runner, history or log may see its secrets.
+        """Return the redactor of a request: no service, prompt, runner, history or
+        log may see its secrets.
 
         It is made again when the providers, the agent's files or its token have changed.
         """
@@ -366,8 +457,15 @@ class Mediator:
         return latest.redactor
 
     def secrets(self, admitted: Identity) -> list[Secret]:
-        """Return the secrets of a request, its providers' and its agent's, and protect the log from them."""
-        secrets = [*self.registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
+        """Return the secrets of a request, its providers' and its agent's, and
+        protect the log from them.
+        """
+        secrets = [
+            *self.registry.secrets(),
+            *admitted.agent.secrets,
+            admitted.token,
+            admitted.secret,
+        ]
         self._log.protect(secrets)
         return secrets
 
@@ -384,12 +482,16 @@ def _spoken(match: PathMatch | None) -> Spoken | None:
 
 
 def _find_object(request: Request) -> StoredPath | None:
-    """Return what the path names of what a provider keeps; None for other paths, and for one that makes something new."""
+    """Return what the path names of what a provider keeps; None for other paths,
+    and for one that makes something new.
+    """
     return None if creates_object(request.method, request.path) else find_stored(request.path)
 
 
 async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
-    """Return the body without the agent's own token, which the runner's tools may have printed (``env``)."""
+    """Return the body without the agent's own token, which the runner's tools may
+    have printed (``env``).
+    """
     # A body may hide something in each of a million places: other requests go on meanwhile.
     own = Redactor([admitted.secret])
     if len(body) < _MAX_INLINE_BYTES:

@@ -1,4 +1,6 @@
-"""Status of agents and providers for the operator, and what a reload changed: names and problems, never a secret."""
+"""Status of agents and providers for the operator, and what a reload changed: names
+and problems, never a secret.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -24,16 +26,27 @@ def _describe(agents: AgentDirectory, agent_id: str) -> Iterator[str]:
     if agent is None:
         yield f"{agent_id} · refused: its context directory can't be read"
     else:
-        yield f"{agent_id} · {_count(len(agent.granted), 'tool')} · pod {as_line(agent.digest)[:_DIGEST]}"
+        yield (
+            f"{agent_id} · {_count(len(agent.granted), 'tool')} · pod "
+            f"{as_line(agent.digest)[:_DIGEST]}"
+        )
         for tool in agent.granted:
             yield f"  {as_line(tool.name)} · {tool.effect} · {as_line(tool.execution.service)}"
     for problem in agents.problems(agent_id):
-        name = as_line(problem.name) if problem.kind == "file" else f"{problem.kind} {as_line(problem.name)}"
+        name = (
+            as_line(problem.name)
+            if problem.kind == "file"
+            else f"{problem.kind} {as_line(problem.name)}"
+        )
         yield f"  problem: {name}: {printable(problem.reason)}"
 
 
-def reload_files(agents: AgentDirectory, registry: ProviderRegistry, release: Callable[[str], None]) -> list[str]:
-    """Read all files again, even if they look unchanged; return a line for each change. Raise ``UnreadableDirectoryError``.
+def reload_files(
+    agents: AgentDirectory, registry: ProviderRegistry, release: Callable[[str], None]
+) -> list[str]:
+    """Read all files again, even if they look unchanged; return a line for each change.
+
+    Raise ``UnreadableDirectoryError``.
 
     ``release`` is called with the id of each agent that has changed.
     """
@@ -44,7 +57,9 @@ def reload_files(agents: AgentDirectory, registry: ProviderRegistry, release: Ca
         if old_agents.get(agent_id) != new_agents.get(agent_id):
             release(agent_id)
     changes = [
-        change for agent_id in sorted({*old_agents, *new_agents}) for change in _agent_changes(agent_id, old_agents, new_agents)
+        change
+        for agent_id in sorted({*old_agents, *new_agents})
+        for change in _agent_changes(agent_id, old_agents, new_agents)
     ]
     new_providers = registry.all()
     changes += [
@@ -55,14 +70,19 @@ def reload_files(agents: AgentDirectory, registry: ProviderRegistry, release: Ca
     return [*changes, *([registry.problem] if registry.problem else [])]
 
 
-def _agent_changes(agent_id: str, before: Mapping[str, Agent | None], after: Mapping[str, Agent | None]) -> Iterator[str]:
+def _agent_changes(
+    agent_id: str, before: Mapping[str, Agent | None], after: Mapping[str, Agent | None]
+) -> Iterator[str]:
     old, new = before.get(agent_id), after.get(agent_id)
     if agent_id not in after:
         yield f"{agent_id}: removed"
     elif new is None:
         yield f"{agent_id}: can't be read" + ("; refused from now on" if old is not None else "")
     elif old is None:
-        yield f"{agent_id}: {'readable again' if agent_id in before else 'added'}, {_count(len(new.granted), 'tool')}"
+        yield (
+            f"{agent_id}: {'readable again' if agent_id in before else 'added'}, "
+            f"{_count(len(new.granted), 'tool')}"
+        )
     elif old != new:
         were, are = ({tool.name: tool for tool in agent.granted} for agent in (old, new))
         changes = [f"+ {name}" for name in are if name not in were]

@@ -1,4 +1,6 @@
-"""The settings: environment variables of docs/spec/contract.md, each also an option of mitmproxy."""
+"""The settings: environment variables of docs/spec/contract.md, each also an option
+of mitmproxy.
+"""
 
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
@@ -12,24 +14,58 @@ from claw_state.url import Place, parse_place
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: the option ``cllama_NAME``, the environment variable, the default, and the help text."""
+    """One setting: the option ``cllama_NAME``, the environment variable, the
+    default, and the help text.
+    """
 
     name: str
     env: str
     default: str
     help: str
-    is_word: bool = False  # True if an empty variable is refused: a missing value must not decide about safety
+    is_word: bool = (
+        False  # True if an empty variable is refused: a missing value must not decide about safety
+    )
     is_secret: bool = False  # True if the value may contain a password
 
 
 SETTINGS = (
-    Setting("context", "CLAW_CONTEXT_ROOT", "/claw/context", "Directory with one context directory for each agent."),
+    Setting(
+        "context",
+        "CLAW_CONTEXT_ROOT",
+        "/claw/context",
+        "Directory with one context directory for each agent.",
+    ),
     Setting("auth", "CLAW_AUTH_DIR", "/claw/auth", "Directory of providers.json."),
-    Setting("key_states", "CLAW_KEY_STATES_DIR", "", "Directory of the states of provider keys; empty: beside providers.json."),
-    Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
-    Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: no history."),
-    Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
-    Setting("history_files", "CLLAMA_SESSION_HISTORY_FILES", "4", "How many older files of history each agent keeps."),
+    Setting(
+        "key_states",
+        "CLAW_KEY_STATES_DIR",
+        "",
+        "Directory of the states of provider keys; empty: beside providers.json.",
+    ),
+    Setting(
+        "secrets",
+        "CLAW_SECRETS_DIR",
+        "/run/secrets",
+        "Directory that token references are resolved in.",
+    ),
+    Setting(
+        "history",
+        "CLAW_SESSION_HISTORY_DIR",
+        "",
+        "Directory of session history; empty: no history.",
+    ),
+    Setting(
+        "history_max_bytes",
+        "CLLAMA_SESSION_HISTORY_MAX_BYTES",
+        "268435456",
+        "Size at which history rotates.",
+    ),
+    Setting(
+        "history_files",
+        "CLLAMA_SESSION_HISTORY_FILES",
+        "4",
+        "How many older files of history each agent keeps.",
+    ),
     Setting(
         "state",
         "CLAW_STATE",
@@ -39,12 +75,40 @@ SETTINGS = (
     ),
     Setting("pod", "CLAW_POD", "", "Name of the pod."),
     # Loopback, and no way out: who wants more says so. Compiled files and the image do.
-    Setting("listen", "LISTEN_ADDR", "127.0.0.1:8080", "Address of the base-URL entrance, when no --mode is given."),
-    Setting("proxy", "CLAW_PROXY_ADDR", "127.0.0.1:8082", "Address of the forward proxy, when no --mode is given."),
-    Setting("hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."),
-    Setting("paths", "CLLAMA_PATHS", "", "Paths opened beside the known ones, comma separated, each as METHOD /prefix*."),
-    Setting("ca", "CLLAMA_CA", "", "Directory of the CA that claw certs created; empty: mitmproxy's own, in confdir."),
-    Setting("egress", "CLLAMA_EGRESS", "deny", "What happens to hosts that are not governed: allow or deny.", is_word=True),
+    Setting(
+        "listen",
+        "LISTEN_ADDR",
+        "127.0.0.1:8080",
+        "Address of the base-URL entrance, when no --mode is given.",
+    ),
+    Setting(
+        "proxy",
+        "CLAW_PROXY_ADDR",
+        "127.0.0.1:8082",
+        "Address of the forward proxy, when no --mode is given.",
+    ),
+    Setting(
+        "hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."
+    ),
+    Setting(
+        "paths",
+        "CLLAMA_PATHS",
+        "",
+        "Paths opened beside the known ones, comma separated, each as METHOD /prefix*.",
+    ),
+    Setting(
+        "ca",
+        "CLLAMA_CA",
+        "",
+        "Directory of the CA that claw certs created; empty: mitmproxy's own, in confdir.",
+    ),
+    Setting(
+        "egress",
+        "CLLAMA_EGRESS",
+        "deny",
+        "What happens to hosts that are not governed: allow or deny.",
+        is_word=True,
+    ),
     Setting(
         "egress_networks",
         "CLLAMA_EGRESS_NETWORKS",
@@ -63,36 +127,102 @@ SETTINGS = (
         "536870912",
         "Most bytes of request bodies that one process holds for all agents.",
     ),
-    Setting("dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy calls its addons: fast, or plain (mitmproxy's own way)."),
-    Setting("keep_flows", "CLLAMA_KEEP_FLOWS", "5000", "How many flows mitmweb and the console keep."),
-    Setting("keep_bytes", "CLLAMA_KEEP_BYTES", "268435456", "How many bytes of flows mitmweb and the console keep."),
-    Setting("keepalive_ms", "CLLAMA_KEEPALIVE_MS", "1000", "Longest silence of a mediated stream, in milliseconds."),
-    Setting("keepalive_first_ms", "CLLAMA_KEEPALIVE_FIRST_MS", "2000", "Longest time until a mediated stream begins, in ms."),
-    Setting("keepalive_openai", "CLLAMA_KEEPALIVE_OPENAI", "comment", "Keepalive of OpenAI streams: comment, native or off."),
+    Setting(
+        "dispatch",
+        "CLLAMA_DISPATCH",
+        "fast",
+        "How mitmproxy calls its addons: fast, or plain (mitmproxy's own way).",
+    ),
+    Setting(
+        "keep_flows", "CLLAMA_KEEP_FLOWS", "5000", "How many flows mitmweb and the console keep."
+    ),
+    Setting(
+        "keep_bytes",
+        "CLLAMA_KEEP_BYTES",
+        "268435456",
+        "How many bytes of flows mitmweb and the console keep.",
+    ),
+    Setting(
+        "keepalive_ms",
+        "CLLAMA_KEEPALIVE_MS",
+        "1000",
+        "Longest silence of a mediated stream, in milliseconds.",
+    ),
+    Setting(
+        "keepalive_first_ms",
+        "CLLAMA_KEEPALIVE_FIRST_MS",
+        "2000",
+        "Longest time until a mediated stream begins, in ms.",
+    ),
+    Setting(
+        "keepalive_openai",
+        "CLLAMA_KEEPALIVE_OPENAI",
+        "comment",
+        "Keepalive of OpenAI streams: comment, native or off.",
+    ),
     Setting(
         "keepalive_responses",
         "CLLAMA_KEEPALIVE_RESPONSES",
         "auto",
-        "The same of OpenAI Responses: auto (comments, and events after 30 s), comment, native or off.",
+        (
+            "The same of OpenAI Responses: auto (comments, and events after 30 s), comment, "
+            "native or off."
+        ),
     ),
-    Setting("keepalive_anthropic", "CLLAMA_KEEPALIVE_ANTHROPIC", "native", "The same of Anthropic: comment, native or off."),
-    Setting("feed_max_response_bytes", "CLLAMA_FEED_MAX_RESPONSE_BYTES", "32768", "Most bytes of a feed in a prompt."),
-    Setting("feed_max_total_bytes", "CLLAMA_FEED_MAX_TOTAL_BYTES", "65536", "Most bytes of all feeds in a prompt."),
-    Setting("feed_fetch_timeout_ms", "CLLAMA_FEED_FETCH_TIMEOUT_MS", "3000", "Time-out of a feed, 100 to 120000 ms."),
-    Setting("time_line", "CLLAMA_TIME_LINE", "off", "Whether prompts contain the current time: on or off."),
-    Setting("drain_ms", "CLLAMA_DRAIN_MS", "4000", "Longest time for requests under way at a stop, 1 to 600000 ms."),
+    Setting(
+        "keepalive_anthropic",
+        "CLLAMA_KEEPALIVE_ANTHROPIC",
+        "native",
+        "The same of Anthropic: comment, native or off.",
+    ),
+    Setting(
+        "feed_max_response_bytes",
+        "CLLAMA_FEED_MAX_RESPONSE_BYTES",
+        "32768",
+        "Most bytes of a feed in a prompt.",
+    ),
+    Setting(
+        "feed_max_total_bytes",
+        "CLLAMA_FEED_MAX_TOTAL_BYTES",
+        "65536",
+        "Most bytes of all feeds in a prompt.",
+    ),
+    Setting(
+        "feed_fetch_timeout_ms",
+        "CLLAMA_FEED_FETCH_TIMEOUT_MS",
+        "3000",
+        "Time-out of a feed, 100 to 120000 ms.",
+    ),
+    Setting(
+        "time_line",
+        "CLLAMA_TIME_LINE",
+        "off",
+        "Whether prompts contain the current time: on or off.",
+    ),
+    Setting(
+        "drain_ms",
+        "CLLAMA_DRAIN_MS",
+        "4000",
+        "Longest time for requests under way at a stop, 1 to 600000 ms.",
+    ),
     Setting(
         "budget_fail_mode",
         "CLLAMA_BUDGET_FAIL_MODE",
         "open",
-        "What happens when an agent's spending can't be read: open (its requests pass) or closed (503).",
+        (
+            "What happens when an agent's spending can't be read: open (its requests pass) or "
+            "closed (503)."
+        ),
         is_word=True,
     ),
     Setting(
         "stored_ids",
         "CLLAMA_STORED_IDS",
         "own",
-        "Ids of stored responses and conversations that an agent may name: own, or any (also those from before the proxy).",
+        (
+            "Ids of stored responses and conversations that an agent may name: own, or any "
+            "(also those from before the proxy)."
+        ),
         is_word=True,
     ),
     Setting("metrics", "CLAW_METRICS_ADDR", "", "Address that serves /metrics; empty: no metrics."),
@@ -100,7 +230,10 @@ SETTINGS = (
 
 
 ADDRESS_SECONDS: Final = 5.0
-"""How long the first worker waits for an address. Workers whose supervisor was killed give theirs up at once."""
+"""How long the first worker waits for an address.
+
+Workers whose supervisor was killed give theirs up at once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +260,10 @@ type KeepaliveKind = Literal["auto", "comment", "native", "off"]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The keepalive of a stream. ``first``: seconds until its headers are sent; ``every``: longest silence in seconds."""
+    """The keepalive of a stream.
+
+    ``first``: seconds until its headers are sent; ``every``: longest silence in seconds.
+    """
 
     first: float
     every: float
@@ -173,13 +309,19 @@ class Settings:
 
     def pace(self, dialect: str) -> Pace:
         """Return the keepalive of a dialect's streams."""
-        kinds = {"openai-responses": self.keepalive_responses, "anthropic-messages": self.keepalive_anthropic}
+        kinds = {
+            "openai-responses": self.keepalive_responses,
+            "anthropic-messages": self.keepalive_anthropic,
+        }
         kind = kinds.get(dialect, self.keepalive_openai)
         return Pace(self.keepalive_first, self.keepalive, kind)
 
     @classmethod
     def of(cls, values: dict[str, str]) -> "Settings":
-        """Parse the values by name. Raise ``ValueError`` with one line that names the setting and what it takes."""
+        """Parse the values by name.
+
+        Raise ``ValueError`` with one line that names the setting and what it takes.
+        """
         return cls(
             context=Path(values["context"]),
             auth=Path(values["auth"]),
@@ -203,7 +345,9 @@ class Settings:
             keepalive=_positive(values, "keepalive_ms") / 1000,
             keepalive_first=_positive(values, "keepalive_first_ms") / 1000,
             keepalive_openai=_word(values, "keepalive_openai", "comment", "native", "off"),
-            keepalive_responses=_word(values, "keepalive_responses", "auto", "comment", "native", "off"),
+            keepalive_responses=_word(
+                values, "keepalive_responses", "auto", "comment", "native", "off"
+            ),
             keepalive_anthropic=_word(values, "keepalive_anthropic", "comment", "native", "off"),
             feed_bytes=_positive(values, "feed_max_response_bytes"),
             feeds_bytes=_positive(values, "feed_max_total_bytes"),
@@ -236,7 +380,9 @@ def _networks(values: dict[str, str], name: str) -> tuple[Network, ...]:
     try:
         return tuple(ip_network(part) for part in parts if part)
     except ValueError as error:
-        raise ValueError(f"cllama_{name} takes addresses and networks, comma separated: {error}") from None
+        raise ValueError(
+            f"cllama_{name} takes addresses and networks, comma separated: {error}"
+        ) from None
 
 
 def _place(text: str) -> Place:
@@ -263,7 +409,9 @@ def _positive(values: dict[str, str], name: str) -> int:
 def _between(values: dict[str, str], name: str, minimum: int, maximum: int) -> int:
     number = _positive(values, name)
     if not minimum <= number <= maximum:
-        raise ValueError(f"cllama_{name} takes a whole number from {minimum} to {maximum}, not {values[name]!r}")
+        raise ValueError(
+            f"cllama_{name} takes a whole number from {minimum} to {maximum}, not {values[name]!r}"
+        )
     return number
 
 

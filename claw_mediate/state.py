@@ -1,9 +1,10 @@
-"""The state that ``CLAW_STATE`` names, in one place: the continuity store, the journal, the agents' spending, and which of
-them owns what a provider keeps.
+"""The state that ``CLAW_STATE`` names, in one place: the continuity store, the journal, the agents'
+spending, and which of them owns what a provider keeps.
 
-A damaged or unusable file, or a server that refuses us, keeps the proxy from starting. An unreachable server does not: until it
-is back, requests go on without their hidden rounds, no tool that may write is called (``turns/checkpoint.py``), and ``/ready``
-reports it. Loss and return are one event each.
+A damaged or unusable file, or a server that refuses us, keeps the proxy from starting. An
+unreachable server does not: until it is back, requests go on without their hidden rounds, no tool
+that may write is called (``turns/checkpoint.py``), and ``/ready`` reports it. Loss and return are
+one event each.
 """
 
 import sqlite3
@@ -42,10 +43,12 @@ class State(NamedTuple):
 
 
 def open_state(place: Place, log: EventLog, before: State | None = None, pod: str = "") -> State:
-    """Open the state of this pod. Raise ``ValueError`` with one line, and a remedy if there is one, for an unusable place.
+    """Open the state of this pod.
 
-    ``before`` is the state of this process's previous mediator: state in memory is passed on, and a file keeps one connection.
-    Each mediator has leases of its own.
+    Raise ``ValueError`` with one line, and a remedy if there is one, for an unusable place.
+
+    ``before`` is the state of this process's previous mediator: state in memory is passed on, and a
+    file keeps one connection. Each mediator has leases of its own.
     """
     match place:
         case File(path):
@@ -54,7 +57,9 @@ def open_state(place: Place, log: EventLog, before: State | None = None, pod: st
                     return _in_file(place, before.database.share())
                 return _in_file(place, Database(path, health=Health(_health_log(log, place))))
             except (OSError, sqlite3.Error) as error:
-                raise ValueError(f"the state {path!r} can't be opened: {describe_error(error)}") from error
+                raise ValueError(
+                    f"the state {path!r} can't be opened: {describe_error(error)}"
+                ) from error
         case Server():
             log.protect(place.secrets)
             health = Health(_health_log(log, place))
@@ -64,21 +69,34 @@ def open_state(place: Place, log: EventLog, before: State | None = None, pod: st
                 _warn_of_server(place, log, pod)
             link = Link(place, health)
             journal = ValkeyJournal(link, Owner.current())
-            return State(ValkeyContinuityStore(link), journal, ValkeySpending(link), ValkeyOwnershipStore(link), place)
+            return State(
+                ValkeyContinuityStore(link),
+                journal,
+                ValkeySpending(link),
+                ValkeyOwnershipStore(link),
+                place,
+            )
         case _:
             assert_never(place)
 
 
 def _warn_of_server(place: Server, log: EventLog, pod: str) -> None:
-    """Log what an operator must change at a server that is there: it may forget, or is another pod's too."""
+    """Log what an operator must change at a server that is there: it may forget, or
+    is another pod's too.
+    """
     if (policy := find_eviction_policy(place)) is not None:
-        reason = f"its maxmemory-policy is {policy}: it may forget what must not be done twice; set noeviction"
+        reason = (
+            f"its maxmemory-policy is {policy}: it may forget what must not be done twice; "
+            "set noeviction"
+        )
         log.event("error", error="state_evicts", place=place.shown, reason=reason)
 
     if pod and (other := replace_pod_name(place, pod)) is not None:
         reason = (
-            f"a proxy of the pod {other!r} opened this database before one of {pod!r}: agents of one name would share "
-            "conversations, budgets and files; give each pod a number of its own at the end of CLAW_STATE, such as /1"
+            f"a proxy of the pod {other!r} opened this database before one of {pod!r}: agents of "
+            "one name would share "
+            "conversations, budgets and files; give each pod a number of its own at the end of "
+            "CLAW_STATE, such as /1"
         )
         log.event("error", error="state_shared", place=place.shown, reason=reason)
 

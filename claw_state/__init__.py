@@ -1,1 +1,4 @@
-"""All persistence: ports and records, and their backends ``sqlite`` and ``valkey``. The only package with SQL or Lua."""
+"""All persistence: ports and records, and their backends ``sqlite`` and ``valkey``.
+
+The only package with SQL or Lua.
+"""

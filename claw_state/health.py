@@ -1,4 +1,6 @@
-"""The health of one state, as last seen. It reports once when the state fails, and once when it is written to again.
+"""The health of one state, as last seen.
+
+It reports once when the state fails, and once when it is written to again.
 
 A state that can only be read (a full disk, a replica) counts as unusable.
 """
@@ -15,7 +17,10 @@ type OnHealthChange = Callable[[str | None], None]
 
 
 class StateUnavailableError(StoreError):
-    """The state is unusable. ``Health`` reports that once, so callers do not log it for each turn."""
+    """The state is unusable.
+
+    ``Health`` reports that once, so callers do not log it for each turn.
+    """
 
 
 class Health:
@@ -33,7 +38,9 @@ class Health:
             raise StateUnavailableError(self._permanent)
 
     def back_off(self) -> None:
-        """Spare other callers a wait that was just in vain: for a second ``is_backing_off`` is true."""
+        """Spare other callers a wait that was just in vain: for a second
+        ``is_backing_off`` is true.
+        """
         self._backs_off_until = time.monotonic() + _BACK_OFF_SECONDS
 
     @property

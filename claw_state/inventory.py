@@ -1,4 +1,6 @@
-"""The port behind ``claw state``: counts and sizes of each agent's entries, and their deletion. Never their content.
+"""The port behind ``claw state``: counts and sizes of each agent's entries, and their deletion.
+
+Never their content.
 
 running    a process runs the turn
 abandoned  its runner left, and a process awaits the result of a write
@@ -53,7 +55,10 @@ class AgentState:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """A state's agents. ``size`` and ``log``: bytes of the file and of its write-ahead log; ``keys``: of a server."""
+    """A state's agents.
+
+    ``size`` and ``log``: bytes of the file and of its write-ahead log; ``keys``: of a server.
+    """
 
     place: str
     store: Literal["SQLite", "Valkey"]
@@ -80,16 +85,20 @@ class DeletionCounts:
 
 
 class StateInventory(Protocol):
-    """A state as an operator sees it. Every method raises ``StoreError`` with one line: problem, place and remedy."""
+    """A state as an operator sees it.
+
+    Every method raises ``StoreError`` with one line: problem, place and remedy.
+    """
 
     def inventory(self) -> Inventory:
         """Count the entries. Changes nothing."""
 
     def forget(self, agent_id: str) -> DeletionCounts | None:
-        """Delete an agent's hidden rounds, its owned ids and its turns that no process runs; return None if it has none.
+        """Delete an agent's hidden rounds, its owned ids and its turns that no
+        process runs; return None if it has none.
 
-        Providers keep what the ids name, and requests that name them are refused from then on. Spending stays, so that
-        deletion is no way around a budget.
+        Providers keep what the ids name, and requests that name them are refused from then on.
+        Spending stays, so that deletion is no way around a budget.
         """
 
 

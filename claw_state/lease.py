@@ -1,10 +1,12 @@
 """The lease on a turn: which mediator runs it, and proof that this mediator is alive.
 
-Each mediator has a unique id, its ``life``. A process may have two mediators: with new settings a second one starts while
-the turns of the first go on. Host names and process numbers are only for people to read: two containers may share both.
+Each mediator has a unique id, its ``life``. A process may have two mediators: with new settings a
+second one starts while the turns of the first go on. Host names and process numbers are only for
+people to read: two containers may share both.
 
-On a server the lease alone counts. With a file of SQLite each mediator also holds a lock on a file beside it, which the
-kernel releases when the process dies. (All users of such a file are on one machine: SQLite's write-ahead log requires it.)
+On a server the lease alone counts. With a file of SQLite each mediator also holds a lock on a file
+beside it, which the kernel releases when the process dies. (All users of such a file are on one
+machine: SQLite's write-ahead log requires it.)
 """
 
 import fcntl
@@ -21,7 +23,10 @@ LEASE_SECONDS = 10.0  # Time without a sign of life after which a process no lon
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A mediator as others see it in a shared state. ``file``: the SQLite file beside which it proves that it is alive."""
+    """A mediator as others see it in a shared state.
+
+    ``file``: the SQLite file beside which it proves that it is alive.
+    """
 
     node: str
     pid: int
@@ -41,21 +46,30 @@ class Owner:
         return f"{self.node}/{self.pid}/{self.life}"
 
     def may_be_held_elsewhere(self, name: str, silent: float) -> bool:
-        """Return True if another mediator may still hold a turn, given the seconds since it was last heard of."""
+        """Return True if another mediator may still hold a turn, given the seconds
+        since it was last heard of.
+        """
         return name != self.name and self.may_be_held(name, silent)
 
     def may_be_held(self, name: str, silent: float) -> bool:
         """Return True if a mediator, this one or another, may still hold a turn."""
         if abs(silent) >= LEASE_SECONDS:  # also if it is from the future: the clock was set back
             return False
-        return name == self.name or not self.file or holder_lives(self.file, name.rpartition("/")[-1])
+        return (
+            name == self.name or not self.file or holder_lives(self.file, name.rpartition("/")[-1])
+        )
 
 
 class LifeLock:
-    """Proof that a mediator lives: a lock file beside the state, held until ``close`` or the end of the process."""
+    """Proof that a mediator lives: a lock file beside the state, held until
+    ``close`` or the end of the process.
+    """
 
     def __init__(self, file: str, name: str) -> None:
-        """Raise ``OSError`` if the lock can't be taken. Lock files of dead mediators are removed."""
+        """Raise ``OSError`` if the lock can't be taken.
+
+        Lock files of dead mediators are removed.
+        """
         self._path = _lock_path(file, name)
         for other in self._path.parent.glob(f"{glob.escape(Path(file).name)}-life-*"):
             with suppress(OSError):
@@ -64,7 +78,10 @@ class LifeLock:
         self._descriptor: int | None = _lock(self._path)
 
     def close(self) -> None:
-        """Release the lock. A second call does nothing: the descriptor may be somebody else's by then."""
+        """Release the lock.
+
+        A second call does nothing: the descriptor may be somebody else's by then.
+        """
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with suppress(OSError):

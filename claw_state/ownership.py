@@ -1,10 +1,12 @@
-"""The ownership store: what providers keep for an agent, by the id that its runner knows (docs/spec/responses.md section 10).
+"""The ownership store: what providers keep for an agent, by the id that its runner knows
+(docs/spec/responses.md section 10).
 
-A provider's account is shared by all agents, so an id by itself proves nothing. Each agent has a bound of number and age.
-The least recently used entry is evicted first.
+A provider's account is shared by all agents, so an id by itself proves nothing. Each agent has a
+bound of number and age. The least recently used entry is evicted first.
 
-The first agent that saves an id of a provider's owns it, as long as it has an entry of it: a provider that can be made to
-repeat an id makes nobody else its owner. Entries of two owners that an earlier version wrote stay as they are.
+The first agent that saves an id of a provider's owns it, as long as it has an entry of it: a
+provider that can be made to repeat an id makes nobody else its owner. Entries of two owners that an
+earlier version wrote stay as they are.
 
     responses, conversations   ``OwnedObject``: with all that must be known to go on from one
     files, batches, …          ``ProviderObject``: whose it is, and where. They outlive conversations, so they stay longer
@@ -24,7 +26,9 @@ MAX_AGE_SECONDS = 30 * 24 * 3600.0
 MAX_PROVIDER_OBJECTS = 50_000
 MAX_PROVIDER_OBJECT_AGE_SECONDS = 365 * 24 * 3600.0
 USE_MARK_SECONDS = 24 * 3600.0
-"""A use is written down when the last one is longer ago than this: requests repeat the same ids again and again."""
+"""A use is written down when the last one is longer ago than this: requests repeat
+the same ids again and again.
+"""
 
 
 class ObjectName(NamedTuple):
@@ -48,34 +52,53 @@ class ProviderObject(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OwnedObject(msgspec.Struct, frozen=True, array_like=True):
-    """A response or a conversation that a provider keeps. A record that an earlier version wrote may end before any member."""
+    """A response or a conversation that a provider keeps.
+
+    A record that an earlier version wrote may end before any member.
+    """
 
     id: str  # As the runner knows it
-    provider_id: str  # As the provider knows it: another one where a stream began before it was known
+    provider_id: (
+        str  # As the provider knows it: another one where a stream began before it was known
+    )
     provider: str
     key_label: str = ""
     previous: str = ""  # The id of the response that it goes on from, as the runner knows it
     session: str = ""  # The session of the turn that made it
     anchors: tuple[str, ...] = ()  # Keys of the answers that it holds
-    hidden_ids: tuple[str, ...] = ()  # Ids of the items and calls that only the provider saw of its turn
-    hidden_responses: tuple[str, ...] = ()  # Ids of responses of the same turn that nobody goes on from
-    owed: bytes = b""  # Items (JSON, comma separated) that stand first in the ``input`` of the next request that names it
+    hidden_ids: tuple[
+        str, ...
+    ] = ()  # Ids of the items and calls that only the provider saw of its turn
+    hidden_responses: tuple[
+        str, ...
+    ] = ()  # Ids of responses of the same turn that nobody goes on from
+    # Items (JSON, comma separated) that stand first in the ``input`` of the next request that names
+    # it
+    owed: bytes = b""
     delivered: bytes = b""  # The body that the runner got, where the provider keeps another one
     is_plain: bool = False  # True if it was forwarded without managed tools and hidden items
-    managed_names: tuple[str, ...] = ()  # Names by which managed tools were offered in its turn, or before
+    managed_names: tuple[
+        str, ...
+    ] = ()  # Names by which managed tools were offered in its turn, or before
     tool_choice: bytes = b""  # The runner's own (JSON), where the provider got another one
-    instructions: int = -1  # How many characters of the provider's ``instructions`` are the runner's; -1: all
+    instructions: int = (
+        -1
+    )  # How many characters of the provider's ``instructions`` are the runner's; -1: all
     turn: str = ""  # Of a conversation: the last turn in it
-    is_disputed: bool = False  # True if the provider refused what is owed: the next request goes without it
+    is_disputed: bool = (
+        False  # True if the provider refused what is owed: the next request goes without it
+    )
 
 
 class OwnershipStore(Protocol):
     """A persistent store of owned objects. Every method but ``close`` raises ``StoreError``."""
 
     async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
-        """Store an object, in the place of the agent's earlier one with its id; return whether it was.
+        """Store an object, in the place of the agent's earlier one with its id;
+        return whether it was.
 
-        False, and nothing changes, if its id, or that at the provider, is another agent's. ``may_share``: then, too.
+        False, and nothing changes, if its id, or that at the provider, is another agent's.
+        ``may_share``: then, too.
         """
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
@@ -92,7 +115,9 @@ class OwnershipStore(Protocol):
         Return those that were left out, because they are another agent's; none with ``may_share``.
         """
 
-    async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
+    async def find_objects(
+        self, agent_id: str, names: Collection[ObjectName]
+    ) -> list[ProviderObject]:
         """Return the agent's objects with these names, and mark them used."""
 
     async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
@@ -119,4 +144,6 @@ def decode_object(record: bytes) -> ProviderObject:
     try:
         return msgspec.msgpack.decode(record, type=ProviderObject)
     except msgspec.DecodeError as error:
-        raise StoreError(f"what is known of an object at a provider can't be read: {error}") from error
+        raise StoreError(
+            f"what is known of an object at a provider can't be read: {error}"
+        ) from error

@@ -1,4 +1,5 @@
-"""The value of ``CLAW_STATE``: empty (memory), a file (SQLite), or a ``redis://`` or ``rediss://`` URL (Valkey or Redis).
+"""The value of ``CLAW_STATE``: empty (memory), a file (SQLite), or a ``redis://`` or ``rediss://``
+URL (Valkey or Redis).
 
 A server's URL may hold its password, so all of it is a secret; ``shown`` may be printed.
 """
@@ -14,14 +15,18 @@ _SYNTAX = "a file, or redis://[USER:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TL
 
 
 class StoreError(Exception):
-    """The state can't be read or written now. The turn goes on without its memory of earlier turns."""
+    """The state can't be read or written now.
+
+    The turn goes on without its memory of earlier turns.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class File:
     """A SQLite database; in memory if the path is empty.
 
-    The path is never that of a symbolic link, because the log and the locks lie beside the real file.
+    The path is never that of a symbolic link, because the log and the locks lie beside the real
+    file.
     """
 
     path: str
@@ -33,7 +38,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that several proxies share. ``secrets``: the parts of its URL to redact from our messages."""
+    """A server that several proxies share.
+
+    ``secrets``: the parts of its URL to redact from our messages.
+    """
 
     url: Secret
     shown: str
@@ -44,7 +52,9 @@ type Place = File | Server
 
 
 def parse_place(text: str) -> Place:
-    """Parse the value of ``CLAW_STATE``. Raise ``ValueError`` with one line that contains no password.
+    """Parse the value of ``CLAW_STATE``.
+
+    Raise ``ValueError`` with one line that contains no password.
 
     >>> parse_place("redis://:hush-hush@cache:6380/2").shown
     'redis://cache:6380/2'
@@ -56,10 +66,21 @@ def parse_place(text: str) -> Place:
         parts = urlsplit(text)
         port = parts.port or 6379
     except ValueError:
-        raise ValueError(f"the port of the state's URL is not a number; the state is {_SYNTAX}") from None
+        raise ValueError(
+            f"the port of the state's URL is not a number; the state is {_SYNTAX}"
+        ) from None
     database = parts.path.removeprefix("/") or "0"
-    if scheme.lower() not in _SCHEMES or not parts.hostname or not database.isdecimal() or parts.query:
+    if (
+        scheme.lower() not in _SCHEMES
+        or not parts.hostname
+        or not database.isdecimal()
+        or parts.query
+    ):
         raise ValueError(f"the state is {_SYNTAX}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     secrets = (text, *((parts.password, unquote(parts.password)) if parts.password else ()))
-    return Server(Secret(text), f"{scheme.lower()}://{host}:{port}/{database}", tuple(Secret(value) for value in set(secrets)))
+    return Server(
+        Secret(text),
+        f"{scheme.lower()}://{host}:{port}/{database}",
+        tuple(Secret(value) for value in set(secrets)),
+    )

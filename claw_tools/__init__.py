@@ -1,1 +1,3 @@
-"""The tools host: files, shell, memory, web and messages for agents, served over MCP (docs/tools-host.md)."""
+"""The tools host: files, shell, memory, web and messages for agents, served over
+MCP (docs/tools-host.md).
+"""

@@ -1,8 +1,8 @@
 """One line of the log for each call (docs/spec/tools-host.md "Audit").
 
-Rules. A call that runs has its line always; how many there are in a minute, the principal's limits say. Of calls that nobody
-runs (unknown tools, too many at once), which cost their caller nothing, a minute has a fixed number of lines, and the next
-one says how many were left out.
+Rules. A call that runs has its line always; how many there are in a minute, the principal's limits
+say. Of calls that nobody runs (unknown tools, too many at once), which cost their caller nothing, a
+minute has a fixed number of lines, and the next one says how many were left out.
 """
 
 import hashlib
@@ -40,7 +40,9 @@ class CallLog:
     """The lines of all calls."""
 
     def __init__(self, write: WriteEvent, arguments: Literal["digest", "full"] = "digest") -> None:
-        """Write each line with ``write``; with ``full``, the arguments too, and not only their names and digest."""
+        """Write each line with ``write``; with ``full``, the arguments too, and not
+        only their names and digest.
+        """
         self._write, self._is_full = write, arguments == "full"
         self._refusals = LineLimit(_MAX_REFUSALS)
 
@@ -50,12 +52,22 @@ class CallLog:
         if left_out is not None:
             self.close_call(call, outcome, size, left_out=left_out)
 
-    def close_call(self, call: CallRecord, outcome: str, size: int = 0, *, truncated: bool = False, left_out: int = 0) -> None:
+    def close_call(
+        self,
+        call: CallRecord,
+        outcome: str,
+        size: int = 0,
+        *,
+        truncated: bool = False,
+        left_out: int = 0,
+    ) -> None:
         """Write the line of a call that has ended. ``size``: bytes of its result."""
         members: dict[str, Any] = {
             "principal": call.principal,
             "tool": call.tool[:MAX_NAME],
-            "argument_names": sorted(name[:_MAX_ARGUMENT_NAME] for name in call.names)[:_MAX_ARGUMENTS],
+            "argument_names": sorted(name[:_MAX_ARGUMENT_NAME] for name in call.names)[
+                :_MAX_ARGUMENTS
+            ],
             "arguments_digest": hashlib.sha256(call.arguments).hexdigest(),
             "outcome": outcome,
             "latency_ms": round((time.monotonic() - call.started) * 1000),

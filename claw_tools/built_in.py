@@ -1,4 +1,5 @@
-"""The built-in tools, by group, and why one of them is not there (docs/spec/tools-host.md "The tools").
+"""The built-in tools, by group, and why one of them is not there
+(docs/spec/tools-host.md "The tools").
 
 Rules. What is not configured, or what the kernel can't contain, is not registered.
 """
@@ -47,7 +48,10 @@ class Parts(AsyncExitStack):
 
 
 class ToolGroup(NamedTuple):
-    """Tools that are made together. ``reason`` says why one of ``names`` is not among what ``make`` returns."""
+    """Tools that are made together.
+
+    ``reason`` says why one of ``names`` is not among what ``make`` returns.
+    """
 
     names: tuple[str, ...]
     make: Callable[[Principal, Parts], Iterable[Tool]]
@@ -80,8 +84,15 @@ def _make_message(principal: Principal, parts: Parts) -> Iterable[Tool]:
 
 
 GROUPS: Final = (
-    ToolGroup(("read_file", "write_file", "edit_file", "list_directory", "memory_read", "memory_write"), _make_files),
+    ToolGroup(
+        ("read_file", "write_file", "edit_file", "list_directory", "memory_read", "memory_write"),
+        _make_files,
+    ),
     ToolGroup(COMMANDS, _make_exec),
-    ToolGroup(("web_fetch", "web_search"), _make_web, "name an endpoint below 'tools: {web_search: …}' to have it"),
+    ToolGroup(
+        ("web_fetch", "web_search"),
+        _make_web,
+        "name an endpoint below 'tools: {web_search: …}' to have it",
+    ),
     ToolGroup(("message",), _make_message),
 )

@@ -1,4 +1,6 @@
-"""``claw tools check``: which tools a configuration gives, and why another one is not there (docs/spec/tools-host.md)."""
+"""``claw tools check``: which tools a configuration gives, and why another one is not there
+(docs/spec/tools-host.md).
+"""
 
 from collections.abc import Iterator
 
@@ -7,10 +9,14 @@ from claw_tools.host import Host, ToolState
 
 
 def report_tools(host: Host) -> tuple[list[str], bool]:
-    """Return a line for each tool and server, and False where one that is asked for can't be had."""
+    """Return a line for each tool and server, and False where one that is asked for
+    can't be had.
+    """
     lines = [*_built_in(host), *_provided(host), *_servers(host)]
     width = max(len(name) for name, _ in lines)
-    return [f"{name:<{width}}  {text}" for name, text in lines], not any(each.is_fault for each in host.states)
+    return [f"{name:<{width}}  {text}" for name, text in lines], not any(
+        each.is_fault for each in host.states
+    )
 
 
 def _built_in(host: Host) -> Iterator[tuple[str, str]]:
@@ -19,7 +25,10 @@ def _built_in(host: Host) -> Iterator[tuple[str, str]]:
         for state in host.states:
             if state.tool == name:
                 texts.setdefault(_text(host, state), []).append(state.principal)
-        told = (text if len(texts) == 1 else f"{', '.join(principals)}: {text}" for text, principals in texts.items())
+        told = (
+            text if len(texts) == 1 else f"{', '.join(principals)}: {text}"
+            for text, principals in texts.items()
+        )
         yield name, "; ".join(told)
 
 
@@ -28,7 +37,11 @@ def _text(host: Host, state: ToolState) -> str:
         return f"not registered: {state.reason}"
     globs = next(each.globs for each in host.settings.principals if each.name == state.principal)
     form = f" ({host.containment_of(state.tool)})" if host.containment_of(state.tool) else ""
-    return f"registered{form}" if matches_any(globs, state.tool) else f"registered{form}, but hidden: no glob names it"
+    return (
+        f"registered{form}"
+        if matches_any(globs, state.tool)
+        else f"registered{form}, but hidden: no glob names it"
+    )
 
 
 def _provided(host: Host) -> Iterator[tuple[str, str]]:
@@ -38,5 +51,9 @@ def _provided(host: Host) -> Iterator[tuple[str, str]]:
 
 def _servers(host: Host) -> Iterator[tuple[str, str]]:
     for server in host.settings.mcp_servers:
-        kind = "internal: seen where a request asks for it by claw/allowedTools" if server.internal_only else "seen by globs"
+        kind = (
+            "internal: seen where a request asks for it by claw/allowedTools"
+            if server.internal_only
+            else "seen by globs"
+        )
         yield f"{server.name}__*", f"an MCP server's, not started by this check; {kind}"

@@ -1,7 +1,8 @@
 """Many providers as one: a tool is ``{namespace}__{tool}`` (docs/spec/tools-host.md "Providers").
 
-Rules. A namespace is taken once, and has no ``__``, so that the first ``__`` of a name ends it. A name that no model could
-call, or that no pod could grant, is made fit, with a digest at its end. A tool whose schema can't be used is left out.
+Rules. A namespace is taken once, and has no ``__``, so that the first ``__`` of a name ends it. A
+name that no model could call, or that no pod could grant, is made fit, with a digest at its end. A
+tool whose schema can't be used is left out.
 """
 
 import hashlib
@@ -70,20 +71,30 @@ class CompositeToolProvider:
         namespace = provider.namespace
         if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
             raise NamespaceError(
-                f"the namespace {str(namespace)[:64]!r} must be [a-z0-9][a-z0-9-]{{0,31}}: give it another name"
+                f"the namespace {str(namespace)[:64]!r} must be "
+                f"[a-z0-9][a-z0-9-]{{0,31}}: give it another name"
             )
         if namespace == RESERVED or namespace in self._sources:
-            raise NamespaceError(f"the namespace {namespace!r} is taken: give the server or provider another name")
+            raise NamespaceError(
+                f"the namespace {namespace!r} is taken: give the server or provider another name"
+            )
         self._sources[namespace] = _Source(provider, internal, {})
 
     async def refresh(self, namespace: str) -> list[str]:
-        """List a provider's tools anew; return why some are left out, one sentence each. Raise the provider's ``ToolError``."""
+        """List a provider's tools anew; return why some are left out, one sentence each.
+
+        Raise the provider's ``ToolError``.
+        """
         source, problems = self._sources[namespace], []
         listed: dict[str, ProvidedTool] = {}
         for definition in await source.provider.list_tools():
-            problem = "there are too many" if len(listed) == MAX_TOOLS else _find_problem(definition)
+            problem = (
+                "there are too many" if len(listed) == MAX_TOOLS else _find_problem(definition)
+            )
             if problem is not None:
-                problems.append(f"the tool {str(definition.name)[:64]!r} is left out: {problem[:256]}")
+                problems.append(
+                    f"the tool {str(definition.name)[:64]!r} is left out: {problem[:256]}"
+                )
                 continue
             tool = ProvidedTool(source.provider, definition)
             listed[tool.name] = tool
@@ -110,14 +121,22 @@ class CompositeToolProvider:
 def _find_problem(definition: ToolDefinition) -> str | None:
     """Return why a tool can't be offered."""
     try:
-        msgspec.json.encode([definition.name, definition.description, definition.parameters, dict(definition.annotations)])
+        msgspec.json.encode(
+            [
+                definition.name,
+                definition.description,
+                definition.parameters,
+                dict(definition.annotations),
+            ]
+        )
     except (TypeError, ValueError, OverflowError, RecursionError):
         return "what it says of itself is no JSON"
     return find_schema_problem(definition.parameters)
 
 
 def published_name(namespace: str, name: str) -> str:
-    """Return the name of a provider's tool for callers: at most 48 letters, digits, ``_`` and ``-``.
+    """Return the name of a provider's tool for callers: at most 48 letters, digits,
+    ``_`` and ``-``.
 
     >>> published_name("time", "get_current_time"), published_name("x", "a.b")
     ('time__get_current_time', 'x__a_b_d191bf19')

@@ -18,7 +18,10 @@ class ErrorCode(StrEnum):
 
 
 class ToolError(Exception):
-    """A call that failed. ``message`` is for the model: it holds no path outside the workspace, no address and no secret."""
+    """A call that failed.
+
+    ``message`` is for the model: it holds no path outside the workspace, no address and no secret.
+    """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         """Keep the code and one or two sentences with the remedy."""

@@ -9,10 +9,12 @@ def matches_any(globs: Iterable[str], name: str) -> bool:
 
 
 def matches(glob: str, name: str) -> bool:
-    """Return True if a glob is the whole name. It takes one step for each character of both, whatever the glob.
+    """Return True if a glob is the whole name.
 
-    >>> matches("memory_*", "memory_read"), matches("read_?ile", "read_file"), matches("[a-z]*", "a")
-    (True, True, False)
+    It takes one step for each character of both, whatever the glob.
+
+    >>> matches("memory_*", "memory_read"), matches("read_?ile", "read_file"), matches("[a-z]*",
+    "a") (True, True, False)
     """
     length, stars, marks, signs = 0, 0, 0, dict.fromkeys(name, 0)
     for sign in glob:
@@ -24,7 +26,9 @@ def matches(glob: str, name: str) -> bool:
         elif sign in signs:
             signs[sign] |= 1 << length
         length += 1
-    beginnings = 1  # Bit n: the first n characters of the glob, without its stars, are the name so far
+    beginnings = (
+        1  # Bit n: the first n characters of the glob, without its stars, are the name so far
+    )
     for sign in name:
         beginnings = (beginnings & (signs[sign] | marks)) << 1 | beginnings & stars
     return bool(beginnings >> length)

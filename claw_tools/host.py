@@ -1,7 +1,8 @@
-"""The composition root of the tools host: from settings to what answers, and what has to run beside it.
+"""The composition root of the tools host: from settings to what answers, and what
+has to run beside it.
 
-Rules. A tool that can't be had costs no other one, and a server that is down stops nobody: its tools are there once it answers.
-Every principal has tools of its own, and those of the providers.
+Rules. A tool that can't be had costs no other one, and a server that is down stops nobody: its
+tools are there once it answers. Every principal has tools of its own, and those of the providers.
 """
 
 import asyncio
@@ -43,14 +44,20 @@ class Host:
         providers: Iterable[ToolProvider] = (),
         groups: Sequence[ToolGroup] = GROUPS,
     ) -> None:
-        """Make all tools; start nothing. Raise ``ValueError`` with one line for settings that can't be used."""
+        """Make all tools; start nothing.
+
+        Raise ``ValueError`` with one line for settings that can't be used.
+        """
         self.settings, self._write = settings, write
         self.shell = McpServerShell(CallLog(write, settings.audit_arguments), settings.max_result)
         self.on_change: Callable[[], None] = lambda: None
         self._parts = Parts(settings)
         self._changed: asyncio.Queue[str] = asyncio.Queue()
         self._listed: dict[str, asyncio.Event] = {}
-        self._providers, self._servers = [*providers], [self._make_server(each) for each in settings.mcp_servers]
+        self._providers, self._servers = (
+            [*providers],
+            [self._make_server(each) for each in settings.mcp_servers],
+        )
         for provider in self._providers:
             self._add(provider, internal=False)
         for server in self._servers:
@@ -78,8 +85,16 @@ class Host:
             await self._list(provider.namespace)
 
     async def wait_for_lists(self, seconds: float) -> list[str]:
-        """Wait until the tools of all that is not internal are listed; return the names of what is not in time."""
-        names = [each.namespace for each in (*self._providers, *(each for each in self._servers if not each.is_internal))]
+        """Wait until the tools of all that is not internal are listed; return the
+        names of what is not in time.
+        """
+        names = [
+            each.namespace
+            for each in (
+                *self._providers,
+                *(each for each in self._servers if not each.is_internal),
+            )
+        ]
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 for name in names:
@@ -97,11 +112,19 @@ class Host:
         for each in self.states:
             state = "registered" if not each.reason else "fault" if each.is_fault else "off"
             tools[each.tool] = min(state, tools.get(each.tool, state), key=ranks.index)
-        return {"ok": True, "tools": tools, "servers": {each.namespace: each.state for each in self._servers}}
+        return {
+            "ok": True,
+            "tools": tools,
+            "servers": {each.namespace: each.state for each in self._servers},
+        }
 
     def containment_of(self, tool: str) -> str:
         """Return the form of the containment that a tool runs in; "" for one that runs nothing."""
-        return self._parts.containment.form or "" if tool in COMMANDS and self.settings.exec.enabled else ""
+        return (
+            self._parts.containment.form or ""
+            if tool in COMMANDS and self.settings.exec.enabled
+            else ""
+        )
 
     def _make_server(self, settings: McpServerSettings) -> McpServer:
         def report(state: str, **members: Any) -> None:
@@ -138,7 +161,9 @@ class Host:
         except NotOfferedError as error:
             reason, is_fault = str(error), error.is_fault
         except OSError as error:
-            raise ValueError(f"principal {principal.name}: {principal.workspace}: {error.strerror}") from None
+            raise ValueError(
+                f"principal {principal.name}: {principal.workspace}: {error.strerror}"
+            ) from None
         for name in group.names:
             yield ToolState(name, principal.name, *(() if name in made else (reason, is_fault)))
 
@@ -154,7 +179,10 @@ def find_secrets(settings: HostSettings) -> list[Secret]:
     """Return all that no line of the log may hold."""
     secrets = [each.token for each in settings.principals]
     secrets += [settings.search.api_key] if settings.search is not None else []
-    secrets += [each.url if isinstance(each, StreamChannel) else each.token for each in settings.channels.values()]
+    secrets += [
+        each.url if isinstance(each, StreamChannel) else each.token
+        for each in settings.channels.values()
+    ]
     for server in settings.mcp_servers:
         secrets += [*server.environment.values(), *server.headers.values()]
     return [each for each in secrets if each is not None]

@@ -1,8 +1,8 @@
 """The tools of one principal, and how a call of them runs (docs/spec/tools-host.md "Interfaces").
 
-Rules. What a principal may not see, it can't call, and it is told of it exactly as of what is not there. Arguments are read
-strictly and checked against the schema before anything runs. A call has a time, and a principal so many calls at once and in
-a minute.
+Rules. What a principal may not see, it can't call, and it is told of it exactly as of what is not
+there. Arguments are read strictly and checked against the schema before anything runs. A call has a
+time, and a principal so many calls at once and in a minute.
 """
 
 import asyncio
@@ -31,7 +31,10 @@ class ToolRegistry:
     """The tools that were registered for a principal, beside those that providers offer to all."""
 
     def __init__(
-        self, principal: Principal, provided: CompositeToolProvider, clock: Callable[[], float] = time.monotonic
+        self,
+        principal: Principal,
+        provided: CompositeToolProvider,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start with the providers' tools. ``clock`` gives seconds."""
         self.principal, self._provided, self._clock = principal, provided, clock
@@ -40,13 +43,17 @@ class ToolRegistry:
         self._running = 0
 
     def register(self, tool: Tool) -> None:
-        """Add a tool; it replaces one of the same name. Raise ``ValueError`` for a schema that can't be used."""
+        """Add a tool; it replaces one of the same name.
+
+        Raise ``ValueError`` for a schema that can't be used.
+        """
         if (problem := find_schema_problem(tool.parameters)) is not None:
             raise ValueError(f"the tool {tool.name!r}: {problem}")
         self._tools[tool.name] = tool
 
     def tools(self, allowed: Sequence[str] | None = None) -> list[Tool]:
-        """Return the tools that can be called, by name; with ``allowed``, those whose names these globs match.
+        """Return the tools that can be called, by name; with ``allowed``, those
+        whose names these globs match.
 
         Internal tools are among them only where ``allowed`` names them.
         """
@@ -61,7 +68,11 @@ class ToolRegistry:
         return [
             {
                 "type": "function",
-                "function": {"name": each.name, "description": each.description, "parameters": each.parameters},
+                "function": {
+                    "name": each.name,
+                    "description": each.description,
+                    "parameters": each.parameters,
+                },
             }
             for each in self.tools(globs)
         ]
@@ -72,7 +83,10 @@ class ToolRegistry:
         if tool is None and (found := self._provided.find(name)) is not None:
             tool, is_internal = found
         if tool is None or not self._is_visible(name, allowed, is_internal=is_internal):
-            raise ToolError(ErrorCode.NOT_FOUND, f"there is no tool {name[:64]!r} here: list the tools to see which there are.")
+            raise ToolError(
+                ErrorCode.NOT_FOUND,
+                f"there is no tool {name[:64]!r} here: list the tools to see which there are.",
+            )
         return tool
 
     async def execute(self, tool: Tool, arguments: str) -> Any:
@@ -80,7 +94,10 @@ class ToolRegistry:
         self._admit()
         args = _check(tool, arguments)
         if self._running >= self.principal.max_concurrent:
-            raise ToolError(ErrorCode.BUSY, f"{self._running} calls run already, which is the limit: wait for one to end.")
+            raise ToolError(
+                ErrorCode.BUSY,
+                f"{self._running} calls run already, which is the limit: wait for one to end.",
+            )
         self._running += 1
         try:
             return await _run(tool, args)
@@ -93,7 +110,10 @@ class ToolRegistry:
             self._starts.popleft()
         if len(self._starts) >= limit:
             wait = _MINUTE - (now - self._starts[0])
-            raise ToolError(ErrorCode.BUSY, f"there were {limit} calls in a minute, which is the limit: wait {wait:.0f} s.")
+            raise ToolError(
+                ErrorCode.BUSY,
+                f"there were {limit} calls in a minute, which is the limit: wait {wait:.0f} s.",
+            )
         self._starts.append(now)
 
     def _visible(self, allowed: Sequence[str] | None) -> Iterator[Tool]:
@@ -101,7 +121,9 @@ class ToolRegistry:
             if self._is_visible(tool.name, allowed, is_internal=False):
                 yield tool
         for tool, is_internal in self._provided.tools():
-            if tool.name not in self._tools and self._is_visible(tool.name, allowed, is_internal=is_internal):
+            if tool.name not in self._tools and self._is_visible(
+                tool.name, allowed, is_internal=is_internal
+            ):
                 yield tool
 
     def _is_visible(self, name: str, allowed: Sequence[str] | None, *, is_internal: bool) -> bool:
@@ -114,10 +136,16 @@ def _check(tool: Tool, arguments: str) -> JsonObject:
     try:
         args = read_strict_object(arguments)
     except ValueError as error:
-        raise ToolError(ErrorCode.INVALID_ARGS, f"the arguments are no plain JSON object: {str(error)[:_MAX_PATH]}") from None
+        raise ToolError(
+            ErrorCode.INVALID_ARGS,
+            f"the arguments are no plain JSON object: {str(error)[:_MAX_PATH]}",
+        ) from None
     violations = check_instance(tool.parameters, args, _MAX_VIOLATIONS)
     if violations:
-        told = "; ".join(f"{each['path'][:_MAX_PATH] or 'the arguments'}: {each['message']}" for each in violations)
+        told = "; ".join(
+            f"{each['path'][:_MAX_PATH] or 'the arguments'}: {each['message']}"
+            for each in violations
+        )
         raise ToolError(ErrorCode.INVALID_ARGS, f"the arguments do not fit the schema: {told}")
     return args
 
@@ -130,7 +158,9 @@ async def _run(tool: Tool, args: JsonObject) -> Any:
         raise
     except TimeoutError as error:
         if limit.expired():
-            raise ToolError(ErrorCode.TIMEOUT, f"it took longer than {tool.max_seconds:g} s, and was ended.") from None
+            raise ToolError(
+                ErrorCode.TIMEOUT, f"it took longer than {tool.max_seconds:g} s, and was ended."
+            ) from None
         fault: BaseException = error
     except asyncio.CancelledError as error:
         if asyncio.current_task().cancelling():  # type: ignore[union-attr]
@@ -139,4 +169,7 @@ async def _run(tool: Tool, args: JsonObject) -> Any:
     except Exception as error:  # noqa: BLE001 - a tool of a third party may raise anything
         fault = error
     _log.error("the tool %s failed", tool.name, exc_info=fault)
-    raise ToolError(ErrorCode.EXECUTION_FAILED, "the tool failed, by a fault of its own: the log of its host says more.")
+    raise ToolError(
+        ErrorCode.EXECUTION_FAILED,
+        "the tool failed, by a fault of its own: the log of its host says more.",
+    )

@@ -1,8 +1,9 @@
 """Results of calls, as MCP carries them (docs/spec/tools-host.md "Results").
 
-Rules. A result that is too long is still valid JSON: its largest member is cut to its beginning, and it says ``truncated`` and
-``original_bytes``. The limit counts the bytes of the text block, which is what leaves the host. That block and
-``structuredContent`` are the same JSON. It takes linear time, whatever the result is.
+Rules. A result that is too long is still valid JSON: its largest member is cut to its beginning,
+and it says ``truncated`` and ``original_bytes``. The limit counts the bytes of the text block,
+which is what leaves the host. That block and ``structuredContent`` are the same JSON. It takes
+linear time, whatever the result is.
 """
 
 from bisect import bisect_right
@@ -15,7 +16,9 @@ import msgspec
 from claw_tools.errors import ErrorCode, ToolError
 
 MAX_MESSAGE: Final = 2_048  # Bytes of an error's message
-_encode = msgspec.json.Encoder(decimal_format="number", enc_hook=Decimal).encode  # The hook is for subclasses of it
+_encode = msgspec.json.Encoder(
+    decimal_format="number", enc_hook=Decimal
+).encode  # The hook is for subclasses of it
 _reader = msgspec.json.Decoder(msgspec.Raw)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -32,7 +35,8 @@ class FittedResult(NamedTuple):
 
 
 def fit(data: Any, limit: int) -> FittedResult:
-    """Return JSON data as an object within ``limit`` bytes, 1 KiB at least; what is no object stands in ``result``.
+    """Return JSON data as an object within ``limit`` bytes, 1 KiB at least; what is
+    no object stands in ``result``.
 
     Raise ``ToolError`` for what is no JSON data.
     """
@@ -41,9 +45,13 @@ def fit(data: Any, limit: int) -> FittedResult:
         content = bytes(_reader.decode(_encode(data)))
         if content[:1] != b"{":
             content = _encode({"result": msgspec.Raw(content)})
-        return FittedResult(content if len(content) <= limit else _cut(content, limit), len(content))
+        return FittedResult(
+            content if len(content) <= limit else _cut(content, limit), len(content)
+        )
     except (TypeError, ValueError, ArithmeticError, RecursionError):
-        raise ToolError(ErrorCode.EXECUTION_FAILED, "the tool failed: its result is no JSON.") from None
+        raise ToolError(
+            ErrorCode.EXECUTION_FAILED, "the tool failed: its result is no JSON."
+        ) from None
 
 
 def write_success(content: bytes) -> bytes:
@@ -59,14 +67,20 @@ def write_failure(error: ToolError) -> bytes:
 
 def _write(content: bytes, *, is_error: bool) -> bytes:
     block = {"type": "text", "text": content.decode()}
-    return _encode({"content": [block], "structuredContent": msgspec.Raw(content), "isError": is_error})
+    return _encode(
+        {"content": [block], "structuredContent": msgspec.Raw(content), "isError": is_error}
+    )
 
 
 def _cut(content: bytes, limit: int) -> bytes:
     """Return an object that is too long within ``limit`` bytes."""
     mark = {"truncated": True, "original_bytes": len(content)}
     rest: dict[str, Any] = {**_members.decode(content), **mark}
-    name = max((each for each in rest if each not in mark), key=lambda each: len(bytes(rest[each])), default="")
+    name = max(
+        (each for each in rest if each not in mark),
+        key=lambda each: len(bytes(rest[each])),
+        default="",
+    )
     value = bytes(rest.pop(name, b""))
     if value[:1] in {b'"', b"["} and len(_encode({**rest, name: ""})) <= limit:
         part = msgspec.json.decode(value, type=str | list[msgspec.Raw])
@@ -76,7 +90,9 @@ def _cut(content: bytes, limit: int) -> bytes:
     return _longest(text, limit, lambda beginning: _encode({**mark, "beginning": beginning}))
 
 
-def _longest(value: Any, limit: int, write: Callable[[Any], bytes], size_of: Callable[[bytes], int] = len) -> bytes:
+def _longest(
+    value: Any, limit: int, write: Callable[[Any], bytes], size_of: Callable[[bytes], int] = len
+) -> bytes:
     """Return ``write(beginning of value)`` with the longest beginning that fits."""
     value = value[:limit]  # Every character and every item is a byte at least
     lengths = range(len(value) + 1)
@@ -87,6 +103,7 @@ def _longest(value: Any, limit: int, write: Callable[[Any], bytes], size_of: Cal
 def _size_in_message(content: bytes) -> int:
     """Return the bytes of a list's text as it stands in the message, as a JSON string.
 
-    There each of its many quotes takes two bytes. Clients that write the list anew, with spaces, stay within the limit too.
+    There each of its many quotes takes two bytes. Clients that write the list anew, with spaces,
+    stay within the limit too.
     """
     return len(_encode(content.decode())) - len('""')

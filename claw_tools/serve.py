@@ -1,8 +1,9 @@
-"""``claw tools serve``: a host's tools over HTTP, or over standard input and output (docs/spec/tools-host.md "Serving").
+"""``claw tools serve``: a host's tools over HTTP, or over standard input and output
+(docs/spec/tools-host.md "Serving").
 
-Rules. Over HTTP a principal is who has its bearer token, and nothing else of a request says who it is; all tokens are compared,
-in constant time. Over stdio it is the only one, or the one that the operator names. The log is on standard output over HTTP,
-and on standard error over stdio.
+Rules. Over HTTP a principal is who has its bearer token, and nothing else of a request says who it
+is; all tokens are compared, in constant time. Over stdio it is the only one, or the one that the
+operator names. The log is on standard output over HTTP, and on standard error over stdio.
 """
 
 import asyncio
@@ -26,9 +27,14 @@ _LIST_CHANGED = "notifications/tools/list_changed"
 
 
 def serve_http(settings: HostSettings, providers: Iterable[ToolProvider]) -> None:
-    """Serve until SIGTERM or SIGINT. Raise ``ValueError`` and ``OSError`` with one line where it can't start."""
+    """Serve until SIGTERM or SIGINT.
+
+    Raise ``ValueError`` and ``OSError`` with one line where it can't start.
+    """
     if not any(each.token for each in settings.principals):
-        raise ValueError("no principal has a token, and so none could call: give each one 'token: {env: NAME}'")
+        raise ValueError(
+            "no principal has a token, and so none could call: give each one 'token: {env: NAME}'"
+        )
     with listen(settings.host, settings.port) as listener:
         port = listener.getsockname()[1]
 
@@ -40,7 +46,10 @@ def serve_http(settings: HostSettings, providers: Iterable[ToolProvider]) -> Non
 
 
 def serve_stdio(settings: HostSettings, providers: Iterable[ToolProvider], principal: str) -> None:
-    """Serve a principal until its client leaves, SIGTERM or SIGINT. Raise ``ValueError`` where it can't start."""
+    """Serve a principal until its client leaves, SIGTERM or SIGINT.
+
+    Raise ``ValueError`` where it can't start.
+    """
     chosen = choose_principal(settings, principal)
     wire = Wire()
 
@@ -54,7 +63,9 @@ def choose_principal(settings: HostSettings, name: str) -> Principal:
     """Return the principal of this name; without one, the only one. Raise ``ValueError``."""
     names = [each.name for each in settings.principals]
     if not name and len(names) > 1:
-        raise ValueError(f"there are several principals: name one by --principal ({', '.join(names)})")
+        raise ValueError(
+            f"there are several principals: name one by --principal ({', '.join(names)})"
+        )
     chosen = next((each for each in settings.principals if each.name == name or not name), None)
     if chosen is None:
         raise ValueError(f"there is no principal {name!r}: name one of {', '.join(names)}")
@@ -62,8 +73,12 @@ def choose_principal(settings: HostSettings, name: str) -> Principal:
 
 
 def principal_finder(principals: Iterable[Principal]) -> Callable[[str], str | None]:
-    """Return a function from an ``Authorization`` header to the name of its principal; None if it is nobody's."""
-    known = [(_digest(each.token.reveal()), each.name) for each in principals if each.token is not None]
+    """Return a function from an ``Authorization`` header to the name of its
+    principal; None if it is nobody's.
+    """
+    known = [
+        (_digest(each.token.reveal()), each.name) for each in principals if each.token is not None
+    ]
 
     def find(authorization: str) -> str | None:
         scheme, _, credential = authorization.partition(" ")

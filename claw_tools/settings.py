@@ -1,4 +1,5 @@
-"""The settings of a tools host, as ``toolhost.yml`` gives them (docs/spec/tools-host.md "toolhost.yml").
+"""The settings of a tools host, as ``toolhost.yml`` gives them
+(docs/spec/tools-host.md "toolhost.yml").
 
 Sizes are bytes and times seconds.
 """
@@ -12,11 +13,20 @@ from claw_contract.secret import Secret
 
 MIB: Final = 1 << 20
 PROTECTED: Final = (
-    *(".git", ".git/hooks/", ".git/config", ".gitconfig", ".gitmodules"),  # A file .git says where git finds the others
+    *(
+        ".git",
+        ".git/hooks/",
+        ".git/config",
+        ".gitconfig",
+        ".gitmodules",
+    ),  # A file .git says where git finds the others
     *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile"),
     *(".mcp.json", ".claude/", ".vscode/", ".idea/", ".ripgreprc"),
 )
-"""Files that other programs run or obey, wherever they stand: file tools do not write them. ``/`` ends a folder."""
+"""Files that other programs run or obey, wherever they stand: file tools do not write them.
+
+``/`` ends a folder.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +35,9 @@ class FileSettings:
 
     max_read: int = 10 * MIB
     max_write: int = 10 * MIB  # Also of what edit_file reads
-    max_page: int = 60 << 10  # JSON of one read_file: whole lines, so that max_result cuts none of them
+    max_page: int = (
+        60 << 10
+    )  # JSON of one read_file: whole lines, so that max_result cuts none of them
     max_entries: int = 1_000
     max_memory: int = 256 << 10  # Of MEMORY.md
     protected: tuple[str, ...] = PROTECTED
@@ -33,7 +45,10 @@ class FileSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExecSettings:
-    """The limits of commands. ``allow`` and ``deny`` are names of programs; without ``allow`` every program may run."""
+    """The limits of commands.
+
+    ``allow`` and ``deny`` are names of programs; without ``allow`` every program may run.
+    """
 
     enabled: bool = False
     network: bool = False
@@ -46,13 +61,20 @@ class ExecSettings:
     max_processes: int = 256
     max_memory: int = 1 << 30
     max_file: int = 1 << 30
-    max_shown: int = (64 << 10) - 512  # JSON of both streams in a result, so that max_result cuts neither
-    environment: Mapping[str, str] = field(default_factory=dict)  # Beside PATH, HOME, LANG, TMPDIR and TERM
+    max_shown: int = (
+        64 << 10
+    ) - 512  # JSON of both streams in a result, so that max_result cuts neither
+    environment: Mapping[str, str] = field(
+        default_factory=dict
+    )  # Beside PATH, HOME, LANG, TMPDIR and TERM
 
 
 @dataclass(frozen=True, slots=True)
 class UrlPolicy:
-    """Limits of ``web_fetch``. ``allow_private`` opens hosts one by one; no setting opens a metadata service."""
+    """Limits of ``web_fetch``.
+
+    ``allow_private`` opens hosts one by one; no setting opens a metadata service.
+    """
 
     ports: tuple[int, ...] = (80, 443)
     allow_private: tuple[str, ...] = ()

@@ -1,7 +1,9 @@
-"""The MCP server of the tools host: each principal sees and calls its own tools (docs/spec/tools-host.md).
+"""The MCP server of the tools host: each principal sees and calls its own tools
+(docs/spec/tools-host.md).
 
-Rules. A request may narrow what its principal sees by globs in ``_meta["claw/allowedTools"]``, for that request alone; internal
-tools are there only on such a request. A call that runs is one line of the log, whatever becomes of it.
+Rules. A request may narrow what its principal sees by globs in ``_meta["claw/allowedTools"]``, for
+that request alone; internal tools are there only on such a request. A call that runs is one line of
+the log, whatever becomes of it.
 """
 
 import asyncio
@@ -30,7 +32,10 @@ _strings = msgspec.json.Decoder(list[str])
 
 
 class McpServerShell:
-    """Answers ``tools/list`` and ``tools/call`` of every principal. It is a ``Backend`` of claw_mcp's servers."""
+    """Answers ``tools/list`` and ``tools/call`` of every principal.
+
+    It is a ``Backend`` of claw_mcp's servers.
+    """
 
     def __init__(self, log: CallLog, max_result: int) -> None:
         """Log each call with ``log``; cut results after ``max_result`` bytes."""
@@ -51,12 +56,17 @@ class McpServerShell:
 
     async def answer(self, request: ClientRequest) -> bytes:
         """Return the result of a request. Raise ``RpcError``."""
-        registry, params = self._registries[request.session.principal], members(request.message.params)
+        registry, params = (
+            self._registries[request.session.principal],
+            members(request.message.params),
+        )
         match request.method:
             case "tools/list":
                 if bytes(params.get("cursor", b"null")) != b"null":
                     raise RpcError(INVALID_PARAMS, "there is one page of tools, and so no cursor")
-                return msgspec.json.encode({"tools": [_listed(each) for each in registry.tools(_read_allowed(params))]})
+                return msgspec.json.encode(
+                    {"tools": [_listed(each) for each in registry.tools(_read_allowed(params))]}
+                )
             case "tools/call":
                 return await self._run(registry, params)
             case method:
@@ -119,5 +129,8 @@ def _read_allowed(params: Mapping[str, msgspec.Raw]) -> list[str] | None:
     except (msgspec.DecodeError, RecursionError):
         globs = [""] * (_MAX_GLOBS + 1)
     if len(globs) > _MAX_GLOBS or any(len(glob) > _MAX_GLOB for glob in globs):
-        raise RpcError(INVALID_PARAMS, f"{ALLOWED_TOOLS} is a list of at most {_MAX_GLOBS} globs of {_MAX_GLOB} characters")
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{ALLOWED_TOOLS} is a list of at most {_MAX_GLOBS} globs of {_MAX_GLOB} characters",
+        )
     return globs

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Print the counts that keep the code readable, and exit 1 when one is over its limit.
+"""Print the counts that keep the structure sound, and exit 1 when one is over its limit.
+
+Below them stand figures about the text. They have no limit: a reader decides.
 
     scripts/check_structure.py            the table
     scripts/check_structure.py --names    also what was counted, with its place
@@ -10,8 +12,11 @@ It reads the source files of the packages and runs none of them.
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
+import textwrap
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.docs.references import broken_references  # noqa: E402 - the tests are no package of the environment
 
-MAX_FUNCTION_LINES = 50
+LONG_FUNCTION_LINES = 10
 PARTICIPLES = re.compile(
     r"_?(?:[A-Z][a-z]*(?:ed|ing|wn)|After|Against|Around|Before|Behind|Below|Beside|Beyond|Found|Given|Gone|Heard|Held|Hidden"
     r"|Kept|Left|Made|Of|Over|Read|Said|Seen|Sent|Taken|Told|Under|Within|Without|Written)"
@@ -30,7 +35,11 @@ PARTICIPLES = re.compile(
 NOUNS = {"Feed", "Finding", "Opening", "Setting", "Spending"}
 QUESTIONS = re.compile(r"(?:What|Whether|Who|Whose|Of|Where)\b")
 SQL = re.compile(
-    r"\b(?:SELECT .+ FROM|INSERT (?:OR \w+ )?INTO|CREATE TABLE|DELETE FROM|UPDATE \w+ SET)\b|redis\.call\(", re.DOTALL
+    (
+        r"\b(?:SELECT .+ FROM|INSERT (?:OR \w+ )?INTO|CREATE TABLE|DELETE FROM|UPDATE \w+ "
+        r"SET)\b|redis\.call\("
+    ),
+    re.DOTALL,
 )
 
 
@@ -59,14 +68,19 @@ class Count(NamedTuple):
 
 def main() -> int:
     modules = [
-        read(path) for path in sorted([*ROOT.glob("claw_*/**/*.py"), *ROOT.glob("addons/*.py")]) if not path.is_symlink()
+        read(path)
+        for path in sorted([*ROOT.glob("claw_*/**/*.py"), *ROOT.glob("addons/*.py")])
+        if not path.is_symlink()
     ]
     counts = list(count(modules))
     for row in counts:
         mark = "ok  " if row.number <= row.limit else "OVER"
         print(f"{mark}  {row.title:<58} {row.number:>7}   at most {row.limit}")
         if "--names" in sys.argv or row.number > row.limit:
-            print(*(f"        {name}" for name in row.names), sep="\n", end="\n" if row.names else "")
+            print(
+                *(f"        {name}" for name in row.names), sep="\n", end="\n" if row.names else ""
+            )
+    print(*describe(modules), sep="\n")
     return int(any(row.number > row.limit for row in counts))
 
 
@@ -78,28 +92,109 @@ def read(path: Path) -> Module:
 
 def count(modules: list[Module]) -> Iterator[Count]:
     """Yield every row."""
-    participles = [at(module, node) for module, node in classes(modules) if is_participle(node.name)]
-    yield Count("classes named by a bare participle or preposition", len(participles), 9, participles)
-    questions = [at(module, node) for module, node in documented(modules) if QUESTIONS.match(ast.get_docstring(node) or "")]
-    yield Count("public docstrings that begin with What, Whether, Who, Of, Where", len(questions), 0, questions)
-    dangling = [f"{path.relative_to(ROOT)}: {problem}" for path in pages() for problem in problems_of(path)]
+    participles = [
+        at(module, node) for module, node in classes(modules) if is_participle(node.name)
+    ]
+    yield Count(
+        "classes named by a bare participle or preposition", len(participles), 9, participles
+    )
+    questions = [
+        at(module, node)
+        for module, node in documented(modules)
+        if QUESTIONS.match(ast.get_docstring(node) or "")
+    ]
+    yield Count(
+        "public docstrings that begin with What, Whether, Who, Of, Where",
+        len(questions),
+        0,
+        questions,
+    )
+    dangling = [
+        f"{path.relative_to(ROOT)}: {problem}" for path in pages() for problem in problems_of(path)
+    ]
     yield Count("references that lead to nothing in the repository", len(dangling), 0, dangling)
     cycles = import_cycles(modules)
     yield Count("import cycles", len(cycles), 0, cycles)
-    top = [str(module.path.name) for module in modules if module.path.parent == ROOT / "claw_mediate"]
+    top = [
+        str(module.path.name) for module in modules if module.path.parent == ROOT / "claw_mediate"
+    ]
     yield Count("modules in claw_mediate/ itself", len(top), 6, top)
     registries = [
         f"{module.path.relative_to(ROOT)}"
         for module in modules
-        if "mitm" in module.path.parts and re.search(r"Weak(KeyDictionary|Set)\[http\.HTTPFlow", module.text)
+        if "mitm" in module.path.parts
+        and re.search(r"Weak(KeyDictionary|Set)\[http\.HTTPFlow", module.text)
     ]
     yield Count("registries of flow state", len(registries), 1, registries)
-    stores = sorted({module.path.relative_to(ROOT).parts[0] for module in modules if SQL.search(without_docstrings(module))})
+    stores = sorted(
+        {
+            module.path.relative_to(ROOT).parts[0]
+            for module in modules
+            if SQL.search(without_docstrings(module))
+        }
+    )
     yield Count("packages that hold SQL or Lua", len(stores), 1, stores)
-    sizes = sorted(((node.end_lineno or 0) - node.lineno + 1, at(module, node)) for module, node in functions(modules))
-    yield Count("lines of a function, 90th percentile", sizes[len(sizes) * 9 // 10][0], 16, [])
-    longest = [name for size, name in sizes if size > MAX_FUNCTION_LINES]
-    yield Count("lines of a function, longest", sizes[-1][0], MAX_FUNCTION_LINES, longest)
+
+
+def describe(modules: list[Module]) -> Iterator[str]:
+    """Yield what the text looks like, package by package: figures without a limit, for a reader.
+
+    Only tokens that say something count: no comments, line ends or indentation.
+    """
+    yield f"{'package':<16} {'lines':>7} {'tokens':>22} {'functions, tokens':>22} {'of 10 lines or more,':>22}"
+    yield f"{'':<16} {'':>7} {'a line':>22} {'p50 / p90 / most':>22} {'in paragraphs':>22}"
+
+    packages = sorted({package_of(module) for module in modules})
+    for package in packages:
+        own = [module for module in modules if package_of(module) == package]
+        lines = [line for module in own for line in module.text.splitlines() if line.strip()]
+        density = sum(len(tokens_of(module.text)) for module in own) / len(lines)
+
+        texts = [function_text(module, node) for module, node in functions(own)]
+        sizes = sorted(len(tokens_of(text)) for text in texts) or [0]
+        spread = f"{sizes[len(sizes) // 2]} / {sizes[len(sizes) * 9 // 10]} / {sizes[-1]}"
+
+        long = [text for text in texts if text.count("\n") >= LONG_FUNCTION_LINES]
+        parted = sum("\n\n" in without_docstring(text) for text in long)
+        share = f"{100 * parted // max(len(long), 1)} %"
+        yield f"{package:<16} {len(lines):>7} {density:>22.1f} {spread:>22} {share:>22}"
+
+    places: dict[str, list[str]] = {}
+    for module, node in classes(modules):
+        if not node.name.startswith("_"):
+            places.setdefault(node.name, []).append(module.name)
+
+    shared = {name: found for name, found in places.items() if len(found) > 1}
+    yield f"public class names that stand for several things: {len(shared)}"
+    for name in sorted(shared):
+        yield f"        {name}: {', '.join(shared[name])}"
+
+
+def package_of(module: Module) -> str:
+    return module.path.relative_to(ROOT).parts[0]
+
+
+def function_text(module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    lines = module.text.splitlines()[node.lineno - 1 : node.end_lineno]
+    return textwrap.dedent("\n".join(lines))
+
+
+def without_docstring(text: str) -> str:
+    return re.sub(r'"""(?:.|\n)*?"""', "", text, count=1)
+
+
+def tokens_of(text: str) -> list[str]:
+    """Return the tokens that a reader reads."""
+    layout = {
+        tokenize.COMMENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+        tokenize.INDENT,
+        tokenize.NEWLINE,
+        tokenize.NL,
+    }
+    read_tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.string for token in read_tokens if token.type not in layout]
 
 
 def pages() -> list[Path]:
@@ -115,7 +210,11 @@ def pages() -> list[Path]:
         "pods/**/*.md",
     )
     paths = [path for pattern in patterns for path in ROOT.glob(pattern)]
-    return [path for path in paths if not {"node_modules", "expected"} & set(path.parts) and not path.is_symlink()]
+    return [
+        path
+        for path in paths
+        if not {"node_modules", "expected"} & set(path.parts) and not path.is_symlink()
+    ]
 
 
 def problems_of(path: Path) -> Iterator[str]:
@@ -131,9 +230,15 @@ def classes(modules: list[Module]) -> Iterator[tuple[Module, ast.ClassDef]]:
         yield from ((module, node) for node in module.nodes if isinstance(node, ast.ClassDef))
 
 
-def functions(modules: list[Module]) -> Iterator[tuple[Module, ast.FunctionDef | ast.AsyncFunctionDef]]:
+def functions(
+    modules: list[Module],
+) -> Iterator[tuple[Module, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for module in modules:
-        yield from ((module, node) for node in module.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        yield from (
+            (module, node)
+            for node in module.nodes
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        )
 
 
 def documented(
@@ -142,7 +247,9 @@ def documented(
     """Yield every public class, function and module."""
     for module in modules:
         for node in module.nodes:
-            is_named = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+            is_named = isinstance(
+                node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+            ) and not node.name.startswith("_")
             if is_named or isinstance(node, ast.Module):
                 yield module, node
 
@@ -161,15 +268,22 @@ def without_docstrings(module: Module) -> str:
     ]
     docs = {id(line.value) for body in bodies for line in body if isinstance(line, ast.Expr)}
     strings = (
-        node for node in module.nodes if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
+        node
+        for node in module.nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
     )
     return "\n".join(str(node.value) for node in strings)
 
 
 def import_cycles(modules: list[Module]) -> list[str]:
-    """Return the groups of modules that import each other when they are loaded, also those for types only."""
+    """Return the groups of modules that import each other when they are loaded,
+    also those for types only.
+    """
     names = {module.name for module in modules}
-    graph = {module.name: {target for target in imports(module, names) if target != module.name} for module in modules}
+    graph = {
+        module.name: {target for target in imports(module, names) if target != module.name}
+        for module in modules
+    }
     return [" ".join(sorted(group)) for group in strongly_connected(graph) if len(group) > 1]
 
 
@@ -180,7 +294,9 @@ def imports(module: Module, names: set[str]) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield from [full] if full in names else [node.module] if node.module in names else []
+                yield from (
+                    [full] if full in names else [node.module] if node.module in names else []
+                )
 
 
 def strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:

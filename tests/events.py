@@ -1,4 +1,6 @@
-"""The check of log lines: each is one of ``claw_contract.log``, with the members that its type has there and no others."""
+"""The check of log lines: each is one of ``claw_contract.log``, with the members that its type has
+there and no others.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def known(line: str | bytes) -> dict[str, Any]:
     event: dict[str, Any] = json.loads(line)
     assert tuple(event)[: len(COMMON)] == COMMON, event
     problems = [problem for model in MODELS if (problem := _misfit(model, event, line)) is not None]
-    assert len(problems) < len(MODELS), f"no line of the log: {event}\n" + "\n".join(problem for problem in problems if problem)
+    assert len(problems) < len(MODELS), f"no line of the log: {event}\n" + "\n".join(
+        problem for problem in problems if problem
+    )
     return event
 
 

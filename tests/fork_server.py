@@ -1,8 +1,9 @@
-"""Programs as copies of a process that has imported them: most of a start of ``mitmdump`` or ``claw`` is imports.
+"""Programs as copies of a process that has imported them: most of a start of
+``mitmdump`` or ``claw`` is imports.
 
-Everything after the imports is real: each copy is a process with its own environment, arguments, files and state.
-``python -m tests.fork_server PROGRAM FD`` reads orders, a JSON object in a packet with three open files, and writes a pid for
-each, and later its exit code.
+Everything after the imports is real: each copy is a process with its own environment, arguments,
+files and state. ``python -m tests.fork_server PROGRAM FD`` reads orders, a JSON object in a packet
+with three open files, and writes a pid for each, and later its exit code.
 """
 
 from __future__ import annotations
@@ -83,22 +84,30 @@ class ForkServer:
         with theirs:
             number = theirs.fileno()
             command = [sys.executable, "-m", "tests.fork_server", program, str(number)]
-            self._process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, pass_fds=[number])
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, pass_fds=[number]
+            )
         self._lock = threading.Lock()  # threads of scripted peers kill proxies, too
         self._pids: list[int] = []
         self._codes: dict[int, int] = {}
 
-    def start(self, command: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequence[IO[bytes]]) -> ForkedProcess:
+    def start(
+        self, command: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequence[IO[bytes]]
+    ) -> ForkedProcess:
         """Start a copy with three open files: its input, its output and its errors."""
         order = {"command": command, "cwd": str(cwd), "env": dict(env)}
         with self._lock:
-            socket.send_fds(self._socket, [json.dumps(order).encode()], [file.fileno() for file in files])
+            socket.send_fds(
+                self._socket, [json.dumps(order).encode()], [file.fileno() for file in files]
+            )
             while not self._pids:
                 self._receive(60)
             return ForkedProcess(self, self._pids.pop())
 
     def exit_code(self, pid: int, seconds: float) -> int | None:
-        """Return the exit code of a copy, as Popen has it; None if it has not ended in so many seconds."""
+        """Return the exit code of a copy, as Popen has it; None if it has not ended
+        in so many seconds.
+        """
         deadline = time.monotonic() + seconds
         while True:
             with self._lock:
@@ -128,7 +137,9 @@ _servers: dict[str, ForkServer] = {}
 
 
 def fork_server(program: str) -> ForkServer:
-    """Return the server of ``proxy`` or ``claw`` of this process, started on first use; threads may ask at the same time."""
+    """Return the server of ``proxy`` or ``claw`` of this process, started on first
+    use; threads may ask at the same time.
+    """
     with _starting:
         if program not in _servers:
             _servers[program] = ForkServer(program)
@@ -143,16 +154,24 @@ def close_fork_servers() -> None:
 
 
 def may_be_forked(names: Iterable[str]) -> bool:
-    """Return True if variables of these names change nothing that Python reads before our code runs, and none is measured."""
+    """Return True if variables of these names change nothing that Python reads before our code
+    runs, and none is measured.
+    """
     measured = any(name.startswith("COVERAGE_") for name in os.environ)
-    return not measured and not any(name.startswith(_READ_BY_PYTHON) for name in names if name not in _WITHOUT_EFFECT)
+    return not measured and not any(
+        name.startswith(_READ_BY_PYTHON) for name in names if name not in _WITHOUT_EFFECT
+    )
 
 
 type Process = ForkedProcess | subprocess.Popen[bytes]
 
 
-def start(command: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequence[IO[bytes]]) -> Process:
-    """Start a command with three open files; one of ``claw`` is a copy where that makes no difference."""
+def start(
+    command: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequence[IO[bytes]]
+) -> Process:
+    """Start a command with three open files; one of ``claw`` is a copy where that
+    makes no difference.
+    """
     names = {name for name, value in env.items() if os.environ.get(name) != value} - {"PYTHONPATH"}
     if list(command[: len(CLAW)]) == CLAW and may_be_forked(names):
         return fork_server("claw").start(command, cwd, env, files)
@@ -160,10 +179,18 @@ def start(command: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequ
     return subprocess.Popen(command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
 
 
-def run_claw(arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run ``claw`` to its end, as ``subprocess.run(…, capture_output=True, text=True)`` does, without an input."""
+def run_claw(
+    arguments: Sequence[str], cwd: Path, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run ``claw`` to its end, as ``subprocess.run(…, capture_output=True,
+    text=True)`` does, without an input.
+    """
     command = [*CLAW, *arguments]
-    with Path(os.devnull).open("rb") as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with (
+        Path(os.devnull).open("rb") as nothing,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
         code = start(command, cwd, env, [nothing, out, err]).wait(100)
         said = []
         for file in (out, err):
@@ -181,14 +208,17 @@ def main() -> None:
     with socket.socket(fileno=int(number)) as orders:
         order = _serve(orders)
     if order is not None:
-        # ``-c`` and console scripts have a main module without a package, and typer's usage line shows it.
+        # ``-c`` and console scripts have a main module without a package, and typer's usage line
+        # shows it.
         sys.modules["__main__"] = types.ModuleType("__main__")
         sys.argv = order["command"]
         _end(_PROGRAMS[program])
 
 
 def _end(program: Callable[[], Any]) -> None:
-    """Run the program and end as Python does, but free no memory: in a copy that takes a third of a short life."""
+    """Run the program and end as Python does, but free no memory: in a copy that
+    takes a third of a short life.
+    """
     code: Any = 0
     try:
         code = program()
@@ -209,9 +239,14 @@ def _end(program: Callable[[], Any]) -> None:
 
 
 def _prepare_proxy() -> None:
-    """Import what a proxy imports: mitmdump, and all that its script names. Have CAs and keys ready."""
+    """Import what a proxy imports: mitmdump, and all that its script names.
+
+    Have CAs and keys ready.
+    """
     script = ast.parse((ROOT / "addons" / "cllama.py").read_text(encoding="utf-8"))
-    modules = [node.module for node in script.body if isinstance(node, ast.ImportFrom) and node.module]
+    modules = [
+        node.module for node in script.body if isinstance(node, ast.ImportFrom) and node.module
+    ]
     later = (
         "httpcore2",
         "truststore",
@@ -227,25 +262,35 @@ def _prepare_proxy() -> None:
 
 
 def _share_keys() -> None:
-    """Let copies have one CA, which mitmproxy makes when it starts first, and check each RSA key once: both are slow."""
+    """Let copies have one CA, which mitmproxy makes when it starts first, and check
+    each RSA key once: both are slow.
+    """
     from cryptography.hazmat.primitives import serialization
     from mitmproxy import certs
 
     certs.create_ca = functools.cache(certs.create_ca)
     serialization.load_pem_private_key = functools.cache(serialization.load_pem_private_key)
     with tempfile.TemporaryDirectory() as directory:
-        certs.CertStore.from_store(Path(directory), "mitmproxy", 2048)  # the key size is mitmproxy's default
+        certs.CertStore.from_store(
+            Path(directory), "mitmproxy", 2048
+        )  # the key size is mitmproxy's default
 
 
 def _share_tls_contexts() -> None:
-    """Let copies read the certificates of public CAs once for each value of ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``."""
+    """Let copies read the certificates of public CAs once for each value of
+    ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+    """
     import httpx2
 
     create = httpx2.create_ssl_context
     shared = create()
 
     def created(*arguments: Any, **options: Any) -> Any:
-        is_default = not arguments and not options and not {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys()
+        is_default = (
+            not arguments
+            and not options
+            and not {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys()
+        )
         return shared if is_default else create(*arguments, **options)
 
     httpx2.create_ssl_context = created
@@ -253,12 +298,24 @@ def _share_tls_contexts() -> None:
 
 def _prepare_claw() -> None:
     """Import all verbs and what they import when they are called."""
-    for name in ("claw_cli", "claw_compile", "claw_mcp", "claw_certs", "claw_audit", "claw_contract"):
+    for name in (
+        "claw_cli",
+        "claw_compile",
+        "claw_mcp",
+        "claw_certs",
+        "claw_audit",
+        "claw_contract",
+    ):
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             if not module.name.endswith("__main__") and ".addons" not in module.name:
                 importlib.import_module(module.name)
-    for later in ("uvicorn.lifespan.off", "uvicorn.lifespan.on", "uvicorn.protocols.http.h11_impl", "httpcore2"):
+    for later in (
+        "uvicorn.lifespan.off",
+        "uvicorn.lifespan.on",
+        "uvicorn.protocols.http.h11_impl",
+        "httpcore2",
+    ):
         importlib.import_module(later)
 
 
@@ -285,7 +342,9 @@ _PROGRAMS = {"proxy": _run_proxy, "claw": _run_claw}
 
 
 def _serve(orders: socket.socket) -> dict[str, Any] | None:
-    """Return the order in the process that is to carry it out, or None in the server once its input has ended."""
+    """Return the order in the process that is to carry it out, or None in the
+    server once its input has ended.
+    """
     ended, end = os.pipe()
     os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -314,7 +373,9 @@ def _received(orders: socket.socket) -> tuple[bytes, array.array[int]]:
     """Return an order and its files."""
     files = array.array("i")
     try:
-        data, extra, _, _ = orders.recvmsg(_MAX_PACKET, socket.CMSG_SPACE(3 * files.itemsize), socket.MSG_CMSG_CLOEXEC)
+        data, extra, _, _ = orders.recvmsg(
+            _MAX_PACKET, socket.CMSG_SPACE(3 * files.itemsize), socket.MSG_CMSG_CLOEXEC
+        )
     except ConnectionError:
         return b"", files
     for _, _, content in extra:

@@ -1,4 +1,6 @@
-"""The table of docs/metrics.md, made from the registry; ``python -m tests.metrics_page`` writes it."""
+"""The table of docs/metrics.md, made from the registry; ``python -m
+tests.metrics_page`` writes it.
+"""
 
 from __future__ import annotations
 

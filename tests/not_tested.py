@@ -1,5 +1,5 @@
-"""Tests that can't run on this machine: they are skipped with a reason and a remedy, listed at the end of the run, and with
-``CI=true`` they are failures, unless it is the kernel that refuses.
+"""Tests that can't run on this machine: they are skipped with a reason and a remedy, listed at the
+end of the run, and with ``CI=true`` they are failures, unless it is the kernel that refuses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ REMEDIES = {
     "openssl": "apt-get install openssl",
     "valkey-server": "apt-get install valkey-server",
 }
-"""Programs that neither pip nor npm installs, with the command that does. ``scripts/get-peers`` runs it."""
+"""Programs that neither pip nor npm installs, with the command that does.
+
+``scripts/get-peers`` runs it.
+"""
 _REFUSED = "the kernel refuses "
 
 
@@ -40,23 +43,36 @@ def need(program: str) -> str:
 
 
 def skip_for_kernel(feature: str, why: object = "") -> NoReturn:
-    """Skip the test that needs, for example, network namespaces, on a machine that has none for us."""
+    """Skip the test that needs, for example, network namespaces, on a machine that
+    has none for us.
+    """
     detail = f" ({why})" if str(why) else ""
-    pytest.skip(f"{_REFUSED}{feature}{detail}: run as root, in a container only if it is privileged")
+    pytest.skip(
+        f"{_REFUSED}{feature}{detail}: run as root, in a container only if it is privileged"
+    )
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Make a skip a failure under CI, where no test may be left out because a program is missing."""
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Make a skip a failure under CI, where no test may be left out because a
+    program is missing.
+    """
     report = yield
     reason = _reason(report)
     if reason and os.environ.get("CI") == "true" and not reason.startswith(_REFUSED):
-        report.outcome, report.longrepr = "failed", f"not tested, and CI=true: {item.nodeid}: {reason}"
+        report.outcome, report.longrepr = (
+            "failed",
+            f"not tested, and CI=true: {item.nodeid}: {reason}",
+        )
     return report
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """List what was not tested, once for each reason, with the number of tests and their folders."""
+    """List what was not tested, once for each reason, with the number of tests and
+    their folders.
+    """
     reports: dict[str, list[Path]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         if reason := _reason(report):
@@ -70,7 +86,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def _reason(report: Any) -> str:
-    """Return why a test, or a module, was skipped; "" if it was not, or if it failed as expected."""
+    """Return why a test, or a module, was skipped; "" if it was not, or if it
+    failed as expected.
+    """
     if not report.skipped or hasattr(report, "wasxfail") or not isinstance(report.longrepr, tuple):
         return ""
     return str(report.longrepr[2]).removeprefix("Skipped: ")

@@ -1,6 +1,8 @@
-"""Paths below a folder that others may not enter, such as root's home, made reachable for processes of other users.
+"""Paths below a folder that others may not enter, such as root's home, made
+reachable for processes of other users.
 
-The folder is covered by an empty one, in a mount namespace of the test's own, and what is needed is mounted there again.
+The folder is covered by an empty one, in a mount namespace of the test's own, and what is needed is
+mounted there again.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from shlex import quote
 
 
 class OpenedPaths:
-    """The paths of one mount namespace, whose mounts must be private. ``hold``: an empty folder, to reach what is covered."""
+    """The paths of one mount namespace, whose mounts must be private.
+
+    ``hold``: an empty folder, to reach what is covered.
+    """
 
     def __init__(self, hold: Path) -> None:
         self._hold = hold
@@ -19,14 +24,18 @@ class OpenedPaths:
         """Each covered folder, and where it is still reached."""
 
     def lines(self, *paths: Path) -> list[str]:
-        """Return the lines of a shell script, to be run by root within the namespace, that open these paths."""
+        """Return the lines of a shell script, to be run by root within the
+        namespace, that open these paths.
+        """
         lines: list[str] = []
         for path in paths:
             for part in _open_parts(path.resolve()):
                 lines += self._open(part)
             if path != path.resolve() and _first_closed(path) is not None:
                 link, target = quote(str(path)), quote(str(path.resolve()))
-                lines.append(f"mkdir -p {quote(str(path.parent))}; [ -e {link} ] || ln -s {target} {link}")
+                lines.append(
+                    f"mkdir -p {quote(str(path.parent))}; [ -e {link} ] || ln -s {target} {link}"
+                )
         return lines
 
     def _open(self, path: Path) -> list[str]:
@@ -39,7 +48,10 @@ class OpenedPaths:
         if held is None:
             held = self._held[closed] = self._hold / str(len(self._held))
             folder, place = quote(str(closed)), quote(str(held))
-            lines.append(f"mkdir -p {place}; mount --rbind {folder} {place}; mount -t tmpfs -o mode=755 none {folder}")
+            lines.append(
+                f"mkdir -p {place}; mount --rbind {folder} {place}; mount -t tmpfs -o "
+                f"mode=755 none {folder}"
+            )
 
         source, target = quote(str(held / path.relative_to(closed))), quote(str(path))
         if path.is_dir():
@@ -51,7 +63,9 @@ class OpenedPaths:
 
 
 def _open_parts(path: Path) -> list[Path]:
-    """Return the path, or what is in it if it is a closed folder: mounted again, it would still be closed."""
+    """Return the path, or what is in it if it is a closed folder: mounted again, it
+    would still be closed.
+    """
     return [path] if not path.is_dir() or _is_open(path) else sorted(path.iterdir())
 
 

@@ -1,4 +1,5 @@
-"""Real peers on loopback: a provider that answers from a script over the real wire, and a service that records its calls.
+"""Real peers on loopback: a provider that answers from a script over the real wire, and a service
+that records its calls.
 
 Only the model is scripted. Both are real HTTP servers (uvicorn) in threads of the test process.
 """
@@ -44,7 +45,9 @@ class Received:
 
 
 class _Server(uvicorn.Server):
-    """A server that ends at once. uvicorn's own checks for it ten times a second, and then gives clients as much time."""
+    """A server that ends at once. uvicorn's own checks for it ten times a second,
+    and then gives clients as much time.
+    """
 
     async def main_loop(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
@@ -53,11 +56,14 @@ class _Server(uvicorn.Server):
             await self._over.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # asyncio leaves a client behind, half made, that is accepted in the step before its server is closed.
+        # asyncio leaves a client behind, half made, that is accepted in the step before its server
+        # is closed.
         loop = asyncio.get_running_loop()  # a server that is ended while it starts has no main loop
         for accepting in (each for server in self.servers for each in server.sockets):
             loop.remove_reader(accepting.fileno())
-        for _ in range(10):  # a client that has just been accepted becomes a connection some steps later
+        for _ in range(
+            10
+        ):  # a client that has just been accepted becomes a connection some steps later
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)  # let them see it
@@ -92,15 +98,25 @@ class Peer(ABC):
         """Return the answer to a request."""
 
     def start(self, *listeners: socket.socket, certificate: Path | None = None) -> None:
-        """Listen on a free port of loopback, or on these listeners; ``certificate``: a file with its key, for TLS."""
+        """Listen on a free port of loopback, or on these listeners;
+        ``certificate``: a file with its key, for TLS.
+        """
         listeners = listeners or (listening("127.0.0.1", 0),)
         self.host, self.port = listeners[0].getsockname()[:2]
         methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
         app = Starlette(routes=[Route("/{path:path}", self._receive, methods=methods)])
         self._server = _Server(
-            uvicorn.Config(app, log_level="critical", lifespan="off", access_log=False, ssl_certfile=certificate)
+            uvicorn.Config(
+                app,
+                log_level="critical",
+                lifespan="off",
+                access_log=False,
+                ssl_certfile=certificate,
+            )
         )
-        self._thread = threading.Thread(target=self._server.run, args=(list(listeners),), daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.run, args=(list(listeners),), daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -122,7 +138,9 @@ class Peer(ABC):
         received = Received(request.method, path, headers, body)
         if headers.get("user-agent") == USER_AGENT:
             self.questions.append(received)
-            return self.verdict if isinstance(self.verdict, Response) else await self.verdict(request)
+            return (
+                self.verdict if isinstance(self.verdict, Response) else await self.verdict(request)
+            )
         self.received.append(received)
         answering = asyncio.ensure_future(self.answer(request))
         leaving = asyncio.ensure_future(_left(request))
@@ -136,10 +154,15 @@ class Peer(ABC):
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a listener, where clients wait until a server runs. TCP is named so that asyncio sends small answers at once."""
+    """Return a listener, where clients wait until a server runs.
+
+    TCP is named so that asyncio sends small answers at once.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for the next listener at this address
+    listener.setsockopt(
+        socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+    )  # for the next listener at this address
     listener.bind((host, port))
     listener.listen()
     return listener
@@ -161,7 +184,9 @@ class Provider(Peer):
 
     async def answer(self, request: Request) -> Response:
         if not self.script:
-            return JSONResponse({"error": {"message": "the script of this test is over"}}, status_code=418)
+            return JSONResponse(
+                {"error": {"message": "the script of this test is over"}}, status_code=418
+            )
         said = self.script.pop(0)
         return said if isinstance(said, Response) else await said(request)
 
@@ -206,11 +231,14 @@ def events(*chunks: dict[str, Any]) -> StreamingResponse:
 class _Events(StreamingResponse):
     """A stream whose end comes in one piece with its last event.
 
-    The SDKs leave at that event. If the end came later, they might leave before it, and the proxy would count a broken stream.
+    The SDKs leave at that event. If the end came later, they might leave before it, and the proxy
+    would count a broken stream.
     """
 
     async def stream_response(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
         async for event in self.body_iterator:
             await send({"type": "http.response.body", "body": event, "more_body": True})
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})

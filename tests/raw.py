@@ -1,6 +1,7 @@
 """A provider that fails on the wire: a real socket with a script of bytes for each request.
 
-An ordinary HTTP server can't break off in the middle of its headers; this one does exactly what its script says.
+An ordinary HTTP server can't break off in the middle of its headers; this one does exactly what its
+script says.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def head(status: int = 200, *headers: str) -> bytes:
 def answers(status: int, body: bytes, content_type: str = "application/json", *headers: str) -> Act:
     """Send a whole response."""
     return bytes_only(
-        head(status, f"content-type: {content_type}", f"content-length: {len(body)}", *headers) + body * (status != 204)
+        head(status, f"content-type: {content_type}", f"content-length: {len(body)}", *headers)
+        + body * (status != 204)
     )
 
 
@@ -47,7 +49,9 @@ def resets_after(data: bytes) -> Act:
     async def act(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(data)
         await writer.drain()
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
         writer.transport.abort()
 
     return act
@@ -92,10 +96,14 @@ class Peer:
     script: list[Act] = field(default_factory=list)
     received: list[bytes] = field(default_factory=list)
     questions: list[bytes] = field(default_factory=list)
-    """The proxy's own questions about keys, which get no answer and are not among the received requests."""
+    """The proxy's own questions about keys, which get no answer and are not among
+    the received requests.
+    """
     port: int = 0
     prefix: str = ""
-    """The prefix of its paths; other requests come from processes that take this port for theirs."""
+    """The prefix of its paths; other requests come from processes that take this
+    port for theirs.
+    """
     _server: asyncio.Server | None = None
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -104,7 +112,9 @@ class Peer:
         return f"http://127.0.0.1:{self.port}{self.prefix}"
 
     async def start(self) -> None:
-        listener = socket.create_server(("127.0.0.1", self.port))  # asyncio would look up the address in a new thread
+        listener = socket.create_server(
+            ("127.0.0.1", self.port)
+        )  # asyncio would look up the address in a new thread
         self.port = listener.getsockname()[1]
         self._server = await asyncio.start_server(self._serve, sock=listener)
 
@@ -125,7 +135,11 @@ class Peer:
         self._serving.add(task)
         try:
             received = await reader.readuntil(b"\r\n\r\n")
-            lengths = [line[15:] for line in received.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+            lengths = [
+                line[15:]
+                for line in received.lower().split(b"\r\n")
+                if line.startswith(b"content-length:")
+            ]
             received += await reader.readexactly(int(lengths[0])) if lengths else b""
             if f" {self.prefix}/".encode() not in received.partition(b"\r\n")[0]:
                 return

@@ -21,7 +21,13 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.mark.requirement("bench:alive")
 def test_every_row_of_the_bench_can_be_measured(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "bench" / "run.py"), "--smoke", "--json", str(tmp_path / "figures.json")]
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / "run.py"),
+        "--smoke",
+        "--json",
+        str(tmp_path / "figures.json"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
@@ -29,14 +35,34 @@ def test_every_row_of_the_bench_can_be_measured(tmp_path: Path) -> None:
     for figure in found["figures"]:
         by_row.setdefault(figure["what"], set()).add(figure["subject"])
         assert 0 < figure["first"] <= figure["p50"] <= figure["p99"]
-    assert {"pass-through, JSON", "pass-through, SSE", "turn of 1 round", "turn of 8 rounds"} <= by_row.keys()
+    assert {
+        "pass-through, JSON",
+        "pass-through, SSE",
+        "turn of 1 round",
+        "turn of 8 rounds",
+    } <= by_row.keys()
     for what, subjects in by_row.items():
         bare = {"bare", "empty addon"} if what.startswith("pass-through") else set()
         assert subjects - {"ours, Responses", "ours, pinned"} == {"direct", "ours"} | bare
-    kinds = ("20/s", "20/s, SSE", "20/s, cold", "60/s", "one every 2 s", "the first after the start")
+    kinds = (
+        "20/s",
+        "20/s, SSE",
+        "20/s, cold",
+        "60/s",
+        "one every 2 s",
+        "the first after the start",
+    )
     assert {row["what"] for row in found["overheads"]} >= {f"arrivals, {kind}" for kind in kinds}
-    assert all(megabytes > 0 for memory in (found["by_turns"], found["by_agents"]) for megabytes in memory.values())
-    assert {row["by"] for row in found["stored"]} == {row["by"] for row in found["together"]} >= {"memory", "SQLite"}
+    assert all(
+        megabytes > 0
+        for memory in (found["by_turns"], found["by_agents"])
+        for megabytes in memory.values()
+    )
+    assert (
+        {row["by"] for row in found["stored"]}
+        == {row["by"] for row in found["together"]}
+        >= {"memory", "SQLite"}
+    )
     assert all(0 < row["state_p50"] < row["turn_p50"] for row in found["stored"])
     assert "| target" in done.stdout
 
@@ -55,9 +81,14 @@ def test_the_bench_stops_when_operations_do_not_ask_what_their_row_says(
                     generator.run(load.Load(1, 2, wire.direct(at.ports, "agent", rounds)))
 
         run_checked(1, 1)
-        with pytest.raises(SystemExit, match="of 4 operations of 2 rounds 4 asked the model 2 times; all called the service 4"):
+        with pytest.raises(
+            SystemExit,
+            match="of 4 operations of 2 rounds 4 asked the model 2 times; all called the service 4",
+        ):
             run_checked(2, 1)
-        with pytest.raises(SystemExit, match="4 asked the model 1 times, 4 asked the model 3 times"):
+        with pytest.raises(
+            SystemExit, match="4 asked the model 1 times, 4 asked the model 3 times"
+        ):
             run_checked(1, 0, 2)  # whose sums are right
 
 
@@ -68,7 +99,9 @@ def test_a_bench_that_stops_prints_what_it_has_found(
     monkeypatch.syspath_prepend(ROOT / "bench")
     run, arrivals = importlib.import_module("run"), importlib.import_module("arrivals")
     found = tmp_path / "figures.json"
-    monkeypatch.setattr(sys, "argv", ["run.py", "--smoke", "--only", "one every 2 s", "--json", str(found)])
+    monkeypatch.setattr(
+        sys, "argv", ["run.py", "--smoke", "--only", "one every 2 s", "--json", str(found)]
+    )
     rounds = arrivals.Arrivals.measure
 
     def stop_after_a_round(*arguments: Any, **options: Any) -> Iterator[Any]:
@@ -105,12 +138,25 @@ def test_stacks_become_a_picture_and_a_table_of_parts(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.requirement("bench:alive")
-def test_the_page_has_a_place_for_each_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_page_has_a_place_for_each_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.syspath_prepend(ROOT / "bench")
     page = importlib.import_module("page")
     copy = tmp_path / "performance.md"
     copy.write_bytes((ROOT / "docs" / "performance.md").read_bytes())
-    for name in ("machine", "arrivals", "kept", "turns", "agents", "stored", "together", "sizes", "targets", "parts"):
+    for name in (
+        "machine",
+        "arrivals",
+        "kept",
+        "turns",
+        "agents",
+        "stored",
+        "together",
+        "sizes",
+        "targets",
+        "parts",
+    ):
         page.replace(copy, name, f"the table {name}")
         assert f"\n\nthe table {name}\n\n" in copy.read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="lacks the marks <!-- other -->"):
@@ -119,7 +165,16 @@ def test_the_page_has_a_place_for_each_table(monkeypatch: pytest.MonkeyPatch, tm
 
 @pytest.mark.requirement("bench:alive")
 def test_what_a_check_of_a_large_pod_costs_can_be_measured() -> None:
-    command = [sys.executable, str(ROOT / "bench" / "compiling.py"), "--services", "3", "--agents", "2", "--rounds", "1"]
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / "compiling.py"),
+        "--services",
+        "3",
+        "--agents",
+        "2",
+        "--rounds",
+        "1",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "3 services with 5 tools each, 2 agents" in done.stdout
@@ -127,11 +182,22 @@ def test_what_a_check_of_a_large_pod_costs_can_be_measured() -> None:
 
 @pytest.mark.requirement("bench:alive")
 def test_how_fast_audit_reads_can_be_measured() -> None:
-    command = [sys.executable, str(ROOT / "bench" / "auditing.py"), "--turns", "20", "--rounds", "1"]
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / "auditing.py"),
+        "--turns",
+        "20",
+        "--rounds",
+        "1",
+    ]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
     assert done.returncode == 0, done.stderr
-    assert [line.split("|")[1].strip() for line in done.stdout.splitlines()[4:]] == ["history", "history and log", "verify"]
+    assert [line.split("|")[1].strip() for line in done.stdout.splitlines()[4:]] == [
+        "history",
+        "history and log",
+        "verify",
+    ]
 
 
 @pytest.mark.requirement("bench:alive")
@@ -139,10 +205,24 @@ def test_what_transparent_mode_costs_can_be_measured() -> None:
     if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
         skip_for_kernel("network namespaces")
     need("nft")
-    command = [sys.executable, str(ROOT / "bench" / "transparent.py"), "--operations", "2", "--rounds", "1"]
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / "transparent.py"),
+        "--operations",
+        "2",
+        "--rounds",
+        "1",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    said = {tuple(cell.strip() for cell in line.split("|")[1:4]) for line in done.stdout.splitlines()[2:]}
+    said = {
+        tuple(cell.strip() for cell in line.split("|")[1:4])
+        for line in done.stdout.splitlines()[2:]
+    }
     entrances = ("base URL, plain", "forward proxy", "transparent")
-    kinds = [(what, kept) for what in ("pass-through", "turn of 1 round") for kept in ("kept", "one each")]
+    kinds = [
+        (what, kept)
+        for what in ("pass-through", "turn of 1 round")
+        for kept in ("kept", "one each")
+    ]
     assert said == {(*kind, entrance) for kind in kinds for entrance in entrances}

@@ -25,7 +25,9 @@ def test_every_requirement_has_a_test() -> None:
 
 
 def test_no_test_names_an_unknown_requirement() -> None:
-    assert {name: files for name, files in named_by_tests().items() if name not in REQUIREMENTS} == {}
+    assert {
+        name: files for name, files in named_by_tests().items() if name not in REQUIREMENTS
+    } == {}
 
 
 def test_no_id_stands_in_two_areas() -> None:

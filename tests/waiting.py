@@ -15,7 +15,9 @@ DEADLINE = 60.0
 
 
 def eventually[T](find: Callable[[], T | None], what: str, *, pause: float = 0.02) -> T:
-    """Call the function until it returns something true, and return that; fail after the deadline."""
+    """Call the function until it returns something true, and return that; fail
+    after the deadline.
+    """
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         found = find()
@@ -36,7 +38,8 @@ async def happens(find: Callable[[], object], what: str) -> None:
 
 
 def growing_times(first: float) -> Iterator[float]:
-    """Yield seconds, each twice the last, for what is to run out of time until it does so behind the step that a test is about.
+    """Yield seconds, each twice the last, for what is to run out of time until it does so behind
+    the step that a test is about.
 
     On a busy machine a short time may be over before that step has begun.
     """
@@ -48,7 +51,9 @@ def growing_times(first: float) -> Iterator[float]:
 
 
 def free_port() -> int:
-    """Return a free port for a process that can't be handed a listener; no two processes of a run get the same."""
+    """Return a free port for a process that can't be handed a listener; no two
+    processes of a run get the same.
+    """
     while True:
         port = next(_PORTS)
         with contextlib.suppress(OSError), socket.socket() as held:
@@ -57,9 +62,11 @@ def free_port() -> int:
 
 
 def _ports() -> Iterator[int]:
-    """Return this process's ports (pytest-xdist says which of how many processes it is), from a random start.
+    """Return this process's ports (pytest-xdist says which of how many processes it
+    is), from a random start.
 
-    They are below those that the system gives to outgoing connections, one of which might take a port before it is used.
+    They are below those that the system gives to outgoing connections, one of which might take a
+    port before it is used.
     """
     mine = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ports = range(10_000 + mine, 32_000, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))

@@ -1,8 +1,9 @@
 """A descriptor's tree → ``ServiceDescriptor``, or diagnostics (docs/spec/compile.md "Descriptors").
 
-Shapes are the contract's models: a pydantic error's ``loc`` finds its place in the tree. ``rules`` has what relates one part
-to another. ``.claw-tools.json``, the result of MCP's ``tools/list``, becomes a descriptor of version 2: the pod or the image's
-label says where the server listens, and a tool that can't be granted is left out, for nobody here can correct it.
+Shapes are the contract's models: a pydantic error's ``loc`` finds its place in the tree. ``rules``
+has what relates one part to another. ``.claw-tools.json``, the result of MCP's ``tools/list``,
+becomes a descriptor of version 2: the pod or the image's label says where the server listens, and a
+tool that can't be granted is left out, for nobody here can correct it.
 """
 
 import json
@@ -40,7 +41,8 @@ _KNOWN: dict[tuple[str, ...], tuple[str, ...]] = {
     ("endpoints",): ("method", "path", "description"),
     ("auth",): ("type", "env", "header", "username"),
     ("mcp",): ("transport", "path"),
-    # The last four are MCP's own: an output of tools/list has them, and nothing of ours acts on them.
+    # The last four are MCP's own: an output of tools/list has them, and nothing of ours acts on
+    # them.
     ("tools",): (
         *("name", "description", "inputSchema", "http", "annotations"),
         *("title", "outputSchema", "icons", "execution", "_meta"),
@@ -78,8 +80,12 @@ def read_descriptor(file: str, root: Node) -> Result[ServiceDescriptor]:
     try:
         descriptor = _validated(root)
     except ValidationError as error:
-        return Result(None, (*diagnostics, *_shape_errors(error, root), *_rules_of_the_rest(error, root)))
-    return Result(ServiceDescriptor(file, descriptor, root), (*diagnostics, *rules(descriptor, root)))
+        return Result(
+            None, (*diagnostics, *_shape_errors(error, root), *_rules_of_the_rest(error, root))
+        )
+    return Result(
+        ServiceDescriptor(file, descriptor, root), (*diagnostics, *rules(descriptor, root))
+    )
 
 
 def _validated(root: Node) -> Descriptor:
@@ -90,11 +96,15 @@ def _validated(root: Node) -> Descriptor:
 
 
 def _rules_of_the_rest(error: ValidationError, root: MapNode) -> Iterator[Diagnostic]:
-    """Check the parts that have the right shape: one bad tool must not hide the mistakes of the others."""
+    """Check the parts that have the right shape: one bad tool must not hide the
+    mistakes of the others.
+    """
     bad = {problem["loc"][:2] for problem in error.errors()}
     if any(path[0] not in _LISTS or len(path) == 1 for path in bad):
         return
-    entries = tuple(Entry(entry.key, _without(entry.value, entry.key.text, bad)) for entry in root.entries)
+    entries = tuple(
+        Entry(entry.key, _without(entry.value, entry.key.text, bad)) for entry in root.entries
+    )
     rest = MapNode(entries, root.span)
     yield from rules(_validated(rest), rest)
 
@@ -102,12 +112,16 @@ def _rules_of_the_rest(error: ValidationError, root: MapNode) -> Iterator[Diagno
 def _without(node: Node, key: str, bad: Collection[tuple[str | int, ...]]) -> Node:
     if not isinstance(node, ListNode):
         return node
-    return ListNode(tuple(item for index, item in enumerate(node.items) if (key, index) not in bad), node.span)
+    return ListNode(
+        tuple(item for index, item in enumerate(node.items) if (key, index) not in bad), node.span
+    )
 
 
 def _version(root: Node) -> Iterator[Diagnostic]:
     if not isinstance(root, MapNode):
-        yield codes.DESCRIPTOR_SHAPE.at(root.span, f"a descriptor is an object, and this is {kind(root)}")
+        yield codes.DESCRIPTOR_SHAPE.at(
+            root.span, f"a descriptor is an object, and this is {kind(root)}"
+        )
         return
     version = root.get("version")
     if version is None:
@@ -120,7 +134,9 @@ def _version(root: Node) -> Iterator[Diagnostic]:
         for key in _V2_KEYS:
             if (entry := root.get(key)) is not None:
                 notes = [Note(version.value.span, "the version is declared here")]
-                yield codes.DESCRIPTOR_NEEDS_V2.at(entry.key.span, f"{quote(key)} needs version 2", notes=notes)
+                yield codes.DESCRIPTOR_NEEDS_V2.at(
+                    entry.key.span, f"{quote(key)} needs version 2", notes=notes
+                )
 
 
 def _unknown_keys(node: Node, path: tuple[str, ...]) -> Iterator[Diagnostic]:
@@ -138,7 +154,9 @@ def _unknown_keys(node: Node, path: tuple[str, ...]) -> Iterator[Diagnostic]:
 def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
     for problem in error.errors(include_input=False, include_url=False, include_context=False):
         path = problem["loc"]
-        yield _shape_code(path).at(span_at(root, path), f"{'.'.join(map(str, path))}: {problem['msg']}")
+        yield _shape_code(path).at(
+            span_at(root, path), f"{'.'.join(map(str, path))}: {problem['msg']}"
+        )
 
 
 def _shape_code(path: tuple[str | int, ...]) -> Code:
@@ -154,16 +172,27 @@ def _shape_code(path: tuple[str | int, ...]) -> Code:
 
 
 def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
-    """Return a version 2 descriptor with the listed tools, from a ``result`` or from the whole JSON-RPC answer."""
-    listed = root.value("result") if isinstance(root, MapNode) and root.get("jsonrpc") is not None else root
+    """Return a version 2 descriptor with the listed tools, from a ``result`` or
+    from the whole JSON-RPC answer.
+    """
+    listed = (
+        root.value("result")
+        if isinstance(root, MapNode) and root.get("jsonrpc") is not None
+        else root
+    )
     if not isinstance(listed, MapNode):
         at = listed.span if listed is not None else root.span
-        message = f"the result of tools/list is an object, and this is {kind(listed) if listed else 'an error'}"
+        message = (
+            "the result of tools/list is an object, and this is "
+            f"{kind(listed) if listed else 'an error'}"
+        )
         return Result(None, (codes.BAD_TOOLS_LIST.at(at, message),))
     tools, cursor = listed.get("tools"), listed.value("nextCursor")
     if tools is None or not isinstance(tools.value, ListNode):
         at = tools.value.span if tools else listed.span
-        return Result(None, (codes.BAD_TOOLS_LIST.at(at, "the result of tools/list has a list 'tools'"),))
+        return Result(
+            None, (codes.BAD_TOOLS_LIST.at(at, "the result of tools/list has a list 'tools'"),)
+        )
     if cursor is not None and not (isinstance(cursor, ScalarNode) and cursor.is_null):
         message = "this is one page of several: 'nextCursor' asks for the next"
         return Result(None, (codes.BAD_TOOLS_LIST.at(cursor.span, message),))
@@ -175,7 +204,11 @@ def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
 
 def _descriptor_of(mcp: MapNode, tools: ListNode) -> MapNode:
     version = ScalarNode("version", tools.span), ScalarNode("2", tools.span, plain=True)
-    entries = (version, (ScalarNode("mcp", mcp.span), mcp), (ScalarNode("tools", tools.span), tools))
+    entries = (
+        version,
+        (ScalarNode("mcp", mcp.span), mcp),
+        (ScalarNode("tools", tools.span), tools),
+    )
     return MapNode(tuple(Entry(key, value) for key, value in entries), tools.span)
 
 
@@ -187,10 +220,14 @@ def _grantable(tools: ListNode, left_out: list[Diagnostic]) -> Iterator[Node]:
         checked = read_descriptor("", _descriptor_of(MapNode((), tools.span), alone))
         error = next((each for each in checked.diagnostics if each.is_error), None)
         if error is not None:
-            message = f"the tool {quote(name)} is left out: {error.message.removeprefix(FIRST_TOOL)}"
+            message = (
+                f"the tool {quote(name)} is left out: {error.message.removeprefix(FIRST_TOOL)}"
+            )
             left_out.append(codes.TOOL_LEFT_OUT.at(error.span, message))
         elif names[name] > 1:
-            message = f"the tool {quote(name)} is left out: the list has this name {names[name]} times"
+            message = (
+                f"the tool {quote(name)} is left out: the list has this name {names[name]} times"
+            )
             left_out.append(codes.TOOL_LEFT_OUT.at(span_at(tool, ("name",)), message))
         else:
             yield tool

@@ -1,8 +1,9 @@
-"""``claw.lock``: the tools that each service had when they were last reviewed (docs/spec/compile.md "Verbs", claw lock).
+"""``claw.lock``: the tools that each service had when they were last reviewed (docs/spec/compile.md
+"Verbs", claw lock).
 
-It is JSON with sorted names, one fact a line, so that a change of it reads as a change of permissions. ``epochs`` are those of
-the agents' tokens; without ``services`` the tools are not locked. The descriptor that an image holds stands in it, since a
-compile asks no Docker.
+It is JSON with sorted names, one fact a line, so that a change of it reads as a change of
+permissions. ``epochs`` are those of the agents' tokens; without ``services`` the tools are not
+locked. The descriptor that an image holds stands in it, since a compile asks no Docker.
 """
 
 import hashlib
@@ -32,7 +33,9 @@ class _LockPart(BaseModel):
 
 
 class LockedTool(_LockPart):
-    """One tool: ``call`` is how the proxy calls it, ``digest`` is of all that the descriptor says of it."""
+    """One tool: ``call`` is how the proxy calls it, ``digest`` is of all that the
+    descriptor says of it.
+    """
 
     effect: Effect
     call: str
@@ -41,7 +44,10 @@ class LockedTool(_LockPart):
 
 
 class LockedService(_LockPart):
-    """One descriptor. ``image`` is the pod's word for it, ``image_digest`` what Docker had under that name."""
+    """One descriptor.
+
+    ``image`` is the pod's word for it, ``image_digest`` what Docker had under that name.
+    """
 
     source: Source
     file: str
@@ -101,19 +107,25 @@ def _version(root: Node) -> Iterator[Diagnostic]:
     elif (number := plain_data(version)) != VERSION or isinstance(number, bool):
         newer = isinstance(number, int) and number > VERSION
         help_text = "a newer claw made it: use that one" if newer else None
-        yield codes.BAD_LOCK.at(version.span, f"this claw reads version {VERSION} of the lock", help_text=help_text)
+        yield codes.BAD_LOCK.at(
+            version.span, f"this claw reads version {VERSION} of the lock", help_text=help_text
+        )
 
 
 def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
     for problem in error.errors(include_input=False, include_url=False, include_context=False):
         path = tuple(part for part in problem["loc"] if part != "[key]")
-        yield codes.BAD_LOCK.at(span_at(root, path), f"{quote('.'.join(map(str, path)))[1:-1]}: {problem['msg']}")
+        yield codes.BAD_LOCK.at(
+            span_at(root, path), f"{quote('.'.join(map(str, path)))[1:-1]}: {problem['msg']}"
+        )
 
 
 def lock_service(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:
     """Return the lock's entry of a descriptor; ``file`` is its path from the pod's directory."""
     tools = {tool.name: lock_tool(described, tool) for tool in described.tools}
-    return LockedService(source=described.source, file=file, digest=described.digest, image=image, tools=tools)
+    return LockedService(
+        source=described.source, file=file, digest=described.digest, image=image, tools=tools
+    )
 
 
 def lock_tool(described: ServiceDescriptor, tool: DescriptorTool) -> LockedTool:
@@ -132,7 +144,11 @@ def _call(described: ServiceDescriptor, tool: DescriptorTool) -> str:
     if tool.http is not None:
         return f"{tool.http.method} {tool.http.path}"
     descriptor = described.descriptor
-    path = descriptor.mcp.path if isinstance(descriptor, DescriptorV2) and descriptor.mcp is not None else ""
+    path = (
+        descriptor.mcp.path
+        if isinstance(descriptor, DescriptorV2) and descriptor.mcp is not None
+        else ""
+    )
     return f"MCP {path}"
 
 
@@ -146,8 +162,13 @@ def sha256(data: bytes) -> str:
 
 
 def render_lock(content: LockContent) -> bytes:
-    """Return the bytes of the lock's file: names sorted, and an image's descriptor in its own order."""
-    data: dict[str, Any] = {"version": content.version, "epochs": dict(sorted(content.epochs.items()))}
+    """Return the bytes of the lock's file: names sorted, and an image's descriptor
+    in its own order.
+    """
+    data: dict[str, Any] = {
+        "version": content.version,
+        "epochs": dict(sorted(content.epochs.items())),
+    }
     if content.services is not None:
         data["services"] = {}
         for name, each in sorted(content.services.items()):

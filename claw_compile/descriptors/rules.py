@@ -1,7 +1,9 @@
-"""Rules between the parts of a descriptor, and of each tool: its schema, its call, its effect (docs/spec/compile.md).
+"""Rules between the parts of a descriptor, and of each tool: its schema, its call,
+its effect (docs/spec/compile.md).
 
-A tool's ``inputSchema`` is an object schema, sound, and closed in itself: a reference that leaves the document would make the
-proxy ask the network while it checks a call, and one that leads nowhere would fail at the first call.
+A tool's ``inputSchema`` is an object schema, sound, and closed in itself: a reference that leaves
+the document would make the proxy ask the network while it checks a call, and one that leads nowhere
+would fail at the first call.
 """
 
 import json
@@ -14,7 +16,16 @@ import jsonschema_rs
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, did_you_mean, quote
-from claw_compile.parsing.node import ListNode, Node, ScalarNode, child, entries_of, items_of, scalars, span_at
+from claw_compile.parsing.node import (
+    ListNode,
+    Node,
+    ScalarNode,
+    child,
+    entries_of,
+    items_of,
+    scalars,
+    span_at,
+)
 from claw_contract.base import JsonObject
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV2
 from claw_contract.manifest import PLACEHOLDER, Annotations
@@ -33,11 +44,15 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ue000-\uf8ff"
     "\U000e0000-\U000e0fff]"
 )
-"""Control characters, marks of direction, and letters without a glyph: they show a model what no reviewer sees."""
+"""Control characters, marks of direction, and letters without a glyph: they show a
+model what no reviewer sees.
+"""
 _NOT_SINGLE = ("object", "array")
 _OURS = "x-claw."
 _ANNOTATIONS = tuple(
-    field.alias for field in Annotations.model_fields.values() if field.alias and field.alias.startswith(_OURS)
+    field.alias
+    for field in Annotations.model_fields.values()
+    if field.alias and field.alias.startswith(_OURS)
 )
 type _Path = tuple[str | int, ...]
 
@@ -47,7 +62,9 @@ def rules(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
     yield from _feeds(descriptor, root)
     if descriptor.skill is not None and not is_image_path(descriptor.skill):
         at = span_at(root, ("skill",))
-        yield codes.DESCRIPTOR_SHAPE.at(at, "'skill' is the path of a file in the image, without '..'")
+        yield codes.DESCRIPTOR_SHAPE.at(
+            at, "'skill' is the path of a file in the image, without '..'"
+        )
     if isinstance(descriptor, DescriptorV2):
         yield from _memory(descriptor, root)
         yield from _tools(descriptor, root)
@@ -59,12 +76,20 @@ def _feeds(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
         if feed.name in first:
             notes = [Note(span_at(root, ("feeds", first[feed.name])), "the first one is here")]
             at = span_at(root, ("feeds", index))
-            yield codes.DESCRIPTOR_SHAPE.at(at, f"two feeds are called {quote(feed.name)}", notes=notes)
+            yield codes.DESCRIPTOR_SHAPE.at(
+                at, f"two feeds are called {quote(feed.name)}", notes=notes
+            )
         first.setdefault(feed.name, index)
         parameters = set(PLACEHOLDER.findall(feed.path)) - {"claw_id"}
-        if not _FEED_PATH.fullmatch(feed.path) or leaves_its_place(feed.path.partition("?")[0]) or parameters:
+        if (
+            not _FEED_PATH.fullmatch(feed.path)
+            or leaves_its_place(feed.path.partition("?")[0])
+            or parameters
+        ):
             at = span_at(root, ("feeds", index, "path"))
-            message = f"{quote(feed.path)} is no path of a feed; it takes no parameter but {{claw_id}}"
+            message = (
+                f"{quote(feed.path)} is no path of a feed; it takes no parameter but {{claw_id}}"
+            )
             yield codes.BAD_PATH.at(at, message)
 
 
@@ -78,7 +103,9 @@ def _memory(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
     if memory is None:
         return
     if memory.recall is None and memory.retain is None:
-        yield codes.DESCRIPTOR_SHAPE.at(span_at(root, ("memory",)), "'memory' needs 'recall' or 'retain'")
+        yield codes.DESCRIPTOR_SHAPE.at(
+            span_at(root, ("memory",)), "'memory' needs 'recall' or 'retain'"
+        )
     for name in ("recall", "retain", "forget"):
         operation = getattr(memory, name)
         if operation is not None:
@@ -91,9 +118,13 @@ def _tools(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
     first: dict[str, int] = {}
     for index, tool in enumerate(descriptor.tools):
         if tool.name in first:
-            notes = [Note(span_at(root, ("tools", first[tool.name], "name")), "the first one is here")]
+            notes = [
+                Note(span_at(root, ("tools", first[tool.name], "name")), "the first one is here")
+            ]
             at = span_at(root, ("tools", index, "name"))
-            yield codes.DUPLICATE_TOOL.at(at, f"two tools are called {quote(tool.name)}", notes=notes)
+            yield codes.DUPLICATE_TOOL.at(
+                at, f"two tools are called {quote(tool.name)}", notes=notes
+            )
         first.setdefault(tool.name, index)
         yield from tool_rules(descriptor, root, index)
 
@@ -105,19 +136,32 @@ def _check_place(path: str, at: Span) -> Iterator[Diagnostic]:
 
 
 def leaves_its_place(path: str) -> bool:
-    """Return whether a path holds segments that a server resolves away, a stray brace, or invisible characters."""
+    """Return whether a path holds segments that a server resolves away, a stray
+    brace, or invisible characters.
+    """
     left = PLACEHOLDER.sub("", path)
-    return bool({".", ".."} & set(path.split("/"))) or "{" in left or "}" in left or not path.isprintable()
+    return (
+        bool({".", ".."} & set(path.split("/")))
+        or "{" in left
+        or "}" in left
+        or not path.isprintable()
+    )
 
 
 def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Diagnostic]:
     tool, base = descriptor.tools[index], ("tools", index)
     if not tool.description.strip():
-        yield codes.MISSING_DESCRIPTION.at(span_at(root, (*base, "name")), f"{quote(tool.name)} has no description")
+        yield codes.MISSING_DESCRIPTION.at(
+            span_at(root, (*base, "name")), f"{quote(tool.name)} has no description"
+        )
     if len(tool.description) > MAX_DESCRIPTION:
         at = span_at(root, (*base, "description"))
-        yield codes.LONG_DESCRIPTION.at(at, f"the description has {len(tool.description)} characters")
-    hidden = next((each for each in scalars(_node(root, base), keys=True) if _HIDDEN.search(each.text)), None)
+        yield codes.LONG_DESCRIPTION.at(
+            at, f"the description has {len(tool.description)} characters"
+        )
+    hidden = next(
+        (each for each in scalars(_node(root, base), keys=True) if _HIDDEN.search(each.text)), None
+    )
     if hidden is not None:
         message = f"{quote(tool.name)} holds characters that nobody sees: {quote(hidden.text)}"
         yield codes.HIDDEN_TEXT.at(hidden.span, message)
@@ -141,10 +185,14 @@ def _http(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]
         if name != "claw_id":
             yield from _parameter(tool, name, root, base)
     if http.body_key is not None and http.method not in _BODY_METHODS:
-        yield codes.BAD_BODY.at(span_at(root, (*base, "http", "body_key")), f"{http.method} takes no body")
+        yield codes.BAD_BODY.at(
+            span_at(root, (*base, "http", "body_key")), f"{http.method} takes no body"
+        )
     if http.method == "DELETE" and tool.annotations.effect == "read":
         at = span_at(root, (*base, "http", "method"))
-        yield codes.READ_ONLY_DELETE.at(at, f"{quote(tool.name)} is a DELETE that says it only reads")
+        yield codes.READ_ONLY_DELETE.at(
+            at, f"{quote(tool.name)} is a DELETE that says it only reads"
+        )
 
 
 def _parameter(tool: DescriptorTool, name: str, root: Node, base: _Path) -> Iterator[Diagnostic]:
@@ -157,10 +205,14 @@ def _parameter(tool: DescriptorTool, name: str, root: Node, base: _Path) -> Iter
     at = span_at(root, (*base, "inputSchema", "properties", name))
     notes = [Note(at_path, "the path needs it here")]
     if not isinstance(required, list) or name not in required:
-        yield codes.PATH_PARAMETER.at(at, f"the property {quote(name)} is not required", notes=notes)
+        yield codes.PATH_PARAMETER.at(
+            at, f"the property {quote(name)} is not required", notes=notes
+        )
     declared = properties[name]
     if isinstance(declared, dict) and declared.get("type") in _NOT_SINGLE:
-        message = f"the property {quote(name)} is an {declared['type']}, and a path takes a single value"
+        message = (
+            f"the property {quote(name)} is an {declared['type']}, and a path takes a single value"
+        )
         yield codes.PATH_PARAMETER.at(at, message, notes=notes)
 
 
@@ -178,7 +230,10 @@ def _annotations(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diag
     for entry in entries_of(node):
         name = entry.key.text
         if name.startswith(_OURS) and name not in _ANNOTATIONS:
-            message, hint = f"the annotation {quote(name)} is not known", did_you_mean(name, _ANNOTATIONS)
+            message, hint = (
+                f"the annotation {quote(name)} is not known",
+                did_you_mean(name, _ANNOTATIONS),
+            )
             yield codes.DESCRIPTOR_UNKNOWN_KEY.at(entry.key.span, message, hint=hint)
 
 
@@ -219,10 +274,11 @@ def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
 
 
 def _is_sound(schema: JsonObject) -> bool:
-    """Return whether this is JSON Schema, by a fast library: most are, and a large pod has thousands.
+    """Return whether this is JSON Schema, by a fast library: most are, and a large
+    pod has thousands.
 
-    It would fetch an unknown ``$schema``, and so is asked about those of one draft only; any other answer is left to the
-    library that has the place of a mistake.
+    It would fetch an unknown ``$schema``, and so is asked about those of one draft only; any other
+    answer is left to the library that has the place of a mistake.
     """
     try:
         return schema.get("$schema", _DRAFT) == _DRAFT and jsonschema_rs.meta.is_valid(schema)
@@ -244,7 +300,9 @@ def _first_error(schema: JsonObject) -> Any:
 
 
 def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    inner = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    )
     return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
 
 
@@ -270,7 +328,11 @@ def _leads_somewhere(reference: str, root: Node) -> bool:
     for part in unquote(reference[2:]).split("/"):
         key = part.replace("~1", "/").replace("~0", "~")
         if isinstance(node, ListNode):
-            node = node.items[int(key)] if _INDEX.fullmatch(key) and int(key) < len(node.items) else None
+            node = (
+                node.items[int(key)]
+                if _INDEX.fullmatch(key) and int(key) < len(node.items)
+                else None
+            )
         else:
             node = child(node, key)
     return node is not None

@@ -1,7 +1,7 @@
 """A skill: a text for the agent, known by its base name.
 
-Rules. It may open with front matter (YAML between two lines of ``---``), a mapping whose ``description`` says what the skill is
-for; without one its first line of text does.
+Rules. It may open with front matter (YAML between two lines of ``---``), a mapping whose
+``description`` says what the skill is for; without one its first line of text does.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,10 @@ MAX_DESCRIPTION = 1024
 
 @dataclass(frozen=True)
 class SkillFile:
-    """A skill as the agent gets it. ``origin`` is the file or the service that it is from; ``name`` its base name."""
+    """A skill as the agent gets it.
+
+    ``origin`` is the file or the service that it is from; ``name`` its base name.
+    """
 
     name: str
     description: str
@@ -27,7 +30,10 @@ class SkillFile:
 
 
 def read_skill(path: str, origin: str, source: Source) -> Result[SkillFile]:
-    """Return the skill in a file, and what is wrong with its front matter. ``origin`` is the same on every machine."""
+    """Return the skill in a file, and what is wrong with its front matter.
+
+    ``origin`` is the same on every machine.
+    """
     lines = source.lines
     end = next((at for at, line in enumerate(lines[1:], start=1) if line.rstrip() == _MARK), None)
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -35,7 +41,14 @@ def read_skill(path: str, origin: str, source: Source) -> Result[SkillFile]:
     if lines and lines[0].rstrip() == _MARK:
         if end is None:
             at = source.span(0, 0, len(_MARK))
-            return Result(None, (codes.BAD_SKILL.at(at, "the front matter is not closed: a line of '---' ends it"),))
+            return Result(
+                None,
+                (
+                    codes.BAD_SKILL.at(
+                        at, "the front matter is not closed: a line of '---' ends it"
+                    ),
+                ),
+            )
         # Blank lines in the place of the mark keep the places of all others.
         front = read_yaml(Source(source.file, "\n".join(["", *lines[1:end]])))
         described = _described(front.value) if front.value is not None else Result[str](None)
@@ -43,13 +56,17 @@ def read_skill(path: str, origin: str, source: Source) -> Result[SkillFile]:
         lines = lines[end + 1 :]
     shown = description or next((text for line in lines if (text := line.strip("# \t*"))), "")
     name, content = PurePosixPath(path).name, source.text.encode()
-    return Result(SkillFile(name, " ".join(shown.split())[:MAX_DESCRIPTION], content, origin), diagnostics)
+    return Result(
+        SkillFile(name, " ".join(shown.split())[:MAX_DESCRIPTION], content, origin), diagnostics
+    )
 
 
 def _described(front: MapNode) -> Result[str]:
     entry = front.get("description")
     if entry is None:
-        return Result(None, (codes.BAD_SKILL.at(front.span, "the front matter has no 'description'"),))
+        return Result(
+            None, (codes.BAD_SKILL.at(front.span, "the front matter has no 'description'"),)
+        )
     if not isinstance(entry.value, ScalarNode) or not entry.value.text.strip():
         return Result(None, (codes.BAD_SKILL.at(entry.value.span, "'description' is a text"),))
     return Result(entry.value.text)

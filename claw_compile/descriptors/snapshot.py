@@ -1,8 +1,10 @@
-"""The snapshot that ``claw discover`` writes: a descriptor of version 2 with a server's tools (docs/spec/mcp.md "Discovery").
+"""The snapshot that ``claw discover`` writes: a descriptor of version 2 with a server's tools
+(docs/spec/mcp.md "Discovery").
 
-Rules. The same list of tools gives the same bytes: tools stand in the order of their names, and a schema keeps its order. A
-tool that the compiler would refuse, or whose name the server lists twice, stands in ``x-claw-discovery.ungrantable`` with the
-reason, so that it costs no other tool. What only a person can have added to a snapshot is kept.
+Rules. The same list of tools gives the same bytes: tools stand in the order of their names, and a
+schema keeps its order. A tool that the compiler would refuse, or whose name the server lists twice,
+stands in ``x-claw-discovery.ungrantable`` with the reason, so that it costs no other tool. What
+only a person can have added to a snapshot is kept.
 """
 
 import json
@@ -43,12 +45,16 @@ class UngrantableTool:
     tool: JsonObject | None
 
     def document(self) -> JsonObject:
-        return {"name": self.name, "reason": self.reason} | ({"tool": self.tool} if self.tool is not None else {})
+        return {"name": self.name, "reason": self.reason} | (
+            {"tool": self.tool} if self.tool is not None else {}
+        )
 
 
 @dataclass(frozen=True)
 class SnapshotChange:
-    """One tool that differs between two snapshots; an effect is None where the tool is not there."""
+    """One tool that differs between two snapshots; an effect is None where the tool
+    is not there.
+    """
 
     tool: str
     before: Effect | None
@@ -63,7 +69,10 @@ class SnapshotChange:
 def build_snapshot(
     listed: Sequence[Any], mcp_path: str, origin: JsonObject, previous: JsonObject | None
 ) -> tuple[JsonObject, tuple[UngrantableTool, ...]]:
-    """Return the snapshot of what a server lists, and the tools that it keeps back. ``origin``: of what it was taken."""
+    """Return the snapshot of what a server lists, and the tools that it keeps back.
+
+    ``origin``: of what it was taken.
+    """
     counts = Counter(_name(each, index) for index, each in enumerate(listed))
     grantable: list[JsonObject] = []
     ungrantable: list[UngrantableTool] = []
@@ -90,22 +99,33 @@ def build_snapshot(
 
 
 def render_snapshot(document: JsonObject) -> bytes:
-    r"""Return the bytes of a snapshot's file. Characters that nobody sees are escaped, so that a review shows them.
+    r"""Return the bytes of a snapshot's file.
+
+    Characters that nobody sees are escaped, so that a review shows them.
 
     >>> render_snapshot({"a": "é" + chr(0x202E)}).decode()
     '{\n  "a": "é\\u202e"\n}\n'
     """
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    return _INVISIBLE.sub(lambda sign: sign[0] if sign[0].isprintable() else json.dumps(sign[0])[1:-1], text).encode()
+    return _INVISIBLE.sub(
+        lambda sign: sign[0] if sign[0].isprintable() else json.dumps(sign[0])[1:-1], text
+    ).encode()
 
 
 def _name(entry: Any, index: int) -> str:
     name = entry.get("name") if isinstance(entry, dict) else None
-    return escape_controls(name[:_MAX_NAME]).replace("\n", "\\n") if isinstance(name, str) and name else f"tools[{index}]"
+    return (
+        escape_controls(name[:_MAX_NAME]).replace("\n", "\\n")
+        if isinstance(name, str) and name
+        else f"tools[{index}]"
+    )
 
 
 def _known_members(entry: Any) -> JsonObject:
-    """Return what MCP defines of a tool, and no member that only our descriptors have. Null is as good as absent."""
+    """Return what MCP defines of a tool, and no member that only our descriptors have.
+
+    Null is as good as absent.
+    """
     members = entry if isinstance(entry, dict) else {}
     return {key: members[key] for key in _TOOL_MEMBERS if members.get(key) is not None}
 
@@ -128,7 +148,11 @@ def _objection(tool: JsonObject) -> str | None:
         return "it can't be written as JSON"
     checked = read_json(Source("", text)).then(lambda root: read_descriptor("", root))
     error = next((each for each in checked.diagnostics if each.is_error), None)
-    return f"{error.code.name}: {error.message.removeprefix(FIRST_TOOL)}" if error is not None else None
+    return (
+        f"{error.code.name}: {error.message.removeprefix(FIRST_TOOL)}"
+        if error is not None
+        else None
+    )
 
 
 def _held_back(name: str, reason: str, tool: JsonObject) -> UngrantableTool:
@@ -141,9 +165,15 @@ def _held_back(name: str, reason: str, tool: JsonObject) -> UngrantableTool:
 
 
 def ungrantable_reason(metadata: JsonObject | None, name: str) -> str | None:
-    """Return why a tool that the server lists can't be granted; None for one that a snapshot does not hold back."""
+    """Return why a tool that the server lists can't be granted; None for one that a
+    snapshot does not hold back.
+    """
     held_back = (metadata or {}).get("ungrantable")
-    entries = [each for each in held_back if isinstance(each, dict)] if isinstance(held_back, list) else []
+    entries = (
+        [each for each in held_back if isinstance(each, dict)]
+        if isinstance(held_back, list)
+        else []
+    )
     return next((str(each.get("reason")) for each in entries if each.get("name") == name), None)
 
 
@@ -165,16 +195,27 @@ def changed_tools(before: JsonObject | None, after: JsonObject) -> tuple[Snapsho
     """Return the tools that were added, removed or changed, by name."""
     old, new = _tools(before or {}), _tools(after)
     return tuple(
-        SnapshotChange(name, _effect(old.get(name)), _effect(new.get(name)), tuple(_parts(old.get(name), new.get(name))))
+        SnapshotChange(
+            name,
+            _effect(old.get(name)),
+            _effect(new.get(name)),
+            tuple(_parts(old.get(name), new.get(name))),
+        )
         for name in sorted({*old, *new})
         if _canonical(old.get(name)) != _canonical(new.get(name))
     )
 
 
 def changed_origin(before: JsonObject | None, after: JsonObject) -> tuple[str, ...]:
-    """Return the names of what else differs: ``command``, ``args``, ``image``, ``server``, ``ungrantable``, ``mcp``."""
+    """Return the names of what else differs: ``command``, ``args``, ``image``,
+    ``server``, ``ungrantable``, ``mcp``.
+    """
     old, new = _metadata(before or {}), _metadata(after)
-    names = [name for name in (*old, *new) if name != "digest" and _canonical(old.get(name)) != _canonical(new.get(name))]
+    names = [
+        name
+        for name in (*old, *new)
+        if name != "digest" and _canonical(old.get(name)) != _canonical(new.get(name))
+    ]
     differs = before is not None and _canonical(before.get("mcp")) != _canonical(after.get("mcp"))
     return tuple(dict.fromkeys([*names, *(["mcp"] if differs else [])]))
 
@@ -217,11 +258,22 @@ def _parts(old: JsonObject | None, new: JsonObject | None) -> Iterator[str]:
 
 def property_changes(old: Any, new: Any) -> str:
     """Return the properties that a schema gained, lost and changed: ``+limit -max ~url``."""
-    before, after = (each.get("properties") if isinstance(each, dict) else None for each in (old, new))
+    before, after = (
+        each.get("properties") if isinstance(each, dict) else None for each in (old, new)
+    )
     if not isinstance(before, dict) or not isinstance(after, dict):
         return ""
     signs = [("+", after.keys() - before.keys()), ("-", before.keys() - after.keys())]
-    signs.append(("~", {key for key in before.keys() & after.keys() if _canonical(before[key]) != _canonical(after[key])}))
+    signs.append(
+        (
+            "~",
+            {
+                key
+                for key in before.keys() & after.keys()
+                if _canonical(before[key]) != _canonical(after[key])
+            },
+        )
+    )
     return " ".join(f"{sign}{name}" for sign, names in signs for name in sorted(names))
 
 

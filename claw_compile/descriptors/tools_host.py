@@ -1,8 +1,9 @@
 """The tools of a tools host, known without asking it (docs/spec/tools-host.md "In a pod").
 
-Rules. Its own tools are those of ``claw_contract/tool_host_descriptor.json``, as far as its settings register them. Tools of
-servers behind it, and of third parties, have ``__`` in their names, and come from a source of the service: a snapshot, a
-descriptor, or a list. What can't be granted keeps its reason.
+Rules. Its own tools are those of ``claw_contract/tool_host_descriptor.json``, as far as its
+settings register them. Tools of servers behind it, and of third parties, have ``__`` in their
+names, and come from a source of the service: a snapshot, a descriptor, or a list. What can't be
+granted keeps its reason.
 """
 
 import json
@@ -42,15 +43,22 @@ def built_in_tools() -> ServiceDescriptor:
     return replace(described, source="tools-host", digest=sha256(text.encode()))
 
 
-def describe_tools_host(service: ServiceSpec, listed: ServiceDescriptor | None) -> Result[ServiceDescriptor]:
-    """Return the tools that can be granted of a tools host. ``listed``: what a source says of the servers behind it."""
+def describe_tools_host(
+    service: ServiceSpec, listed: ServiceDescriptor | None
+) -> Result[ServiceDescriptor]:
+    """Return the tools that can be granted of a tools host.
+
+    ``listed``: what a source says of the servers behind it.
+    """
     settings = service.tools_host
     assert settings is not None
     held_back = dict(_unregistered(settings))
     own = built_in_tools()
     tools = (_configured(tool, settings) for tool in own.tools)
     kept = [pair for pair in zip(tools, _nodes(own), strict=True) if pair[0].name not in held_back]
-    internal = {name for name, each in _servers(settings).items() if each.get("internal_only", True)}
+    internal = {
+        name for name, each in _servers(settings).items() if each.get("internal_only", True)
+    }
     for tool, node in zip(listed.tools, _nodes(listed), strict=True) if listed is not None else ():
         namespace, behind, _ = tool.name.partition(_BEHIND)
         if behind and namespace in internal:
@@ -63,10 +71,15 @@ def describe_tools_host(service: ServiceSpec, listed: ServiceDescriptor | None) 
     root = own.root
     assert isinstance(root, MapNode)
     nodes = ListNode(tuple(node for _, node in kept), root.span)
-    entries = tuple(Entry(each.key, nodes) if each.key.text == "tools" else each for each in root.entries)
+    entries = tuple(
+        Entry(each.key, nodes) if each.key.text == "tools" else each for each in root.entries
+    )
     digest = own.digest if listed is None else sha256(f"{own.digest} {listed.digest}".encode())
     described = replace(
-        own, descriptor=own.descriptor.model_copy(update=update), digest=digest, root=MapNode(entries, root.span)
+        own,
+        descriptor=own.descriptor.model_copy(update=update),
+        digest=digest,
+        root=MapNode(entries, root.span),
     )
     return Result(described, tuple(_unlisted(service, settings, {tool.name for tool, _ in kept})))
 
@@ -76,7 +89,9 @@ def _nodes(described: ServiceDescriptor) -> tuple[Any, ...]:
 
 
 def _configured(tool: DescriptorTool, settings: ToolsHost) -> DescriptorTool:
-    """Return a tool as the host describes it with these settings; the registry has it with the default ones."""
+    """Return a tool as the host describes it with these settings; the registry has
+    it with the default ones.
+    """
     schema, description = json.loads(json.dumps(tool.input_schema)), tool.description
     if tool.name == "message":
         channel = schema["properties"]["channel"]
@@ -115,9 +130,17 @@ def _unregistered(settings: ToolsHost) -> Iterator[tuple[str, str]]:
 
 def _unlisted(service: ServiceSpec, settings: ToolsHost, names: set[str]) -> Iterator[Diagnostic]:
     for server, said in sorted(_servers(settings).items()):
-        if not said.get("internal_only", True) and not any(name.startswith(f"{server}{_BEHIND}") for name in names):
+        if not said.get("internal_only", True) and not any(
+            name.startswith(f"{server}{_BEHIND}") for name in names
+        ):
             name = service.name.text
-            message = f"nothing says which tools {quote(server)} behind {quote(name)} has, so that none can be granted"
+            message = (
+                f"nothing says which tools {quote(server)} behind {quote(name)} has, so that "
+                "none can be granted"
+            )
             file = f".claw-discovered/{name}.claw-describe.json"
-            help_text = f"run: mkdir -p .claw-discovered && claw tools describe --config toolhost.yml > {file}"
+            help_text = (
+                "run: mkdir -p .claw-discovered && claw tools describe --config toolhost.yml "
+                f"> {file}"
+            )
             yield codes.UNLISTED_SERVER.at(service.name.span, message, help_text=help_text)

@@ -1,7 +1,7 @@
 """Diagnostics: a code, a place, a sentence (docs/spec/compile.md "Diagnostics").
 
-Rules. A user's mistake is a value with a place, never an exception. A message quotes what the *file* says, through
-``quote``, and never a value that came from the environment.
+Rules. A user's mistake is a value with a place, never an exception. A message quotes what the
+*file* says, through ``quote``, and never a value that came from the environment.
 """
 
 import difflib
@@ -16,7 +16,10 @@ type Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, order=True)
 class Span:
-    """A piece of one line: 1-based, ``end_column`` exclusive. ``text`` is the whole line, for the excerpt."""
+    """A piece of one line: 1-based, ``end_column`` exclusive.
+
+    ``text`` is the whole line, for the excerpt.
+    """
 
     file: str
     line: int
@@ -41,7 +44,10 @@ class Note:
 
 @dataclass(eq=False)
 class Code:
-    """One kind of diagnostic: its meaning, its remedy, and its stable name. All of them are in ``claw_compile/codes.py``."""
+    """One kind of diagnostic: its meaning, its remedy, and its stable name.
+
+    All of them are in ``claw_compile/codes.py``.
+    """
 
     severity: Severity
     meaning: str
@@ -49,9 +55,18 @@ class Code:
     name: str = ""
 
     def at(
-        self, span: Span, message: str, *, hint: str | None = None, notes: Iterable[Note] = (), help_text: str | None = None
+        self,
+        span: Span,
+        message: str,
+        *,
+        hint: str | None = None,
+        notes: Iterable[Note] = (),
+        help_text: str | None = None,
     ) -> "Diagnostic":
-        """Return a diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
+        """Return a diagnostic of this kind.
+
+        ``hint`` stands beside the carets, ``help_text`` on a line of its own.
+        """
         shown_notes = tuple(Note(note.span, escape_controls(note.message)) for note in notes)
         hint, help_text = hint and escape_controls(hint), help_text and escape_controls(help_text)
         return Diagnostic(self, escape_controls(message), span, shown_notes, hint, help_text)
@@ -73,7 +88,10 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class Result[T]:
-    """The outcome of a phase: its value, and its diagnostics. ``value`` is None when the next phase has nothing to work on."""
+    """The outcome of a phase: its value, and its diagnostics.
+
+    ``value`` is None when the next phase has nothing to work on.
+    """
 
     value: T | None
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -88,7 +106,11 @@ class Result[T]:
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Sort diagnostics by place, each once: a default that ten agents inherit is wrong once."""
-    return tuple(sorted(dict.fromkeys(diagnostics), key=lambda each: (each.span, each.code.name, each.message)))
+    return tuple(
+        sorted(
+            dict.fromkeys(diagnostics), key=lambda each: (each.span, each.code.name, each.message)
+        )
+    )
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
@@ -96,7 +118,8 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 
 def quote(text: str) -> str:
-    r"""Quote text of a file for a message: short, without control characters, and without what looks like a key.
+    r"""Quote text of a file for a message: short, without control characters, and
+    without what looks like a key.
 
     >>> print(quote("get_quote"), quote("a" + chr(7)))
     'get_quote' 'a\x07'
@@ -107,12 +130,16 @@ def quote(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    r"""Escape control characters: a descriptor's words must not move a terminal's cursor. Lines stay lines.
+    r"""Escape control characters: a descriptor's words must not move a terminal's cursor.
+
+    Lines stay lines.
 
     >>> print(escape_controls("a" + chr(27) + "[2J"))
     a\x1b[2J
     """
-    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
+    return "".join(
+        char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text
+    )
 
 
 SHOWN = 80

@@ -1,7 +1,9 @@
-"""Diagnostics as text for people; as JSON and SARIF 2.1.0 for programs; as workflow commands of GitHub Actions.
+"""Diagnostics as text for people; as JSON and SARIF 2.1.0 for programs; as workflow
+commands of GitHub Actions.
 
-Rules. A line of the file is shown without the values of environment variables, and of what is called a password or a token, and
-without what looks like a key: they may be credentials. Only a bare ``${NAME}`` stays readable.
+Rules. A line of the file is shown without the values of environment variables, and of what is
+called a password or a token, and without what looks like a key: they may be credentials. Only a
+bare ``${NAME}`` stays readable.
 """
 
 import io
@@ -18,7 +20,9 @@ from claw_contract.known_providers import KEY_SHAPE
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _CONFIDENTIAL = r"(?:\w+[-_])?(?:password|passwd|token|api[-_]?key|private[-_]?key)|\w+[-_]secret"
-_ASSIGNMENT = re.compile(rf"""(?P<name>\b(?:[A-Z][A-Z0-9_]*|{_CONFIDENTIAL})["']?\s*[:=]\s*)(?P<value>\S.*)$""")
+_ASSIGNMENT = re.compile(
+    rf"""(?P<name>\b(?:[A-Z][A-Z0-9_]*|{_CONFIDENTIAL})["']?\s*[:=]\s*)(?P<value>\S.*)$"""
+)
 _USER = re.compile(r"(?<=://)[^/\s@]*(?=@)")
 _REFERENCE = re.compile(r"""["']?\$(\w+|\{\w+(:?\?[^{}]*)?\})["']?[\s,}\]]*(#.*)?""")
 _MASK = "•"
@@ -37,10 +41,16 @@ def as_text(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def as_json(diagnostics: Iterable[Diagnostic]) -> str:
-    """Return ``{"diagnostics": […], "errors": n, "warnings": n}``; places are 1-based, ``end_column`` exclusive."""
+    """Return ``{"diagnostics": […], "errors": n, "warnings": n}``; places are
+    1-based, ``end_column`` exclusive.
+    """
     every = tuple(diagnostics)
     errors = sum(each.is_error for each in every)
-    data = {"diagnostics": [_data(each) for each in every], "errors": errors, "warnings": len(every) - errors}
+    data = {
+        "diagnostics": [_data(each) for each in every],
+        "errors": errors,
+        "warnings": len(every) - errors,
+    }
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -49,11 +59,16 @@ def count(diagnostics: Iterable[Diagnostic]) -> str:
     every = tuple(diagnostics)
     errors = sum(each.is_error for each in every)
     numbers = (("error", errors), ("warning", len(every) - errors))
-    return ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for name, number in numbers if number)
+    return ", ".join(
+        f"{number} {name}{'s' if number > 1 else ''}" for name, number in numbers if number
+    )
 
 
 def _lines(diagnostic: Diagnostic) -> Iterator[str]:
-    yield f"{diagnostic.span}: {diagnostic.code.severity}[{diagnostic.code.name}]: {diagnostic.message}"
+    yield (
+        f"{diagnostic.span}: {diagnostic.code.severity}[{diagnostic.code.name}]: "
+        f"{diagnostic.message}"
+    )
     if diagnostic.span.text:
         yield from _excerpt(diagnostic.span, diagnostic.hint)
     elif diagnostic.hint:
@@ -101,7 +116,12 @@ def _data(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def _span_data(span: Span) -> dict[str, Any]:
-    return {"file": span.file, "line": span.line, "column": span.column, "end_column": span.end_column}
+    return {
+        "file": span.file,
+        "line": span.line,
+        "column": span.column,
+        "end_column": span.end_column,
+    }
 
 
 def as_sarif(diagnostics: Iterable[Diagnostic]) -> str:
@@ -156,7 +176,9 @@ def _location(span: Span) -> dict[str, Any]:
 
 
 def _full_text(diagnostic: Diagnostic) -> str:
-    return "\n".join(part for part in (diagnostic.message, diagnostic.hint, diagnostic.help) if part)
+    return "\n".join(
+        part for part in (diagnostic.message, diagnostic.hint, diagnostic.help) if part
+    )
 
 
 def _command(diagnostic: Diagnostic) -> str:
@@ -173,5 +195,7 @@ def _command(diagnostic: Diagnostic) -> str:
 
 
 def _escape(text: str, more: str = "") -> str:
-    """Escape text as the runner decodes it: percent, line breaks, and in a property what would end it."""
+    """Escape text as the runner decodes it: percent, line breaks, and in a property
+    what would end it.
+    """
     return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)

@@ -1,4 +1,6 @@
-"""Addresses and credentials of services: ``auth``, ``service-auth``, ``secrets``, ``mcp``, ``mcp-stdio``."""
+"""Addresses and credentials of services: ``auth``, ``service-auth``, ``secrets``,
+``mcp``, ``mcp-stdio``.
+"""
 
 from typing import Literal
 
@@ -22,12 +24,18 @@ _TYPE = shapes.Key[AuthType](
     "How it is sent.",
     missing=shapes.MissingKey(message=f"'auth' needs 'type': {', '.join(AUTH_TYPES)}"),
 )
-_ENV = shapes.Key("env", shapes.Text(), "The variable that holds it, of the service that is called.")
+_ENV = shapes.Key(
+    "env", shapes.Text(), "The variable that holds it, of the service that is called."
+)
 _SECRET = shapes.Key(
-    "secret", shapes.Text(_SECRET_NAME, "'secret' is the name of one of the pod's secrets"), "One of the pod's secrets."
+    "secret",
+    shapes.Text(_SECRET_NAME, "'secret' is the name of one of the pod's secrets"),
+    "One of the pod's secrets.",
 )
 _HEADER = shapes.Key(
-    "header", shapes.Text("[A-Za-z0-9-]{1,64}", "'header' is the name of an HTTP header"), "The header that carries it."
+    "header",
+    shapes.Text("[A-Za-z0-9-]{1,64}", "'header' is the name of an HTTP header"),
+    "The header that carries it.",
 )
 _USERNAME = shapes.Key(
     "username",
@@ -40,13 +48,20 @@ def _build_auth(members: shapes.Members) -> ProviderAuth | None:
     kind, span = members[_TYPE], members.place.span
     if kind is None or kind == "none":
         return ProviderAuth("none", span) if kind else None
-    env, secret, header, username = members[_ENV], members[_SECRET], members[_HEADER], members[_USERNAME]
+    env, secret, header, username = (
+        members[_ENV],
+        members[_SECRET],
+        members[_HEADER],
+        members[_USERNAME],
+    )
     members.require_one(_ENV, _SECRET)
     needed = {"header": _HEADER, "basic": _USERNAME}.get(kind, _TYPE)
     if needed not in members:
         message = f"'auth' of type {kind} needs {quote(needed.name)}"
         members.reader.report(codes.MISSING_KEY, span, message)
-    is_sound = (env is None) != (secret is None) and {"header": header, "basic": username}.get(kind, kind) is not None
+    is_sound = (env is None) != (secret is None) and {"header": header, "basic": username}.get(
+        kind, kind
+    ) is not None
     return ProviderAuth(kind, span, env, secret, header, username) if is_sound else None
 
 
@@ -72,7 +87,12 @@ _PRINCIPAL = shapes.Key("principal", shapes.Text(), "Who the agent is there.")
 
 
 def _build_principal(members: shapes.Members) -> Principal | None:
-    service, env, secret, principal = members[_SERVICE], members[_ENV], members[_SECRET], members[_PRINCIPAL]
+    service, env, secret, principal = (
+        members[_SERVICE],
+        members[_ENV],
+        members[_SECRET],
+        members[_PRINCIPAL],
+    )
     name, span = principal.text if principal else "", members.place.span
     reference = env or secret
     if service is None or reference is None or (env and secret):
@@ -80,7 +100,9 @@ def _build_principal(members: shapes.Members) -> Principal | None:
     return Principal(service, "env" if env else "secret", reference, name, span)
 
 
-def _one_for_each_service(reader: Reader, principals: tuple[Principal, ...], _node: Node) -> tuple[Principal, ...]:
+def _one_for_each_service(
+    reader: Reader, principals: tuple[Principal, ...], _node: Node
+) -> tuple[Principal, ...]:
     by_service: dict[str, Principal] = {}
     for principal in principals:
         first = by_service.setdefault(principal.service.text, principal)
@@ -92,11 +114,18 @@ def _one_for_each_service(reader: Reader, principals: tuple[Principal, ...], _no
 
 
 _PRINCIPAL_ENTRY = shapes.Record(
-    (_SERVICE, _ENV, _SECRET, _PRINCIPAL), _build_principal, required=(_SERVICE,), either=(_ENV, _SECRET)
+    (_SERVICE, _ENV, _SECRET, _PRINCIPAL),
+    _build_principal,
+    required=(_SERVICE,),
+    either=(_ENV, _SECRET),
 )
 PRINCIPALS = shapes.Conversion(shapes.ListOf(_PRINCIPAL_ENTRY), _one_for_each_service)
 
-_SECRET_ENV = shapes.Key("env", shapes.Text(VARIABLE_NAME, "'env' is the name of a variable"), "The variable that holds it.")
+_SECRET_ENV = shapes.Key(
+    "env",
+    shapes.Text(VARIABLE_NAME, "'env' is the name of a variable"),
+    "The variable that holds it.",
+)
 _SECRET_FILE = shapes.Key("file", shapes.Text(), "The file that holds it, beside the pod file.")
 
 
@@ -109,18 +138,27 @@ def _build_source(members: shapes.Members) -> tuple[Literal["env", "file"], Scal
     assert env is not None
     if not members.reader.lookup(env.text):
         help_text = "set it in the environment or in '.env', or remove the secret"
-        members.reader.report(codes.UNSET_VARIABLE, env.span, f"{env.shown} is not set", help_text=help_text)
+        members.reader.report(
+            codes.UNSET_VARIABLE, env.span, f"{env.shown} is not set", help_text=help_text
+        )
     return "env", env
 
 
-_SOURCE = shapes.Record((_SECRET_ENV, _SECRET_FILE), _build_source, either=(_SECRET_ENV, _SECRET_FILE))
+_SOURCE = shapes.Record(
+    (_SECRET_ENV, _SECRET_FILE), _build_source, either=(_SECRET_ENV, _SECRET_FILE)
+)
 SECRETS = shapes.Conversion(
     shapes.Table("secret", _SECRET_NAME, _SOURCE),
-    lambda _reader, pairs, _node: tuple(PodSecret(name, source, of) for name, (source, of) in pairs),
+    lambda _reader, pairs, _node: tuple(
+        PodSecret(name, source, of) for name, (source, of) in pairs
+    ),
 )
 
 _PATH = shapes.Key(
-    "path", shapes.Text(_MCP_PATH, "{shown} is no path of a service", codes.BAD_PATH), "Where it listens.", _DEFAULT_MCP_PATH
+    "path",
+    shapes.Text(_MCP_PATH, "{shown} is no path of a service", codes.BAD_PATH),
+    "Where it listens.",
+    _DEFAULT_MCP_PATH,
 )
 
 

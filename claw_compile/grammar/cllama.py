@@ -1,11 +1,14 @@
-"""``cllama``, the environment of the proxy, ``models`` and ``budget`` (docs/spec/compile.md "Grammar", "Defaults").
+"""``cllama``, the environment of the proxy, ``models`` and ``budget``
+(docs/spec/compile.md "Grammar", "Defaults").
 
-Rules. ``cllama`` is a name, a list of names, or ``{proxy, mode, workers, paths}``; ``null`` and ``[]`` mean none. ``env`` and
-``cllama-env`` are the proxy's only, and where provider keys belong: their values are never shown.
+Rules. ``cllama`` is a name, a list of names, or ``{proxy, mode, workers, paths}``; ``null`` and
+``[]`` mean none. ``env`` and ``cllama-env`` are the proxy's only, and where provider keys belong:
+their values are never shown.
 
-A model is ``provider/model``; a bare name is Anthropic's. Only ``fallback`` may be a list: its order is the order of the
-attempts, so that nobody writes ``fallback-2``. A slot that is ``null`` suppresses the pod's; ``models: {}`` or ``null`` all of
-them. A budget has a window (a Go duration) and at least one cap.
+A model is ``provider/model``; a bare name is Anthropic's. Only ``fallback`` may be a list: its
+order is the order of the attempts, so that nobody writes ``fallback-2``. A slot that is ``null``
+suppresses the pod's; ``models: {}`` or ``null`` all of them. A budget has a window (a Go duration)
+and at least one cap.
 """
 
 import re
@@ -40,18 +43,27 @@ def _model(reader: Reader, word: ScalarNode, node: Node) -> str | None:
     assert match is not None
     provider = match[1] or _DEFAULT_PROVIDER
     if provider in _RESERVED_PROVIDERS:
-        reader.report(codes.BAD_MODEL, node.span, f"{quote(word.shown)}: the proxy itself is no provider")
+        reader.report(
+            codes.BAD_MODEL, node.span, f"{quote(word.shown)}: the proxy itself is no provider"
+        )
         return None
     if provider not in KNOWN_PROVIDERS:
         shown = word.shown.partition("/")[0]
-        message, help_text = f"the proxy knows no provider {quote(shown)}", f"it knows {', '.join(KNOWN_PROVIDERS)}"
+        message, help_text = (
+            f"the proxy knows no provider {quote(shown)}",
+            f"it knows {', '.join(KNOWN_PROVIDERS)}",
+        )
         hint = did_you_mean(shown, KNOWN_PROVIDERS)
         reader.report(codes.UNKNOWN_PROVIDER, node.span, message, hint=hint, help_text=help_text)
     return f"{provider}/{match[2]}"
 
 
-_REF = shapes.Conversion(shapes.Text(_MODEL, "{shown} is not 'provider/model'", codes.BAD_MODEL, "a model"), _model)
-_FALLBACKS = shapes.ScalarOr(shapes.Conversion(_REF, lambda _reader, ref, _node: (ref,)), shapes.ListOf(_REF))
+_REF = shapes.Conversion(
+    shapes.Text(_MODEL, "{shown} is not 'provider/model'", codes.BAD_MODEL, "a model"), _model
+)
+_FALLBACKS = shapes.ScalarOr(
+    shapes.Conversion(_REF, lambda _reader, ref, _node: (ref,)), shapes.ListOf(_REF)
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +77,10 @@ class _ModelSlots:
         for entry in mapping.entries if mapping is not None else ():
             if entry.key.text == FALLBACK:
                 fallback = tuple(
-                    dict.fromkeys(_FALLBACKS.read(reader, entry.value, shapes.Place("'fallback'", place.span)) or ())
+                    dict.fromkeys(
+                        _FALLBACKS.read(reader, entry.value, shapes.Place("'fallback'", place.span))
+                        or ()
+                    )
                 )
             elif is_null(entry.value) and _is_slot(entry.key.text):
                 slots.append((entry.key, None))
@@ -75,9 +90,16 @@ class _ModelSlots:
 
     def json_schema(self) -> shapes.Schema:
         model = _REF.json_schema()
-        primary = shapes.Key("primary", shapes.Text(), "The model that any other is replaced by: provider/model.")
-        fallback = shapes.Key(FALLBACK, _FALLBACKS, "Models to go on with when a provider fails, in order.")
-        slot = {"description": "A model of this slot; null takes the pod's away.", **shapes.or_null(model)}
+        primary = shapes.Key(
+            "primary", shapes.Text(), "The model that any other is replaced by: provider/model."
+        )
+        fallback = shapes.Key(
+            FALLBACK, _FALLBACKS, "Models to go on with when a provider fails, in order."
+        )
+        slot = {
+            "description": "A model of this slot; null takes the pod's away.",
+            **shapes.or_null(model),
+        }
         return {
             "type": ["object", "null"],
             "properties": {
@@ -97,7 +119,12 @@ def _read_slot(reader: Reader, entry: Entry, place: shapes.Place) -> str | None:
     slot = entry.key.text
     if not _is_slot(slot):
         help_text = "fallbacks are one list: 'fallback: [first, second]'"
-        reader.report(codes.BAD_MODEL, entry.key.span, f"{quote(slot)} is no slot of {place.what}", help_text=help_text)
+        reader.report(
+            codes.BAD_MODEL,
+            entry.key.span,
+            f"{quote(slot)} is no slot of {place.what}",
+            help_text=help_text,
+        )
     elif isinstance(entry.value, ListNode):
         message = f"{quote(slot)} takes one model; only 'fallback' takes a list"
         reader.report(codes.BAD_MODEL, entry.value.span, message)
@@ -109,14 +136,18 @@ def _read_slot(reader: Reader, entry: Entry, place: shapes.Place) -> str | None:
 MODELS = _ModelSlots()
 
 _AMOUNT = r"(?!0*\.?0*$)[0-9]{1,9}(?:\.[0-9]{1,9})?"
-_DURATION = r"(?=.*[1-9])\+?(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|μs|ms|s|m|h))+"
+_DURATION = (
+    r"(?=.*[1-9])\+?(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|μs|ms|s|m|h))+"
+)
 
 
 def _window(reader: Reader, word: ScalarNode, node: Node) -> str | None:
     try:
         parse_duration(word.text)
     except ValueError:
-        reader.report(codes.BAD_BUDGET, node.span, "'window' is a duration above zero such as 90s, 30m or 24h")
+        reader.report(
+            codes.BAD_BUDGET, node.span, "'window' is a duration above zero such as 90s, 30m or 24h"
+        )
         return None
     return word.text
 
@@ -126,7 +157,9 @@ _USD = shapes.Key(
     shapes.Conversion(
         shapes.Text(_AMOUNT, "'limit-usd' is an amount above zero, such as 2.50", codes.BAD_BUDGET),
         lambda _reader, word, _node: float(word.text),
-        shapes.or_variable({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": f"^{_AMOUNT}$"}),
+        shapes.or_variable(
+            {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": f"^{_AMOUNT}$"}
+        ),
     ),
     "US dollars in a window.",
 )
@@ -136,7 +169,9 @@ _WINDOW = shapes.Key(
     shapes.Conversion(shapes.Text(), _window, shapes.Text(_DURATION).json_schema()),
     "How long a window is, such as 90s, 30m or 24h.",
 )
-_BEHAVIOR = shapes.Key[Behavior]("behavior", shapes.Choice[Behavior](BEHAVIORS), "What happens at the cap.", "hard_stop")
+_BEHAVIOR = shapes.Key[Behavior](
+    "behavior", shapes.Choice[Behavior](BEHAVIORS), "What happens at the cap.", "hard_stop"
+)
 
 
 def _build_budget(members: shapes.Members) -> BudgetSetting:
@@ -162,16 +197,24 @@ BUDGET = shapes.Record(
 
 
 _PROXY_NAME = shapes.Text("[a-z0-9][a-z0-9-]*", "{shown} is no type of proxy: [a-z0-9-]+")
-_PROXIES = shapes.ScalarOr(shapes.Conversion(_PROXY_NAME, lambda _reader, name, _node: (name,)), shapes.ListOf(_PROXY_NAME))
+_PROXIES = shapes.ScalarOr(
+    shapes.Conversion(_PROXY_NAME, lambda _reader, name, _node: (name,)), shapes.ListOf(_PROXY_NAME)
+)
 
 
 @dataclass(frozen=True)
 class _EnvValue:
-    """The value of one variable, its own variables filled in; or ``null``, which no one has filled in."""
+    """The value of one variable, its own variables filled in; or ``null``, which no
+    one has filled in.
+    """
 
     def read(self, reader: Reader, node: Node, place: shapes.Place) -> ScalarNode | None:
         if not isinstance(node, ScalarNode):
-            reader.report(codes.WRONG_TYPE, node.span, f"{place.what} is a single value, and this is {kind(node)}")
+            reader.report(
+                codes.WRONG_TYPE,
+                node.span,
+                f"{place.what} is a single value, and this is {kind(node)}",
+            )
             return None
         return node if node.is_null else reader.fill(node)
 
@@ -179,10 +222,14 @@ class _EnvValue:
         return {"type": ["string", "number", "boolean", "null"]}
 
 
-def _settings(reader: Reader, pairs: tuple[tuple[ScalarNode, ScalarNode], ...], _node: Node) -> Mapping[str, Setting]:
+def _settings(
+    reader: Reader, pairs: tuple[tuple[ScalarNode, ScalarNode], ...], _node: Node
+) -> Mapping[str, Setting]:
     """Return name → value; a name without a value takes the process's, as in Compose."""
     return {
-        name.text: Setting(name.span, (reader.lookup(name.text) or "") if node.raw is None else node.text)
+        name.text: Setting(
+            name.span, (reader.lookup(name.text) or "") if node.raw is None else node.text
+        )
         for name, node in pairs
     }
 
@@ -190,16 +237,25 @@ def _settings(reader: Reader, pairs: tuple[tuple[ScalarNode, ScalarNode], ...], 
 ENV = shapes.Conversion(shapes.Table("variable", VARIABLE_NAME, _EnvValue()), _settings)
 
 _PROXY = shapes.Key("proxy", _PROXIES, "The type of the proxy.")
-_MODE = shapes.Key[Mode]("mode", shapes.Choice[Mode](MODES), "By which entrance the runner comes to it.", "base-url")
+_MODE = shapes.Key[Mode](
+    "mode", shapes.Choice[Mode](MODES), "By which entrance the runner comes to it.", "base-url"
+)
 MAX_WORKERS, AUTO = 64, "auto"
 
 
 def _workers(reader: Reader, word: ScalarNode, node: Node) -> str | None:
     number = word.text
-    if number == AUTO or (number.isascii() and number.isdecimal() and 0 < int(number) <= MAX_WORKERS):
+    if number == AUTO or (
+        number.isascii() and number.isdecimal() and 0 < int(number) <= MAX_WORKERS
+    ):
         return number
     message = f"'workers' is a number from 1 to {MAX_WORKERS}, or {AUTO}, not {quote(word.shown)}"
-    reader.report(codes.BAD_VALUE, node.span, message, help_text="auto is one process for each core of the container")
+    reader.report(
+        codes.BAD_VALUE,
+        node.span,
+        message,
+        help_text="auto is one process for each core of the container",
+    )
     return None
 
 
@@ -209,7 +265,12 @@ _WORKERS = shapes.Key(
         shapes.Text(),
         _workers,
         shapes.or_variable(
-            {"type": ["integer", "string"], "minimum": 1, "maximum": MAX_WORKERS, "pattern": f"^(?:{AUTO}|0*[1-9][0-9]?)$"}
+            {
+                "type": ["integer", "string"],
+                "minimum": 1,
+                "maximum": MAX_WORKERS,
+                "pattern": f"^(?:{AUTO}|0*[1-9][0-9]?)$",
+            }
         ),
     ),
     "Processes of the pod's proxy, which share its work: a number, or auto.",
@@ -230,16 +291,25 @@ _OPENED = rf"(?:{'|'.join(METHODS)}) /[!-~]*"
 _PATHS = shapes.Key(
     "paths",
     shapes.ListOf(
-        shapes.Conversion(shapes.Text(), _opened_path, shapes.or_variable({"type": "string", "pattern": f"^{_OPENED}$"}))
+        shapes.Conversion(
+            shapes.Text(),
+            _opened_path,
+            shapes.or_variable({"type": "string", "pattern": f"^{_OPENED}$"}),
+        )
     ),
-    "Paths of the providers that the pod's proxy passes beside those it knows, each as METHOD /prefix*.",
+    (
+        "Paths of the providers that the pod's proxy passes beside those it knows, each as "
+        "METHOD /prefix*."
+    ),
 )
 _ENV = shapes.Key("env", ENV, "The environment of the proxy; provider keys belong here.")
 
 
 def _build_cllama(members: shapes.Members) -> Cllama | None:
     mode, proxies = members[_MODE] or "base-url", members[_PROXY]
-    return Cllama(members.place.span, proxies or (), mode, members[_WORKERS] or "", members[_PATHS] or ())
+    return Cllama(
+        members.place.span, proxies or (), mode, members[_WORKERS] or "", members[_PATHS] or ()
+    )
 
 
 def _build_default(members: shapes.Members) -> Cllama | None:
@@ -256,13 +326,17 @@ _ONLY_ENV: shapes.Schema = {
 }
 _RECORD = shapes.Record((_PROXY, _MODE, _WORKERS, _PATHS), _build_cllama, required=(_PROXY,))
 _DEFAULT_RECORD = shapes.Record(
-    (_PROXY, _MODE, _WORKERS, _PATHS, _ENV), _build_default, rules={"anyOf": [{"required": ["proxy"]}, _ONLY_ENV]}
+    (_PROXY, _MODE, _WORKERS, _PATHS, _ENV),
+    _build_default,
+    rules={"anyOf": [{"required": ["proxy"]}, _ONLY_ENV]},
 )
 
 
 @dataclass(frozen=True)
 class _CllamaShape:
-    """``cllama``, or ``cllama-defaults``, which also holds the proxy's environment (``read_default_env``)."""
+    """``cllama``, or ``cllama-defaults``, which also holds the proxy's environment
+    (``read_default_env``).
+    """
 
     record: shapes.Record[Cllama]
 
@@ -282,4 +356,6 @@ DEFAULT_CLLAMA = _CllamaShape(_DEFAULT_RECORD)
 def read_default_env(reader: Reader, node: Node) -> Mapping[str, Setting]:
     """Return ``env`` of ``cllama-defaults``."""
     env = node.get(_ENV.name) if isinstance(node, MapNode) else None
-    return (ENV.read(reader, env.value, shapes.Place(quote(_ENV.name), env.key.span)) if env else None) or {}
+    return (
+        ENV.read(reader, env.value, shapes.Place(quote(_ENV.name), env.key.span)) if env else None
+    ) or {}

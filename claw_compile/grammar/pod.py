@@ -1,7 +1,8 @@
 """A pod file as values, with places, before any default is applied.
 
-Rules. Absent is ``None``; ``[]`` and ``null`` are there and empty (docs/spec/compile.md: absent inherits, empty suppresses).
-What Compose owns (``environment``, ``expose``, ``ports``) stays a tree: it is read when a grant needs it.
+Rules. Absent is ``None``; ``[]`` and ``null`` are there and empty (docs/spec/compile.md: absent
+inherits, empty suppresses). What Compose owns (``environment``, ``expose``, ``ports``) stays a
+tree: it is read when a grant needs it.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,10 @@ class Grant:
 
 @dataclass(frozen=True)
 class Surface:
-    """One entry of ``surfaces``: ``service://target``. ``mode`` is for volumes and hosts, ``channel`` for a runner."""
+    """One entry of ``surfaces``: ``service://target``.
+
+    ``mode`` is for volumes and hosts, ``channel`` for a runner.
+    """
 
     scheme: Scheme
     target: str
@@ -78,10 +82,11 @@ def own_entries[T](listed: EntryList[T] | None) -> tuple[T, ...]:
 
 @dataclass(frozen=True)
 class Cllama:
-    """The proxies before the agent, and its entrance to them; none when ``cllama`` is ``null`` or ``[]``.
+    """The proxies before the agent, and its entrance to them; none when ``cllama``
+    is ``null`` or ``[]``.
 
-    ``workers`` is the number of the proxy's processes, ``auto``, or empty where the file says neither; ``paths`` are opened
-    beside the known ones, each as ``METHOD /prefix*``.
+    ``workers`` is the number of the proxy's processes, ``auto``, or empty where the file says
+    neither; ``paths`` are opened beside the known ones, each as ``METHOD /prefix*``.
     """
 
     key: Span
@@ -93,7 +98,10 @@ class Cllama:
 
 @dataclass(frozen=True)
 class Setting:
-    """One variable of the proxy's environment. Its value may be a credential, and is never shown."""
+    """One variable of the proxy's environment.
+
+    Its value may be a credential, and is never shown.
+    """
 
     key: Span
     value: str = field(repr=False)
@@ -109,7 +117,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class ProviderAuth:
-    """``x-claw.auth`` of a provider: the credential is in its environment, or in the proxy's secrets directory."""
+    """``x-claw.auth`` of a provider: the credential is in its environment, or in
+    the proxy's secrets directory.
+    """
 
     type: Literal["none", "bearer", "header", "basic"]
     span: Span
@@ -121,7 +131,10 @@ class ProviderAuth:
 
 @dataclass(frozen=True)
 class OwnFeed:
-    """``{name, source, path, ttl, description}``: a feed that no descriptor declares. ``ttl`` in seconds."""
+    """``{name, source, path, ttl, description}``: a feed that no descriptor declares.
+
+    ``ttl`` in seconds.
+    """
 
     name: ScalarNode
     source: ScalarNode
@@ -132,12 +145,16 @@ class OwnFeed:
 
 
 type Feed = ScalarNode | OwnFeed
-"""A feed that a descriptor declares, by ``name``, or by ``service/name`` where several declare it; or one of the pod's own."""
+"""A feed that a descriptor declares, by ``name``, or by ``service/name`` where several declare it;
+or one of the pod's own.
+"""
 
 
 @dataclass(frozen=True)
 class Models:
-    """``models``: slot → ``provider/model``, or None where it suppresses the pod's. ``fallback`` is one list, replaced whole.
+    """``models``: slot → ``provider/model``, or None where it suppresses the pod's.
+
+    ``fallback`` is one list, replaced whole.
 
     With no slots and no fallback (``{}`` or ``null``) all of the pod's are suppressed.
     """
@@ -186,7 +203,9 @@ class Stdio:
 
 @dataclass(frozen=True)
 class ToolsHost:
-    """``tools-host`` of a service: parts of its ``toolhost.yml``, by its sections; ``file`` has what is not here."""
+    """``tools-host`` of a service: parts of its ``toolhost.yml``, by its sections;
+    ``file`` has what is not here.
+    """
 
     file: ScalarNode | None = None
     volume: str | None = None
@@ -196,7 +215,9 @@ class ToolsHost:
 
 @dataclass(frozen=True)
 class PodSecret:
-    """One entry of the pod's ``secrets``: ``NAME: {env: VARIABLE}`` or ``NAME: {file: ./path}``. Tokens refer to it by name.
+    """One entry of the pod's ``secrets``: ``NAME: {env: VARIABLE}`` or ``NAME: {file: ./path}``.
+
+    Tokens refer to it by name.
 
     A ``derived`` one is made by the compiler, and in no pod file.
     """
@@ -208,7 +229,9 @@ class PodSecret:
 
 @dataclass(frozen=True)
 class Principal:
-    """One entry of an agent's ``service-auth {service, secret|env, principal}``: its own credential at a service."""
+    """One entry of an agent's ``service-auth {service, secret|env, principal}``:
+    its own credential at a service.
+    """
 
     service: ScalarNode
     source: Literal["env", "secret"]
@@ -221,8 +244,9 @@ class Principal:
 class ServiceSpec:
     """One Compose service, with its ``x-claw``. It is an agent when it has ``agent``.
 
-    ``names_descriptor`` without ``describe_file``: the name could not be read, which is reported already. ``body`` is the whole
-    Compose service, for the file that is made from it; ``carried`` are keys of the original that only pod-manifest.json has.
+    ``names_descriptor`` without ``describe_file``: the name could not be read, which is reported
+    already. ``body`` is the whole Compose service, for the file that is made from it; ``carried``
+    are keys of the original that only pod-manifest.json has.
     """
 
     name: ScalarNode
@@ -261,7 +285,11 @@ class ServiceSpec:
     def hosts(self) -> tuple[str, ...]:
         """The names of the service's containers: its own, or ``name-0 … name-(N-1)``."""
         name = self.name.text
-        return (name,) if self.count == 1 else tuple(f"{name}-{ordinal}" for ordinal in range(self.count))
+        return (
+            (name,)
+            if self.count == 1
+            else tuple(f"{name}-{ordinal}" for ordinal in range(self.count))
+        )
 
 
 @dataclass(frozen=True)
@@ -295,6 +323,8 @@ class PodSpec:
 
     @property
     def agents(self) -> tuple[ServiceSpec, ...]:
-        """The services that are agents, by name, so that no output depends on the order of the file."""
+        """The services that are agents, by name, so that no output depends on the
+        order of the file.
+        """
         agents = (service for service in self.services if service.agent is not None)
         return tuple(sorted(agents, key=lambda service: service.name.text))

@@ -1,7 +1,9 @@
-"""The pod file's tree → a ``PodSpec``: the pod, and each of its services (docs/spec/compile.md "Grammar").
+"""The pod file's tree → a ``PodSpec``: the pod, and each of its services
+(docs/spec/compile.md "Grammar").
 
-Rules. Any Compose file is a pod file: what is outside ``x-claw`` is not judged. An unknown key under ``x-claw`` is an error; a
-key of the original system that nothing here acts on is carried into pod-manifest.json, with one warning.
+Rules. Any Compose file is a pod file: what is outside ``x-claw`` is not judged. An unknown key
+under ``x-claw`` is an error; a key of the original system that nothing here acts on is carried into
+pod-manifest.json, with one warning.
 """
 
 import re
@@ -12,9 +14,23 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, Result, quote
 from claw_compile.grammar import shapes
 from claw_compile.grammar.access import AUTH, MCP, PRINCIPALS, SECRETS, STDIO
-from claw_compile.grammar.cllama import BUDGET, CLLAMA, DEFAULT_CLLAMA, ENV, MODELS, read_default_env
+from claw_compile.grammar.cllama import (
+    BUDGET,
+    CLLAMA,
+    DEFAULT_CLLAMA,
+    ENV,
+    MODELS,
+    read_default_env,
+)
 from claw_compile.grammar.pod import DELIVERIES, PodSpec, ServiceSpec
-from claw_compile.grammar.prompt import CONTEXT, DEFAULT_FEEDS, DEFAULT_SKILLS, FEEDS, MEMORY, SKILLS
+from claw_compile.grammar.prompt import (
+    CONTEXT,
+    DEFAULT_FEEDS,
+    DEFAULT_SKILLS,
+    FEEDS,
+    MEMORY,
+    SKILLS,
+)
 from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.grammar.tools import DEFAULT_GRANTS, DEFAULT_SURFACES, GRANTS, LIMITS, SURFACES
 from claw_compile.grammar.tools_host import TOOLS_HOST
@@ -37,16 +53,25 @@ _NAME = shapes.Key(
     shapes.Text(POD_NAME.pattern, "{shown} can't name a pod", codes.BAD_NAME),
     "The pod's name; it names the Compose project.",
     missing=shapes.MissingKey(
-        message="the pod has no name: 'x-claw.pod'", help_text="a pod file begins with\n  x-claw:\n    pod: my-pod"
+        message="the pod has no name: 'x-claw.pod'",
+        help_text="a pod file begins with\n  x-claw:\n    pod: my-pod",
     ),
 )
 _POD_FIELDS: dict[str, shapes.Key[Any]] = {
     "name": _NAME,
     "cllama": shapes.Key("cllama-defaults", DEFAULT_CLLAMA, "The proxy that stands before agents."),
-    "tools": shapes.Key("tools-defaults", DEFAULT_GRANTS, "Grants for agents without 'tools', and where they write '...'."),
+    "tools": shapes.Key(
+        "tools-defaults",
+        DEFAULT_GRANTS,
+        "Grants for agents without 'tools', and where they write '...'.",
+    ),
     "limits": shapes.Key("tool-policy-defaults", LIMITS, "Limits of a turn with tools."),
-    "surfaces": shapes.Key("surfaces-defaults", DEFAULT_SURFACES, "What agents reach beside their tools."),
-    "strict_surfaces": shapes.Key("strict-surfaces", shapes.Flag(), "A grant without a surface is an error.", default=False),
+    "surfaces": shapes.Key(
+        "surfaces-defaults", DEFAULT_SURFACES, "What agents reach beside their tools."
+    ),
+    "strict_surfaces": shapes.Key(
+        "strict-surfaces", shapes.Flag(), "A grant without a surface is an error.", default=False
+    ),
     "feeds": shapes.Key("feeds-defaults", DEFAULT_FEEDS, "Live data for agents' prompts."),
     "skills": shapes.Key("skills-defaults", DEFAULT_SKILLS, "Files that agents may read."),
     "models": shapes.Key("models-defaults", MODELS, "Which models agents may use, by slot."),
@@ -58,20 +83,35 @@ _POD_FIELDS: dict[str, shapes.Key[Any]] = {
 """The fields of a ``PodSpec`` that are one key each."""
 POD_KEYS = tuple(_POD_FIELDS.values())
 ORIGINAL_POD_KEYS = _original_keys(
-    *("handles-defaults", "channel-memory", "principals", "master", "alert-webhooks", "alert-mentions"),
+    *(
+        "handles-defaults",
+        "channel-memory",
+        "principals",
+        "master",
+        "alert-webhooks",
+        "alert-mentions",
+    ),
     *("sequential-conformance", "claw-api"),
 )
 POD: shapes.Record[shapes.Members] = shapes.Record(
     (*POD_KEYS, *ORIGINAL_POD_KEYS), lambda members: members, "the pod's x-claw", required=(_NAME,)
 )
 
-_AGENT = shapes.Key("agent", shapes.Text(), "The agent's contract, beside the pod file; makes the service an agent.")
+_AGENT = shapes.Key(
+    "agent", shapes.Text(), "The agent's contract, beside the pod file; makes the service an agent."
+)
 _TYPE = shapes.Key("type", shapes.Text(), "The type of the runner.", "generic")
-_COUNT = shapes.Key("count", shapes.Limit(MAX_COUNT), "How many of this agent there are: name-0, name-1 ….", 1)
-_DESCRIBE_FILE = shapes.Key("describe-file", shapes.Text(), "What the service says of itself: its descriptor.")
+_COUNT = shapes.Key(
+    "count", shapes.Limit(MAX_COUNT), "How many of this agent there are: name-0, name-1 ….", 1
+)
+_DESCRIBE_FILE = shapes.Key(
+    "describe-file", shapes.Text(), "What the service says of itself: its descriptor."
+)
 _MCP_STDIO = shapes.Key("mcp-stdio", STDIO, "The stdio server that this service wraps.")
 _TOOLS_HOST = shapes.Key(
-    "tools-host", TOOLS_HOST, "The service is a tools host: files, commands, memory and the web for agents."
+    "tools-host",
+    TOOLS_HOST,
+    "The service is a tools host: files, commands, memory and the web for agents.",
 )
 _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
     "cllama": shapes.Key("cllama", CLLAMA, "The proxy before the agent; null for none."),
@@ -79,7 +119,9 @@ _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
     "count": _COUNT,
     "models": shapes.Key("models", MODELS, "Which models it may use, by slot; over the pod's."),
     "surfaces": shapes.Key("surfaces", SURFACES, "What it reaches beside its tools."),
-    "tools": shapes.Key("tools", GRANTS, "What it may call; deny by default. [] takes the pod's away."),
+    "tools": shapes.Key(
+        "tools", GRANTS, "What it may call; deny by default. [] takes the pod's away."
+    ),
     "limits": shapes.Key("tool-policy", LIMITS, "Limits of a turn with tools; replaces the pod's."),
     "feeds": shapes.Key("feeds", FEEDS, "Live data for its prompts."),
     "skills": shapes.Key("skills", SKILLS, "Files that it may read."),
@@ -89,7 +131,10 @@ _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
     "delivery": shapes.Key(
         "delivery",
         shapes.Choice[Delivery](DELIVERIES),
-        "How its tools come to it: the proxy offers them to the model, or the runner calls them over MCP.",
+        (
+            "How its tools come to it: the proxy offers them to the model, or the runner "
+            "calls them over MCP."
+        ),
         "mediated",
     ),
     "principals": shapes.Key("service-auth", PRINCIPALS, "Its own credentials at services."),
@@ -99,13 +144,21 @@ _PROVIDER_FIELDS: dict[str, shapes.Key[Any]] = {
     "stdio": _MCP_STDIO,
     "tools_host": _TOOLS_HOST,
     "mcp_path": shapes.Key("mcp", MCP, "The service speaks MCP over HTTP."),
-    "base_url": shapes.Key("base-url", shapes.Text(), "Where the proxy reaches the service; default: its first TCP port."),
-    "auth": shapes.Key("auth", AUTH, "The credential that the service wants; over its descriptor's."),
+    "base_url": shapes.Key(
+        "base-url",
+        shapes.Text(),
+        "Where the proxy reaches the service; default: its first TCP port.",
+    ),
+    "auth": shapes.Key(
+        "auth", AUTH, "The credential that the service wants; over its descriptor's."
+    ),
 }
 _DECIDED = (_MCP_STDIO, _PROVIDER_FIELDS["mcp_path"], _PROVIDER_FIELDS["auth"])
 """Keys that say what ``tools-host`` says already."""
 AGENT_KEYS, PROVIDER_KEYS = tuple(_AGENT_FIELDS.values()), tuple(_PROVIDER_FIELDS.values())
-ORIGINAL_SERVICE_KEYS = _original_keys("handles", "invoke", "persona", "include", "channel-memory", "claw-api", "hermes")
+ORIGINAL_SERVICE_KEYS = _original_keys(
+    "handles", "invoke", "persona", "include", "channel-memory", "claw-api", "hermes"
+)
 SERVICE: shapes.Record[shapes.Members] = shapes.Record(
     (_AGENT, _TYPE, *AGENT_KEYS, *PROVIDER_KEYS, *ORIGINAL_SERVICE_KEYS),
     lambda members: members,
@@ -145,7 +198,9 @@ def read_pod(file: str, root: MapNode, lookup: Lookup) -> Result[PodSpec]:
 
 
 def _members(reader: Reader, root: MapNode) -> shapes.Members:
-    """Return the entries of the pod's ``x-claw``; without one, none, and a report that the pod has no name."""
+    """Return the entries of the pod's ``x-claw``; without one, none, and a report
+    that the pod has no name.
+    """
     claw = root.get("x-claw")
     place = shapes.Place(POD.name, claw.key.span if claw else root.span)
     if claw is not None and not is_null(claw.value):
@@ -162,7 +217,9 @@ def _read_service(reader: Reader, entry: Entry) -> ServiceSpec:
         return ServiceSpec(entry.key)
     claw = body.value("x-claw")
     place = shapes.Place(SERVICE.name, entry.key.span)
-    members = (SERVICE.read(reader, claw, place) if claw is not None else None) or shapes.Members(reader, {}, body, place)
+    members = (SERVICE.read(reader, claw, place) if claw is not None else None) or shapes.Members(
+        reader, {}, body, place
+    )
     _check_role(members, entry.key)
     runner, count = members[_TYPE], members.entries.get(_COUNT.name)
     return ServiceSpec(
@@ -178,7 +235,10 @@ def _read_service(reader: Reader, entry: Entry) -> ServiceSpec:
         environment=body.value("environment"),
         expose=body.value("expose"),
         ports=body.value("ports"),
-        **members.fields({name: key for name, key in _AGENT_FIELDS.items() if key is not _COUNT} | _PROVIDER_FIELDS),
+        **members.fields(
+            {name: key for name, key in _AGENT_FIELDS.items() if key is not _COUNT}
+            | _PROVIDER_FIELDS
+        ),
     )
 
 
@@ -202,13 +262,24 @@ def _check_role(members: shapes.Members, name: ScalarNode) -> None:
 
 
 def _check_tools_host(members: shapes.Members, name: ScalarNode) -> None:
-    """Report keys that say again what ``tools-host`` says, and the type of a runner where the key is meant."""
+    """Report keys that say again what ``tools-host`` says, and the type of a runner
+    where the key is meant.
+    """
     report, entries = members.reader.report, members.entries
     kind = entries.get(_TYPE.name)
     if _TOOLS_HOST not in members:
-        if kind is not None and isinstance(kind.value, ScalarNode) and kind.value.text == _TOOLS_HOST.name:
+        if (
+            kind is not None
+            and isinstance(kind.value, ScalarNode)
+            and kind.value.text == _TOOLS_HOST.name
+        ):
             message = f"'type' is the type of an agent's runner, and {quote(name.text)} is no agent"
-            report(codes.BAD_VALUE, kind.value.span, message, help_text="write 'tools-host: {}' in its place")
+            report(
+                codes.BAD_VALUE,
+                kind.value.span,
+                message,
+                help_text="write 'tools-host: {}' in its place",
+            )
         return
     for key in _DECIDED:
         if key in members:
@@ -234,14 +305,22 @@ def _check_compose(reader: Reader, count: Entry | None, body: MapNode) -> None:
     replicas = deploy.get("replicas") if isinstance(deploy, MapNode) else None
     for what, entry in (("scale", body.get("scale")), ("deploy.replicas", replicas)):
         number = reader.fill(entry.value) if entry and isinstance(entry.value, ScalarNode) else None
-        if entry is None or number is None or (count is None and number.text.strip() in {"", "0", "1"}):
+        if (
+            entry is None
+            or number is None
+            or (count is None and number.text.strip() in {"", "0", "1"})
+        ):
             continue
         message = f"{quote(what)} would give several containers one identity"
         help_text = "write 'count' under 'x-claw': each agent has a name and a token of its own"
-        reader.report(codes.COUNT_CONFLICT, entry.key.span, message, notes=notes, help_text=help_text)
+        reader.report(
+            codes.COUNT_CONFLICT, entry.key.span, message, notes=notes, help_text=help_text
+        )
 
 
-def _read_original(members: shapes.Members, keys: tuple[shapes.Key[Node], ...]) -> Mapping[str, Node]:
+def _read_original(
+    members: shapes.Members, keys: tuple[shapes.Key[Node], ...]
+) -> Mapping[str, Node]:
     """Return what is carried of a pod or of a service, by key; ``context.channel`` too."""
     carried: dict[str, Node] = {}
     for key in keys:
@@ -249,7 +328,9 @@ def _read_original(members: shapes.Members, keys: tuple[shapes.Key[Node], ...]) 
             members.reader.carry(entry.key)
             carried[key.name] = entry.value
     context = members.entries.get("context")
-    channel = context.value.get("channel") if context and isinstance(context.value, MapNode) else None
+    channel = (
+        context.value.get("channel") if context and isinstance(context.value, MapNode) else None
+    )
     if channel is not None:
         members.reader.carry(channel.key, "context.channel")
         carried["context.channel"] = channel.value

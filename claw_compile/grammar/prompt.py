@@ -1,9 +1,12 @@
-"""Prompts of agents: ``feeds``, ``skills``, ``memory`` and ``context`` (docs/spec/compile.md "Grammar").
+"""Prompts of agents: ``feeds``, ``skills``, ``memory`` and ``context``
+(docs/spec/compile.md "Grammar").
 
-Rules. A feed is known by its name, or by ``service/name`` where several services declare it; a mapping declares one of its own.
-A skill is a path. A memory is one service, replaced whole: a time-out that is left out is the contract's, not the pod's.
-The proxy leaves out a context block whose cadence or placement it does not know, so that here they are errors. A list of blocks
-replaces the pod's; ``[]`` suppresses it. ``context.channel`` belongs to the original system: it is carried, and not acted on.
+Rules. A feed is known by its name, or by ``service/name`` where several services declare it; a
+mapping declares one of its own. A skill is a path. A memory is one service, replaced whole: a
+time-out that is left out is the contract's, not the pod's. The proxy leaves out a context block
+whose cadence or placement it does not know, so that here they are errors. A list of blocks replaces
+the pod's; ``[]`` suppresses it. ``context.channel`` belongs to the original system: it is carried,
+and not acted on.
 """
 
 from typing import Literal
@@ -39,7 +42,10 @@ def _build_feed(members: shapes.Members) -> Feed | None:
 
 
 _OWN_FEED = shapes.Record[Feed](
-    (_NAME, _SOURCE, _FEED_PATH, _TTL, _DESCRIPTION), _build_feed, "a feed", required=(_NAME, _SOURCE, _FEED_PATH)
+    (_NAME, _SOURCE, _FEED_PATH, _TTL, _DESCRIPTION),
+    _build_feed,
+    "a feed",
+    required=(_NAME, _SOURCE, _FEED_PATH),
 )
 _FEED = shapes.ScalarOr[Feed](shapes.Text(name="a feed"), _OWN_FEED)
 FEEDS = shapes.SpreadList[Feed](_FEED)
@@ -49,13 +55,19 @@ _SKILL = shapes.Text(name="a skill")
 SKILLS = shapes.SpreadList(_SKILL)
 DEFAULT_SKILLS = shapes.SpreadList(_SKILL, is_default=True)
 
-_SERVICE = shapes.Key("service", shapes.Text(), "The service that remembers; its descriptor declares 'memory'.")
-_TIMEOUT = shapes.Key("timeout-ms", shapes.Limit(), "How long a turn waits for it.", MEMORY_TIMEOUT_MS)
+_SERVICE = shapes.Key(
+    "service", shapes.Text(), "The service that remembers; its descriptor declares 'memory'."
+)
+_TIMEOUT = shapes.Key(
+    "timeout-ms", shapes.Limit(), "How long a turn waits for it.", MEMORY_TIMEOUT_MS
+)
 
 
 MEMORY = shapes.Record(
     (_SERVICE, _TIMEOUT),
-    lambda members: MemorySetting(members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS),
+    lambda members: MemorySetting(
+        members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS
+    ),
     required=(_SERVICE,),
     is_nullable=True,
 )
@@ -72,9 +84,13 @@ def _block_text(reader: Reader, text: str, node: Node) -> str | None:
     return None
 
 
-_BLOCK_ID = shapes.Key("id", shapes.Text(max_length=_MAX_ID, code=codes.BAD_BLOCK), "Its name, once in a list.")
+_BLOCK_ID = shapes.Key(
+    "id", shapes.Text(max_length=_MAX_ID, code=codes.BAD_BLOCK), "Its name, once in a list."
+)
 _BLOCK_TEXT = shapes.Key(
-    "text", shapes.Conversion(shapes.Prose(), _block_text, shapes.Text().json_schema()), "What is put into the system prompt."
+    "text",
+    shapes.Conversion(shapes.Prose(), _block_text, shapes.Text().json_schema()),
+    "What is put into the system prompt.",
 )
 _KIND = shapes.Key("kind", shapes.Text(), "What it is, for the model.", "context_block")
 _ENABLED = shapes.Key("enabled", shapes.Flag(), "Whether it is shown.", default=True)
@@ -84,14 +100,21 @@ _MAX_CHARS = shapes.Key("max-chars", shapes.Limit(), "How much of it is shown.",
 
 
 def _build_block(members: shapes.Members) -> tuple[Span, ContextBlock] | None:
-    name, text, kind, enabled = members[_BLOCK_ID], members[_BLOCK_TEXT], members[_KIND], members[_ENABLED]
+    name, text, kind, enabled = (
+        members[_BLOCK_ID],
+        members[_BLOCK_TEXT],
+        members[_KIND],
+        members[_ENABLED],
+    )
     cadence, placement = members[_CADENCE] or "every_turn", members[_PLACEMENT] or "after_feeds"
     max_chars = members[_MAX_CHARS] or MAX_BLOCK_CHARS
     if name is None or text is None:
         return None
     if len(text.strip()) > max_chars:
         message = f"the text has {len(text.strip())} characters, of which {max_chars} are shown"
-        members.reader.report(codes.BLOCK_IS_CUT, members.entries[_BLOCK_TEXT.name].value.span, message)
+        members.reader.report(
+            codes.BLOCK_IS_CUT, members.entries[_BLOCK_TEXT.name].value.span, message
+        )
     block = ContextBlock(
         id=name.text,
         text=text,
@@ -110,12 +133,21 @@ _BLOCK = shapes.Record(
     "a block",
     required=(_BLOCK_ID, _BLOCK_TEXT),
 )
-_BLOCKS = shapes.Key("blocks", shapes.ListOf(_BLOCK), "Texts of the operator's for the system prompt.")
-_CHANNEL = shapes.Key("channel", shapes.AnyValue(), "A key of the original system: carried, and not acted on.", deprecated=True)
+_BLOCKS = shapes.Key(
+    "blocks", shapes.ListOf(_BLOCK), "Texts of the operator's for the system prompt."
+)
+_CHANNEL = shapes.Key(
+    "channel",
+    shapes.AnyValue(),
+    "A key of the original system: carried, and not acted on.",
+    deprecated=True,
+)
 
 
 def _build_context(members: shapes.Members) -> ContextSetting | None:
-    """Build the blocks; None when the context says nothing of them, so that the pod's are inherited."""
+    """Build the blocks; None when the context says nothing of them, so that the
+    pod's are inherited.
+    """
     if _BLOCKS not in members:
         return ContextSetting(members.place.span, ()) if is_null(members.node) else None
     blocks: dict[str, ContextBlock] = {}
@@ -123,7 +155,9 @@ def _build_context(members: shapes.Members) -> ContextSetting | None:
     for span, block in members[_BLOCKS] or ():
         if block.id in blocks:
             notes = [Note(places[block.id], "the first one is here")]
-            members.reader.report(codes.BAD_BLOCK, span, "two blocks have the same 'id'", notes=notes)
+            members.reader.report(
+                codes.BAD_BLOCK, span, "two blocks have the same 'id'", notes=notes
+            )
         else:
             blocks[block.id], places[block.id] = block, span
     return ContextSetting(members.entries[_BLOCKS.name].key.span, tuple(blocks.values()))

@@ -1,7 +1,7 @@
 """The state of one reading of a pod file: where variables come from, and what was reported.
 
-Rules. A reader reports what it does not like and returns None, so that reading goes on and one run reports every mistake.
-What is read here is interpolated; what is not read is left to Compose.
+Rules. A reader reports what it does not like and returns None, so that reading goes on and one run
+reports every mistake. What is read here is interpolated; what is not read is left to Compose.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,10 @@ from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, kind
 
 @dataclass
 class Reader:
-    """One reading of a pod file. ``carried`` has the places of each key that is carried and not acted on."""
+    """One reading of a pod file.
+
+    ``carried`` has the places of each key that is carried and not acted on.
+    """
 
     lookup: Lookup
     diagnostics: list[Diagnostic] = field(default_factory=list)
@@ -50,11 +53,15 @@ class Reader:
         if isinstance(node, MapNode):
             return node
         if not is_null(node):
-            self.report(codes.WRONG_TYPE, node.span, f"{what} is a mapping, and this is {kind(node)}")
+            self.report(
+                codes.WRONG_TYPE, node.span, f"{what} is a mapping, and this is {kind(node)}"
+            )
         return None
 
     def carry(self, key: ScalarNode, name: str | None = None) -> None:
-        """Note a key that is carried and not acted on: one warning for each name, at its first place."""
+        """Note a key that is carried and not acted on: one warning for each name,
+        at its first place.
+        """
         self.carried.setdefault(name or key.text, []).append(key.span)
 
     def carry_warnings(self) -> list[Diagnostic]:
@@ -68,12 +75,18 @@ class Reader:
         return warnings
 
     def fill(self, node: ScalarNode, allowed: str = "") -> ScalarNode | None:
-        """Fill in the variables of a scalar; it still shows as it is written. ``allowed``: which control characters."""
+        """Fill in the variables of a scalar; it still shows as it is written.
+
+        ``allowed``: which control characters.
+        """
         result = interpolate(node.text, self.lookup)
         self.diagnostics.extend(problem_at(node, problem) for problem in result.problems)
         if result.problems:
             return None
-        if any((char < " " and char not in allowed) or "\ud800" <= char <= "\udfff" for char in result.text):
+        if any(
+            (char < " " and char not in allowed) or "\ud800" <= char <= "\udfff"
+            for char in result.text
+        ):
             self.report(codes.BAD_VALUE, node.span, "a value with control characters")
             return None
         return ScalarNode(result.text, node.span, plain=node.plain, raw=node.text)
@@ -81,7 +94,9 @@ class Reader:
     def text(self, node: Node, what: str) -> ScalarNode | None:
         """Return a single value that is not empty, as it is spelled."""
         if not isinstance(node, ScalarNode) or node.is_null:
-            self.report(codes.WRONG_TYPE, node.span, f"{what} is a single value, and this is {kind(node)}")
+            self.report(
+                codes.WRONG_TYPE, node.span, f"{what} is a single value, and this is {kind(node)}"
+            )
             return None
         word = self.fill(node)
         if word is not None and not word.text.strip():
@@ -100,8 +115,12 @@ def is_spread(node: Node) -> bool:
 
 
 def problem_at(node: ScalarNode, problem: Problem) -> Diagnostic:
-    """Return the diagnostic of an interpolation problem at its scalar, in words of the file only."""
+    """Return the diagnostic of an interpolation problem at its scalar, in words of
+    the file only.
+    """
     if isinstance(problem, MalformedReference):
-        return codes.BAD_INTERPOLATION.at(node.span, "a '${' that begins no variable", help_text="a literal '$' is '$$'")
+        return codes.BAD_INTERPOLATION.at(
+            node.span, "a '${' that begins no variable", help_text="a literal '$' is '$$'"
+        )
     why = f": {quote(problem.message)[1:-1]}" if problem.message else ""
     return codes.UNSET_VARIABLE.at(node.span, f"{problem.name} is not set{why}")

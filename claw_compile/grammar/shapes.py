@@ -1,8 +1,11 @@
-"""The shapes that values of a pod file take. Each shape reads a value, and describes itself as JSON Schema for editors.
+"""The shapes that values of a pod file take.
 
-Rules. A shape reports what it does not take and returns None. An editor sees values before their variables are filled in:
-text with a ``$`` may become anything. A plain scalar is a number or a boolean to an editor, and text to the grammar, which
-reads spellings. What relates two places (a service that must exist, ``...`` twice) is not in the JSON Schema.
+Each shape reads a value, and describes itself as JSON Schema for editors.
+
+Rules. A shape reports what it does not take and returns None. An editor sees values before their
+variables are filled in: text with a ``$`` may become anything. A plain scalar is a number or a
+boolean to an editor, and text to the grammar, which reads spellings. What relates two places (a
+service that must exist, ``...`` twice) is not in the JSON Schema.
 """
 
 import re
@@ -42,7 +45,9 @@ def one_of(*keys: str) -> Schema:
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a value: its name in messages, and the span of its key (in a list: of the value itself)."""
+    """The place of a value: its name in messages, and the span of its key (in a
+    list: of the value itself).
+    """
 
     what: str
     span: Span
@@ -60,7 +65,10 @@ class Shape[T](Protocol):
 
 @dataclass(frozen=True)
 class Text:
-    """A single value that is not empty and fits a pattern. ``{shown}`` in the message is the value as it is written."""
+    """A single value that is not empty and fits a pattern.
+
+    ``{shown}`` in the message is the value as it is written.
+    """
 
     pattern: str = _ANY_TEXT
     message: str = ""
@@ -82,9 +90,16 @@ class Text:
         return word
 
     def json_schema(self) -> Schema:
-        types = ["string", *(name for name, sample in _SAMPLES.items() if re.fullmatch(self.pattern, sample))]
+        types = [
+            "string",
+            *(name for name, sample in _SAMPLES.items() if re.fullmatch(self.pattern, sample)),
+        ]
         schema = or_variable({"type": types, "pattern": f"^(?:{self.pattern})$"})
-        return schema if self.max_length is None else {"allOf": [schema, {"maxLength": self.max_length}]}
+        return (
+            schema
+            if self.max_length is None
+            else {"allOf": [schema, {"maxLength": self.max_length}]}
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,9 @@ class Prose:
 
     def read(self, reader: Reader, node: Node, place: Place) -> str | None:
         if not isinstance(node, ScalarNode) or node.is_null:
-            reader.report(codes.WRONG_TYPE, node.span, f"{place.what} is a text, and this is {kind(node)}")
+            reader.report(
+                codes.WRONG_TYPE, node.span, f"{place.what} is a text, and this is {kind(node)}"
+            )
             return None
         text = reader.fill(node, allowed="\n\t")
         return text.text if text else None
@@ -112,7 +129,10 @@ class Choice[W: str]:
         word = reader.text(node, place.what)
         if word is None or word.text in self.options:
             return next(option for option in self.options if option == word.text) if word else None
-        message, hint = f"{place.what} is one of {', '.join(self.options)}", did_you_mean(word.shown, self.options)
+        message, hint = (
+            f"{place.what} is one of {', '.join(self.options)}",
+            did_you_mean(word.shown, self.options),
+        )
         reader.report(codes.BAD_VALUE, node.span, message, hint=hint)
         return None
 
@@ -155,7 +175,9 @@ class Limit:
 
     def json_schema(self) -> Schema:
         pattern = "^0*[1-9][0-9]{0,9}$"
-        return or_variable({"type": ["integer", "string"], "minimum": 1, "maximum": self.max, "pattern": pattern})
+        return or_variable(
+            {"type": ["integer", "string"], "minimum": 1, "maximum": self.max, "pattern": pattern}
+        )
 
 
 @dataclass(frozen=True)
@@ -182,7 +204,10 @@ class AnyMapping:
 
 @dataclass(frozen=True)
 class Conversion[S, T]:
-    """Another shape whose value is checked further and converted. ``schema`` is the JSON Schema where the shape's is wider."""
+    """Another shape whose value is checked further and converted.
+
+    ``schema`` is the JSON Schema where the shape's is wider.
+    """
 
     shape: Shape[S]
     convert: Callable[[Reader, S, Node], T | None]
@@ -230,7 +255,10 @@ class ListOf[T]:
 
 @dataclass(frozen=True)
 class SpreadList[T]:
-    """A list with at most one ``...`` for the pod's defaults (docs/spec/compile.md "Defaults"). Defaults take none."""
+    """A list with at most one ``...`` for the pod's defaults (docs/spec/compile.md "Defaults").
+
+    Defaults take none.
+    """
 
     item: Shape[T]
     is_default: bool = False
@@ -247,7 +275,9 @@ class SpreadList[T]:
                 reader.report(codes.SPREAD_WITHOUT_DEFAULTS, item.span, message)
             elif first is not None:
                 notes = [Note(first.span, "the first one is here")]
-                reader.report(codes.SPREAD_TWICE, item.span, f"'...' twice in {place.what}", notes=notes)
+                reader.report(
+                    codes.SPREAD_TWICE, item.span, f"'...' twice in {place.what}", notes=notes
+                )
             else:
                 first = Spread(item.span)
                 entries.append(first)
@@ -255,7 +285,11 @@ class SpreadList[T]:
 
     def json_schema(self) -> Schema:
         item = self.item.json_schema()
-        either: Schema = {"allOf": [{"not": {"const": "..."}}, item]} if self.is_default else {"anyOf": [_SPREAD, item]}
+        either: Schema = (
+            {"allOf": [{"not": {"const": "..."}}, item]}
+            if self.is_default
+            else {"anyOf": [_SPREAD, item]}
+        )
         return {"type": ["array", "null"], "items": either}
 
 
@@ -265,13 +299,17 @@ def items(reader: Reader, node: Node, what: str) -> tuple[Node, ...]:
         return node.items
     if not is_null(node):
         hint = "a spread is an entry of the list: '- ...'" if is_spread(node) else None
-        reader.report(codes.WRONG_TYPE, node.span, f"{what} is a list, and this is {kind(node)}", hint=hint)
+        reader.report(
+            codes.WRONG_TYPE, node.span, f"{what} is a list, and this is {kind(node)}", hint=hint
+        )
     return ()
 
 
 @dataclass(frozen=True)
 class Table[T]:
-    """A mapping of free names of one kind (``variable``, ``secret``) that fit a pattern; ``null`` is an empty one."""
+    """A mapping of free names of one kind (``variable``, ``secret``) that fit a
+    pattern; ``null`` is an empty one.
+    """
 
     kind: str
     names: str
@@ -283,16 +321,26 @@ class Table[T]:
         for entry in mapping.entries if mapping is not None else ():
             name = entry.key
             if not re.fullmatch(self.names, name.text):
-                reader.report(codes.BAD_VALUE, name.span, f"{quote(name.text)} can't name a {self.kind}: {self.names}")
+                reader.report(
+                    codes.BAD_VALUE,
+                    name.span,
+                    f"{quote(name.text)} can't name a {self.kind}: {self.names}",
+                )
                 continue
-            value = self.value.read(reader, entry.value, Place(f"the {self.kind} {quote(name.text)}", name.span))
+            value = self.value.read(
+                reader, entry.value, Place(f"the {self.kind} {quote(name.text)}", name.span)
+            )
             if value is not None:
                 pairs.append((name, value))
         return tuple(pairs)
 
     def json_schema(self) -> Schema:
         names = {"pattern": f"^(?:{self.names})$"}
-        return {"type": ["object", "null"], "propertyNames": names, "additionalProperties": self.value.json_schema()}
+        return {
+            "type": ["object", "null"],
+            "propertyNames": names,
+            "additionalProperties": self.value.json_schema(),
+        }
 
 
 @dataclass(frozen=True)
@@ -324,7 +372,10 @@ class Key[T]:
 
 @dataclass(frozen=True)
 class Members:
-    """The entries of one mapping. Each is read when it is asked for: ``members[KEY]`` is None where the key is absent."""
+    """The entries of one mapping.
+
+    Each is read when it is asked for: ``members[KEY]`` is None where the key is absent.
+    """
 
     reader: Reader
     entries: Mapping[str, Entry]
@@ -349,21 +400,26 @@ class Members:
         for key in keys:
             if key not in self:
                 message = key.missing.message or f"{self.place.what} needs {quote(key.name)}"
-                self.reader.report(key.missing.code, self.place.span, message, help_text=key.missing.help_text)
+                self.reader.report(
+                    key.missing.code, self.place.span, message, help_text=key.missing.help_text
+                )
 
     def require_one(self, *keys: Key[Any]) -> None:
         """Report it unless exactly one of the keys is there."""
         if sum(key in self for key in keys) != 1:
             either = " or ".join(quote(key.name) for key in keys)
-            self.reader.report(codes.MISSING_KEY, self.place.span, f"{self.place.what} needs either {either}")
+            self.reader.report(
+                codes.MISSING_KEY, self.place.span, f"{self.place.what} needs either {either}"
+            )
 
 
 @dataclass(frozen=True)
 class Record[T]:
     """A mapping with these keys and no others, and the value that ``build`` makes of it.
 
-    ``null`` is an empty mapping where ``is_nullable``; there ``build`` is also called for a value of another type, which is
-    reported. ``name`` is what messages call it instead of its place; ``rules`` are JSON Schema for what ``build`` checks.
+    ``null`` is an empty mapping where ``is_nullable``; there ``build`` is also called for a value
+    of another type, which is reported. ``name`` is what messages call it instead of its place;
+    ``rules`` are JSON Schema for what ``build`` checks.
     """
 
     keys: tuple[Key[Any], ...]
@@ -384,12 +440,19 @@ class Record[T]:
                 members.require_one(*self.either)
             return self.build(members)
         if not (self.is_nullable and is_null(node)):
-            reader.report(codes.WRONG_TYPE, node.span, f"{place.what} is a mapping, and this is {kind(node)}")
+            reader.report(
+                codes.WRONG_TYPE, node.span, f"{place.what} is a mapping, and this is {kind(node)}"
+            )
         return self.build(Members(reader, {}, node, place)) if self.is_nullable else None
 
     def json_schema(self) -> Schema:
         properties = {key.name: key.json_schema() for key in self.keys}
-        schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False, **self.rules}
+        schema: Schema = {
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": False,
+            **self.rules,
+        }
         if self.required:
             schema["required"] = [key.name for key in self.required]
         if self.either:

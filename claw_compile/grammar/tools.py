@@ -1,7 +1,9 @@
-"""``tools``, ``tool-policy`` and ``surfaces``: calls that an agent may make, and places that it reaches itself.
+"""``tools``, ``tool-policy`` and ``surfaces``: calls that an agent may make, and
+places that it reaches itself.
 
-Rules of surfaces. ``service://X``, ``volume://N [ro|rw]``, ``host:///abs [ro|rw]``, ``channel://P``, ``egress://``. Without a
-mode a volume or host is read-only. The map form is for ``channel://`` only: the runner's configuration of that channel.
+Rules of surfaces. ``service://X``, ``volume://N [ro|rw]``, ``host:///abs [ro|rw]``,
+``channel://P``, ``egress://``. Without a mode a volume or host is read-only. The map form is for
+``channel://`` only: the runner's configuration of that channel.
 """
 
 import re
@@ -40,8 +42,14 @@ _SURFACE_SCHEMA = "|".join(
 )
 
 _CHANNEL_KEYS = (
-    shapes.Key("allow_from_handles", shapes.Flag(), "Whether those with a handle may write to the agent."),
-    shapes.Key("allow_from_services", shapes.ListOf(shapes.Text()), "Which services may write to the agent."),
+    shapes.Key(
+        "allow_from_handles", shapes.Flag(), "Whether those with a handle may write to the agent."
+    ),
+    shapes.Key(
+        "allow_from_services",
+        shapes.ListOf(shapes.Text()),
+        "Which services may write to the agent.",
+    ),
     shapes.Key("guilds", shapes.AnyMapping(), "Guilds of the channel, as its runner takes them."),
     shapes.Key("dm", shapes.AnyMapping(), "Direct messages, as the runner takes them."),
 )
@@ -63,7 +71,11 @@ class _SurfaceShape:
 
     def read(self, reader: Reader, node: Node, place: shapes.Place) -> Surface | None:
         channel: MapNode | None = None
-        if isinstance(node, MapNode) and len(node.entries) == 1 and node.entries[0].key.text.startswith(_CHANNEL):
+        if (
+            isinstance(node, MapNode)
+            and len(node.entries) == 1
+            and node.entries[0].key.text.startswith(_CHANNEL)
+        ):
             channel = _CHANNEL_RECORD.read(reader, node.entries[0].value, place)
             node = node.entries[0].key
         word = reader.text(node, "a surface")
@@ -72,7 +84,9 @@ class _SurfaceShape:
         match = _SURFACE.fullmatch(word.text)
         problem = _problem(match) if match else "it has no 'scheme://'"
         if match is None or problem:
-            reader.report(codes.BAD_SURFACE, node.span, f"{quote(word.shown)} is not a surface: {problem}")
+            reader.report(
+                codes.BAD_SURFACE, node.span, f"{quote(word.shown)} is not a surface: {problem}"
+            )
             return None
         scheme = cast("Scheme", match["scheme"])
         mode = _ACCESS[match["mode"] or "ro"] if scheme in {"volume", "host"} else None
@@ -115,16 +129,22 @@ _ALLOW_HELP = "write 'allow: all' or 'allow: [tool, …]'"
 class _Allow:
     """``all``, or a list of names that has at least one."""
 
-    def read(self, reader: Reader, node: Node, place: shapes.Place) -> AllTools | tuple[ScalarNode, ...] | None:
+    def read(
+        self, reader: Reader, node: Node, place: shapes.Place
+    ) -> AllTools | tuple[ScalarNode, ...] | None:
         if isinstance(node, ScalarNode) and not node.is_null:
             word = reader.text(node, place.what)
             if word is not None and word.text != "all":
                 hint = f"[{quote(word.shown)[1:-1]}]"
-                reader.report(codes.WRONG_TYPE, node.span, "'allow' is 'all' or a list of names", hint=hint)
+                reader.report(
+                    codes.WRONG_TYPE, node.span, "'allow' is 'all' or a list of names", hint=hint
+                )
             return AllTools(node.span) if word and word.text == "all" else None
         if not shapes.items(reader, node, place.what):
             if not isinstance(node, MapNode):
-                reader.report(codes.ALLOW_MISSING, node.span, "'allow' is empty", help_text=_ALLOW_HELP)
+                reader.report(
+                    codes.ALLOW_MISSING, node.span, "'allow' is empty", help_text=_ALLOW_HELP
+                )
             return None
         names = shapes.ListOf(shapes.Text()).read(reader, node, place)
         mixed = [name for name in names if name.text == "all"]
@@ -146,7 +166,9 @@ _ALLOW = shapes.Key[AllTools | tuple[ScalarNode, ...]](
     "Which of its tools: all, or their names.",
     missing=shapes.MissingKey(codes.ALLOW_MISSING, help_text=_ALLOW_HELP),
 )
-_DENY = shapes.Key("deny", shapes.ListOf(shapes.Text()), "Tools that are not granted; beats every 'allow'.")
+_DENY = shapes.Key(
+    "deny", shapes.ListOf(shapes.Text()), "Tools that are not granted; beats every 'allow'."
+)
 
 
 def _build_grant(members: shapes.Members) -> Grant | None:
@@ -154,12 +176,17 @@ def _build_grant(members: shapes.Members) -> Grant | None:
     return Grant(service, allow, deny or (), members.place.span) if service and allow else None
 
 
-_GRANT = shapes.Record((_SERVICE, _ALLOW, _DENY), _build_grant, "a grant", required=(_SERVICE, _ALLOW))
+_GRANT = shapes.Record(
+    (_SERVICE, _ALLOW, _DENY), _build_grant, "a grant", required=(_SERVICE, _ALLOW)
+)
 
 
 @dataclass(frozen=True)
 class _GrantShape:
-    """One entry of ``tools``. The name of a service alone is a common slip, and gets a message of its own."""
+    """One entry of ``tools``.
+
+    The name of a service alone is a common slip, and gets a message of its own.
+    """
 
     def read(self, reader: Reader, node: Node, place: shapes.Place) -> Grant | None:
         if not isinstance(node, ScalarNode):
@@ -176,8 +203,12 @@ class _GrantShape:
 GRANTS = shapes.SpreadList(_GrantShape())
 DEFAULT_GRANTS = shapes.SpreadList(_GrantShape(), is_default=True)
 
-_PER_TOOL = shapes.Key("timeout-per-tool-ms", shapes.Limit(), "How long a call may take.", TIMEOUT_PER_TOOL_MS)
-_TOTAL = shapes.Key("total-timeout-ms", shapes.Limit(), "How long a turn may take.", TOTAL_TIMEOUT_MS)
+_PER_TOOL = shapes.Key(
+    "timeout-per-tool-ms", shapes.Limit(), "How long a call may take.", TIMEOUT_PER_TOOL_MS
+)
+_TOTAL = shapes.Key(
+    "total-timeout-ms", shapes.Limit(), "How long a turn may take.", TOTAL_TIMEOUT_MS
+)
 _ON_BUDGET = shapes.Key(
     "on-budget",
     shapes.Choice[Literal["finalize", "error"]](("finalize", "error")),
@@ -188,7 +219,12 @@ _LIMITS: tuple[shapes.Key[Any], ...] = (
     shapes.Key("max-rounds", shapes.Limit(), "How often tools are run in a turn.", MAX_ROUNDS),
     _PER_TOOL,
     _TOTAL,
-    shapes.Key("max-tool-result-bytes", shapes.Limit(), "How much of a result the model sees.", MAX_TOOL_RESULT_BYTES),
+    shapes.Key(
+        "max-tool-result-bytes",
+        shapes.Limit(),
+        "How much of a result the model sees.",
+        MAX_TOOL_RESULT_BYTES,
+    ),
     shapes.Key("max-parallel", shapes.Limit(), "How many calls run at once.", MAX_PARALLEL),
     _ON_BUDGET,
 )

@@ -1,10 +1,13 @@
-"""The build context of a service and its Dockerfile: the source of its image, as far as it is in the pod's directory.
+"""The build context of a service and its Dockerfile: the source of its image, as
+far as it is in the pod's directory.
 
-Compose may build from anywhere; a context that is an address, or outside of the pod's directory, is not looked into.
+Compose may build from anywhere; a context that is an address, or outside of the pod's directory, is
+not looked into.
 
-Labels and variables follow Docker's rules: both forms (``LABEL key=value …`` and ``LABEL key value``), quotes and the escape
-character, lines that go on, comments among them, heredocs passed over; the last stage counts, or the target, with the labels
-of the stages that it is built from. Variables are not filled in: a label that needs one is reported.
+Labels and variables follow Docker's rules: both forms (``LABEL key=value …`` and ``LABEL key
+value``), quotes and the escape character, lines that go on, comments among them, heredocs passed
+over; the last stage counts, or the target, with the labels of the stages that it is built from.
+Variables are not filled in: a label that needs one is reported.
 """
 
 import bisect
@@ -37,23 +40,37 @@ class BuildContext:
 
 
 def candidate_paths(directories: Iterable[str], in_image: str) -> tuple[str, ...]:
-    """Return the paths where a file of the image may be before it is built: its own path, or copied from the top."""
+    """Return the paths where a file of the image may be before it is built: its own
+    path, or copied from the top.
+    """
     inside = posixpath.normpath(in_image.strip()).lstrip("/")
     names = (inside, posixpath.basename(inside))
-    return tuple(dict.fromkeys(posixpath.join(directory, name) for directory in directories for name in names))
+    return tuple(
+        dict.fromkeys(
+            posixpath.join(directory, name) for directory in directories for name in names
+        )
+    )
 
 
 def build_context(service: ServiceSpec, files: Files, lookup: Lookup) -> BuildContext | None:
-    """Return the context of ``build: DIR`` or ``build: {context, dockerfile, dockerfile_inline, target}``."""
+    """Return the context of ``build: DIR`` or ``build: {context, dockerfile,
+    dockerfile_inline, target}``.
+    """
     build = child(service.body, "build")
     if build is None or (context := _directory(build, files, lookup)) is None:
         return None
     source = dockerfile(build, files, lookup)
-    return BuildContext(context, labels(source, fill_in(child(build, "target"), lookup)) if source is not None else {})
+    return BuildContext(
+        context,
+        labels(source, fill_in(child(build, "target"), lookup)) if source is not None else {},
+    )
 
 
 def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> Source | None:
-    """Return the Dockerfile of a service's ``build``. ``within`` is the directory of its Compose file, from the pod's."""
+    """Return the Dockerfile of a service's ``build``.
+
+    ``within`` is the directory of its Compose file, from the pod's.
+    """
     context = _directory(build, files, lookup, within)
     if context is None:
         return None
@@ -71,7 +88,11 @@ def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> s
     """Return the context as a directory of the pod's; None for what is not looked into."""
     if isinstance(build, ScalarNode) and build.is_null:
         return None
-    context = fill_in(build.value("context"), lookup) or "." if isinstance(build, MapNode) else fill_in(build, lookup)
+    context = (
+        fill_in(build.value("context"), lookup) or "."
+        if isinstance(build, MapNode)
+        else fill_in(build, lookup)
+    )
     if context is None or "://" in context or context.startswith(_ADDRESSES):
         return None
     context = posixpath.join(within, context)
@@ -83,7 +104,9 @@ def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> s
 
 
 def fill_in(node: Node | None, lookup: Lookup) -> str | None:
-    """Return a single value with its variables filled in; None when it is absent or can't be filled in."""
+    """Return a single value with its variables filled in; None when it is absent or
+    can't be filled in.
+    """
     if not isinstance(node, ScalarNode) or node.is_null:
         return None
     result = interpolate(node.text, lookup)
@@ -154,7 +177,9 @@ def _logical_lines(source: Source, escape: str) -> Iterator[_Line]:
         part = line
         while (stripped := part.rstrip()).endswith(escape):
             text += stripped[: -len(escape)]
-            following = next(((at, each) for at, each in lines if each.strip() and each.lstrip()[0] != "#"), None)
+            following = next(
+                ((at, each) for at, each in lines if each.strip() and each.lstrip()[0] != "#"), None
+            )
             if following is None:
                 part = ""
                 break
@@ -167,7 +192,9 @@ def _logical_lines(source: Source, escape: str) -> Iterator[_Line]:
 
 
 def _pass_heredocs(text: str, lines: Iterator[tuple[int, str]]) -> None:
-    if (instruction := _INSTRUCTION.fullmatch(text)) is None or instruction["word"].upper() not in _TAKES_HEREDOC:
+    if (instruction := _INSTRUCTION.fullmatch(text)) is None or instruction[
+        "word"
+    ].upper() not in _TAKES_HEREDOC:
         return
     for heredoc in _HEREDOC.finditer(text):
         for _, line in lines:
@@ -185,7 +212,14 @@ def _pairs(line: _Line, rest: str, at: int) -> Iterator[tuple[str, ScalarNode]]:
         value = rest[end:].strip()
         if len(words) > 1:
             last = at + len(rest.rstrip())
-            yield first, line.node(" ".join(text for text, _, _ in _words(value, line.escape)), at + words[1][1], last)
+            yield (
+                first,
+                line.node(
+                    " ".join(text for text, _, _ in _words(value, line.escape)),
+                    at + words[1][1],
+                    last,
+                ),
+            )
         return
     for word, start, end in words:
         key, sign, value = word.partition("=")

@@ -1,8 +1,8 @@
 """Files of the pod's directory, as the compile may read them.
 
-Rules. Every path of a pod is relative to the pod file, and stays in its directory after symlinks. Only regular files are
-opened (a FIFO would hang the compile), and none that is unreasonably large. What can't be read is a diagnostic at the place
-that names the file.
+Rules. Every path of a pod is relative to the pod file, and stays in its directory after symlinks.
+Only regular files are opened (a FIFO would hang the compile), and none that is unreasonably large.
+What can't be read is a diagnostic at the place that names the file.
 """
 
 import os
@@ -24,7 +24,9 @@ class Files:
 
     directory: Path
     diagnostics: list[Diagnostic]
-    read: dict[str, bytes] = field(default_factory=dict)  # The content of each file that was read, by its path in the directory
+    read: dict[str, bytes] = field(
+        default_factory=dict
+    )  # The content of each file that was read, by its path in the directory
 
     @cached_property
     def root(self) -> Path:
@@ -39,7 +41,9 @@ class Files:
         try:
             target = self.resolve_path(path.text)
         except ValueError:
-            self.diagnostics.append(codes.UNREADABLE_FILE.at(path.span, f"{what} {quote(path.shown)} is not a path"))
+            self.diagnostics.append(
+                codes.UNREADABLE_FILE.at(path.span, f"{what} {quote(path.shown)} is not a path")
+            )
             return None
         if target is None:
             message = f"{what} {quote(path.shown)} leads out of the pod's directory"
@@ -51,7 +55,10 @@ class Files:
         return data.value
 
     def resolve_path(self, path: str) -> Path | None:
-        """Return the absolute path of a path of the pod; None when it leaves the directory. Raise ``ValueError`` for a NUL."""
+        """Return the absolute path of a path of the pod; None when it leaves the directory.
+
+        Raise ``ValueError`` for a NUL.
+        """
         target = Path(os.path.realpath(self.root / path))
         return target if target.is_relative_to(self.root) else None
 
@@ -69,7 +76,9 @@ class Files:
             return Result(None, (codes.PATH_ESCAPES_POD.at(start_of(shown), message),))
         data = read_file(target, start_of(shown), what)
         self._keep(target, data)
-        return decode(shown, data.value) if data.value is not None else Result(None, data.diagnostics)
+        return (
+            decode(shown, data.value) if data.value is not None else Result(None, data.diagnostics)
+        )
 
     def _keep(self, target: Path, data: Result[bytes]) -> None:
         if data.value is not None:
@@ -81,8 +90,14 @@ def read_file(path: Path, at: Span, what: str) -> Result[bytes]:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            help_text = f"name the file: {path / 'claw-pod.yml'}" if (path / "claw-pod.yml").is_file() else None
-            return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} is a directory", help_text=help_text),))
+            help_text = (
+                f"name the file: {path / 'claw-pod.yml'}"
+                if (path / "claw-pod.yml").is_file()
+                else None
+            )
+            return Result(
+                None, (codes.UNREADABLE_FILE.at(at, f"{what} is a directory", help_text=help_text),)
+            )
         if not stat.S_ISREG(status.st_mode):
             return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} is not a regular file"),))
         with path.open("rb") as file:
@@ -93,5 +108,7 @@ def read_file(path: Path, at: Span, what: str) -> Result[bytes]:
         why = error.strerror if isinstance(error, OSError) else "not a path"
         return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} can't be read: {why}"),))
     if len(data) > MAX_BYTES:
-        return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} is larger than {MAX_BYTES} bytes"),))
+        return Result(
+            None, (codes.UNREADABLE_FILE.at(at, f"{what} is larger than {MAX_BYTES} bytes"),)
+        )
     return Result(data)

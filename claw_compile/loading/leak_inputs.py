@@ -1,14 +1,18 @@
-"""Leak inputs: the texts that an agent's container gets and that may hold a credential, with their places.
+"""Leak inputs: the texts that an agent's container gets and that may hold a
+credential, with their places.
 
-Rules. Every value of the agent's Compose service counts, and of each service that it extends: variables by name and value,
-other keys by value; the files behind ``env_file``, ``secrets``, ``configs``, mounts (``volumes``, ``volumes_from``, volumes
-that are bound to a path, ``develop.watch``, surfaces) and the Dockerfile; and the words that it is given to read. Of a folder
-the small files are read, within the bounds of ``mounted_folder``; a warning says what was not. What is external, or in an
-image, can't be seen here. A place never carries its line: that may show the value.
+Rules. Every value of the agent's Compose service counts, and of each service that it extends:
+variables by name and value, other keys by value; the files behind ``env_file``, ``secrets``,
+``configs``, mounts (``volumes``, ``volumes_from``, volumes that are bound to a path,
+``develop.watch``, surfaces) and the Dockerfile; and the words that it is given to read. Of a folder
+the small files are read, within the bounds of ``mounted_folder``; a warning says what was not. What
+is external, or in an image, can't be seen here. A place never carries its line: that may show the
+value.
 
-A file that Compose must have is an error when it is not there, as Compose would say later; one that it need not have, or that
-may come to be where the pod runs (a secret's), is passed over. Files may be outside of the pod's directory: nothing of them is
-written anywhere. Each is read once, however many agents have it.
+A file that Compose must have is an error when it is not there, as Compose would say later; one that
+it need not have, or that may come to be where the pod runs (a secret's), is passed over. Files may
+be outside of the pod's directory: nothing of them is written anywhere. Each is read once, however
+many agents have it.
 """
 
 import posixpath
@@ -25,10 +29,26 @@ from claw_compile.grammar.pod import PodSecret, PodSpec, ServiceSpec, own_entrie
 from claw_compile.loading.build_context import declared_variables, dockerfile, fill_in
 from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.mounted_folder import FolderContent, read_folder
-from claw_compile.loading.private_paths import ComposeService, Exposure, PrivatePaths, expand_home, mounted_names
+from claw_compile.loading.private_paths import (
+    ComposeService,
+    Exposure,
+    PrivatePaths,
+    expand_home,
+    mounted_names,
+)
 from claw_compile.parsing.dotenv import Assignment, read_env_file
 from claw_compile.parsing.environment import Lookup, Variables, interpolate, variables
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, Source, child, entries_of, items_of, scalars
+from claw_compile.parsing.node import (
+    Entry,
+    ListNode,
+    MapNode,
+    Node,
+    Source,
+    child,
+    entries_of,
+    items_of,
+    scalars,
+)
 from claw_compile.parsing.yaml_reader import read_yaml
 
 type Kind = Literal["variable", "text", "file", "prose"]
@@ -39,7 +59,11 @@ _REFERENCE = re.compile(r"\$\{?(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 
 @dataclass(frozen=True)
 class LeakInput:
-    """One text. ``what`` names it in messages; ``refers`` are the variables in it; ``source`` is set for a whole file."""
+    """One text.
+
+    ``what`` names it in messages; ``refers`` are the variables in it; ``source`` is set for a whole
+    file.
+    """
 
     what: str
     at: Span
@@ -61,23 +85,41 @@ def hide_line(span: Span) -> Span:
 
 
 def file_input(what: str, source: Source, kind: Kind, notes: tuple[Note, ...] = ()) -> LeakInput:
-    return LeakInput(what, Span(source.file, 1, 1, 1), source.text, kind, notes=notes, source=source)
+    return LeakInput(
+        what, Span(source.file, 1, 1, 1), source.text, kind, notes=notes, source=source
+    )
 
 
-def variable_inputs(what: str, node: Node | None, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
-    """Yield variables in map or list form. One without a value takes it from the environment, by its own name."""
+def variable_inputs(
+    what: str, node: Node | None, lookup: Lookup, notes: tuple[Note, ...]
+) -> Iterator[LeakInput]:
+    """Yield variables in map or list form.
+
+    One without a value takes it from the environment, by its own name.
+    """
     for each in variables(node, lookup):
         bare = each.node.text == each.name and each.value.tainted
         refers = (each.name,) if bare else references(each.node.text)
         label = f"{each.name} in {what}"
-        yield LeakInput(label, hide_line(each.key), each.value.text, "variable", each.name, refers, notes)
+        yield LeakInput(
+            label, hide_line(each.key), each.value.text, "variable", each.name, refers, notes
+        )
 
 
-def text_inputs(what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
+def text_inputs(
+    what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]
+) -> Iterator[LeakInput]:
     for scalar in scalars(node):
         text = interpolate(scalar.text, lookup).text if "$" in scalar.text else scalar.text
         if text:
-            yield LeakInput(what, hide_line(scalar.span), text, "text", refers=references(scalar.text), notes=notes)
+            yield LeakInput(
+                what,
+                hide_line(scalar.span),
+                text,
+                "text",
+                refers=references(scalar.text),
+                notes=notes,
+            )
 
 
 def references(written: str) -> tuple[str, ...]:
@@ -91,14 +133,19 @@ _RUNTIME = ".claw-runtime"
 
 
 _SETTINGS = re.compile(
-    r"\.?env(\..*)?|.*\.(env|envrc|ini|cfg|conf|config|properties|toml|ya?ml|json|sh|txt)|[^.]+|\.[^.]+", re.IGNORECASE
+    r"\.?env(\..*)?|.*\.(env|envrc|ini|cfg|conf|config|properties|toml|ya?ml|json|sh|txt)|[^.]+|\.[^.]+",
+    re.IGNORECASE,
 )
-"""Names of files in which an assignment is a setting; in others, as source code, it may name a variable only."""
+"""Names of files in which an assignment is a setting; in others, as source code, it
+may name a variable only.
+"""
 
 
 @dataclass(frozen=True)
 class AgentService:
-    """The Compose keys of an agent's service, or of one that it extends, and the paths of the host that they give it."""
+    """The Compose keys of an agent's service, or of one that it extends, and the
+    paths of the host that they give it.
+    """
 
     body: MapNode
     exposures: tuple[Exposure, ...]
@@ -122,11 +169,16 @@ class LeakInputs:
     @property
     def _private(self) -> PrivatePaths:
         return PrivatePaths(
-            self.pod, self.files, self.variables.lookup, lambda service: [each for each, _ in self._ancestry(service)]
+            self.pod,
+            self.files,
+            self.variables.lookup,
+            lambda service: [each for each, _ in self._ancestry(service)],
         )
 
     def services(self) -> Mapping[str, tuple[AgentService, ...]]:
-        """Return each agent's service and those that it extends, each with the paths that it gives."""
+        """Return each agent's service and those that it extends, each with the
+        paths that it gives.
+        """
         return {agent.name.text: tuple(self._services(agent)) for agent in self.pod.agents}
 
     def _services(self, agent: ServiceSpec) -> Iterator[AgentService]:
@@ -150,12 +202,16 @@ class LeakInputs:
         if data.value is None:
             self.files.diagnostics.extend(data.diagnostics if required else ())
             return None
-        return self.texts.setdefault(path, Source(shown, data.value.decode("utf-8-sig", errors="replace")))
+        return self.texts.setdefault(
+            path, Source(shown, data.value.decode("utf-8-sig", errors="replace"))
+        )
 
     def _secret(self, secret: PodSecret) -> str | None:
         if secret.source == "env":
             return self.variables.lookup(secret.reference.text)
-        source = self.text(secret.reference.text, secret.reference.span, "the secret", required=False)
+        source = self.text(
+            secret.reference.text, secret.reference.span, "the secret", required=False
+        )
         return source.text.strip() if source is not None else None
 
     def _agent_inputs(self, agent: ServiceSpec) -> Iterator[LeakInput]:
@@ -184,15 +240,22 @@ class LeakInputs:
             yield service, notes
             parent = self._parent(service)
             if parent is not None:
-                notes = (*notes, Note(hide_line(parent.said), f"{service.name} extends {parent.name} here"))
+                notes = (
+                    *notes,
+                    Note(hide_line(parent.said), f"{service.name} extends {parent.name} here"),
+                )
             service = parent
 
-    def _mounted(self, agent: ServiceSpec, exposure: Exposure, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
+    def _mounted(
+        self, agent: ServiceSpec, exposure: Exposure, notes: tuple[Note, ...]
+    ) -> Iterator[LeakInput]:
         if exposure.path:
             notes = (*notes, Note(hide_line(exposure.at), f"{agent.name.text} takes it here"))
             yield from self.exposed(exposure, notes, "a mounted file")
 
-    def exposed(self, exposure: Exposure, notes: tuple[Note, ...], what: str) -> Iterator[LeakInput]:
+    def exposed(
+        self, exposure: Exposure, notes: tuple[Note, ...], what: str
+    ) -> Iterator[LeakInput]:
         """Yield the file, or the files of the folder."""
         private = self._private
         path = private.path(exposure)
@@ -210,7 +273,9 @@ class LeakInputs:
             yield file_input("a file in a mounted folder", Source(shown, file.text), kind, notes)
         if content.unread:
             what = "; ".join(content.unread)
-            message = f"of {quote(exposure.path)} these files were not searched for credentials: {what}"
+            message = (
+                f"of {quote(exposure.path)} these files were not searched for credentials: {what}"
+            )
             self.files.diagnostics.append(codes.FOLDER_PARTLY_READ.at(exposure.at, message))
 
     def _is_folder(self, path: str) -> bool:
@@ -232,7 +297,9 @@ class LeakInputs:
         paths = (path for owner in (agent, self.pod) for path in own_entries(owner.skills))
         for path in {path.text: path for path in paths}.values():
             if path.text in self.skills:
-                yield file_input("a skill", self._source(path.shown, self.skills[path.text].content), "prose")
+                yield file_input(
+                    "a skill", self._source(path.shown, self.skills[path.text].content), "prose"
+                )
 
     def _source(self, path: str, content: bytes) -> Source:
         return Source(self.files.display_path(path), content.decode(errors="replace"))
@@ -254,12 +321,19 @@ class LeakInputs:
                 return None
             document = read.value
         body = child(document, "services", name)
-        return ComposeService(path, name, body, document, node.span) if isinstance(body, MapNode) else None
+        return (
+            ComposeService(path, name, body, document, node.span)
+            if isinstance(body, MapNode)
+            else None
+        )
 
 
 @dataclass(frozen=True)
 class Container:
-    """One container of an agent. ``directory`` is that of its Compose file, ``notes`` say how the agent gets it."""
+    """One container of an agent.
+
+    ``directory`` is that of its Compose file, ``notes`` say how the agent gets it.
+    """
 
     collection: LeakInputs
     agent: ServiceSpec
@@ -288,7 +362,9 @@ class Container:
                 if key in _HOOKS:
                     for hook in items_of(node):
                         environment = child(hook, "environment")
-                        yield from variable_inputs(f"the environment of '{key}'", environment, lookup, self.notes)
+                        yield from variable_inputs(
+                            f"the environment of '{key}'", environment, lookup, self.notes
+                        )
 
     def _env_file_inputs(self, node: Node) -> Iterator[LeakInput]:
         for item in node.items if isinstance(node, ListNode) else (node,):
@@ -300,20 +376,36 @@ class Container:
             is_raw = fill_in(child(item, "format"), self.collection.variables.lookup) == "raw"
             source = self._text(path, named_by, "the env_file", required=required != "false")
             if source is not None:
-                notes = (*self.notes, Note(hide_line(named_by.span), f"{self.agent.name.text} takes it here"))
+                notes = (
+                    *self.notes,
+                    Note(hide_line(named_by.span), f"{self.agent.name.text} takes it here"),
+                )
                 yield from self._assignments(source, notes, is_raw=is_raw)
 
     def _is_its_own(self, path: str) -> bool:
         """Return whether the compiler writes this file for this agent: it may not be there yet."""
         own = f"{_RUNTIME}/agents/{self.agent.name.text}/env"
-        return self.agent.count == 1 and posixpath.normpath(posixpath.join(self.directory, path)) == own
+        return (
+            self.agent.count == 1
+            and posixpath.normpath(posixpath.join(self.directory, path)) == own
+        )
 
-    def _assignments(self, source: Source, notes: tuple[Note, ...], *, is_raw: bool) -> Iterator[LeakInput]:
+    def _assignments(
+        self, source: Source, notes: tuple[Note, ...], *, is_raw: bool
+    ) -> Iterator[LeakInput]:
         variables = self.collection.variables
         if is_raw:
-            lines = ((number, line.strip()) for number, line in enumerate(source.text.split("\n"), start=1))
-            parts = ((number, line.partition("=")) for number, line in lines if line[:1] not in {"", "#"})
-            assigned = tuple(Assignment(name, value if sign else None, number) for number, (name, sign, value) in parts)
+            lines = (
+                (number, line.strip())
+                for number, line in enumerate(source.text.split("\n"), start=1)
+            )
+            parts = (
+                (number, line.partition("=")) for number, line in lines if line[:1] not in {"", "#"}
+            )
+            assigned = tuple(
+                Assignment(name, value if sign else None, number)
+                for number, (name, sign, value) in parts
+            )
         else:
             read = read_env_file(source, {**variables.dotenv, **variables.environ})
             self.collection.files.diagnostics.extend(read.diagnostics)
@@ -322,19 +414,28 @@ class Container:
             at = Span(source.file, each.line, 1, 1 + len(each.name))
             refers = references(each.written) if each.value is not None else (each.name,)
             value = each.value if each.value is not None else variables.lookup(each.name) or ""
-            yield LeakInput(f"{each.name} in the env_file", at, value, "variable", each.name, refers, notes)
+            yield LeakInput(
+                f"{each.name} in the env_file", at, value, "variable", each.name, refers, notes
+            )
 
     def _secret_inputs(self, section: str, node: Node) -> Iterator[LeakInput]:
-        """Yield secrets or configs, as the pod declares them; of an external one nothing is known."""
+        """Yield secrets or configs, as the pod declares them; of an external one
+        nothing is known.
+        """
         lookup = self.collection.variables.lookup
         for name in mounted_names(node):
             declared = child(self.collection.pod.document, section, name.text)
             what = f"the {section[:-1]} '{name.text}'"
-            notes = (*self.notes, Note(hide_line(name.span), f"{self.agent.name.text} takes it here"))
+            notes = (
+                *self.notes,
+                Note(hide_line(name.span), f"{self.agent.name.text} takes it here"),
+            )
             for key, value in ((each.key.text, each.value) for each in entries_of(declared)):
                 if key == "environment" and (variable := fill_in(value, lookup)) is not None:
                     held = lookup(variable) or ""
-                    yield LeakInput(what, hide_line(value.span), held, "variable", variable, (variable,), notes)
+                    yield LeakInput(
+                        what, hide_line(value.span), held, "variable", variable, (variable,), notes
+                    )
                 elif key == "content":
                     yield from text_inputs(what, value, lookup, notes)
                 elif key == "file" and (path := fill_in(value, lookup)) is not None:
@@ -359,8 +460,12 @@ class Container:
         for name, value in declared_variables(source):
             at = hide_line(value.span if inline is None else inline.span)
             refers = references(value.text)
-            yield LeakInput(f"{name} in the Dockerfile", at, value.text, "variable", name, refers, self.notes)
+            yield LeakInput(
+                f"{name} in the Dockerfile", at, value.text, "variable", name, refers, self.notes
+            )
 
     def _text(self, path: str, node: Node, what: str, *, required: bool) -> Source | None:
-        whole = posixpath.normpath(posixpath.join(self.directory, expand_home(path, self.collection.variables.lookup)))
+        whole = posixpath.normpath(
+            posixpath.join(self.directory, expand_home(path, self.collection.variables.lookup))
+        )
         return self.collection.text(whole, node.span, what, required=required)

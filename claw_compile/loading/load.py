@@ -1,8 +1,10 @@
-"""Load: the one phase that reads the disk. The pod file, ``.env``, descriptors, contracts, skills, the master secret.
+"""Load: the one phase that reads the disk.
 
-A descriptor names its skill by the path in the image. It is looked for beside a ``describe-file`` or a snapshot, and in the
-build context, as the descriptor itself is. The endpoints of a service that has tools are not for its agents: a skill that tells
-them is reported.
+The pod file, ``.env``, descriptors, contracts, skills, the master secret.
+
+A descriptor names its skill by the path in the image. It is looked for beside a ``describe-file``
+or a snapshot, and in the build context, as the descriptor itself is. The endpoints of a service
+that has tools are not for its agents: a skill that tells them is reported.
 """
 
 import posixpath
@@ -43,7 +45,9 @@ MASTER_FILE = ".claw-master"
 
 @dataclass(frozen=True)
 class LoadedPod:
-    """All that the other phases need; none of them opens a file. A descriptor that can't be read is ``None``.
+    """All that the other phases need; none of them opens a file.
+
+    A descriptor that can't be read is ``None``.
 
     ``skills`` are those that the pod names, by their paths.
     """
@@ -80,7 +84,9 @@ def load(pod_file: Path, environ: Mapping[str, str]) -> Result[LoadedPod]:
     return _files(pod_file, Files(pod_file.parent, diagnostics), document.value, variables.value)
 
 
-def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables) -> Result[LoadedPod]:
+def _files(
+    pod_file: Path, files: Files, document: MapNode, variables: Variables
+) -> Result[LoadedPod]:
     pod = read_pod(str(pod_file), document, variables.lookup)
     files.diagnostics.extend(pod.diagnostics)
     assert pod.value is not None
@@ -105,17 +111,29 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
 
 
 def read_host_files(pod: PodSpec, files: Files, lookup: Lookup) -> PodSpec:
-    """Return the pod with the settings of each ``toolhost.yml`` that it names; what stands in the pod file wins, key by key."""
-    return replace(pod, services=tuple(_with_host_file(service, files, lookup) for service in pod.services))
+    """Return the pod with the settings of each ``toolhost.yml`` that it names; what stands in the
+    pod file wins, key by key.
+    """
+    return replace(
+        pod, services=tuple(_with_host_file(service, files, lookup) for service in pod.services)
+    )
 
 
 def _with_host_file(service: ServiceSpec, files: Files, lookup: Lookup) -> ServiceSpec:
     own = service.tools_host
-    if own is None or own.file is None or (data := files.read_named(own.file, "the settings of the tools host")) is None:
+    if (
+        own is None
+        or own.file is None
+        or (data := files.read_named(own.file, "the settings of the tools host")) is None
+    ):
         return service
     document = decode(files.display_path(own.file.shown), data).then(read_yaml)
     reader = Reader(lookup)
-    file = TOOLHOST_FILE.read(reader, document.value, Place("toolhost.yml", document.value.span)) if document.value else None
+    file = (
+        TOOLHOST_FILE.read(reader, document.value, Place("toolhost.yml", document.value.span))
+        if document.value
+        else None
+    )
     files.diagnostics.extend((*document.diagnostics, *reader.diagnostics))
     if file is None:
         return service
@@ -128,9 +146,13 @@ def _variables(directory: Path, environ: Mapping[str, str]) -> Result[Variables]
     path = directory / ".env"
     if not path.is_file():
         return Result(Variables(environ, {}))
-    source = read_file(path, start_of(str(path)), "'.env'").then(lambda content: decode(str(path), content))
+    source = read_file(path, start_of(str(path)), "'.env'").then(
+        lambda content: decode(str(path), content)
+    )
     if source.value is None:
-        return Result(Variables(environ, {}), tuple(_without_text(each) for each in source.diagnostics))
+        return Result(
+            Variables(environ, {}), tuple(_without_text(each) for each in source.diagnostics)
+        )
     values = read_dotenv(source.value, environ)
     return Result(Variables(environ, values.value or {}), values.diagnostics)
 
@@ -171,7 +193,11 @@ def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
         files.diagnostics.extend(data.diagnostics)
         if data.value is None:
             return None
-        text, origin, at = data.value.decode("ascii", errors="ignore").strip(), MASTER_FILE, start_of(str(path))
+        text, origin, at = (
+            data.value.decode("ascii", errors="ignore").strip(),
+            MASTER_FILE,
+            start_of(str(path)),
+        )
     if len(text) < MIN_MASTER or not text.isascii():
         message = f"{origin} is not {MIN_MASTER} ASCII characters or more"
         files.diagnostics.append(codes.BAD_MASTER_SECRET.at(at, message))
@@ -180,7 +206,10 @@ def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
 
 
 def check_secret_files(pod: PodSpec, files: Files) -> None:
-    """Report each secret file that is missing. An absolute path may be another machine's: it is not looked at."""
+    """Report each secret file that is missing.
+
+    An absolute path may be another machine's: it is not looked at.
+    """
     for secret in pod.secrets:
         if secret.source == "file" and not secret.reference.text.startswith("/"):
             _check_secret_file(secret.reference, files)
@@ -192,7 +221,9 @@ def _check_secret_file(path: ScalarNode, files: Files) -> None:
         message = f"the secret {quote(path.shown)} leads out of the pod's directory"
         files.diagnostics.append(codes.PATH_ESCAPES_POD.at(path.span, message))
     elif not _is_file(target):
-        files.diagnostics.append(codes.UNREADABLE_FILE.at(path.span, f"the secret {quote(path.shown)} is no file"))
+        files.diagnostics.append(
+            codes.UNREADABLE_FILE.at(path.span, f"the secret {quote(path.shown)} is no file")
+        )
 
 
 def _is_file(path: Path) -> bool:
@@ -220,20 +251,32 @@ def read_named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
 def find_service_skills(
     pod: PodSpec, descriptors: Mapping[str, ServiceDescriptor | None], files: Files, lookup: Lookup
 ) -> Mapping[str, SkillFile]:
-    """Return service → the skill that its descriptor names; one that can't be found is reported, and left out."""
+    """Return service → the skill that its descriptor names; one that can't be found
+    is reported, and left out.
+    """
     skills: dict[str, SkillFile] = {}
     for service in pod.services:
         name, offered = service.name.text, descriptors.get(service.name.text)
         path = offered.descriptor.skill if offered is not None else None
         # The name of the service may become part of a file's.
-        if offered is None or path is None or not is_image_path(path) or not SERVICE_NAME.fullmatch(name):
+        if (
+            offered is None
+            or path is None
+            or not is_image_path(path)
+            or not SERVICE_NAME.fullmatch(name)
+        ):
             continue
         within = _within(service, offered, files, lookup)
         paths = candidate_paths(within, path)
         file = next(filter(None, (files.read_if_present(at, "the skill") for at in paths)), None)
         if file is None:
-            message = f"the skill {quote(path)} of {name} is neither beside its descriptor nor in its build context"
-            files.diagnostics.append(codes.SKILL_MISSING.at(span_at(offered.root, ("skill",)), message))
+            message = (
+                f"the skill {quote(path)} of {name} is neither beside its descriptor nor in "
+                "its build context"
+            )
+            files.diagnostics.append(
+                codes.SKILL_MISSING.at(span_at(offered.root, ("skill",)), message)
+            )
             continue
         skill = file.then(partial(read_skill, path, name))
         files.diagnostics.extend(skill.diagnostics)
@@ -243,7 +286,9 @@ def find_service_skills(
     return skills
 
 
-def _within(service: ServiceSpec, service_descriptor: ServiceDescriptor, files: Files, lookup: Lookup) -> tuple[str, ...]:
+def _within(
+    service: ServiceSpec, service_descriptor: ServiceDescriptor, files: Files, lookup: Lookup
+) -> tuple[str, ...]:
     context = build_context(service, files, lookup)
     contexts = (context.path,) if context is not None else ()
     match service_descriptor.source:
@@ -255,7 +300,9 @@ def _within(service: ServiceSpec, service_descriptor: ServiceDescriptor, files: 
             return contexts
 
 
-def _endpoints(service: str, service_descriptor: ServiceDescriptor, skill: Source) -> Iterator[Diagnostic]:
+def _endpoints(
+    service: str, service_descriptor: ServiceDescriptor, skill: Source
+) -> Iterator[Diagnostic]:
     if not service_descriptor.tools:
         return
     paths = {tool.http.path for tool in service_descriptor.tools if tool.http is not None}
@@ -263,9 +310,16 @@ def _endpoints(service: str, service_descriptor: ServiceDescriptor, skill: Sourc
     fixed = {path.partition("{")[0].rstrip("/") for path in paths}
     patterns = [
         rf"https?://{re.escape(service)}\b",
-        *(rf"(?<![\w/]){re.escape(path)}(?![\w-])" for path in sorted(fixed) if len(path) >= _MIN_PATH),
+        *(
+            rf"(?<![\w/]){re.escape(path)}(?![\w-])"
+            for path in sorted(fixed)
+            if len(path) >= _MIN_PATH
+        ),
     ]
     match = re.search("|".join(patterns), skill.text)
     if match is not None:
-        message = f"the skill of {service} tells how it is reached, and the proxy calls its tools for the agent"
+        message = (
+            f"the skill of {service} tells how it is reached, and the proxy calls its tools "
+            "for the agent"
+        )
         yield codes.SKILL_TELLS_ENDPOINTS.at(skill.span_of(*match.span()), message)

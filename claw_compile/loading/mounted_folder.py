@@ -4,9 +4,10 @@
     what is read            2,000 regular files of up to 256 KiB each, 8 MiB together
     what is read first      files whose names tell of credentials, then the others by their paths
 
-Links are not followed: one that leads out of the folder leads elsewhere in the container, and what it leads to within
-the folder is read there. Everything is in the order of the names, so that equal folders give equal results. What was
-not looked at is said in words, because a secret may stand there.
+Links are not followed: one that leads out of the folder leads elsewhere in the container, and what
+it leads to within the folder is read there. Everything is in the order of the names, so that equal
+folders give equal results. What was not looked at is said in words, because a secret may stand
+there.
 """
 
 import os
@@ -116,7 +117,9 @@ def _list_files(root: Path) -> _Listing:
         path, depth = waiting.popleft()
         entries = _entries(root / path)
         if entries is None:
-            unread[f"folders of more than {MAX_ENTRIES_OF_ONE} entries, or that can't be read"] = None
+            unread[f"folders of more than {MAX_ENTRIES_OF_ONE} entries, or that can't be read"] = (
+                None
+            )
             continue
 
         for entry in entries:
@@ -167,7 +170,9 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a regular file's bytes; None for one that can't be read, or has become something else."""
+    """Return a regular file's bytes; None for one that can't be read, or has become
+    something else.
+    """
     try:
         # Another process may have put a pipe or a link in its place.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,7 +1,9 @@
-"""Paths that no agent may get: the compiled tree, the master secret, ``.env``, files of secrets, the proxy's own files.
+"""Paths that no agent may get: the compiled tree, the master secret, ``.env``, files of secrets,
+the proxy's own files.
 
-A path is judged by where it leads, after symlinks; one of a directory above brings all that is below it. Paths are given by
-mounts, volumes that are bound to a path, ``volumes_from``, watched directories, contexts of a build, secrets and configs.
+A path is judged by where it leads, after symlinks; one of a directory above brings all that is
+below it. Paths are given by mounts, volumes that are bound to a path, ``volumes_from``, watched
+directories, contexts of a build, secrets and configs.
 """
 
 import os
@@ -32,7 +34,9 @@ _HOST_DIRECTORIES = {
 
 @dataclass(frozen=True)
 class ComposeService:
-    """A service as one file has it: the ``file`` ("" for the pod's own), its name there, and the place that names it."""
+    """A service as one file has it: the ``file`` ("" for the pod's own), its name
+    there, and the place that names it.
+    """
 
     file: str
     name: str
@@ -51,7 +55,9 @@ type Ancestry = Callable[[ComposeService], Iterable[ComposeService]]
 
 @dataclass(frozen=True)
 class Exposure:
-    """Something that a container gets. ``path``: of the host, from ``directory``. ``name``: of what is the proxy's.
+    """Something that a container gets. ``path``: of the host, from ``directory``.
+
+    ``name``: of what is the proxy's.
 
     ``with_below``: all that is below the path is given too, whatever .dockerignore says.
     """
@@ -85,7 +91,9 @@ class PrivatePaths:
                 yield self._volume(surface.target, surface.span)
 
     def check_service(self, service: ComposeService) -> Iterator[Diagnostic]:
-        """Yield an error for every key of an agent's service, or of one that it extends, that leads to what is private."""
+        """Yield an error for every key of an agent's service, or of one that it
+        extends, that leads to what is private.
+        """
         contexts = self._build_contexts(service)
         secrets = self._mounted_secrets(service.body)
         for exposure in (*self.folders(service), *self._processes(service), *contexts, *secrets):
@@ -97,27 +105,41 @@ class PrivatePaths:
         for item in items_of(child(service.body, "develop", "watch")):
             node, action = child(item, "path"), fill_in(child(item, "action"), self.lookup)
             if node is not None and action is not None and action.startswith("sync"):
-                yield Exposure(node.span, fill_in(node, self.lookup) or "", directory=service.directory)
+                yield Exposure(
+                    node.span, fill_in(node, self.lookup) or "", directory=service.directory
+                )
 
     def is_refused(self, exposure: Exposure) -> bool:
-        """Return whether the whole of it is reported already: it is private, or a directory of the host's own."""
+        """Return whether the whole of it is reported already: it is private, or a
+        directory of the host's own.
+        """
         return host_directory(exposure.path) is not None or any(self._check(exposure))
 
     def path(self, exposure: Exposure) -> str:
         """Return the path of an exposure from the pod's directory."""
-        return posixpath.normpath(posixpath.join(exposure.directory, expand_home(exposure.path, self.lookup)))
+        return posixpath.normpath(
+            posixpath.join(exposure.directory, expand_home(exposure.path, self.lookup))
+        )
 
     def _check(self, exposure: Exposure) -> Iterator[Diagnostic]:
         if exposure.name:
             yield codes.PRIVATE_MOUNT.at(exposure.at, f"this gives the agent {exposure.name}")
         elif exposure.path:
             target = _real(self.files.root / self.path(exposure))
-            secrets = (secret.reference.text for secret in self.pod.secrets if secret.source == "file")
+            secrets = (
+                secret.reference.text for secret in self.pod.secrets if secret.source == "file"
+            )
             names = (*_PRIVATE, *secrets)
-            places = ((name, _real(self.files.root / expand_home(name, self.lookup))) for name in names)
+            places = (
+                (name, _real(self.files.root / expand_home(name, self.lookup))) for name in names
+            )
             held = next((name for name, place in places if _exposes(target, place)), None)
-            if held is not None and (exposure.with_below or target.is_relative_to(_real(self.files.root / held))):
-                yield codes.PRIVATE_MOUNT.at(exposure.at, f"this mount gives the agent {quote(held)}")
+            if held is not None and (
+                exposure.with_below or target.is_relative_to(_real(self.files.root / held))
+            ):
+                yield codes.PRIVATE_MOUNT.at(
+                    exposure.at, f"this mount gives the agent {quote(held)}"
+                )
 
     def _mounts(self, service: ComposeService, seen: frozenset[str]) -> Iterator[Exposure]:
         for item in items_of(service.body.value("volumes")):
@@ -129,11 +151,17 @@ class PrivatePaths:
         for item in items_of(service.body.value("volumes_from")):
             yield from self._volumes_from(item, service, seen)
 
-    def _volumes_from(self, item: Node, service: ComposeService, seen: frozenset[str]) -> Iterator[Exposure]:
+    def _volumes_from(
+        self, item: Node, service: ComposeService, seen: frozenset[str]
+    ) -> Iterator[Exposure]:
         text = fill_in(item, self.lookup) or ""
         name = text.partition(":")[0]
         if name in {_PROXY, "container"}:
-            what = "the volumes of its proxy" if name == _PROXY else f"the volumes of {quote(text)}, whatever they are"
+            what = (
+                "the volumes of its proxy"
+                if name == _PROXY
+                else f"the volumes of {quote(text)}, whatever they are"
+            )
             yield Exposure(item.span, name=what)
             return
 
@@ -160,14 +188,25 @@ class PrivatePaths:
 
     def _build_contexts(self, service: ComposeService) -> Iterator[Exposure]:
         contexts = child(service.body, "build", "additional_contexts")
-        named = [(entry.value, fill_in(entry.value, self.lookup) or "") for entry in entries_of(contexts)]
-        listed = [(item, (fill_in(item, self.lookup) or "").partition("=")[2]) for item in items_of(contexts)]
+        named = [
+            (entry.value, fill_in(entry.value, self.lookup) or "") for entry in entries_of(contexts)
+        ]
+        listed = [
+            (item, (fill_in(item, self.lookup) or "").partition("=")[2])
+            for item in items_of(contexts)
+        ]
         for node, context in (*named, *listed):
-            yield Exposure(node.span, _local(context), with_below=False, directory=service.directory)
+            yield Exposure(
+                node.span, _local(context), with_below=False, directory=service.directory
+            )
 
     def _mounted_secrets(self, body: MapNode) -> Iterator[Exposure]:
         mounted = (
-            *(("secrets", name) for node in (body, body.value("build")) for name in mounted_names(child(node, "secrets"))),
+            *(
+                ("secrets", name)
+                for node in (body, body.value("build"))
+                for name in mounted_names(child(node, "secrets"))
+            ),
             *(("configs", name) for name in mounted_names(body.value("configs"))),
         )
         for section, name in mounted:
@@ -179,13 +218,17 @@ class PrivatePaths:
 
 
 def host_directory(path: str) -> str | None:
-    """Return the path of a directory of the host's own, such as ``/etc``; None for any other path."""
+    """Return the path of a directory of the host's own, such as ``/etc``; None for
+    any other path.
+    """
     plain = "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
     return plain if path.startswith("/") and plain in _HOST_DIRECTORIES else None
 
 
 def _local(context: str) -> str:
-    """Return the directory that a build context is; "" for an image, a service, or another machine."""
+    """Return the directory that a build context is; "" for an image, a service, or
+    another machine.
+    """
     return "" if "://" in context else context
 
 
@@ -216,7 +259,11 @@ def bind_source(item: Node, lookup: Lookup) -> str | None:
     if isinstance(item, MapNode):
         kind, source = item.value("type"), item.value("source")
         is_bind = isinstance(kind, ScalarNode) and kind.text == "bind"
-        return interpolate(source.text, lookup).text or None if is_bind and isinstance(source, ScalarNode) else None
+        return (
+            interpolate(source.text, lookup).text or None
+            if is_bind and isinstance(source, ScalarNode)
+            else None
+        )
     if not isinstance(item, ScalarNode):
         return None
     source_text, colon, _ = interpolate(item.text, lookup).text.partition(":")

@@ -1,16 +1,19 @@
-"""CLAWDAPUS.md, the page that tells an agent about its pod, and its runner's environment (docs/spec/compile.md "Output").
+"""CLAWDAPUS.md, the page that tells an agent about its pod, and its runner's environment
+(docs/spec/compile.md "Output").
 
-Rules. The page holds no credential, and of a service that declares tools nothing but its name and what it is for: no endpoint,
-no address, whether the agent has a grant or not. In ``agents/<agent-id>/env`` the token is the runner's only credential:
+Rules. The page holds no credential, and of a service that declares tools nothing but its name and
+what it is for: no endpoint, no address, whether the agent has a grant or not. In
+``agents/<agent-id>/env`` the token is the runner's only credential:
 
     base-url      the base URL for each SDK's way of saying it, and the token as the API key
     proxy         HTTPS_PROXY, the pod's CA, and the token as the API key
     transparent   the pod's CA, and the token as the API key: the names of the providers lead to the proxy
 
-With ``delivery: native`` the client's configuration is beside the page (``mcp_client``), and the broker is at the base URL.
+With ``delivery: native`` the client's configuration is beside the page (``mcp_client``), and the
+broker is at the base URL.
 
-A variable that *replaces* a store of certificates names the bundle of the public CAs with the pod's, one that *adds* to it
-names the pod's alone.
+A variable that *replaces* a store of certificates names the bundle of the public CAs with the
+pod's, one that *adds* to it names the pod's alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,16 +30,33 @@ BASE_URL = f"http://{PROXY}:8080"
 PROXY_URL = f"http://{PROXY}:8082"
 CA_BUNDLE = "/etc/ssl/claw/ca-bundle.pem"
 CA_CERTIFICATE = "/etc/ssl/claw/ca-cert.pem"
-_REPLACES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE")
+_REPLACES = (
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "PIP_CERT",
+    "AWS_CA_BUNDLE",
+)
 _ADDS = ("NODE_EXTRA_CA_CERTS", "CODEX_CA_CERTIFICATE")
 SKILLS = "skills"  # The directory of an agent's skills, beside this page
-_SURFACES = {"volume": "a volume", "host": "a directory of the host", "channel": "a channel", "egress": "the internet"}
+_SURFACES = {
+    "volume": "a volume",
+    "host": "a directory of the host",
+    "channel": "a channel",
+    "egress": "the internet",
+}
 
 
 def page(agent: ProjectedAgent) -> str:
     """Return the whole page, each section only where there is something to say."""
-    feeds = (f"- `{feed.name}` (from {feed.service}){_about(feed.description)}" for feed in agent.agent.feeds)
-    skills = (f"- `{SKILLS}/{skill.name}`{_about(skill.description)}" for skill in agent.agent.skills)
+    feeds = (
+        f"- `{feed.name}` (from {feed.service}){_about(feed.description)}"
+        for feed in agent.agent.feeds
+    )
+    skills = (
+        f"- `{SKILLS}/{skill.name}`{_about(skill.description)}" for skill in agent.agent.skills
+    )
     sections = (
         "# CLAWDAPUS.md\n\nWhat this pod gives you. The compiler writes this page.",
         _section("Identity", "", _identity(agent)),
@@ -66,7 +86,10 @@ def _surfaces(agent: ProjectedAgent) -> Iterator[str]:
     for reached in agent.reached:
         address = f" at {reached.address}" if reached.address else ""
         line = f"- the service `{reached.service}`{address}{_about(reached.description)}"
-        endpoints = [f"  - {each.method.upper()} {each.path}{_about(each.description)}" for each in reached.endpoints]
+        endpoints = [
+            f"  - {each.method.upper()} {each.path}{_about(each.description)}"
+            for each in reached.endpoints
+        ]
         yield "\n".join([line, *endpoints])
     for surface in agent.agent.surfaces:
         if surface.scheme != "service":
@@ -77,21 +100,33 @@ def _surfaces(agent: ProjectedAgent) -> Iterator[str]:
 
 def _memory(agent: ProjectedAgent) -> Iterator[str]:
     if agent.memory is not None:
-        verbs = [verb for verb, path in (("recalls", agent.memory.recall), ("retains", agent.memory.retain)) if path]
-        yield f"- `{agent.memory.service}` {' and '.join(verbs)} for you, with every request; you call nothing."
+        verbs = [
+            verb
+            for verb, path in (("recalls", agent.memory.recall), ("retains", agent.memory.retain))
+            if path
+        ]
+        yield (
+            f"- `{agent.memory.service}` {' and '.join(verbs)} for you, with every request; "
+            "you call nothing."
+        )
 
 
 def _calls(agent: ProjectedAgent) -> str:
     if agent.agent.delivery == "native" and agent.manifest is not None:
         server = server_name(agent.manifest)
-        return f"They are the tools of your MCP server `{server}`; you may see them as `mcp__{server}__…`."
+        return (
+            f"They are the tools of your MCP server `{server}`; you may see them as "
+            f"`mcp__{server}__…`."
+        )
     return "Call them by these names. They are run for you; you need no address and no key."
 
 
 def _tools(agent: ProjectedAgent) -> Iterator[str]:
     if agent.manifest is not None:
         presented = assign_aliases(tool.name for tool in agent.manifest.tools)
-        yield from (f"- `{presented[tool.name]}`{_about(tool.description)}" for tool in agent.manifest.tools)
+        yield from (
+            f"- `{presented[tool.name]}`{_about(tool.description)}" for tool in agent.manifest.tools
+        )
 
 
 def _about(description: str) -> str:
@@ -100,7 +135,9 @@ def _about(description: str) -> str:
 
 
 def mcp_files(agent: ProjectedAgent) -> Mapping[str, bytes]:
-    """Return path → content of the configuration of the agent's MCP client; nothing for mediated tools."""
+    """Return path → content of the configuration of the agent's MCP client; nothing
+    for mediated tools.
+    """
     if agent.manifest is None:
         return {}
     return client_files(agent.agent.spec.runner, agent.manifest, f"{BASE_URL}/mcp/{agent.agent.id}")
@@ -116,7 +153,9 @@ def runner_env(agent: Agent, token: Secret) -> bytes:
 
 def _variables(agent: Agent, token: str) -> dict[str, str]:
     # Codex takes OPENAI_API_KEY by a login only; without a base URL it would send none.
-    keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CODEX_API_KEY", "CLLAMA_TOKEN"), token)
+    keys = dict.fromkeys(
+        ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CODEX_API_KEY", "CLLAMA_TOKEN"), token
+    )
     match agent.mode:
         case "base-url":
             return {
@@ -127,11 +166,21 @@ def _variables(agent: Agent, token: str) -> dict[str, str]:
                 "CLLAMA_TOKEN": token,
             }
         case "proxy":
-            # Services that it has a surface on are not asked through the proxy. Without the last, Node's fetch goes past it.
-            beside = sorted({surface.target for surface in agent.surfaces if surface.scheme == "service"})
+            # Services that it has a surface on are not asked through the proxy. Without the last,
+            # Node's fetch goes past it.
+            beside = sorted(
+                {surface.target for surface in agent.surfaces if surface.scheme == "service"}
+            )
             direct = ",".join(("localhost", "127.0.0.1", "::1", PROXY, *beside))
-            proxied = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), PROXY_URL)
-            return keys | proxied | {"NO_PROXY": direct, "no_proxy": direct, "NODE_USE_ENV_PROXY": "1"} | _trust()
+            proxied = dict.fromkeys(
+                ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), PROXY_URL
+            )
+            return (
+                keys
+                | proxied
+                | {"NO_PROXY": direct, "no_proxy": direct, "NODE_USE_ENV_PROXY": "1"}
+                | _trust()
+            )
         case "transparent":
             return keys | _trust()
     assert_never(agent.mode)

@@ -1,4 +1,6 @@
-"""The source of all files of a deployment: the pod, its agents, its networks, and the compiled tree."""
+"""The source of all files of a deployment: the pod, its agents, its networks, and
+the compiled tree.
+"""
 
 import hmac
 from collections.abc import Mapping, Sequence
@@ -17,13 +19,16 @@ type Placement = Literal["sidecar", "gateway"]
 """In Kubernetes: a proxy beside each agent, or a Deployment of proxies for all of them."""
 
 RUNTIME = ".claw-runtime"
-"""The compiled tree's path beside the file that mounts it, whatever ``-o`` says: the file is the same on any machine."""
+"""The compiled tree's path beside the file that mounts it, whatever ``-o`` says:
+the file is the same on any machine.
+"""
 CA_ROOT = ".claw-ca"
 CA_DIRECTORY = f"{CA_ROOT}/public"
 CA_PRIVATE = f"{CA_ROOT}/private"
 """The pod's CA, beside the pod file: what agents get, and mitmproxy's ``confdir`` with the key."""
 CLAW_KEY = "x-claw"
-HOLDER = f"{PROXY}-gateway"  # The service that keeps the network namespace of a proxy that its agents do not know of
+# The service that keeps the network namespace of a proxy that its agents do not know of
+HOLDER = f"{PROXY}-gateway"
 
 
 @dataclass(frozen=True)
@@ -67,14 +72,18 @@ class Deployment:
         return any(agent.has_proxy and agent.mode != "base-url" for agent in self.agents)
 
     def containers(self, service: str) -> Sequence[str]:
-        """Return the containers that a service becomes: several for an agent with ``count``, by ordinal."""
+        """Return the containers that a service becomes: several for an agent with
+        ``count``, by ordinal.
+        """
         return [agent.id for agent in self.agents if agent.spec.name.text == service] or [service]
 
     def digest(self, contents: Mapping[str, bytes]) -> str:
         """Return a digest that changes with a name or a byte of the contents."""
         digest = hmac.new(self._digest_key, digestmod="sha256")
         for name in sorted(contents):
-            digest.update(name.encode() + b"\0" + str(len(contents[name])).encode() + b"\0" + contents[name])
+            digest.update(
+                name.encode() + b"\0" + str(len(contents[name])).encode() + b"\0" + contents[name]
+            )
         return digest.hexdigest()[:32]
 
     @cached_property

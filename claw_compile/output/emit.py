@@ -1,8 +1,10 @@
-"""Emit: projected agents → the tree of files, as bytes (docs/spec/contract.md "Layout", docs/spec/compile.md "Output").
+"""Emit: projected agents → the tree of files, as bytes (docs/spec/contract.md "Layout",
+docs/spec/compile.md "Output").
 
-What an agent may know is its contract, CLAWDAPUS.md, its skills and the configuration of its MCP client: those are mounted
-into it. The rest holds credentials, and is for the proxy. pod-manifest.json holds no credential and no value of a variable:
-``podName``, ``services`` and ``proxies`` are as the original has them, for dashboards that read it; the rest is ours. The order
+What an agent may know is its contract, CLAWDAPUS.md, its skills and the configuration of its MCP
+client: those are mounted into it. The rest holds credentials, and is for the proxy.
+pod-manifest.json holds no credential and no value of a variable: ``podName``, ``services`` and
+``proxies`` are as the original has them, for dashboards that read it; the rest is ours. The order
 of the YAML changes no byte of it.
 """
 
@@ -32,14 +34,18 @@ VERSION = 1
 _MAX_EXACT = 2**53  # JavaScript knows no larger integer exactly, and ids of channels are larger
 _OPTIONAL_LIMITS = ("on_budget", "max_parallel")
 type Tree = Mapping[PurePosixPath, bytes]
-"""Relative path → content. Files that hold no credential and that an agent reads are 0644, all others 0600."""
+"""Relative path → content.
+
+Files that hold no credential and that an agent reads are 0644, all others 0600.
+"""
 
 
 def is_for_its_agent(path: PurePosixPath) -> bool:
-    """Return whether the agent itself may read a file of the tree: it holds no credential, and the agent's user may be any.
+    """Return whether the agent itself may read a file of the tree: it holds no credential, and the
+    agent's user may be any.
 
-    >>> is_for_its_agent(PurePosixPath("context/analyst/AGENTS.md")), is_for_its_agent(PurePosixPath("agents/analyst/env"))
-    (True, False)
+    >>> is_for_its_agent(PurePosixPath("context/analyst/AGENTS.md")),
+    is_for_its_agent(PurePosixPath("agents/analyst/env")) (True, False)
     """
     match path.parts:
         case ("context", _, "AGENTS.md" | "CLAWDAPUS.md"):
@@ -51,7 +57,9 @@ def is_for_its_agent(path: PurePosixPath) -> bool:
 
 
 def emit(pod: ProjectedPod, master: Secret) -> Tree:
-    """Return ``context/<agent-id>/…`` for the proxy, ``agents/<agent-id>/…`` for the runner, and the pod's own files."""
+    """Return ``context/<agent-id>/…`` for the proxy, ``agents/<agent-id>/…`` for
+    the runner, and the pod's own files.
+    """
     tree: dict[PurePosixPath, bytes] = {}
     digests: dict[str, str] = {}
     for agent in pod.agents:
@@ -60,20 +68,27 @@ def emit(pod: ProjectedPod, master: Secret) -> Tree:
         metadata = _metadata(agent, token)
         context["metadata.json"] = _model_json(metadata)
         digests[agent.agent.id] = digest(context)
-        context["metadata.json"] = _model_json(metadata.model_copy(update={"digest": digests[agent.agent.id]}))
-        tree.update({PurePosixPath("context", agent.agent.id, name): data for name, data in context.items()})
+        context["metadata.json"] = _model_json(
+            metadata.model_copy(update={"digest": digests[agent.agent.id]})
+        )
+        tree.update(
+            {PurePosixPath("context", agent.agent.id, name): data for name, data in context.items()}
+        )
         tree[PurePosixPath("agents", agent.agent.id, "env")] = runner_env(agent.agent, token)
     if pod.providers is not None:
         tree[PurePosixPath("auth", "providers.json")] = _model_json(pod.providers)
-    tree[PurePosixPath("pod-manifest.json")] = _json(pod_manifest(pod.spec, pod.agents, digests, pod.sources))
+    tree[PurePosixPath("pod-manifest.json")] = _json(
+        pod_manifest(pod.spec, pod.agents, digests, pod.sources)
+    )
     return tree
 
 
 def digest(files: Mapping[str, bytes]) -> str:
     """Return the SHA-256 of an agent's compiled files, in the order of their names.
 
-    Of each file: its name, a zero byte, its length in decimal, a zero byte, its content. ``metadata.json`` counts as it is
-    without ``digest``. Every event of the proxy carries it, so that audit can name the exact compile.
+    Of each file: its name, a zero byte, its length in decimal, a zero byte, its content.
+    ``metadata.json`` counts as it is without ``digest``. Every event of the proxy carries it, so
+    that audit can name the exact compile.
     """
     sha = hashlib.sha256()
     for name in sorted(files):
@@ -83,7 +98,12 @@ def digest(files: Mapping[str, bytes]) -> str:
 
 def _agent_files(agent: ProjectedAgent) -> dict[str, bytes]:
     skills = {f"{SKILLS}/{skill.name}": skill.content for skill in agent.agent.skills}
-    return {"AGENTS.md": agent.contract, "CLAWDAPUS.md": page(agent).encode(), **skills, **mcp_files(agent)}
+    return {
+        "AGENTS.md": agent.contract,
+        "CLAWDAPUS.md": page(agent).encode(),
+        **skills,
+        **mcp_files(agent),
+    }
 
 
 def _proxy_files(agent: ProjectedAgent) -> dict[str, bytes]:
@@ -95,8 +115,12 @@ def _proxy_files(agent: ProjectedAgent) -> dict[str, bytes]:
     if agent.memory is not None:
         files["memory.json"] = _model_json(agent.memory)
     if agent.agent.blocks:
-        files["context-blocks.json"] = _model_json(ContextBlocks(version=1, blocks=agent.agent.blocks))
-    files.update((f"service-auth/{each.service}.json", _model_json(each)) for each in agent.principals)
+        files["context-blocks.json"] = _model_json(
+            ContextBlocks(version=1, blocks=agent.agent.blocks)
+        )
+    files.update(
+        (f"service-auth/{each.service}.json", _model_json(each)) for each in agent.principals
+    )
     return files
 
 
@@ -109,7 +133,9 @@ def _metadata(agent: ProjectedAgent, token: Secret) -> Metadata:
         type=resolved.spec.runner,
         token=token,
         timezone=resolved.timezone,
-        model_policy=ModelPolicy(mode="clamp", allowed=resolved.models) if resolved.models else None,
+        model_policy=ModelPolicy(mode="clamp", allowed=resolved.models)
+        if resolved.models
+        else None,
         budget=resolved.budget,
     )
 
@@ -119,10 +145,15 @@ def _model_json(model: BaseModel) -> bytes:
 
 
 def manifest_data(manifest: Manifest) -> dict[str, Any]:
-    """Return tools.json as data, with its credentials; ``inputSchema`` and annotations as the descriptor has them."""
+    """Return tools.json as data, with its credentials; ``inputSchema`` and
+    annotations as the descriptor has them.
+    """
     # Limits of the original are always there; ours only when the pod sets them.
     unset = {name for name in _OPTIONAL_LIMITS if name not in manifest.policy.model_fields_set}
-    tools = (tool.model_dump(mode="json", by_alias=True, exclude_unset=True, context=REVEAL) for tool in manifest.tools)
+    tools = (
+        tool.model_dump(mode="json", by_alias=True, exclude_unset=True, context=REVEAL)
+        for tool in manifest.tools
+    )
     policy = manifest.policy.model_dump(mode="json", exclude={*unset, "soft_deadline_ratio"})
     return {"version": manifest.version, "tools": [*tools], "policy": policy}
 
@@ -132,9 +163,15 @@ def _json(data: Any) -> bytes:
 
 
 def pod_manifest(
-    pod: PodSpec, agents: tuple[ProjectedAgent, ...], digests: Mapping[str, str], sources: Mapping[str, bytes]
+    pod: PodSpec,
+    agents: tuple[ProjectedAgent, ...],
+    digests: Mapping[str, str],
+    sources: Mapping[str, bytes],
 ) -> dict[str, Any]:
-    """Return the document as data. ``digests``: agent → digest of its context; ``sources``: path → content."""
+    """Return the document as data.
+
+    ``digests``: agent → digest of its context; ``sources``: path → content.
+    """
     assert pod.name is not None
     proxies = sorted({name for each in agents for name in _proxies(each.agent)})
     return {
@@ -143,7 +180,9 @@ def pod_manifest(
         "services": {service.name.text: _service(service, agents) for service in pod.agents},
         "proxies": [{"proxyType": name, "serviceName": "cllama"} for name in proxies],
         "agents": {each.agent.id: _agent(pod, each, digests[each.agent.id]) for each in agents},
-        "sources": {path: hashlib.sha256(data).hexdigest() for path, data in sorted(sources.items())},
+        "sources": {
+            path: hashlib.sha256(data).hexdigest() for path, data in sorted(sources.items())
+        },
         **({"carried": _carried(pod.carried)} if pod.carried else {}),
     }
 
@@ -206,21 +245,34 @@ def _tools(pod: PodSpec, projected: ProjectedAgent) -> list[dict[str, Any]]:
 
 
 def _origins(pod: PodSpec, agent: Agent, granted: GrantedTool) -> list[str]:
-    lists = {"tools-defaults": "x-claw.tools-defaults", "tools": f"services.{agent.spec.name.text}.x-claw.tools"}
-    return sorted({lists[reason.origin] for reason in reasons(pod, agent, granted.service, granted.tool.name)})
+    lists = {
+        "tools-defaults": "x-claw.tools-defaults",
+        "tools": f"services.{agent.spec.name.text}.x-claw.tools",
+    }
+    return sorted(
+        {lists[reason.origin] for reason in reasons(pod, agent, granted.service, granted.tool.name)}
+    )
 
 
 def carried_data(node: Node) -> Any:
-    """Return a carried value as JSON data. Variables keep their names; numbers that a reader might change, their spelling."""
+    """Return a carried value as JSON data.
+
+    Variables keep their names; numbers that a reader might change, their spelling.
+    """
     match node:
         case ScalarNode():
             value = scalar_value(node.text) if node.plain else node.text
             if value is None or isinstance(value, bool):
                 return value
-            is_exact = isinstance(value, int) and abs(value) <= _MAX_EXACT and str(value) == node.text
+            is_exact = (
+                isinstance(value, int) and abs(value) <= _MAX_EXACT and str(value) == node.text
+            )
             return value if is_exact else node.text
         case ListNode():
             return [carried_data(item) for item in node.items]
         case MapNode():
-            return {entry.key.text: carried_data(entry.value) for entry in sorted(node.entries, key=lambda each: each.key.text)}
+            return {
+                entry.key.text: carried_data(entry.value)
+                for entry in sorted(node.entries, key=lambda each: each.key.text)
+            }
     assert_never(node)

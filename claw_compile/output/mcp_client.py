@@ -1,8 +1,10 @@
-"""The configuration of an agent's MCP client, for ``delivery: native`` (docs/spec/mcp.md "The broker").
+"""The configuration of an agent's MCP client, for ``delivery: native``
+(docs/spec/mcp.md "The broker").
 
-Rules. The form is that of the agent's ``type``; any other type gets the ``mcpServers`` document that most clients read. No form
-has a token: each names ``CLLAMA_TOKEN``, a variable of ``agents/<agent-id>/env``. The name of the server keeps
-``mcp__<server>__<tool>`` below 64 characters wherever a name of four letters, or of one, can.
+Rules. The form is that of the agent's ``type``; any other type gets the ``mcpServers`` document
+that most clients read. No form has a token: each names ``CLLAMA_TOKEN``, a variable of
+``agents/<agent-id>/env``. The name of the server keeps ``mcp__<server>__<tool>`` below 64
+characters wherever a name of four letters, or of one, can.
 """
 
 import json
@@ -24,7 +26,10 @@ _MARGIN_SECONDS = 5  # The client gives up later than the proxy, whose answer sa
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The broker of one agent, as its client sees it. ``seconds``: the time that a call, and its wait for others, may take."""
+    """The broker of one agent, as its client sees it.
+
+    ``seconds``: the time that a call, and its wait for others, may take.
+    """
 
     name: str
     url: str
@@ -40,11 +45,15 @@ def server_name(manifest: Manifest) -> str:
 
 def native_aliases(manifest: Manifest) -> Collection[str]:
     """Return the names under which the broker serves the manifest's tools."""
-    return assign_aliases(tool.name for tool in manifest.tools if tool.delivery == "native").values()
+    return assign_aliases(
+        tool.name for tool in manifest.tools if tool.delivery == "native"
+    ).values()
 
 
 def client_files(runner: str, manifest: Manifest, url: str) -> Mapping[str, bytes]:
-    """Return path → content of the client's configuration; nothing for an agent without native tools."""
+    """Return path → content of the client's configuration; nothing for an agent
+    without native tools.
+    """
     if not native_aliases(manifest):
         return {}
     seconds = math.ceil(manifest.policy.total_timeout_ms / 1000) + _MARGIN_SECONDS
@@ -54,7 +63,8 @@ def client_files(runner: str, manifest: Manifest, url: str) -> Mapping[str, byte
 
 def client_environment(runner: str) -> Mapping[str, str]:
     """Return what the client's environment needs beside the file."""
-    # With tool search Claude Code shows the model no schema of a tool before it has searched for it.
+    # With tool search Claude Code shows the model no schema of a tool before it has searched for
+    # it.
     return {"ENABLE_TOOL_SEARCH": "false"} if runner == CLAUDE_CODE else {}
 
 

@@ -1,8 +1,10 @@
-"""The proxy's environment: the paths of its files, and what the operator sets with ``cllama-env`` (docs/spec/contract.md).
+"""The proxy's environment: the paths of its files, and what the operator sets with ``cllama-env``
+(docs/spec/contract.md).
 
-Rules. Values of ``cllama-env`` may be credentials, so all of them are in files that only their owner reads, keys of model
-providers in providers.json and the others in ``auth/env``; none is in compose.generated.yml. What the operator sets is not set
-by us: ``environment`` would win over the file.
+Rules. Values of ``cllama-env`` may be credentials, so all of them are in files that only their
+owner reads, keys of model providers in providers.json and the others in ``auth/env``; none is in
+compose.generated.yml. What the operator sets is not set by us: ``environment`` would win over the
+file.
 """
 
 import math
@@ -18,16 +20,26 @@ from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.opened_paths import write_opened_paths
 
 ENV_FILE = PurePosixPath("auth", "env")
-RUNTIME_MOUNT, HISTORY, STATE, CA_MOUNT = "/claw/runtime", "/claw/history", "/claw/state", "/claw/ca"
+RUNTIME_MOUNT, HISTORY, STATE, CA_MOUNT = (
+    "/claw/runtime",
+    "/claw/history",
+    "/claw/state",
+    "/claw/ca",
+)
 HOSTS, PATHS, DRAIN, STATE_PLACE = "CLLAMA_HOSTS", "CLLAMA_PATHS", "CLLAMA_DRAIN_MS", "CLAW_STATE"
 _DRAIN_MS, _LAST_SECONDS = 25_000, 5
-"""The time for requests under way when the proxy is stopped, and for its last steps (decision 0029)."""
+"""The time for requests under way when the proxy is stopped, and for its last steps
+(decision 0029).
+"""
 _MAX_DRAIN_MS = 600_000  # The most that the proxy takes
 
 
 def proxy_env_file(resolved: ResolvedPod) -> Mapping[PurePosixPath, bytes]:
     """Return ``auth/env`` of the compiled tree; nothing, where the pod sets nothing."""
-    lines = [f"{name}={setting.value}\n" for name, setting in without_provider_keys(resolved.proxy_env).items()]
+    lines = [
+        f"{name}={setting.value}\n"
+        for name, setting in without_provider_keys(resolved.proxy_env).items()
+    ]
     return {ENV_FILE: "".join(lines).encode()} if lines else {}
 
 
@@ -52,13 +64,22 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
         "HOME": "/tmp",  # noqa: S108 - a tmpfs of the container's own
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    environment = {name: value for name, value in ours.items() if name not in deployment.resolved.proxy_env}
+    environment = {
+        name: value for name, value in ours.items() if name not in deployment.resolved.proxy_env
+    }
     return environment, ENV_FILE if ENV_FILE in deployment.tree else None
 
 
 def opened_paths(deployment: Deployment) -> str:
-    """Return the setting of the paths that any agent's ``cllama`` opens, "" for none: agents share the proxy, and so these."""
-    entries = [path for agent in deployment.agents if agent.cllama is not None for path in agent.cllama.paths]
+    """Return the setting of the paths that any agent's ``cllama`` opens, "" for none: agents share
+    the proxy, and so these.
+    """
+    entries = [
+        path
+        for agent in deployment.agents
+        if agent.cllama is not None
+        for path in agent.cllama.paths
+    ]
     return write_opened_paths(entries)
 
 
@@ -72,24 +93,41 @@ def grace_seconds(deployment: Deployment) -> int:
 
 
 def _drain_ms(deployment: Deployment) -> int:
-    """Return the time for requests under way: in a fleet, which is restarted while it serves, as long as a turn may take."""
+    """Return the time for requests under way: in a fleet, which is restarted while
+    it serves, as long as a turn may take.
+    """
     turns = (agent.policy.total_timeout_ms for agent in deployment.agents if agent.has_proxy)
     return min(max(turns, default=_DRAIN_MS), _MAX_DRAIN_MS) if deployment.is_gateway else _DRAIN_MS
 
 
 def opened_hosts(resolved: ResolvedPod) -> list[str]:
-    """Return the hosts that the proxy opens TLS of, with a certificate of the pod's CA; base URLs of the pod's own count."""
+    """Return the hosts that the proxy opens TLS of, with a certificate of the pod's
+    CA; base URLs of the pod's own count.
+    """
     environment = resolved.proxy_env
     set_here = (environment.get(f"{known.env}_BASE_URL") for known in KNOWN_PROVIDERS.values())
-    urls = [split for setting in set_here if setting is not None and (split := _split(setting.value)) is not None]
-    return sorted(governed_hosts(resolved) | {url.hostname for url in urls if url.scheme == "https" and url.hostname})
+    urls = [
+        split
+        for setting in set_here
+        if setting is not None and (split := _split(setting.value)) is not None
+    ]
+    return sorted(
+        governed_hosts(resolved)
+        | {url.hostname for url in urls if url.scheme == "https" and url.hostname}
+    )
 
 
 def governed_hosts(resolved: ResolvedPod) -> set[str]:
     """Return the hosts of model providers that lead an unaware agent to its proxy."""
-    known = {urlsplit(each.base_url).hostname for each in KNOWN_PROVIDERS.values() if each.base_url is not None}
+    known = {
+        urlsplit(each.base_url).hostname
+        for each in KNOWN_PROVIDERS.values()
+        if each.base_url is not None
+    }
     setting = resolved.proxy_env.get(HOSTS)
-    stated = {part.partition("=")[0].strip() for part in (setting.value if setting else "").split(",")}
+    stated = {
+        part.partition("=")[0].strip() for part in (setting.value if setting else "").split(",")
+    }
     return {host for host in known | stated if host}
 
 

@@ -1,8 +1,10 @@
-"""A service with ``tools-host``: its ``toolhost.yml``, its principals' tokens, its container (docs/spec/tools-host.md).
+"""A service with ``tools-host``: its ``toolhost.yml``, its principals' tokens, its container
+(docs/spec/tools-host.md).
 
-Rules. One principal for each agent that is granted a tool: its token is derived from the master secret, its globs are exactly
-its grants, its workspace is its own. What the user wrote of the service wins, key by key. The container has no rights:
-Landlock, seccomp and openat2, which contain its commands and its files, need none.
+Rules. One principal for each agent that is granted a tool: its token is derived from the master
+secret, its globs are exactly its grants, its workspace is its own. What the user wrote of the
+service wins, key by key. The container has no rights: Landlock, seccomp and openat2, which contain
+its commands and its files, need none.
 """
 
 import re
@@ -36,8 +38,16 @@ WORKSPACES: Final = "/claw/workspaces"
 SERVE: Final = ("claw", "tools", "serve", "--config", CONFIG)
 TOP: Final = "tools-hosts"  # The directory of the compiled tree
 _HEADER: Final = "# Made by claw compile from the pod file: edit that one.\n"
-_TIMES: Final[dict[str, Data]] = {"interval": "10s", "timeout": "5s", "retries": 3, "start_period": "30s"}
-_PER_AGENT: Final = ("calls_per_minute", "concurrent")  # The limits that a principal has in toolhost.yml
+_TIMES: Final[dict[str, Data]] = {
+    "interval": "10s",
+    "timeout": "5s",
+    "retries": 3,
+    "start_period": "30s",
+}
+_PER_AGENT: Final = (
+    "calls_per_minute",
+    "concurrent",
+)  # The limits that a principal has in toolhost.yml
 _PIDS: Final = 2048  # A few calls with 256 processes each
 _HTTP_PORT = 80
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -45,7 +55,9 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 def principals(service: ServiceSpec, resolved: ResolvedPod) -> dict[str, Agent]:
     """Return the agents that may call a tool of the host, by id."""
-    return {agent.id: agent for agent in resolved.agents if service.name.text in agent.tool_services}
+    return {
+        agent.id: agent for agent in resolved.agents if service.name.text in agent.tool_services
+    }
 
 
 def tools_hosts(pod: PodSpec) -> Iterator[ServiceSpec]:
@@ -53,7 +65,9 @@ def tools_hosts(pod: PodSpec) -> Iterator[ServiceSpec]:
 
 
 def host_files(pod: ProjectedPod, resolved: ResolvedPod, lookup: Lookup, master: Secret) -> Tree:
-    """Return ``tools-hosts/<service>.yml`` for each host, and ``secrets/<name>`` for each of its principals."""
+    """Return ``tools-hosts/<service>.yml`` for each host, and ``secrets/<name>``
+    for each of its principals.
+    """
     epochs = {each.agent.id: each.epoch for each in pod.agents}
     tree: dict[PurePosixPath, bytes] = {}
     for service in tools_hosts(pod.spec):
@@ -77,11 +91,18 @@ def _config(service: ServiceSpec, resolved: ResolvedPod, lookup: Lookup) -> dict
     limits: Mapping[str, Any] = settings.host.get("limits", {})
     own = {name: limits[name] for name in _PER_AGENT if name in limits}
     general = {name: value for name, value in limits.items() if name not in _PER_AGENT}
-    host: dict[str, Data] = {name: value for name, value in settings.host.items() if name != "limits"}
+    host: dict[str, Data] = {
+        name: value for name, value in settings.host.items() if name != "limits"
+    }
     host |= {"limits": general} if general else {}
     names, port = _address(service, lookup)
     hosts = [each for name in dict.fromkeys(names) for each in (name, f"{name}:{port}")]
-    host["listen"] = {"host": "0.0.0.0", "port": port, "path": TOOLS_HOST_PATH, "allowed_hosts": hosts}  # noqa: S104 - a container's
+    host["listen"] = {
+        "host": "0.0.0.0",  # noqa: S104 - a container's
+        "port": port,
+        "path": TOOLS_HOST_PATH,
+        "allowed_hosts": hosts,
+    }
     host["principals"] = {
         name: _principal(name, agent, service) | ({"limits": own} if own else {})
         for name, agent in principals(service, resolved).items()
@@ -93,19 +114,25 @@ def _principal(name: str, agent: Agent, service: ServiceSpec) -> dict[str, Data]
     return {
         "token": {"file": f"{TOKENS}/{name}"},
         "workspace": f"{WORKSPACES}/{name}",
-        "tools": [granted.tool.name for granted in agent.tools if granted.service == service.name.text],
+        "tools": [
+            granted.tool.name for granted in agent.tools if granted.service == service.name.text
+        ],
     }
 
 
 def _address(service: ServiceSpec, lookup: Lookup) -> tuple[tuple[str, str], int]:
-    """Return the names under which the host is asked, and its port: those of the URL at which the proxy calls it."""
+    """Return the names under which the host is asked, and its port: those of the
+    URL at which the proxy calls it.
+    """
     name = service.name.text
     url = urlsplit(base_url(service, lookup, []) or f"http://{name}")
     return (name, url.hostname or name), url.port or _HTTP_PORT
 
 
 def equip_hosts(pod: PodSpec, resolved: ResolvedPod, lookup: Lookup) -> PodSpec:
-    """Return the pod with all that a tools host has in Compose and in Kubernetes, and with the secrets of its principals."""
+    """Return the pod with all that a tools host has in Compose and in Kubernetes,
+    and with the secrets of its principals.
+    """
     services = tuple(
         replace(each, body=_equip(each, each.body, resolved, lookup))
         if each.tools_host is not None and each.body is not None
@@ -113,7 +140,9 @@ def equip_hosts(pod: PodSpec, resolved: ResolvedPod, lookup: Lookup) -> PodSpec:
         for each in pod.services
     )
     secrets = tuple(
-        PodSecret(ScalarNode(host_secret(each.name.text, agent), each.name.span), "derived", each.name)
+        PodSecret(
+            ScalarNode(host_secret(each.name.text, agent), each.name.span), "derived", each.name
+        )
         for each in tools_hosts(pod)
         for agent in principals(each, resolved)
     )
@@ -144,15 +173,23 @@ def _equip(service: ServiceSpec, body: MapNode, resolved: ResolvedPod, lookup: L
         ours["entrypoint"] = _command(service, resolved)
     body = _set_absent(body, ours)
     if is_absent(body.value("env_file")):
-        body = add_environment(body, {name: f"${{{name}}}" for name in sorted(set(_variables(service)))})
+        body = add_environment(
+            body, {name: f"${{{name}}}" for name in sorted(set(_variables(service)))}
+        )
     body = extend_list(body, "tmpfs", ["/tmp:mode=1777,size=64m"])  # noqa: S108
-    return extend_list(body, "volumes", [{"type": "volume", "source": volume_of(service), "target": WORKSPACES}])
+    return extend_list(
+        body, "volumes", [{"type": "volume", "source": volume_of(service), "target": WORKSPACES}]
+    )
 
 
 def _variables(service: ServiceSpec) -> Iterator[str]:
-    """Yield the variables that the settings name; Compose fills them in, so that no value is in a file."""
+    """Yield the variables that the settings name; Compose fills them in, so that no
+    value is in a file.
+    """
     assert service.tools_host is not None
-    waiting: list[Any] = [value for name, value in service.tools_host.tools.items() if name != "exec"]
+    waiting: list[Any] = [
+        value for name, value in service.tools_host.tools.items() if name != "exec"
+    ]
     while waiting:
         match waiting.pop():
             case str() as text:
@@ -172,7 +209,10 @@ def _set_absent(body: MapNode, ours: Mapping[str, Data]) -> MapNode:
 
 
 def _command(service: ServiceSpec, resolved: ResolvedPod) -> Data:
-    """Return the entry point. A volume is empty at first: each principal's workspace is made before the host looks for it."""
+    """Return the entry point.
+
+    A volume is empty at first: each principal's workspace is made before the host looks for it.
+    """
     workspaces = [f"{WORKSPACES}/{agent}" for agent in principals(service, resolved)]
     if not workspaces:
         return SERVE
@@ -180,17 +220,27 @@ def _command(service: ServiceSpec, resolved: ResolvedPod) -> Data:
 
 
 def compose_host(service: ServiceSpec, body: MapNode, deployment: Deployment) -> MapNode:
-    """Return the body with what only Compose has: the files one by one, the user that owns them, and limits."""
-    body = _set_absent(body, {"user": USER, "security_opt": ["no-new-privileges:true"], "pids_limit": _PIDS})
+    """Return the body with what only Compose has: the files one by one, the user
+    that owns them, and limits.
+    """
+    body = _set_absent(
+        body, {"user": USER, "security_opt": ["no-new-privileges:true"], "pids_limit": _PIDS}
+    )
     files = host_mounts(service, deployment)
-    body = extend_list(body, "volumes", [bind(f"./{RUNTIME}/{path}", target) for target, path in files.items()])
+    body = extend_list(
+        body, "volumes", [bind(f"./{RUNTIME}/{path}", target) for target, path in files.items()]
+    )
     digest = deployment.digest({target: deployment.tree[path] for target, path in files.items()})
-    return add_labels(body, {"claw.pod": deployment.pod_name, "claw.role": "tools-host", "claw.digest": digest})
+    return add_labels(
+        body, {"claw.pod": deployment.pod_name, "claw.role": "tools-host", "claw.digest": digest}
+    )
 
 
 def host_mounts(service: ServiceSpec, deployment: Deployment) -> dict[str, PurePosixPath]:
     """Return the path in the container → the file of the compiled tree."""
     name = service.name.text
     agents = principals(service, deployment.resolved)
-    tokens = {f"{TOKENS}/{agent}": PurePosixPath(SECRETS, host_secret(name, agent)) for agent in agents}
+    tokens = {
+        f"{TOKENS}/{agent}": PurePosixPath(SECRETS, host_secret(name, agent)) for agent in agents
+    }
     return {CONFIG: config_path(service), **tokens}

@@ -1,13 +1,14 @@
-"""Write: the one phase that writes the disk (docs/spec/contract.md "Layout", docs/spec/compile.md "Verbs"; decision 0019).
+"""Write: the one phase that writes the disk (docs/spec/contract.md "Layout", docs/spec/compile.md
+"Verbs"; decision 0019).
 
     <directory>/.tree/          the compiled tree; exchanged in one rename
     <directory>/context         → .tree/context; so for each name at the tree's top
     <file beside the pod>       renamed into place behind the tree
 
-Rules. Who reads at any moment sees the old tree or the new one, also a container that has ``<directory>`` mounted: it
-stays where it is, and the rename happens in it. A kill leaves a hidden sibling, which the next write removes.
-Directories are 0700, files 0600 but for those that an agent reads. A directory that the compiler did not make is never
-replaced.
+Rules. Who reads at any moment sees the old tree or the new one, also a container that has
+``<directory>`` mounted: it stays where it is, and the rename happens in it. A kill leaves a hidden
+sibling, which the next write removes. Directories are 0700, files 0600 but for those that an agent
+reads. A directory that the compiler did not make is never replaced.
 """
 
 import ctypes
@@ -38,11 +39,15 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-def write(tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = None) -> tuple[Diagnostic, ...]:
-    """Replace ``directory`` by ``tree``, and each file of ``beside``, which is for everybody to read.
+def write(
+    tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = None
+) -> tuple[Diagnostic, ...]:
+    """Replace ``directory`` by ``tree``, and each file of ``beside``, which is for
+    everybody to read.
 
-    A diagnostic, and the old tree untouched, when that can't be done. The tree comes first: what it takes away is gone at
-    once, and a file that is older than it describes what ran so far. All is on the disk before anything is renamed.
+    A diagnostic, and the old tree untouched, when that can't be done. The tree comes first: what it
+    takes away is gone at once, and a file that is older than it describes what ran so far. All is
+    on the disk before anything is renamed.
     """
     at = start_of(str(directory))
     # A symlink stays one: what it points at is replaced.
@@ -50,7 +55,11 @@ def write(tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = Non
     try:
         if (foreign := _first_foreign(place)) is not None:
             help_text = "choose a directory that is empty, or not there"
-            return (codes.UNWRITABLE_OUTPUT.at(at, f"{quote(foreign)} in it is not ours", help_text=help_text),)
+            return (
+                codes.UNWRITABLE_OUTPUT.at(
+                    at, f"{quote(foreign)} in it is not ours", help_text=help_text
+                ),
+            )
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _lock_directory(place), _prepare_files(beside or {}) as temporary_files:
             _replace(tree, place)
@@ -62,11 +71,17 @@ def write(tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = Non
 
 
 def write_master(path: Path, master: Secret) -> tuple[Diagnostic, ...]:
-    """Write a new master secret into a file that only its owner reads; an existing file is an error, and kept."""
+    """Write a new master secret into a file that only its owner reads; an existing
+    file is an error, and kept.
+    """
     try:
         _create(path, f"{master.reveal()}\n".encode())
     except OSError as error:
-        return (codes.UNWRITABLE_OUTPUT.at(start_of(str(path)), f"it can't be written: {error.strerror}"),)
+        return (
+            codes.UNWRITABLE_OUTPUT.at(
+                start_of(str(path)), f"it can't be written: {error.strerror}"
+            ),
+        )
     return ()
 
 
@@ -81,7 +96,11 @@ def replace_file(path: Path, content: bytes) -> tuple[Diagnostic, ...]:
         finally:
             fresh.unlink(missing_ok=True)
     except OSError as error:
-        return (codes.UNWRITABLE_OUTPUT.at(start_of(str(path)), f"it can't be written: {error.strerror}"),)
+        return (
+            codes.UNWRITABLE_OUTPUT.at(
+                start_of(str(path)), f"it can't be written: {error.strerror}"
+            ),
+        )
     return ()
 
 
@@ -91,12 +110,16 @@ def _first_foreign(place: Path) -> str | None:
     if not place.is_dir():
         return place.name
     names = sorted(path.name for path in place.iterdir())
-    return next((name for name in names if name not in {TREE, *OURS} and not name.startswith(_FRESH)), None)
+    return next(
+        (name for name in names if name not in {TREE, *OURS} and not name.startswith(_FRESH)), None
+    )
 
 
 @contextmanager
 def _lock_directory(place: Path) -> Iterator[None]:
-    """Hold a lock on the directory: two compiles at a time would remove each other's unfinished trees."""
+    """Hold a lock on the directory: two compiles at a time would remove each
+    other's unfinished trees.
+    """
     descriptor = os.open(place, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -179,11 +202,14 @@ def _exchange(one: Path, other: Path) -> bool:
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
-    return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+    return bool(
+        rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+    )
 
 
 def read_compiled_tree(directory: Path, compose_file: Path) -> Mapping[PurePosixPath, bytes]:
-    """Return the files that the last compile wrote, by path in the tree, and the Compose file by its name.
+    """Return the files that the last compile wrote, by path in the tree, and the
+    Compose file by its name.
 
     Return nothing where nothing was compiled. Raise ``OSError`` when a file can't be read.
     """

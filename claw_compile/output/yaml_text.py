@@ -1,8 +1,8 @@
 """A tree as YAML text that Compose and kubectl read as the tree means it.
 
-Rules. What came from a file keeps its spelling and its quotes: ``0123`` and ``"4000:22"`` are what they were. What is
-ours is quoted. Anchors are written out. A mapping has no order: its keys are sorted, so that
-no reordering of a file changes a byte.
+Rules. What came from a file keeps its spelling and its quotes: ``0123`` and ``"4000:22"`` are what
+they were. What is ours is quoted. Anchors are written out. A mapping has no order: its keys are
+sorted, so that no reordering of a file changes a byte.
 """
 
 import json
@@ -18,7 +18,17 @@ type Data = str | int | bool | Node | Iterable[Data] | Mapping[str, Data] | None
 _OURS = Span("", 0, 0, 0)
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_WORDS = {"null", "true", "false", "y", "n", "yes", "no", "on", "off"}  # Text that YAML 1.1 or 1.2 would not take for a string
+_WORDS = {
+    "null",
+    "true",
+    "false",
+    "y",
+    "n",
+    "yes",
+    "no",
+    "on",
+    "off",
+}  # Text that YAML 1.1 or 1.2 would not take for a string
 _PLAIN_START = re.compile(r"""[^\s\-?:,\[\]{}#&*!|>'"%@`]|[-?:](?=\S)""")
 _NOT_PLAIN = re.compile(r""":(\s|$)|\s#|[^\S ]|^[.-]{3}|\s$""")
 
@@ -32,7 +42,10 @@ def as_yaml(root: MapNode, first: Sequence[str] = ()) -> str:
 
 
 def tree(data: Data) -> Node:
-    """Return our own data as a tree; nodes in it stay what they are. A string is quoted, and means itself."""
+    """Return our own data as a tree; nodes in it stay what they are.
+
+    A string is quoted, and means itself.
+    """
     match data:
         case ScalarNode() | ListNode() | MapNode():
             return data
@@ -64,7 +77,11 @@ def _lines(node: Node) -> list[str]:
         case ListNode():
             return [line for item in node.items for line in _item(item)]
         case MapNode():
-            return [line for each in sorted(node.entries, key=lambda each: each.key.text) for line in _entry(each)]
+            return [
+                line
+                for each in sorted(node.entries, key=lambda each: each.key.text)
+                for line in _entry(each)
+            ]
     assert_never(node)
 
 
@@ -82,7 +99,9 @@ def _item(item: Node) -> Iterable[str]:
 
 
 def _head(node: Node) -> str:
-    """Return what stands on the line of the key: the tag, and the value where it needs no lines of its own."""
+    """Return what stands on the line of the key: the tag, and the value where it
+    needs no lines of its own.
+    """
     match node:
         case ScalarNode():
             value = _scalar(node)

@@ -1,9 +1,10 @@
 """``.env`` in Compose's dialect, which no library reads (docs/spec/compile.md "Interpolation").
 
-Rules. ``NAME=value``, ``NAME: value``, ``export NAME=value``; ``#`` begins a comment at the start of a line, or behind a
-value and a blank; a bare ``NAME`` takes nothing from here. Single quotes are literal but for an escaped quote, and may span
-lines; double quotes know escapes; unquoted and double-quoted values are interpolated, from the process and then from the
-lines above. A message names the variable and never the value, and an excerpt is never printed.
+Rules. ``NAME=value``, ``NAME: value``, ``export NAME=value``; ``#`` begins a comment at the start
+of a line, or behind a value and a blank; a bare ``NAME`` takes nothing from here. Single quotes are
+literal but for an escaped quote, and may span lines; double quotes know escapes; unquoted and
+double-quoted values are interpolated, from the process and then from the lines above. A message
+names the variable and never the value, and an excerpt is never printed.
 """
 
 import bisect
@@ -17,17 +18,25 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span
 from claw_compile.parsing.environment import MalformedReference, interpolate
 from claw_compile.parsing.node import Source
 
-_ASSIGNMENT = re.compile(r"[^\S\n]*(?:export[^\S\n]+)?(?P<name>[\w.\-\[\]]+)[^\S\n]*(?P<sign>[=:]?)[ \t]*")
+_ASSIGNMENT = re.compile(
+    r"[^\S\n]*(?:export[^\S\n]+)?(?P<name>[\w.\-\[\]]+)[^\S\n]*(?P<sign>[=:]?)[ \t]*"
+)
 _COMMENT = re.compile(r" #.*$")
 _BLANKS = " \t\v\f\r\x85\xa0"
 _ESCAPE = re.compile(r"\\([abfnrtv$\"\\])")
 _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "$": "$$"}
-_CLOSING = {"'": re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL), '"': re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)}
+_CLOSING = {
+    "'": re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL),
+    '"': re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL),
+}
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """One variable of a file, and the line where it begins. A bare name has no value of its own: None."""
+    """One variable of a file, and the line where it begins.
+
+    A bare name has no value of its own: None.
+    """
 
     name: str
     value: str | None = field(repr=False)
@@ -42,7 +51,9 @@ def read_dotenv(source: Source, environ: Mapping[str, str]) -> Result[dict[str, 
 
 
 def read_env_file(source: Source, environ: Mapping[str, str]) -> Result[tuple[Assignment, ...]]:
-    """Return every variable of a service's ``env_file``, also one that a later line gives another value."""
+    """Return every variable of a service's ``env_file``, also one that a later line
+    gives another value.
+    """
     parser = _read(source, environ)
     return Result(tuple(parser.assignments), tuple(parser.diagnostics))
 
@@ -71,7 +82,9 @@ class _Parser:
         if not line or line.startswith("#"):
             return end
         match = _ASSIGNMENT.match(self.text, at, end)
-        if match is None or (not match["sign"] and _without_comment(" " + self.text[match.end() : end])):
+        if match is None or (
+            not match["sign"] and _without_comment(" " + self.text[match.end() : end])
+        ):
             self._report(at, "this line is not NAME=value")
             return end
         if not match["sign"]:
@@ -94,7 +107,11 @@ class _Parser:
         elif quote == "'":
             self._take(at, name, closed[0][:-1].replace("\\'", "'"))
         else:
-            self._keep(at, name, _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), closed[0][:-1]))
+            self._keep(
+                at,
+                name,
+                _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), closed[0][:-1]),
+            )
         return end
 
     def _keep(self, at: int, name: str, written: str) -> None:
@@ -122,7 +139,9 @@ class _Parser:
         return len(self.text) if end < 0 else end
 
     def _report(self, at: int, message: str) -> None:
-        self.diagnostics.append(codes.DOTENV_SYNTAX.at(Span(self.file, self._number(at), 1, 1), message))
+        self.diagnostics.append(
+            codes.DOTENV_SYNTAX.at(Span(self.file, self._number(at), 1, 1), message)
+        )
 
 
 def _without_comment(text: str) -> str:

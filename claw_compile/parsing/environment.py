@@ -1,10 +1,12 @@
-"""Variables: their values (the process's environment over ``.env``), Compose's interpolation, a service's ``environment``.
+"""Variables: their values (the process's environment over ``.env``), Compose's interpolation, a
+service's ``environment``.
 
-Rules of interpolation, as in compose-go: ``$NAME`` ``${NAME}`` ``${NAME:-default}`` ``${NAME-default}`` ``${NAME:?message}``
-``${NAME?message}`` ``${NAME:+other}`` ``${NAME+other}``, nested, on one line; ``$$`` is a ``$``, and so is one that begins
-nothing; the colon forms treat an empty value as unset (blanks are not empty); the earliest operator counts. Here an unset
-variable without a default is a problem, where Compose warns and takes nothing. A problem's words come from the file, never
-from a value (docs/spec/compile.md "Interpolation").
+Rules of interpolation, as in compose-go: ``$NAME`` ``${NAME}`` ``${NAME:-default}``
+``${NAME-default}`` ``${NAME:?message}`` ``${NAME?message}`` ``${NAME:+other}`` ``${NAME+other}``,
+nested, on one line; ``$$`` is a ``$``, and so is one that begins nothing; the colon forms treat an
+empty value as unset (blanks are not empty); the earliest operator counts. Here an unset variable
+without a default is a problem, where Compose warns and takes nothing. A problem's words come from
+the file, never from a value (docs/spec/compile.md "Interpolation").
 """
 
 import re
@@ -24,7 +26,9 @@ type Problem = UnsetVariable | MalformedReference
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable: ``node`` is where it is written, ``value`` what Compose would give the container."""
+    """One variable: ``node`` is where it is written, ``value`` what Compose would
+    give the container.
+    """
 
     name: str
     node: ScalarNode
@@ -36,7 +40,9 @@ def variables(node: Node | None, lookup: Lookup) -> Iterator[Variable]:
     """Yield the variables of an ``environment``; a shape that Compose would refuse gives none."""
     for entry in entries_of(node):
         if isinstance(entry.value, ScalarNode):
-            yield _variable(entry.key.text, None if entry.value.is_null else entry.value, entry.key, lookup)
+            yield _variable(
+                entry.key.text, None if entry.value.is_null else entry.value, entry.key, lookup
+            )
     for item in items_of(node):
         if isinstance(item, ScalarNode):
             name, sign, value = item.text.partition("=")
@@ -46,7 +52,9 @@ def variables(node: Node | None, lookup: Lookup) -> Iterator[Variable]:
 def _variable(name: str, written: ScalarNode | None, key: ScalarNode, lookup: Lookup) -> Variable:
     if written is not None:
         return Variable(name, written, _name_span(name, key), interpolate(written.text, lookup))
-    return Variable(name, key, _name_span(name, key), Interpolation(lookup(name) or "", tainted=True))
+    return Variable(
+        name, key, _name_span(name, key), Interpolation(lookup(name) or "", tainted=True)
+    )
 
 
 def _name_span(name: str, key: ScalarNode) -> Span:
@@ -69,7 +77,10 @@ class Variables:
 
 @dataclass(frozen=True)
 class UnsetVariable:
-    """A variable without a value. ``message`` is the text of ``:?``, None for a variable that is just named."""
+    """A variable without a value.
+
+    ``message`` is the text of ``:?``, None for a variable that is just named.
+    """
 
     name: str
     message: str | None = None

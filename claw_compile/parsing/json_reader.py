@@ -1,7 +1,8 @@
-"""JSON text → the same tree with places as the YAML reader makes (docs/spec/compile.md "Diagnostics").
+"""JSON text → the same tree with places as the YAML reader makes
+(docs/spec/compile.md "Diagnostics").
 
-Strict RFC 8259: no NaN, no trailing comma, no lone surrogate; and a bound on nesting, so that nothing behind it can
-run out of stack.
+Strict RFC 8259: no NaN, no trailing comma, no lone surrogate; and a bound on nesting, so that
+nothing behind it can run out of stack.
 """
 
 import re
@@ -28,7 +29,9 @@ class _JsonError(Exception):
 
 
 def read_json(source: Source) -> Result[Node]:
-    """Return the document's tree, or the first place where the text is not JSON; duplicate keys are all reported."""
+    """Return the document's tree, or the first place where the text is not JSON;
+    duplicate keys are all reported.
+    """
     parser = _Parser(source)
     try:
         node, end = parser.value(_blank(source.text, 0), 0)
@@ -85,7 +88,9 @@ class _Parser:
         try:
             text, end = _STRINGS.raw_decode(self.source.text, at)
         except JSONDecodeError as error:
-            raise _JsonError(error.pos, "a string that is not closed, or holds a bad escape") from None
+            raise _JsonError(
+                error.pos, "a string that is not closed, or holds a bad escape"
+            ) from None
         # The file is UTF-8: only an escape can make one.
         if "\\" in self.source.text[at:end] and any("\ud800" <= char <= "\udfff" for char in text):
             raise _JsonError(at, "an escape that names half a character")

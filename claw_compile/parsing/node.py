@@ -1,8 +1,9 @@
 """The tree that both readers (YAML and JSON) make of a file: values with places.
 
-Rules. A scalar keeps its spelling (``0123`` stays ``0123``); who needs a number asks ``scalar_value``: ``on``, ``yes`` and
-``22:22`` are strings (YAML 1.1 would make them true, true and 1342). ``shown`` is what a diagnostic may print: the text of
-the file, before a variable's value went in.
+Rules. A scalar keeps its spelling (``0123`` stays ``0123``); who needs a number asks
+``scalar_value``: ``on``, ``yes`` and ``22:22`` are strings (YAML 1.1 would make them true, true and
+1342). ``shown`` is what a diagnostic may print: the text of the file, before a variable's value
+went in.
 """
 
 import bisect
@@ -15,7 +16,9 @@ from typing import Any, assert_never
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Result, Span
 
-_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # The line breaks of PyYAML; the JSON reader counts the same way
+_LINE_BREAK = re.compile(
+    "\r\n|[\r\n\x85\u2028\u2029]"
+)  # The line breaks of PyYAML; the JSON reader counts the same way
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
@@ -28,7 +31,9 @@ _WORDS: dict[str, bool | float | None] = (
     | dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf"))
     | dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
 )
-MAX_DIGITS = 400  # A longer number stays a string; Python refuses to convert some thousand digits, and nobody means them
+# A longer number stays a string; Python refuses to convert some thousand digits, and nobody means
+# them
+MAX_DIGITS = 400
 type Node = ScalarNode | ListNode | MapNode
 
 
@@ -125,7 +130,8 @@ def plain_data(node: Node) -> Any:
 
 
 def span_at(node: Node, path: tuple[str | int, ...]) -> Span:
-    """Return the place of ``path`` under ``node``; of the deepest part that exists when the rest is missing.
+    """Return the place of ``path`` under ``node``; of the deepest part that exists
+    when the rest is missing.
 
     A pydantic error's ``loc`` is such a path; parts that name an arm of a union are passed over.
     """
@@ -155,8 +161,8 @@ def kind(node: Node) -> str:
 def scalar_value(text: str) -> str | int | float | bool | None:
     """Return the value of a plain scalar, by YAML 1.2's core schema and nothing more.
 
-    >>> scalar_value("on"), scalar_value("4000:22"), scalar_value("0x10"), scalar_value("1e3"), scalar_value("~")
-    ('on', '4000:22', 16, 1000.0, None)
+    >>> scalar_value("on"), scalar_value("4000:22"), scalar_value("0x10"), scalar_value("1e3"),
+    scalar_value("~") ('on', '4000:22', 16, 1000.0, None)
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -189,7 +195,9 @@ class Source:
         return [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
 
     def span(self, line: int, column: int, end: int | None = None) -> Span:
-        """Return a place from 0-based line and column; without ``end``, to the end of what the line says."""
+        """Return a place from 0-based line and column; without ``end``, to the end
+        of what the line says.
+        """
         text = self.lines[line] if line < len(self.lines) else ""
         last = len(text.rstrip()) if end is None else end
         return Span(self.file, line + 1, column + 1, max(last, column) + 1, text)

@@ -1,7 +1,8 @@
 """YAML text → a tree with places (docs/spec/compile.md "Diagnostics", last paragraph).
 
-PyYAML's node graph gives positions and spelling; duplicate keys, merge keys, several documents and alias bombs are
-ours. A merged or aliased value keeps the place where it was written, which is the line that has to change.
+PyYAML's node graph gives positions and spelling; duplicate keys, merge keys, several documents and
+alias bombs are ours. A merged or aliased value keeps the place where it was written, which is the
+line that has to change.
 """
 
 import contextlib
@@ -22,18 +23,27 @@ from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 MAX_NODES = 100_000  # The most values that a document may have once its aliases are expanded
 _STRING = "tag:yaml.org,2002:str"
 _PRESENTATION = re.compile(r"\s*(#.*|%.*)?$")
-_DISPUTED = re.compile("[\t\ufeff\x85\u2028\u2029]")  # Characters that libyaml and PyYAML treat differently
-SPREAD_HELP = "to splice the pod's defaults write '- ...', with the dash, where the list's entries stand"
+_DISPUTED = re.compile(
+    "[\t\ufeff\x85\u2028\u2029]"
+)  # Characters that libyaml and PyYAML treat differently
+SPREAD_HELP = (
+    "to splice the pod's defaults write '- ...', with the dash, where the list's entries stand"
+)
 
 
 def read_yaml(source: Source) -> Result[MapNode]:
-    """Return the document's tree, or what is wrong with it. The value is None when the text can't be parsed at all."""
+    """Return the document's tree, or what is wrong with it.
+
+    The value is None when the text can't be parsed at all.
+    """
     if diagnostics := _document_marks(source):
         return Result(None, diagnostics)
     try:
         root, strings = _compose(source.text)
         if root is None:
-            return Result(None, (codes.NOT_A_MAPPING.at(start_of(source.file), "the file holds no document"),))
+            return Result(
+                None, (codes.NOT_A_MAPPING.at(start_of(source.file), "the file holds no document"),)
+            )
         builder = _TreeBuilder(source, strings)
         node = builder.node(root)
     except yaml.MarkedYAMLError as error:
@@ -42,13 +52,19 @@ def read_yaml(source: Source) -> Result[MapNode]:
         at = source.span_of(error.position, error.position + 1)
         return Result(None, (codes.YAML_SYNTAX.at(at, "a character that YAML does not allow"),))
     except (ValueError, OverflowError):
-        return Result(None, (codes.YAML_SYNTAX.at(start_of(source.file), "an escape that names no character"),))
+        return Result(
+            None,
+            (codes.YAML_SYNTAX.at(start_of(source.file), "an escape that names no character"),),
+        )
     except RecursionError:
         return Result(None, (codes.YAML_SYNTAX.at(start_of(source.file), "nested too deeply"),))
     if builder.bomb is not None:
         return Result(None, (builder.bomb,))
     if not isinstance(node, MapNode):
-        return Result(None, (codes.NOT_A_MAPPING.at(node.span, "a pod file is a mapping"), *builder.diagnostics))
+        return Result(
+            None,
+            (codes.NOT_A_MAPPING.at(node.span, "a pod file is a mapping"), *builder.diagnostics),
+        )
     return Result(node, tuple(builder.diagnostics))
 
 
@@ -59,7 +75,9 @@ def _document_marks(source: Source) -> tuple[Diagnostic, ...]:
         if mark in {"...", "---"} and (len(line) == len(mark) or line[3].isspace()):
             at = Span(source.file, number, 1, 4, line)
             if mark == "...":
-                return (codes.DOCUMENT_END.at(at, "this line ends the document", help_text=SPREAD_HELP),)
+                return (
+                    codes.DOCUMENT_END.at(at, "this line ends the document", help_text=SPREAD_HELP),
+                )
             if content:
                 return (codes.SECOND_DOCUMENT.at(at, "a second document begins here"),)
             content = True
@@ -74,11 +92,17 @@ def _syntax(source: Source, error: yaml.MarkedYAMLError) -> Diagnostic:
         # PyYAML points behind what it took for a key; the key is what has to change.
         mark, before = before or mark, None
     at = source.span(mark.line, mark.column, mark.column + 1) if mark else start_of(source.file)
-    notes = [Note(source.span(before.line, before.column), error.context or "")] if before and error.context else []
+    notes = (
+        [Note(source.span(before.line, before.column), error.context or "")]
+        if before and error.context
+        else []
+    )
     spread = SPREAD_HELP if at.text.strip() == "..." else None
     if at.text[: at.column - 1].strip(" ") == "" and "\t" in at.text[: at.column]:
         spread = "indent with spaces: YAML takes no tabs there"
-    return codes.YAML_SYNTAX.at(at, _one_line(error.problem or "not YAML"), notes=notes, help_text=spread)
+    return codes.YAML_SYNTAX.at(
+        at, _one_line(error.problem or "not YAML"), notes=notes, help_text=spread
+    )
 
 
 def _one_line(text: str) -> str:
@@ -86,7 +110,8 @@ def _one_line(text: str) -> str:
 
 
 class _StringRecorder(Composer):
-    """A composer that notes plain scalars that are strings by their tag: ``!!str 0123`` is what ``"0123"`` is.
+    """A composer that notes plain scalars that are strings by their tag: ``!!str
+    0123`` is what ``"0123"`` is.
 
     What a plain scalar is by YAML 1.1 is of no interest, and not looked for.
     """
@@ -129,13 +154,18 @@ class _LibyamlLoader(_StringRecorder):
         Composer.__init__(self)
         self.strings = set()
         parser = self.parser
-        self.check_event, self.peek_event, self.get_event = parser.check_event, parser.peek_event, parser.get_event
+        self.check_event, self.peek_event, self.get_event = (
+            parser.check_event,
+            parser.peek_event,
+            parser.get_event,
+        )
 
 
 def _compose(text: str) -> tuple[yaml.Node | None, set[int]]:
     """Return the node graph, and the strings in it.
 
-    libyaml's parser is four times as fast, where it is there; what it refuses is reported as PyYAML reports it.
+    libyaml's parser is four times as fast, where it is there; what it refuses is reported as PyYAML
+    reports it.
     """
     if yaml.__with_libyaml__ and not _DISPUTED.search(text):
         with contextlib.suppress(yaml.YAMLError, ValueError):
@@ -191,7 +221,9 @@ class _TreeBuilder:
     def _scalar(self, raw: yaml.ScalarNode) -> ScalarNode:
         text: str = raw.value
         if any("\ud800" <= char <= "\udfff" for char in text):
-            self.diagnostics.append(codes.YAML_SYNTAX.at(self._span(raw), "an escape that names half a character"))
+            self.diagnostics.append(
+                codes.YAML_SYNTAX.at(self._span(raw), "an escape that names half a character")
+            )
             text = ""
         plain = not raw.style and id(raw) not in self.strings
         return ScalarNode(text, self._span(raw), plain=plain, tag=_own_tag(raw))
@@ -225,14 +257,18 @@ class _TreeBuilder:
         return None
 
     def _merge(self, value: Node) -> list[Entry]:
-        """Return the entries that ``<<`` brings: of a mapping, or of a list of them, where an earlier one wins."""
+        """Return the entries that ``<<`` brings: of a mapping, or of a list of
+        them, where an earlier one wins.
+        """
         parts = value.items if isinstance(value, ListNode) else (value,)
         entries: list[Entry] = []
         for part in parts:
             if isinstance(part, MapNode):
                 entries.extend(part.entries)
             else:
-                self.diagnostics.append(codes.WRONG_TYPE.at(part.span, "'<<' merges a mapping, or a list of mappings"))
+                self.diagnostics.append(
+                    codes.WRONG_TYPE.at(part.span, "'<<' merges a mapping, or a list of mappings")
+                )
         return entries
 
     def _explode(self, raw: yaml.Node, message: str) -> None:
@@ -240,4 +276,6 @@ class _TreeBuilder:
 
     def _span(self, raw: yaml.Node) -> Span:
         start, end = raw.start_mark, raw.end_mark
-        return self.source.span(start.line, start.column, end.column if end.line == start.line else None)
+        return self.source.span(
+            start.line, start.column, end.column if end.line == start.line else None
+        )

@@ -20,7 +20,10 @@ class GrantedTool:
 
 @dataclass(frozen=True)
 class ResolvedFeed:
-    """A feed with its service; ``path`` has the agent's id filled in. ``ttl`` in seconds, None: the proxy's default."""
+    """A feed with its service; ``path`` has the agent's id filled in.
+
+    ``ttl`` in seconds, None: the proxy's default.
+    """
 
     name: str
     service: str
@@ -40,7 +43,10 @@ class MemoryRelation:
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent, of ``count`` perhaps, with its policy. ``takes`` names the pod's defaults that reach it."""
+    """One agent, of ``count`` perhaps, with its policy.
+
+    ``takes`` names the pod's defaults that reach it.
+    """
 
     spec: ServiceSpec
     id: str
@@ -87,7 +93,9 @@ class Agent:
 
 @dataclass(frozen=True)
 class ResolvedPod:
-    """``proxy_env`` is the environment of the pod's proxy, by ``cllama-defaults.env`` and every agent's ``cllama-env``."""
+    """``proxy_env`` is the environment of the pod's proxy, by
+    ``cllama-defaults.env`` and every agent's ``cllama-env``.
+    """
 
     agents: tuple[Agent, ...]
     proxy_env: Mapping[str, Setting] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""Check: contradictions between parts of a pod (docs/spec/compile.md "Tools"). One function a rule; none reads a file."""
+"""Check: contradictions between parts of a pod (docs/spec/compile.md "Tools").
+
+One function a rule; none reads a file.
+"""
 
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
@@ -21,10 +24,22 @@ from claw_compile.identity import host_secret
 from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.node import ScalarNode, child, items_of, span_at
 from claw_compile.policy.agent import Agent, GrantedTool, ResolvedPod
-from claw_compile.policy.check_services import check_counted_services, check_host, check_images, check_names, check_reach
+from claw_compile.policy.check_services import (
+    check_counted_services,
+    check_host,
+    check_images,
+    check_names,
+    check_reach,
+)
 from claw_compile.policy.resolve import expand_list
 from claw_contract.descriptor import DescriptorTool, DescriptorV2
-from claw_contract.names import ALIAS_LIMIT, SERVICE_NAME, assign_aliases, canonical_name, plain_alias
+from claw_contract.names import (
+    ALIAS_LIMIT,
+    SERVICE_NAME,
+    assign_aliases,
+    canonical_name,
+    plain_alias,
+)
 
 MAX_HOST_LENGTH = 63
 type _Keyed = EntryList[object] | MemorySetting | ContextSetting | BudgetSetting
@@ -75,7 +90,9 @@ def _unused_defaults(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic
 
 
 def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
-    """Report what only a proxy can do, for an agent without one: tools and memory are errors, inherited or not."""
+    """Report what only a proxy can do, for an agent without one: tools and memory
+    are errors, inherited or not.
+    """
     if agent.has_proxy:
         return
     spec = agent.spec
@@ -90,7 +107,9 @@ def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
     )
     for code, what, _, own, inherited in (part for part in parts if part[2]):
         is_inherited = own is None and inherited is not None
-        notes = [Note(inherited.key, "it is inherited from here")] if is_inherited and inherited else []
+        notes = (
+            [Note(inherited.key, "it is inherited from here")] if is_inherited and inherited else []
+        )
         message = f"{spec.name.text} has {quote(what)}, but no 'cllama' to act on it"
         help_text = f"add 'cllama: passthrough', or suppress it with '{what}: null'"
         yield code.at(own.key if own else spec.name.span, message, notes=notes, help_text=help_text)
@@ -98,7 +117,9 @@ def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
 
 def check_memories(loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Check every memory of the file, the pod's too: its service exists, and declares one."""
-    for wanted in (owner.memory.service for owner in loaded.pod.owners if owner.memory and owner.memory.service):
+    for wanted in (
+        owner.memory.service for owner in loaded.pod.owners if owner.memory and owner.memory.service
+    ):
         service = loaded.pod.service(wanted.text)
         if service is None:
             yield unknown_service(wanted, loaded)
@@ -127,12 +148,18 @@ def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
 def check_secrets(pod: PodSpec) -> Iterator[Diagnostic]:
     """Check that every secret that is named is one of the pod's."""
     known = {secret.name.text for secret in pod.secrets}
-    own = [service.auth.secret for service in pod.services if service.auth is not None and service.auth.secret is not None]
+    own = [
+        service.auth.secret
+        for service in pod.services
+        if service.auth is not None and service.auth.secret is not None
+    ]
     principals = (each for service in pod.services for each in service.principals)
     for name in (*own, *(each.reference for each in principals if each.source == "secret")):
         if name.text not in known:
             hint = did_you_mean(name.text, known)
-            yield codes.UNKNOWN_SECRET.at(name.span, f"the pod has no secret {quote(name.shown)}", hint=hint)
+            yield codes.UNKNOWN_SECRET.at(
+                name.span, f"the pod has no secret {quote(name.shown)}", hint=hint
+            )
 
 
 def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:
@@ -143,20 +170,33 @@ def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:
             if called is None:
                 yield unknown_service(principal.service, loaded)
             elif called.tools_host is not None:
-                message = f"{service.name.text} has a token of its own at the tools host {quote(called.name.text)} already"
+                message = (
+                    f"{service.name.text} has a token of its own at the tools host "
+                    f"{quote(called.name.text)} already"
+                )
                 yield codes.TOOLS_HOST_CONFLICT.at(principal.span, message)
 
 
 def check_tools_hosts(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    """Check that somebody uses each tools host, and that no secret of the pod has the name of a token there."""
+    """Check that somebody uses each tools host, and that no secret of the pod has
+    the name of a token there.
+    """
     secrets = {secret.name.text: secret.name for secret in pod.secrets}
-    for service in (each for each in pod.services if each.tools_host is not None and each.agent is None):
+    for service in (
+        each for each in pod.services if each.tools_host is not None and each.agent is None
+    ):
         name = service.name.text
         principals = [agent.id for agent in resolved.agents if name in agent.tool_services]
-        if not any(grant.service.text == name for agent in resolved.agents for grant in agent.grants):
-            yield codes.UNUSED_TOOLS_HOST.at(service.name.span, f"no agent may call a tool of {quote(name)}")
+        if not any(
+            grant.service.text == name for agent in resolved.agents for grant in agent.grants
+        ):
+            yield codes.UNUSED_TOOLS_HOST.at(
+                service.name.span, f"no agent may call a tool of {quote(name)}"
+            )
         for taken in filter(None, (secrets.get(host_secret(name, agent)) for agent in principals)):
-            message = f"the secret {quote(taken.shown)} has the name of an agent's token at {quote(name)}"
+            message = (
+                f"the secret {quote(taken.shown)} has the name of an agent's token at {quote(name)}"
+            )
             yield codes.TOOLS_HOST_CONFLICT.at(taken.span, message)
 
 
@@ -165,12 +205,18 @@ def check_proxy_types(agents: Iterable[Agent]) -> Iterator[Diagnostic]:
     first: ScalarNode | None = None
     places: dict[Span, ScalarNode] = {}
     for agent in agents:
-        places |= {proxy.span: proxy for proxy in (agent.cllama.proxies if agent.cllama is not None else ())}
+        places |= {
+            proxy.span: proxy
+            for proxy in (agent.cllama.proxies if agent.cllama is not None else ())
+        }
     for span in sorted(places):
         first = first or places[span]
         if places[span].text != first.text:
             notes = [Note(first.span, "the first one is here")]
-            message = f"{quote(places[span].shown)} beside {quote(first.shown)}: a pod has one type of proxy"
+            message = (
+                f"{quote(places[span].shown)} beside {quote(first.shown)}: a pod has one type "
+                "of proxy"
+            )
             yield codes.SEVERAL_PROXIES.at(span, message, notes=notes)
 
 
@@ -195,7 +241,9 @@ def _check_service(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
     if service_descriptor is None:
         return
     if not service_descriptor.tools:
-        yield codes.NO_TOOLS.at(grant.service.span, f"{name} declares no tools in {service_descriptor.file}")
+        yield codes.NO_TOOLS.at(
+            grant.service.span, f"{name} declares no tools in {service_descriptor.file}"
+        )
         return
     names = (*(() if isinstance(grant.allow, AllTools) else grant.allow), *grant.deny)
     for word in names:
@@ -214,17 +262,23 @@ def no_descriptor(name: ScalarNode) -> Diagnostic:
     return codes.NO_DESCRIPTOR.at(name.span, f"{name.text} has no descriptor", help_text=help_text)
 
 
-def _check_tool(word: ScalarNode, service: str, described: ServiceDescriptor) -> Iterator[Diagnostic]:
+def _check_tool(
+    word: ScalarNode, service: str, described: ServiceDescriptor
+) -> Iterator[Diagnostic]:
     known = [tool.name for tool in described.tools]
     if word.text not in known:
         message = f"{service} declares no tool {quote(word.shown)}"
         reason = ungrantable_reason(described.descriptor.discovery, word.text)
         held_back = f"the tool is there, and can't be granted: {reason}"
         help_text = f"{service} declares {', '.join(known)}" if reason is None else held_back
-        yield codes.UNKNOWN_TOOL.at(word.span, message, hint=did_you_mean(word.text, known), help_text=help_text)
+        yield codes.UNKNOWN_TOOL.at(
+            word.span, message, hint=did_you_mean(word.text, known), help_text=help_text
+        )
 
 
-def _writes(allow: AllTools, grant: Grant, tools: tuple[DescriptorTool, ...]) -> Iterator[Diagnostic]:
+def _writes(
+    allow: AllTools, grant: Grant, tools: tuple[DescriptorTool, ...]
+) -> Iterator[Diagnostic]:
     denied = {name.text for name in grant.deny}
     writes = [tool.name for tool in tools if tool.effect != "read" and tool.name not in denied]
     if writes:
@@ -247,10 +301,14 @@ def check_surfaces(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
     for name, grant in granted.items():
         surface = surfaces.get(name)
         if surface is not None and not loaded.pod.strict_surfaces:
-            message = f"{agent.spec.name.text} reaches {grant.service.shown} directly, beside its grant"
+            message = (
+                f"{agent.spec.name.text} reaches {grant.service.shown} directly, beside its grant"
+            )
             notes = [Note(grant.span, "the grant is here")]
             help_text = "the grant works without the surface"
-            yield codes.GRANT_BESIDE_SURFACE.at(surface.span, message, notes=notes, help_text=help_text)
+            yield codes.GRANT_BESIDE_SURFACE.at(
+                surface.span, message, notes=notes, help_text=help_text
+            )
         elif surface is None and loaded.pod.strict_surfaces:
             message = f"{agent.spec.name.text} has no surface 'service://{grant.service.shown}'"
             yield codes.GRANT_WITHOUT_SURFACE.at(grant.span, message)
@@ -260,29 +318,43 @@ def _speakers(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
     for surface in agent.surfaces:
         named = child(surface.channel, "allow_from_services")
         for name in items_of(named):
-            if isinstance(name, ScalarNode) and "$" not in name.text and loaded.pod.service(name.text) is None:
+            if (
+                isinstance(name, ScalarNode)
+                and "$" not in name.text
+                and loaded.pod.service(name.text) is None
+            ):
                 yield unknown_service(name, loaded)
 
 
 def check_tool_names(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Report tools that models do not see under their plain names, each where its descriptor names it."""
+    """Report tools that models do not see under their plain names, each where its
+    descriptor names it.
+    """
     granted = {canonical_name(each.service, each.tool.name): each for each in agent.tools}
     plain: dict[str, list[str]] = {}
     for name in granted:
         plain.setdefault(plain_alias(name), []).append(name)
-    odd = {alias: names for alias, names in plain.items() if len(names) > 1 or len(alias) > ALIAS_LIMIT}
+    odd = {
+        alias: names for alias, names in plain.items() if len(names) > 1 or len(alias) > ALIAS_LIMIT
+    }
     presented = assign_aliases(granted) if odd else {}
     for alias, names in odd.items():
         for name in names:
             others = [other for other in names if other != name]
             why = f"like {', '.join(others)}" if others else f"which has {len(alias)} characters"
-            message = f"{name} would be {quote(alias)}, {why}; models see it as {quote(presented[name])}"
-            notes = [Note(_place(granted[other], loaded), "the other one is here") for other in others]
+            message = (
+                f"{name} would be {quote(alias)}, {why}; models see it as {quote(presented[name])}"
+            )
+            notes = [
+                Note(_place(granted[other], loaded), "the other one is here") for other in others
+            ]
             yield codes.PRESENTED_NAME.at(_place(granted[name], loaded), message, notes=notes)
 
 
 def _place(granted: GrantedTool, loaded: LoadedPod) -> Span:
     service_descriptor = loaded.descriptors[granted.service]
     assert isinstance(service_descriptor, ServiceDescriptor)
-    index = next(at for at, tool in enumerate(service_descriptor.tools) if tool.name == granted.tool.name)
+    index = next(
+        at for at, tool in enumerate(service_descriptor.tools) if tool.name == granted.tool.name
+    )
     return span_at(service_descriptor.root, ("tools", index, "name"))

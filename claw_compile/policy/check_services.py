@@ -1,10 +1,13 @@
-"""Check: services whose containers could take over the host or reach too much, whose images may change, whose names collide.
+"""Check: services whose containers could take over the host or reach too much, whose images may
+change, whose names collide.
 
-Rules. What lets an agent round its proxy without being asked for is an error (decision 0018). What the pod file says in so many
-words is kept, with a warning for each place: power over the host is privileges, capabilities that reach beyond the container,
-devices, an engine's socket or group, the host's own directories. What a service gets from one that it extends, or whose volumes
-it takes, counts as its own. An image needs a tag or a digest. A counted service has no host of its own
-name; an ordinal's name is nobody else's; some names of services, networks, volumes and secrets are the compiler's.
+Rules. What lets an agent round its proxy without being asked for is an error (decision 0018). What
+the pod file says in so many words is kept, with a warning for each place: power over the host is
+privileges, capabilities that reach beyond the container, devices, an engine's socket or group, the
+host's own directories. What a service gets from one that it extends, or whose volumes it takes,
+counts as its own. An image needs a tag or a digest. A counted service has no host of its own name;
+an ordinal's name is nobody else's; some names of services, networks, volumes and secrets are the
+compiler's.
 """
 
 import re
@@ -17,7 +20,15 @@ from claw_compile.loading.leak_inputs import AgentService
 from claw_compile.loading.load import LoadedPod
 from claw_compile.loading.private_paths import host_directory
 from claw_compile.parsing.environment import interpolate
-from claw_compile.parsing.node import Entry, MapNode, ScalarNode, child, entries_of, items_of, plain_data
+from claw_compile.parsing.node import (
+    Entry,
+    MapNode,
+    ScalarNode,
+    child,
+    entries_of,
+    items_of,
+    plain_data,
+)
 from claw_compile.policy.agent import Agent, ResolvedPod
 from claw_compile.policy.topology import called_services, has_egress, topology
 
@@ -32,7 +43,10 @@ _OUR_REAL_NETWORK = re.compile(r".*[_-]" + _OURS["networks"].pattern, re.DOTALL)
 _SHARED = ("network_mode", "pid", "ipc")
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock", "docker_engine")
 _GROUPS = {"docker", "podman", "containerd", "lxd", "incus", "disk"}
-"""Groups whose members may use an engine's socket, or the host's disks. A group's number means nothing here."""
+"""Groups whose members may use an engine's socket, or the host's disks.
+
+A group's number means nothing here.
+"""
 CAPABILITIES = {
     *("ALL", "BPF", "DAC_READ_SEARCH", "MKNOD", "NET_ADMIN", "NET_RAW", "PERFMON"),
     *("SYS_ADMIN", "SYS_BOOT", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"),
@@ -53,7 +67,9 @@ def check_host(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]
         mounts = (mount for service in services for mount in _mounts(service))
         # A path that is taken twice, here and by a service that is extended, is said once.
         for span, what in dict.fromkeys((*powers, *mounts, *_host_surfaces(agent))):
-            yield codes.AGENT_TAKES_HOST.at(span, f"{name} could take over its host, and its proxy with it: {what}")
+            yield codes.AGENT_TAKES_HOST.at(
+                span, f"{name} could take over its host, and its proxy with it: {what}"
+            )
 
 
 _SWITCHES = {
@@ -61,7 +77,10 @@ _SWITCHES = {
     "use_api_socket": "it has the socket of a container engine, and the credentials of its registries",
 }
 _LISTS: dict[str, tuple[Callable[[str], bool], str]] = {
-    "cap_add": (lambda name: name.upper().removeprefix("CAP_") in CAPABILITIES, "it has the capability {}"),
+    "cap_add": (
+        lambda name: name.upper().removeprefix("CAP_") in CAPABILITIES,
+        "it has the capability {}",
+    ),
     "group_add": (lambda name: name in _GROUPS, "it is in the group {}"),
 }
 
@@ -111,15 +130,26 @@ def check_images(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnosti
     used = {name for agent in resolved.agents for name in (agent.spec.name.text, *agent.providers)}
     for service in loaded.pod.services:
         image = child(service.body, "image")
-        if service.name.text not in used or child(service.body, "build") or not isinstance(image, ScalarNode) or image.is_null:
+        if (
+            service.name.text not in used
+            or child(service.body, "build")
+            or not isinstance(image, ScalarNode)
+            or image.is_null
+        ):
             continue
         if not _is_pinned(interpolate(image.text, loaded.variables.lookup).text):
-            message = f"the image of {service.name.text} names no version, and may be another one tomorrow"
+            message = (
+                f"the image of {service.name.text} names no version, and may be another one "
+                "tomorrow"
+            )
             yield codes.UNPINNED_IMAGE.at(image.span, message)
 
 
 def _is_pinned(image: str) -> bool:
-    """Return whether a reference has a digest, or a tag that is not the one that moves. A port is before the last slash."""
+    """Return whether a reference has a digest, or a tag that is not the one that moves.
+
+    A port is before the last slash.
+    """
     if "@" in image:
         return True
     _, colon, tag = image.rpartition("/")[2].partition(":")
@@ -132,9 +162,13 @@ def check_names(pod: PodSpec) -> Iterator[Diagnostic]:
     for service in pod.services:
         name = service.name.text
         if _RESERVED.fullmatch(name.lower()):
-            yield codes.RESERVED_NAME.at(service.name.span, f"{quote(name)} is a name of the compiler's own services")
+            yield codes.RESERVED_NAME.at(
+                service.name.span, f"{quote(name)} is a name of the compiler's own services"
+            )
         if not _COMPOSE_NAME.fullmatch(name) and service.agent is None:
-            yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quote(name)} can't name a service")
+            yield codes.BAD_SERVICE_NAME.at(
+                service.name.span, f"{quote(name)} can't name a service"
+            )
         first = hosts.setdefault(name.lower(), service)
         if first is not service:
             notes = [Note(first.name.span, "the other one is here")]
@@ -142,7 +176,9 @@ def check_names(pod: PodSpec) -> Iterator[Diagnostic]:
             yield codes.SAME_HOST.at(service.name.span, message, notes=notes)
         for host in service.hosts if service.count > 1 else ():
             if (other := names.get(host)) is not None:
-                notes = [Note(service.count_key or service.name.span, f"'count' of {name} makes it")]
+                notes = [
+                    Note(service.count_key or service.name.span, f"'count' of {name} makes it")
+                ]
                 message = f"{quote(host)} is one of the agents of {quote(name)}"
                 yield codes.ORDINAL_COLLISION.at(other.name.span, message, notes=notes)
 
@@ -153,8 +189,13 @@ def check_counted_services(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator
         service = loaded.pod.service(name)
         if service is not None and service.count > 1:
             notes = [Note(service.count_key, "'count' is here")] if service.count_key else []
-            help_text = "name one of them, or give what it provides a service of its own, without 'count'"
-            message = f"no container is called {quote(name)}: there are {service.hosts[0]} to {service.hosts[-1]}"
+            help_text = (
+                "name one of them, or give what it provides a service of its own, without 'count'"
+            )
+            message = (
+                f"no container is called {quote(name)}: there are {service.hosts[0]} to "
+                f"{service.hosts[-1]}"
+            )
             yield codes.COUNTED_PROVIDER.at(span, message, notes=notes, help_text=help_text)
 
 
@@ -162,7 +203,11 @@ def _host_names(pod: PodSpec, resolved: ResolvedPod) -> Iterator[tuple[str, Span
     """Yield places where services are named as hosts: grants, memories, surfaces, feeds."""
     for owner in pod.owners:
         yield from ((grant.service.text, grant.service.span) for grant in own_entries(owner.tools))
-        yield from ((each.target, each.span) for each in own_entries(owner.surfaces) if each.scheme == "service")
+        yield from (
+            (each.target, each.span)
+            for each in own_entries(owner.surfaces)
+            if each.scheme == "service"
+        )
         if owner.memory is not None and owner.memory.service is not None:
             yield owner.memory.service.text, owner.memory.service.span
     yield from ((feed.service, feed.span) for agent in resolved.agents for feed in agent.feeds)
@@ -183,7 +228,12 @@ def check_reach(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
         yield from _check_networks(service)
         yield from _check_extends(service, pod)
         mode = _nonempty(service, "network_mode")
-        if mode and service.name.text in provider_names and service.base_url is None and service.agent is None:
+        if (
+            mode
+            and service.name.text in provider_names
+            and service.base_url is None
+            and service.agent is None
+        ):
             message = f"the proxy can't be on a network with {service.name.text}"
             yield codes.PROVIDER_NETWORK_MODE.at(mode.key.span, message)
     for service in pod.agents:
@@ -193,7 +243,9 @@ def check_reach(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
 def _check_agent(service: ServiceSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     name = service.name.text
     if mode := _nonempty(service, "network_mode"):
-        yield codes.AGENT_NETWORK_MODE.at(mode.key.span, f"{name} would be on a network that is not derived")
+        yield codes.AGENT_NETWORK_MODE.at(
+            mode.key.span, f"{name} would be on a network that is not derived"
+        )
     if networks := _nonempty(service, "networks"):
         message = f"{name} reaches everything on these networks, past its policy"
         yield codes.AGENT_ON_OWN_NETWORK.at(networks.key.span, message)
@@ -214,8 +266,14 @@ def _check_shared_namespaces(service: ServiceSpec, pod: PodSpec) -> Iterator[Dia
     """Check ``network_mode: service:NAME`` and its like."""
     for key in _SHARED:
         entry = _nonempty(service, key)
-        if entry and isinstance(entry.value, ScalarNode) and entry.value.text.startswith("service:"):
-            yield from _check_counted_reference(entry.value, entry.value.text.removeprefix("service:"), pod)
+        if (
+            entry
+            and isinstance(entry.value, ScalarNode)
+            and entry.value.text.startswith("service:")
+        ):
+            yield from _check_counted_reference(
+                entry.value, entry.value.text.removeprefix("service:"), pod
+            )
 
 
 def _check_networks(service: ServiceSpec) -> Iterator[Diagnostic]:
@@ -226,7 +284,9 @@ def _check_networks(service: ServiceSpec) -> Iterator[Diagnostic]:
     for name in (*keys, *(item for item in items_of(node) if isinstance(item, ScalarNode))):
         if _OURS["networks"].fullmatch(name.text):
             message = f"{quote(name.text)} is one of the compiler's own networks"
-            yield codes.RESERVED_NAME.at(name.span, message, help_text="name what is reached in 'surfaces' or 'tools'")
+            yield codes.RESERVED_NAME.at(
+                name.span, message, help_text="name what is reached in 'surfaces' or 'tools'"
+            )
 
 
 def _check_extends(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
@@ -255,7 +315,11 @@ def _check_reserved_names(pod: PodSpec) -> Iterator[Diagnostic]:
         for entry in entries_of(node):
             real = child(entry.value, "name")
             names = [entry.key] if ours.fullmatch(entry.key.text) else []
-            if section == "networks" and isinstance(real, ScalarNode) and _OUR_REAL_NETWORK.fullmatch(real.text):
+            if (
+                section == "networks"
+                and isinstance(real, ScalarNode)
+                and _OUR_REAL_NETWORK.fullmatch(real.text)
+            ):
                 names.append(real)
             for name in names:
                 message = f"{quote(name.text)} is a name of the compiler's own {section}"

@@ -1,11 +1,14 @@
-"""Connect: base URL and credential of each service that the proxy calls; providers.json (docs/spec/compile.md "Auth").
+"""Connect: base URL and credential of each service that the proxy calls; providers.json
+(docs/spec/compile.md "Auth").
 
-Rules. A base URL is ``x-claw.base-url``, else it has the first TCP port of ``expose``, else of the container side of ``ports``,
-else 80. UDP is passed over; a range is an error; several ports without a choice warn.
+Rules. A base URL is ``x-claw.base-url``, else it has the first TCP port of ``expose``, else of the
+container side of ``ports``, else 80. UDP is passed over; a range is an error; several ports without
+a choice warn.
 
-An agent's own ``service-auth`` beats the credential of the provider. Feeds and memories carry a bearer token or none: another
-kind is an error here, and not a call without a credential later. Keys of providers come by ``cllama-env`` and go into
-providers.json, which is the proxy's alone; the rest is its environment.
+An agent's own ``service-auth`` beats the credential of the provider. Feeds and memories carry a
+bearer token or none: another kind is an error here, and not a call without a credential later. Keys
+of providers come by ``cllama-env`` and go into providers.json, which is the proxy's alone; the rest
+is its environment.
 """
 
 import re
@@ -27,7 +30,15 @@ from claw_compile.policy.credentials import Principals, project_auth, resolve_pr
 from claw_contract.context_files import Feed, Memory, MemoryPath, MemoryRecall
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.known_providers import KNOWN_PROVIDERS, provider_of
-from claw_contract.manifest import Auth, BaseUrl, BasicAuth, BearerAuth, HeaderAuth, NoAuth, checked_base_url
+from claw_contract.manifest import (
+    Auth,
+    BaseUrl,
+    BasicAuth,
+    BearerAuth,
+    HeaderAuth,
+    NoAuth,
+    checked_base_url,
+)
 from claw_contract.opened_paths import OpenedPathError, parse_opened_paths
 from claw_contract.providers import ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
@@ -66,19 +77,29 @@ class Connections:
 
 
 def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
-    """Return every service that an agent has tools, feeds or memories of; a missing port or token is reported."""
+    """Return every service that an agent has tools, feeds or memories of; a missing
+    port or token is reported.
+    """
     diagnostics: list[Diagnostic] = []
     providers = dict(_providers(loaded, resolved, diagnostics))
-    principals = resolve_principals(loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics)
+    principals = resolve_principals(
+        loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics
+    )
     connections = Connections(providers, principals)
     feeds = {agent.id: tuple(_feeds(agent, connections, diagnostics)) for agent in resolved.agents}
-    memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connections, diagnostics))}
+    memories = {
+        agent.id: memory
+        for agent in resolved.agents
+        if (memory := _memory(agent, connections, diagnostics))
+    }
     models = model_providers(resolved.proxy_env, diagnostics)
     check_opened_paths(resolved.proxy_env.get("CLLAMA_PATHS"), diagnostics)
     return Result(Connections(providers, principals, feeds, memories, models), tuple(diagnostics))
 
 
-def _providers(loaded: LoadedPod, resolved: ResolvedPod, diagnostics: list[Diagnostic]) -> Iterator[tuple[str, Provider]]:
+def _providers(
+    loaded: LoadedPod, resolved: ResolvedPod, diagnostics: list[Diagnostic]
+) -> Iterator[tuple[str, Provider]]:
     for name in sorted({name for agent in resolved.agents for name in agent.providers}):
         service, service_descriptor = loaded.pod.service(name), loaded.descriptors.get(name)
         if service is None or (service_descriptor is None and name in loaded.descriptors):
@@ -97,7 +118,9 @@ def _feeds(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]
         provider = connections.providers.get(feed.service)
         if provider is None:
             continue
-        bearer = _bearer(connections.auth(agent, feed.service), f"the feed {feed.name}", feed.span, diagnostics)
+        bearer = _bearer(
+            connections.auth(agent, feed.service), f"the feed {feed.name}", feed.span, diagnostics
+        )
         try:
             yield _feed(feed, provider, bearer)
         except ValidationError:
@@ -117,9 +140,15 @@ def _memory(agent: Agent, connections: Connections, diagnostics: list[Diagnostic
     provider = connections.providers.get(relation.service) if relation else None
     if relation is None or provider is None:
         return None
-    bearer = _bearer(connections.auth(agent, relation.service), "the memory", relation.span, diagnostics)
+    bearer = _bearer(
+        connections.auth(agent, relation.service), "the memory", relation.span, diagnostics
+    )
     paths = relation.paths
-    recall = MemoryRecall(path=paths.recall.path, timeout_ms=relation.timeout_ms) if paths.recall else None
+    recall = (
+        MemoryRecall(path=paths.recall.path, timeout_ms=relation.timeout_ms)
+        if paths.recall
+        else None
+    )
     return Memory(
         version=1,
         service=provider.name,
@@ -149,12 +178,19 @@ def without_provider_keys(environment: Mapping[str, Setting]) -> Mapping[str, Se
     return {name: setting for name, setting in environment.items() if provider_of(name) is None}
 
 
-def model_providers(environment: Mapping[str, Setting], diagnostics: list[Diagnostic]) -> Providers | None:
-    """Return version 2 of providers.json; None without a key or a keyless provider. An empty value is no key."""
+def model_providers(
+    environment: Mapping[str, Setting], diagnostics: list[Diagnostic]
+) -> Providers | None:
+    """Return version 2 of providers.json; None without a key or a keyless provider.
+
+    An empty value is no key.
+    """
     entries: dict[str, ProviderEntry] = {}
     for name, known in KNOWN_PROVIDERS.items():
         keys = tuple(
-            ProviderKey(id=f"seed:{variable}", label=variable, secret=Secret(setting.value), source="seed")
+            ProviderKey(
+                id=f"seed:{variable}", label=variable, secret=Secret(setting.value), source="seed"
+            )
             for variable, setting in sorted(environment.items())
             if provider_of(variable) == name and setting.value
         )
@@ -171,13 +207,17 @@ def model_providers(environment: Mapping[str, Setting], diagnostics: list[Diagno
 
 
 def check_opened_paths(setting: Setting | None, diagnostics: list[Diagnostic]) -> None:
-    """Report what the proxy would refuse at its start: an entry of ``CLLAMA_PATHS`` that opens nothing it may."""
+    """Report what the proxy would refuse at its start: an entry of ``CLLAMA_PATHS``
+    that opens nothing it may.
+    """
     if setting is None:
         return
     try:
         parse_opened_paths(setting.value)
     except OpenedPathError as error:
-        diagnostics.append(codes.BAD_PATH.at(setting.key, f"an entry of CLLAMA_PATHS: {error.reason}"))
+        diagnostics.append(
+            codes.BAD_PATH.at(setting.key, f"an entry of CLLAMA_PATHS: {error.reason}")
+        )
 
 
 def _base_url(setting: Setting | None, diagnostics: list[Diagnostic]) -> str | None:
@@ -199,11 +239,15 @@ class _Port:
 
 
 def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]) -> str | None:
-    """Return ``http://<service>:<port>``, or the provider's own base URL; None when it can't be known."""
+    """Return ``http://<service>:<port>``, or the provider's own base URL; None when
+    it can't be known.
+    """
     if service.base_url is not None:
         return _explicit_url(service.base_url, diagnostics)
     port_reader = _PortReader(lookup, diagnostics)
-    ports = port_reader.tcp_ports(service.expose, "expose") or port_reader.tcp_ports(service.ports, "ports")
+    ports = port_reader.tcp_ports(service.expose, "expose") or port_reader.tcp_ports(
+        service.ports, "ports"
+    )
     if port_reader.failed:
         return None
     name = service.name.text
@@ -218,23 +262,35 @@ def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]
     for port in ports:
         if port.is_range:
             message = f"{quote(port.shown)} does not say where {name} listens"
-            diagnostics.append(codes.PORT_RANGE.at(port.span, message, help_text="set 'x-claw.base-url'"))
+            diagnostics.append(
+                codes.PORT_RANGE.at(port.span, message, help_text="set 'x-claw.base-url'")
+            )
             return None
     if others:
         message = f"{name} has several TCP ports; {quote(first.shown)} is taken"
         notes = [Note(first.span, "this one is taken")]
-        diagnostics.append(codes.SEVERAL_PORTS.at(others[0].span, message, notes=notes, help_text="set 'x-claw.base-url'"))
+        diagnostics.append(
+            codes.SEVERAL_PORTS.at(
+                others[0].span, message, notes=notes, help_text="set 'x-claw.base-url'"
+            )
+        )
     return f"http://{name}:{first.number}"
 
 
 def _explicit_url(written: ScalarNode, diagnostics: list[Diagnostic]) -> str | None:
     url = written.text.rstrip("/")
     try:
-        sound = re.fullmatch(r"[!-~]+", url) is not None and bool(_URL.validate_python(url)) and _has_port(url)
+        sound = (
+            re.fullmatch(r"[!-~]+", url) is not None
+            and bool(_URL.validate_python(url))
+            and _has_port(url)
+        )
     except ValidationError:
         sound = False
     if not sound:
-        diagnostics.append(codes.BAD_BASE_URL.at(written.span, f"{quote(written.shown)} is not a base URL"))
+        diagnostics.append(
+            codes.BAD_BASE_URL.at(written.span, f"{quote(written.shown)} is not a base URL")
+        )
         return None
     return url
 
@@ -242,7 +298,9 @@ def _explicit_url(written: ScalarNode, diagnostics: list[Diagnostic]) -> str | N
 def _has_port(url: str) -> bool:
     host = url.partition("://")[2].partition("/")[0].rpartition("]")[2]
     _, colon, port = host.rpartition(":")
-    return not colon or (re.fullmatch(r"[0-9]{1,5}", port) is not None and 0 < int(port) <= MAX_PORT)
+    return not colon or (
+        re.fullmatch(r"[0-9]{1,5}", port) is not None and 0 < int(port) <= MAX_PORT
+    )
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """The credential that a tool call carries (docs/spec/compile.md "Auth").
 
-Rules. The provider's ``x-claw.auth`` wins over its descriptor's ``auth``; ``env`` is read from the *provider's* environment,
-and a descriptor's may also be the name of one of the pod's secrets. No value is ever printed.
+Rules. The provider's ``x-claw.auth`` wins over its descriptor's ``auth``; ``env`` is read from the
+*provider's* environment, and a descriptor's may also be the name of one of the pod's secrets. No
+value is ever printed.
 """
 
 import re
@@ -36,8 +37,11 @@ class PrincipalAuth:
 type Principals = Mapping[str, Mapping[str, PrincipalAuth]]  # Agent → service → credential
 
 
-def resolve_principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]) -> Principals:
-    """Return every agent's ``service-auth``, and its token at each tools host, which is a secret of the compiler's.
+def resolve_principals(
+    pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]
+) -> Principals:
+    """Return every agent's ``service-auth``, and its token at each tools host,
+    which is a secret of the compiler's.
 
     A variable is read from the environment of the service, never from the agent's.
     """
@@ -63,14 +67,22 @@ def resolve_principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, di
             service = pod.service(name)
             if service is not None and service.tools_host is not None:
                 token = SecretRef(secret=host_secret(name, agent.id))
-                own.setdefault(agent.id, {})[name] = PrincipalAuth(BearerAuth(type="bearer", token=token), agent.id)
+                own.setdefault(agent.id, {})[name] = PrincipalAuth(
+                    BearerAuth(type="bearer", token=token), agent.id
+                )
     return own
 
 
 def project_auth(
-    pod: PodSpec, service: ServiceSpec, described: ServiceDescriptor | None, lookup: Lookup, diagnostics: list[Diagnostic]
+    pod: PodSpec,
+    service: ServiceSpec,
+    described: ServiceDescriptor | None,
+    lookup: Lookup,
+    diagnostics: list[Diagnostic],
 ) -> Auth | None:
-    """Return the ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
+    """Return the ``auth`` of the service's tools; None, and a diagnostic, when its
+    credential is missing.
+    """
     if service.auth is not None:
         return _pod_auth(service, service.auth, lookup, diagnostics)
     auth = described.descriptor.auth if described is not None else None
@@ -80,7 +92,11 @@ def project_auth(
     lacks = _missing_part(auth)
     if auth.env is None or lacks is not None:
         help_text = f"or set 'x-claw.auth' of {service.name.text}"
-        diagnostics.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {lacks}", help_text=help_text))
+        diagnostics.append(
+            codes.TOKEN_MISSING.at(
+                at, f"the descriptor's 'auth' lacks {lacks}", help_text=help_text
+            )
+        )
         return None
     token: Secret | SecretRef | None
     names = {variable.name for variable in variables(service.environment, lookup)}
@@ -100,7 +116,9 @@ def _missing_part(auth: DescriptorAuth) -> str | None:
     return "'username'" if auth.type == "basic" and auth.username is None else None
 
 
-def _pod_auth(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, diagnostics: list[Diagnostic]) -> Auth | None:
+def _pod_auth(
+    service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, diagnostics: list[Diagnostic]
+) -> Auth | None:
     if auth.type == "none":
         return NoAuth(type="none")
     token: Secret | SecretRef | None
@@ -114,7 +132,10 @@ def _pod_auth(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, diagnost
 
 
 def _auth(
-    kind: Literal["bearer", "header", "basic"], token: Secret | SecretRef, header: str | None, username: str | None
+    kind: Literal["bearer", "header", "basic"],
+    token: Secret | SecretRef,
+    header: str | None,
+    username: str | None,
 ) -> Auth:
     match kind:
         case "bearer":
@@ -127,7 +148,9 @@ def _auth(
             return BasicAuth(type="basic", username=username, password=token)
 
 
-def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics: list[Diagnostic]) -> Secret | None:
+def _token(
+    service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics: list[Diagnostic]
+) -> Secret | None:
     name = wanted.shown
     known = {variable.name: variable for variable in variables(service.environment, lookup)}
     variable = known.get(wanted.text)
@@ -135,17 +158,23 @@ def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics
     if variable is None:
         message = f"the environment of {service.name.text} has no {name}"
         hint = did_you_mean(wanted.text, known)
-        diagnostics.append(codes.TOKEN_MISSING.at(service.name.span, message, hint=hint, notes=notes))
+        diagnostics.append(
+            codes.TOKEN_MISSING.at(service.name.span, message, hint=hint, notes=notes)
+        )
         return None
     if variable.value.problems:
-        diagnostics.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
+        diagnostics.extend(
+            problem_at(variable.node, problem) for problem in variable.value.problems
+        )
         return None
     if not variable.value.text:
         message = f"{name} of {service.name.text} is empty"
         diagnostics.append(codes.TOKEN_MISSING.at(variable.key, message, notes=notes))
         return None
     if not HEADER_VALUE.fullmatch(variable.value.text):
-        diagnostics.append(codes.BAD_TOKEN.at(variable.key, f"{name} can't be sent in a header", notes=notes))
+        diagnostics.append(
+            codes.BAD_TOKEN.at(variable.key, f"{name} can't be sent in a header", notes=notes)
+        )
         return None
     return Secret(variable.value.text)
 

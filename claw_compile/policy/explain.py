@@ -1,6 +1,8 @@
-"""Explanations why an agent may call a tool, or may not: reasons with places (docs/spec/compile.md "Verbs", explain).
+"""Explanations why an agent may call a tool, or may not: reasons with places
+(docs/spec/compile.md "Verbs", explain).
 
-Rules. The whole chain is shown, also of what is denied, and what would change it. No value of a variable is in it.
+Rules. The whole chain is shown, also of what is denied, and what would change it. No value of a
+variable is in it.
 """
 
 from collections.abc import Iterator
@@ -30,12 +32,18 @@ class Reason:
 
 def reasons(pod: PodSpec, agent: Agent, service: str, tool: str) -> tuple[Reason, ...]:
     """Return every grant of the agent that allows the tool or denies it; a denial wins."""
-    defaults = {id(entry) for entry in pod.tools.entries if not isinstance(entry, Spread)} if pod.tools else set()
+    defaults = (
+        {id(entry) for entry in pod.tools.entries if not isinstance(entry, Spread)}
+        if pod.tools
+        else set()
+    )
     matching_grants: list[Reason] = []
     for grant in agent.grants:
         if grant.service.text != service:
             continue
-        origin: Literal["tools", "tools-defaults"] = "tools-defaults" if id(grant) in defaults else "tools"
+        origin: Literal["tools", "tools-defaults"] = (
+            "tools-defaults" if id(grant) in defaults else "tools"
+        )
         if isinstance(grant.allow, AllTools) or any(name.text == tool for name in grant.allow):
             matching_grants.append(Reason(grant, "allow", origin))
         if any(name.text == tool for name in grant.deny):
@@ -69,8 +77,12 @@ class UnknownName:
     hint: str | None
 
 
-def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[Verdict, ...] | UnknownName:
-    """Explain one tool, by canonical name, alias or unambiguous base name; without ``word``, every tool of the pod."""
+def explain(
+    pod: ProjectedPod, agent_id: str, word: str | None = None
+) -> tuple[Verdict, ...] | UnknownName:
+    """Explain one tool, by canonical name, alias or unambiguous base name; without
+    ``word``, every tool of the pod.
+    """
     agents = {each.agent.id: each.agent for each in pod.agents}
     agent = agents.get(agent_id)
     if agent is None:
@@ -82,14 +94,20 @@ def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[
     named = [name for name, (_, base) in all_tools.items() if word in {name, base, alias_of[name]}]
     if not named:
         known = [*all_tools, *(base for _, base in all_tools.values()), *alias_of.values()]
-        return UnknownName(f"no service of the pod declares a tool '{word}'", did_you_mean(word, known))
+        return UnknownName(
+            f"no service of the pod declares a tool '{word}'", did_you_mean(word, known)
+        )
     if len(named) > 1:
-        return UnknownName(f"several services declare a tool '{word}'", f"name one of {', '.join(sorted(named))}")
+        return UnknownName(
+            f"several services declare a tool '{word}'", f"name one of {', '.join(sorted(named))}"
+        )
     return (_verdict(pod, agent, named[0]),)
 
 
 def _all_tools(pod: ProjectedPod) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield every tool that a service of the pod declares: canonical name → service and base name."""
+    """Yield every tool that a service of the pod declares: canonical name → service
+    and base name.
+    """
     for service, service_descriptor in pod.descriptors.items():
         for tool in service_descriptor.tools if service_descriptor is not None else ():
             yield canonical_name(service, tool.name), (service, tool.name)
@@ -121,11 +139,16 @@ def _granted_tools(pod: ProjectedPod, agent: Agent) -> tuple[Tool, ...]:
     return manifest.tools if manifest is not None else ()
 
 
-def _inheritance(pod: ProjectedPod, agent: Agent, matching_grants: tuple[Reason, ...]) -> Iterator[Step]:
+def _inheritance(
+    pod: ProjectedPod, agent: Agent, matching_grants: tuple[Reason, ...]
+) -> Iterator[Step]:
     own, defaults = agent.spec.tools, pod.spec.tools
     if any(reason.origin == "tools-defaults" for reason in matching_grants):
         if own is None:
-            yield Step(f"{agent.spec.name.text} has no 'tools', and so inherits the pod's", agent.spec.name.span)
+            yield Step(
+                f"{agent.spec.name.text} has no 'tools', and so inherits the pod's",
+                agent.spec.name.span,
+            )
         else:
             yield Step("'...' splices the pod's defaults", own.spread.span if own.spread else None)
     elif own is not None and defaults is not None and own.spread is None:
@@ -136,7 +159,9 @@ def _inheritance(pod: ProjectedPod, agent: Agent, matching_grants: tuple[Reason,
 def _grant(reason: Reason) -> Step:
     grant, service = reason.grant, reason.grant.service.shown
     if reason.verdict == "deny":
-        return Step(f"'deny' of a grant in '{reason.origin}' names it; deny beats allow", grant.span)
+        return Step(
+            f"'deny' of a grant in '{reason.origin}' names it; deny beats allow", grant.span
+        )
     if isinstance(grant.allow, AllTools):
         return Step(f"'allow: all' of {service} in '{reason.origin}'", grant.allow.span)
     return Step(f"a grant of {service} in '{reason.origin}' names it", grant.span)
@@ -148,13 +173,21 @@ def _nothing_grants(agent: Agent, service: str, name: str) -> Step:
         return Step(f"the grant of {service} does not name {name}", others[0].span)
     if agent.spec.tools is not None:
         return Step(f"{agent.spec.name.text} has no grant of {service}", agent.spec.tools.key)
-    return Step(f"{agent.spec.name.text} has no grant of {service}: deny by default", agent.spec.name.span)
+    return Step(
+        f"{agent.spec.name.text} has no grant of {service}: deny by default", agent.spec.name.span
+    )
 
 
 def _declared(service_descriptor: ServiceDescriptor, base: str) -> Step:
     root = service_descriptor.root
-    number = next((index for index, tool in enumerate(service_descriptor.tools) if tool.name == base), 0)
-    at = span_at(root, ("tools", number)) if number < len(items_of(child(root, "tools"))) else root.span
+    number = next(
+        (index for index, tool in enumerate(service_descriptor.tools) if tool.name == base), 0
+    )
+    at = (
+        span_at(root, ("tools", number))
+        if number < len(items_of(child(root, "tools")))
+        else root.span
+    )
     return Step(f"declared as tool {number + 1} of {len(service_descriptor.tools)}", at)
 
 
@@ -169,15 +202,26 @@ def _runs(pod: ProjectedPod, agent: Agent, tool: Tool) -> Iterator[Step]:
         case NoAuth():
             yield Step(f"called over {execution.transport}, without a credential", at)
         case BearerAuth(token=token) | HeaderAuth(token=token) | BasicAuth(password=token):
-            kept = f"the secret {token.secret}" if isinstance(token, SecretRef) else "the environment of the service"
-            owner = "the agent's own credential" if own else f"the credential of {execution.service}"
+            kept = (
+                f"the secret {token.secret}"
+                if isinstance(token, SecretRef)
+                else "the environment of the service"
+            )
+            owner = (
+                "the agent's own credential" if own else f"the credential of {execution.service}"
+            )
             yield Step(f"called over {execution.transport} with {owner}, from {kept}", at)
 
 
-def _change(agent: Agent, matching_grants: tuple[Reason, ...], service: str, tool: DescriptorTool) -> str:
+def _change(
+    agent: Agent, matching_grants: tuple[Reason, ...], service: str, tool: DescriptorTool
+) -> str:
     owner = agent.spec.name.text
     if any(reason.verdict == "deny" for reason in matching_grants):
         return f"take {tool.name} out of 'deny'"
     if matching_grants:
-        return f"add 'deny: [{tool.name}]' to a grant of {service} in the 'tools' of {owner}, or name other tools"
+        return (
+            f"add 'deny: [{tool.name}]' to a grant of {service} in the 'tools' of {owner}, or "
+            "name other tools"
+        )
     return f"add '- service: {service}' with 'allow: [{tool.name}]' to the 'tools' of {owner}"

@@ -1,7 +1,8 @@
 """Changes since the tools were locked; some may not be compiled (docs/spec/compile.md, claw lock).
 
-Rules. A locked tool that is gone or says anything else than it did, and a tool that is granted without having been locked, is
-refused until the service is accepted. A tool that nobody is granted may come as it likes.
+Rules. A locked tool that is gone or says anything else than it did, and a tool that is granted
+without having been locked, is refused until the service is accepted. A tool that nobody is granted
+may come as it likes.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -35,7 +36,10 @@ class Change:
         if self.after is None:
             return f"- {self.tool} ({self.before.effect}): {self.before.call}"
         widened = self.before.effect == "read" and self.after.effect != "read"
-        return f"~ {self.tool}: {'; '.join(_differences(self.before, self.after))}{WRITE if widened else ''}"
+        return (
+            f"~ {self.tool}: "
+            f"{'; '.join(_differences(self.before, self.after))}{WRITE if widened else ''}"
+        )
 
 
 def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
@@ -52,7 +56,9 @@ def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagno
         if before is None:
             if granted.get(name):
                 message = f"{name} is granted, but {lock.file} does not have it"
-                yield codes.LOCK_DRIFT.at(service.name.span, message, help_text="look at its tools, then: claw lock")
+                yield codes.LOCK_DRIFT.at(
+                    service.name.span, message, help_text="look at its tools, then: claw lock"
+                )
             continue
         yield from compare(lock, name, service_descriptor, granted.get(name, ()), service.name.span)
     for name in sorted(lock.services.keys() - loaded.descriptors.keys()):
@@ -67,12 +73,17 @@ def compare(
     before = lock.services[name]
     tool_changes = changes(before, service_descriptor, granted)
     if tool_changes:
-        notes = [Note(change.span or lock.place(name, "tools", change.tool), str(change)) for change in tool_changes]
+        notes = [
+            Note(change.span or lock.place(name, "tools", change.tool), str(change))
+            for change in tool_changes
+        ]
         message = f"the tools of {name} are not those that {lock.file} has"
         help_text = f"look at the difference, then: claw lock --accept {name}"
         yield codes.LOCK_DRIFT.at(at, message, notes=notes, help_text=help_text)
     elif before.digest != service_descriptor.digest or before.source != service_descriptor.source:
-        message = f"the descriptor of {name} is not the one that {lock.file} has; its tools are the same"
+        message = (
+            f"the descriptor of {name} is not the one that {lock.file} has; its tools are the same"
+        )
         yield codes.LOCK_OUTDATED.at(at, message, notes=[Note(lock.place(name), "it was this one")])
 
 
@@ -85,10 +96,15 @@ def granted_tools(resolved: ResolvedPod) -> Mapping[str, set[str]]:
     return granted
 
 
-def changes(before: LockedService, service_descriptor: ServiceDescriptor, granted: Collection[str]) -> tuple[Change, ...]:
+def changes(
+    before: LockedService, service_descriptor: ServiceDescriptor, granted: Collection[str]
+) -> tuple[Change, ...]:
     after = {tool.name: lock_tool(service_descriptor, tool) for tool in service_descriptor.tools}
     root = service_descriptor.root
-    places = {tool.name: span_at(root, ("tools", index)) for index, tool in enumerate(service_descriptor.tools)}
+    places = {
+        tool.name: span_at(root, ("tools", index))
+        for index, tool in enumerate(service_descriptor.tools)
+    }
     names = {*before.tools, *(name for name in after if name in granted)}
     return tuple(
         Change(name, before.tools.get(name), after.get(name), places.get(name))
@@ -104,5 +120,9 @@ def _differences(before: LockedTool, after: LockedTool) -> Iterator[str]:
         yield f"was {before.effect}, is {after.effect}"
     if before.schema_digest != after.schema_digest:
         yield "takes other arguments"
-    if (before.call, before.effect, before.schema_digest) == (after.call, after.effect, after.schema_digest):
+    if (before.call, before.effect, before.schema_digest) == (
+        after.call,
+        after.effect,
+        after.schema_digest,
+    ):
         yield "says other things of itself"

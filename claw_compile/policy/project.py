@@ -1,4 +1,6 @@
-"""Project: an agent's policy → the data that is written for it, with the base URL and credential of each provider."""
+"""Project: an agent's policy → the data that is written for it, with the base URL
+and credential of each provider.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +19,10 @@ from claw_contract.providers import Providers
 
 @dataclass(frozen=True)
 class ReachableService:
-    """A service that the agent itself reaches. For one that declares tools, only its name is given."""
+    """A service that the agent itself reaches.
+
+    For one that declares tools, only its name is given.
+    """
 
     service: str
     address: str | None = None
@@ -27,7 +32,10 @@ class ReachableService:
 
 @dataclass(frozen=True)
 class ProjectedAgent:
-    """One agent, ready to be written. ``manifest`` is None for an agent without tools; ``epoch`` is of its token."""
+    """One agent, ready to be written.
+
+    ``manifest`` is None for an agent without tools; ``epoch`` is of its token.
+    """
 
     agent: Agent
     pod: str
@@ -42,7 +50,10 @@ class ProjectedAgent:
 
 @dataclass(frozen=True)
 class ProjectedPod:
-    """All that is written, but the tokens. ``sources``: the files that it was made from, by their path beside the pod file."""
+    """All that is written, but the tokens.
+
+    ``sources``: the files that it was made from, by their path beside the pod file.
+    """
 
     spec: PodSpec
     agents: tuple[ProjectedAgent, ...]
@@ -53,10 +64,14 @@ class ProjectedPod:
 
 def project(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> ProjectedPod:
     agents = tuple(_agents(loaded, resolved, connections))
-    return ProjectedPod(loaded.pod, agents, loaded.descriptors, connections.model_providers, loaded.sources)
+    return ProjectedPod(
+        loaded.pod, agents, loaded.descriptors, connections.model_providers, loaded.sources
+    )
 
 
-def _agents(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> Iterator[ProjectedAgent]:
+def _agents(
+    loaded: LoadedPod, resolved: ResolvedPod, connections: Connections
+) -> Iterator[ProjectedAgent]:
     assert loaded.pod.name is not None
     name = loaded.pod.name.text
     epochs = loaded.lock.content.epochs if loaded.lock else {}
@@ -69,7 +84,9 @@ def _agents(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) 
             feeds=connections.feeds.get(agent.id, ()),
             memory=connections.memories.get(agent.id),
             principals=tuple(_principals(agent, connections)),
-            reached=tuple(_reached(loaded, service) for service in _surface_services(agent, loaded)),
+            reached=tuple(
+                _reached(loaded, service) for service in _surface_services(agent, loaded)
+            ),
             epoch=epochs.get(agent.id, 0),
         )
         for agent in resolved.agents
@@ -90,7 +107,11 @@ def _tool(agent: Agent, granted: GrantedTool, connections: Connections) -> Tool:
         annotations=declared.annotations,
         execution=_execution(agent, granted, connections),
     )
-    return tool if agent.delivery == "mediated" else tool.model_copy(update={"delivery": agent.delivery})
+    return (
+        tool
+        if agent.delivery == "mediated"
+        else tool.model_copy(update={"delivery": agent.delivery})
+    )
 
 
 def _execution(agent: Agent, granted: GrantedTool, connections: Connections) -> Execution:
@@ -119,11 +140,15 @@ def _execution(agent: Agent, granted: GrantedTool, connections: Connections) -> 
 
 def _principals(agent: Agent, connections: Connections) -> Iterable[ServiceAuth]:
     for service, held in sorted(connections.principals.get(agent.id, {}).items()):
-        yield ServiceAuth(service=service, auth_type="bearer", token=held.auth.token, principal=held.principal)
+        yield ServiceAuth(
+            service=service, auth_type="bearer", token=held.auth.token, principal=held.principal
+        )
 
 
 def _surface_services(agent: Agent, loaded: LoadedPod) -> Iterable[ServiceSpec]:
-    for name in sorted({surface.target for surface in agent.surfaces if surface.scheme == "service"}):
+    for name in sorted(
+        {surface.target for surface in agent.surfaces if surface.scheme == "service"}
+    ):
         if (service := loaded.pod.service(name)) is not None:
             yield service
 
@@ -133,7 +158,9 @@ def _reached(loaded: LoadedPod, service: ServiceSpec) -> ReachableService:
     service_descriptor = loaded.descriptors.get(name)
     if service_descriptor is not None and service_descriptor.tools:
         return ReachableService(name, description=service_descriptor.descriptor.description)
-    listens = service.base_url is not None or service.expose is not None or service.ports is not None
+    listens = (
+        service.base_url is not None or service.expose is not None or service.ports is not None
+    )
     # What is wrong with its ports is reported where the proxy needs them.
     address = base_url(service, loaded.variables.lookup, []) if listens else None
     if service_descriptor is None:

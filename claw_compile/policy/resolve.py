@@ -1,18 +1,22 @@
-"""Resolve: each agent after defaults and spreads are expanded (docs/spec/compile.md "Tools", "Defaults", "count").
+"""Resolve: each agent after defaults and spreads are expanded (docs/spec/compile.md
+"Tools", "Defaults", "count").
 
-tools surfaces feeds skills      absent inherits, present replaces, one ``...`` splices, empty suppresses
-models cllama-env                key by key, the service wins; ``models: {}`` or ``null`` suppresses
-tool-policy budget memory        replaced whole; ``null`` suppresses
-cllama context.blocks            replaced whole; ``[]`` and ``null`` suppress
+tools surfaces feeds skills      absent inherits, present replaces, one ``...`` splices, empty
+suppresses models cllama-env                key by key, the service wins; ``models: {}`` or ``null``
+suppresses tool-policy budget memory        replaced whole; ``null`` suppresses cllama
+context.blocks            replaced whole; ``[]`` and ``null`` suppress
 
-Rules. Per service ``all`` wins, else the names are united; ``deny`` beats ``allow``. The order is service, then descriptor: no
-reordering of the YAML changes it. ``count`` above one makes ``name-0 … name-(N-1)``, which differ in nothing but their ids.
+Rules. Per service ``all`` wins, else the names are united; ``deny`` beats ``allow``. The order is
+service, then descriptor: no reordering of the YAML changes it. ``count`` above one makes ``name-0 …
+name-(N-1)``, which differ in nothing but their ids.
 
-An agent's own skill hides a service's of the same name. A service's ``SKILL.md`` is named by its service, and so are two skills
-of one name. The pod has one proxy: two agents that want different values of one variable of it are an error.
+An agent's own skill hides a service's of the same name. A service's ``SKILL.md`` is named by its
+service, and so are two skills of one name. The pod has one proxy: two agents that want different
+values of one variable of it are an error.
 
-A feed that several services declare is named in full, ``service/name``. ``{claw_id}`` in a name or a path is the agent's id. A
-feed that the pod declares itself bypasses the descriptors; its service must exist all the same.
+A feed that several services declare is named in full, ``service/name``. ``{claw_id}`` in a name or
+a path is the agent's id. A feed that the pod declares itself bypasses the descriptors; its service
+must exist all the same.
 """
 
 import re
@@ -83,7 +87,11 @@ class _Resolver:
         grants = expand_list(spec.tools, pod.tools, "tools-defaults", diagnostics)
         surfaces = expand_list(spec.surfaces, pod.surfaces, "surfaces-defaults", diagnostics)
         reached = (surface.target for surface in surfaces if surface.scheme == "service")
-        limits, spending, context = (spec.limits or pod.limits, spec.spending or pod.spending, spec.context or pod.context)
+        limits, spending, context = (
+            spec.limits or pod.limits,
+            spec.spending or pod.spending,
+            spec.context or pod.context,
+        )
         return Agent(
             spec=spec,
             id=spec.name.text,
@@ -108,23 +116,36 @@ class _Resolver:
         descriptor = service_descriptor.descriptor if service_descriptor is not None else None
         if not isinstance(descriptor, DescriptorV2) or descriptor.memory is None:
             return None
-        return MemoryRelation(wanted.service.text, wanted.timeout_ms, descriptor.memory, wanted.service.span)
+        return MemoryRelation(
+            wanted.service.text, wanted.timeout_ms, descriptor.memory, wanted.service.span
+        )
 
     def _skills(self, spec: ServiceSpec, services: Iterable[str]) -> tuple[SkillFile, ...]:
         named = expand_list(spec.skills, self.pod.skills, "skills-defaults", self.diagnostics)
         service_skills = (
-            self.loaded.service_skills[name] for name in sorted(set(services)) if name in self.loaded.service_skills
+            self.loaded.service_skills[name]
+            for name in sorted(set(services))
+            if name in self.loaded.service_skills
         )
         return agent_skills(named, self.loaded.skills, service_skills, self.diagnostics)
 
     def _timezone(self, spec: ServiceSpec) -> str:
-        """Return the container's ``TZ``. Only the proxy can tell whether the zone exists: machines differ."""
-        zones = (each for each in variables(spec.environment, self.loaded.variables.lookup) if each.name == "TZ")
+        """Return the container's ``TZ``.
+
+        Only the proxy can tell whether the zone exists: machines differ.
+        """
+        zones = (
+            each
+            for each in variables(spec.environment, self.loaded.variables.lookup)
+            if each.name == "TZ"
+        )
         zone = next((each.value.text.strip() for each in zones if not each.value.problems), "")
         return zone if _ZONE.fullmatch(zone) else "UTC"
 
 
-def _granted_tools(grants: Iterable[Grant], descriptors: Mapping[str, ServiceDescriptor | None]) -> tuple[GrantedTool, ...]:
+def _granted_tools(
+    grants: Iterable[Grant], descriptors: Mapping[str, ServiceDescriptor | None]
+) -> tuple[GrantedTool, ...]:
     by_service: dict[str, list[Grant]] = {}
     for grant in grants:
         by_service.setdefault(grant.service.text, []).append(grant)
@@ -133,7 +154,9 @@ def _granted_tools(grants: Iterable[Grant], descriptors: Mapping[str, ServiceDes
         offered = descriptors.get(service)
         if offered is not None:
             names = _allowed_names(by_service[service], offered)
-            granted.extend(GrantedTool(service, tool) for tool in offered.tools if tool.name in names)
+            granted.extend(
+                GrantedTool(service, tool) for tool in offered.tools if tool.name in names
+            )
     return tuple(granted)
 
 
@@ -148,9 +171,14 @@ def _allowed_names(grants: Collection[Grant], service_descriptor: ServiceDescrip
 
 
 def agent_skills(
-    named: Iterable[ScalarNode], read: Mapping[str, SkillFile], brought: Iterable[SkillFile], diagnostics: list[Diagnostic]
+    named: Iterable[ScalarNode],
+    read: Mapping[str, SkillFile],
+    brought: Iterable[SkillFile],
+    diagnostics: list[Diagnostic],
 ) -> tuple[SkillFile, ...]:
-    """Return the agent's own skills in the order of the file, then those that its services bring, by name."""
+    """Return the agent's own skills in the order of the file, then those that its
+    services bring, by name.
+    """
     own: dict[str, ScalarNode] = {}
     for path in named:
         if path.text in read:
@@ -168,14 +196,24 @@ def agent_skills(
 
 
 def _by_service(service_skills: Iterable[SkillFile]) -> list[SkillFile]:
-    names = [(each, f"{each.origin}.md" if each.name.lower() == _COMMON_NAME else each.name) for each in service_skills]
+    names = [
+        (each, f"{each.origin}.md" if each.name.lower() == _COMMON_NAME else each.name)
+        for each in service_skills
+    ]
     times = Counter(name for _, name in names)
-    distinct = (replace(each, name=f"{each.origin}-{name}" if times[name] > 1 else name) for each, name in names)
+    distinct = (
+        replace(each, name=f"{each.origin}-{name}" if times[name] > 1 else name)
+        for each, name in names
+    )
     return sorted(distinct, key=lambda skill: skill.name)
 
 
-def proxy_env(pod: PodSpec, agents: Iterable[Agent], diagnostics: list[Diagnostic]) -> Mapping[str, Setting]:
-    """Return the environment of the pod's one proxy, from all that its agents ask for: name → value, sorted."""
+def proxy_env(
+    pod: PodSpec, agents: Iterable[Agent], diagnostics: list[Diagnostic]
+) -> Mapping[str, Setting]:
+    """Return the environment of the pod's one proxy, from all that its agents ask
+    for: name → value, sorted.
+    """
     merged: dict[str, Setting] = {}
     for agent in agents:
         if not agent.has_proxy:
@@ -189,12 +227,17 @@ def proxy_env(pod: PodSpec, agents: Iterable[Agent], diagnostics: list[Diagnosti
                 diagnostics.append(codes.PROXY_ENV_CONFLICT.at(other.key, message, notes=notes))
     egress = merged.get(EGRESS)
     if egress is not None and egress.value not in EGRESS_WORDS:
-        diagnostics.append(codes.BAD_EGRESS.at(egress.key, f"{EGRESS} takes {' or '.join(EGRESS_WORDS)}"))
+        diagnostics.append(
+            codes.BAD_EGRESS.at(egress.key, f"{EGRESS} takes {' or '.join(EGRESS_WORDS)}")
+        )
     return dict(sorted(merged.items()))
 
 
 def expand_list[T](
-    own: EntryList[T] | None, defaults: EntryList[T] | None, name: str, diagnostics: list[Diagnostic]
+    own: EntryList[T] | None,
+    defaults: EntryList[T] | None,
+    name: str,
+    diagnostics: list[Diagnostic],
 ) -> tuple[T, ...]:
     """Return a list with the pod's in the place of ``...``, or the pod's where it is absent."""
     inherited = own_entries(defaults)
@@ -205,15 +248,23 @@ def expand_list[T](
         if not isinstance(entry, Spread):
             entries.append(entry)
         elif defaults is None:
-            diagnostics.append(codes.SPREAD_WITHOUT_DEFAULTS.at(entry.span, f"the pod has no '{name}'"))
+            diagnostics.append(
+                codes.SPREAD_WITHOUT_DEFAULTS.at(entry.span, f"the pod has no '{name}'")
+            )
         else:
             entries.extend(inherited)
     return tuple(entries)
 
 
 def merge_models(own: Models | None, defaults: Models | None) -> tuple[AllowedModel, ...]:
-    """Return the models in the order in which they are tried: the primary one, the fallbacks, then the others by slot."""
-    layers = [layer for layer in (defaults, own) if layer is not None and not (own is not None and own.is_empty)]
+    """Return the models in the order in which they are tried: the primary one, the
+    fallbacks, then the others by slot.
+    """
+    layers = [
+        layer
+        for layer in (defaults, own)
+        if layer is not None and not (own is not None and own.is_empty)
+    ]
     slots: dict[str, str | None] = {}
     fallback: tuple[str, ...] = ()
     for layer in layers:
@@ -239,8 +290,14 @@ def inherited_defaults(pod: PodSpec, spec: ServiceSpec) -> frozenset[str]:
         "cllama-defaults": (spec.cllama, pod.cllama),
         "context": (spec.context, pod.context),
     }
-    names = {name for name, (own, default) in lists.items() if default is not None and (own is None or own.spread)}
-    names |= {name for name, (own, default) in wholes.items() if default is not None and own is None}
+    names = {
+        name
+        for name, (own, default) in lists.items()
+        if default is not None and (own is None or own.spread)
+    }
+    names |= {
+        name for name, (own, default) in wholes.items() if default is not None and own is None
+    }
     if pod.models is not None and _takes_models(spec.models, pod.models):
         names.add("models-defaults")
     return frozenset(names)
@@ -250,7 +307,9 @@ def _takes_models(own: Models | None, defaults: Models) -> bool:
     if own is None:
         return True
     kept = {slot.text for slot, _ in defaults.slots} - {slot.text for slot, _ in own.slots}
-    return not own.is_empty and (bool(kept) or (defaults.fallback is not None and own.fallback is None))
+    return not own.is_empty and (
+        bool(kept) or (defaults.fallback is not None and own.fallback is None)
+    )
 
 
 @dataclass(frozen=True)
@@ -264,7 +323,10 @@ class OfferedFeed:
 
 
 class Feeds:
-    """Every feed that the pod's descriptors declare. ``unread``: a descriptor is missing, so that a name may be in it."""
+    """Every feed that the pod's descriptors declare.
+
+    ``unread``: a descriptor is missing, so that a name may be in it.
+    """
 
     def __init__(self, pod: PodSpec, descriptors: Mapping[str, ServiceDescriptor | None]) -> None:
         self._services = [service.name.text for service in pod.services]
@@ -276,13 +338,20 @@ class Feeds:
         ]
         self._unread = any(each is None for each in descriptors.values())
 
-    def resolve(self, feeds: Iterable[Feed], agent_id: str, diagnostics: list[Diagnostic]) -> tuple[ResolvedFeed, ...]:
+    def resolve(
+        self, feeds: Iterable[Feed], agent_id: str, diagnostics: list[Diagnostic]
+    ) -> tuple[ResolvedFeed, ...]:
         """Return an agent's feeds in their order, each once."""
         resolved: dict[tuple[str, str, str], ResolvedFeed] = {}
         for feed in feeds:
             if (offered := self._resolve(feed, diagnostics)) is not None:
-                name, path = offered.name.replace(CLAW_ID, agent_id), offered.path.replace(CLAW_ID, agent_id)
-                resolved.setdefault((name, offered.service, path), replace(offered, name=name, path=path))
+                name, path = (
+                    offered.name.replace(CLAW_ID, agent_id),
+                    offered.path.replace(CLAW_ID, agent_id),
+                )
+                resolved.setdefault(
+                    (name, offered.service, path), replace(offered, name=name, path=path)
+                )
         return tuple(resolved.values())
 
     def check(self, feeds: Iterable[Feed], diagnostics: list[Diagnostic]) -> None:
@@ -296,29 +365,48 @@ class Feeds:
                 if (offered := self._find(feed, diagnostics)) is None:
                     return None
                 own = offered.feed
-                return ResolvedFeed(own.name, offered.service, own.path, own.ttl, own.description, feed.span)
+                return ResolvedFeed(
+                    own.name, offered.service, own.path, own.ttl, own.description, feed.span
+                )
             case OwnFeed():
                 if feed.source.text not in self._services:
-                    message, hint = (f"no service {quote(feed.source.shown)}", did_you_mean(feed.source.text, self._services))
-                    diagnostics.append(codes.UNKNOWN_SERVICE.at(feed.source.span, message, hint=hint))
+                    message, hint = (
+                        f"no service {quote(feed.source.shown)}",
+                        did_you_mean(feed.source.text, self._services),
+                    )
+                    diagnostics.append(
+                        codes.UNKNOWN_SERVICE.at(feed.source.span, message, hint=hint)
+                    )
                     return None
                 path, name = feed.path.text, feed.name.text
-                return ResolvedFeed(name, feed.source.text, path, feed.ttl, feed.description, feed.span)
+                return ResolvedFeed(
+                    name, feed.source.text, path, feed.ttl, feed.description, feed.span
+                )
         assert_never(feed)
 
     def _find(self, name: ScalarNode, diagnostics: list[Diagnostic]) -> OfferedFeed | None:
-        candidates = [each for each in self._offered if name.text in {each.feed.name, each.full_name}]
+        candidates = [
+            each for each in self._offered if name.text in {each.feed.name, each.full_name}
+        ]
         if len(candidates) == 1:
             return candidates[0]
         if candidates:
             names = ", ".join(quote(each.full_name) for each in candidates)
             message = f"several services declare a feed {quote(name.shown)}"
-            diagnostics.append(codes.AMBIGUOUS_FEED.at(name.span, message, help_text=f"write one of {names}"))
+            diagnostics.append(
+                codes.AMBIGUOUS_FEED.at(name.span, message, help_text=f"write one of {names}")
+            )
         elif not self._unread:
-            known = [spelling for each in self._offered for spelling in (each.feed.name, each.full_name)]
+            known = [
+                spelling for each in self._offered for spelling in (each.feed.name, each.full_name)
+            ]
             listed = ", ".join(sorted({each.full_name for each in self._offered}))
-            help_text = f"the pod has {listed}" if listed else "no service of the pod declares a feed"
+            help_text = (
+                f"the pod has {listed}" if listed else "no service of the pod declares a feed"
+            )
             message = f"no service declares a feed {quote(name.shown)}"
             hint = did_you_mean(name.text, known)
-            diagnostics.append(codes.UNKNOWN_FEED.at(name.span, message, hint=hint, help_text=help_text))
+            diagnostics.append(
+                codes.UNKNOWN_FEED.at(name.span, message, hint=hint, help_text=help_text)
+            )
         return None

@@ -1,4 +1,5 @@
-"""The networks of a pod, derived from grants and surfaces (docs/spec/compile.md "Output"; decision 0018).
+"""The networks of a pod, derived from grants and surfaces (docs/spec/compile.md
+"Output"; decision 0018).
 
     claw-agent-<id>   the agent, its proxy, and the services that it has a surface on; internal unless it has egress://
     claw-tool-<name>  the proxy and one service that it calls for somebody: tools, feeds, memory, a model server
@@ -22,7 +23,10 @@ TOOL_NETWORK = "claw-tool-"
 
 @dataclass(frozen=True)
 class Network:
-    """``internal``: nothing on it reaches the world. ``members`` are names of containers to be, ``cllama`` among them."""
+    """``internal``: nothing on it reaches the world.
+
+    ``members`` are names of containers to be, ``cllama`` among them.
+    """
 
     name: str
     internal: bool
@@ -46,10 +50,19 @@ class Topology:
 
 def topology(pod: PodSpec, resolved: ResolvedPod) -> Topology:
     tools = called_services(pod, resolved)
-    networks = [Network(TOOL_NETWORK + name, internal=True, members=frozenset({name, PROXY})) for name in tools]
+    networks = [
+        Network(TOOL_NETWORK + name, internal=True, members=frozenset({name, PROXY}))
+        for name in tools
+    ]
     for agent in resolved.agents:
-        members = {agent.id, *reachable_services(agent, pod)} | ({PROXY} if agent.has_proxy else set())
-        networks.append(Network(AGENT_NETWORK + agent.id, internal=not has_egress(agent), members=frozenset(members)))
+        members = {agent.id, *reachable_services(agent, pod)} | (
+            {PROXY} if agent.has_proxy else set()
+        )
+        networks.append(
+            Network(
+                AGENT_NETWORK + agent.id, internal=not has_egress(agent), members=frozenset(members)
+            )
+        )
     if any(agent.has_proxy for agent in resolved.agents):
         networks.append(Network(EGRESS, internal=False, members=frozenset({PROXY})))
     return Topology(tuple(sorted(networks, key=lambda network: network.name)))
@@ -60,7 +73,9 @@ def has_egress(agent: Agent) -> bool:
 
 
 def reachable_services(agent: Agent, pod: PodSpec) -> tuple[str, ...]:
-    """Return the services that the agent reaches directly, each once; unknown ones are reported elsewhere."""
+    """Return the services that the agent reaches directly, each once; unknown ones
+    are reported elsewhere.
+    """
     targets = {surface.target for surface in agent.surfaces if surface.scheme == "service"}
     return tuple(sorted(targets & {host for service in pod.services for host in service.hosts}))
 

@@ -1,7 +1,9 @@
-"""The JSON Schema of a pod file: Compose's own, with ``x-claw`` in it at the pod and at each service (decision 0022).
+"""The JSON Schema of a pod file: Compose's own, with ``x-claw`` in it at the pod
+and at each service (decision 0022).
 
-Rules. ``x-claw`` is derived from the grammar's shapes. It is about one place at a time: what relates places (a service that
-must exist, ``...`` twice) is for ``claw check``. Everything that the grammar takes, it takes. The same bytes each time.
+Rules. ``x-claw`` is derived from the grammar's shapes. It is about one place at a time: what
+relates places (a service that must exist, ``...`` twice) is for ``claw check``. Everything that the
+grammar takes, it takes. The same bytes each time.
 """
 
 import json
@@ -14,13 +16,17 @@ COMPOSE_SPEC = "compose-spec.json"
 
 
 def editor_schema() -> Schema:
-    schema: Schema = json.loads(resources.files(__package__).joinpath(COMPOSE_SPEC).read_text(encoding="utf-8"))
+    schema: Schema = json.loads(
+        resources.files(__package__).joinpath(COMPOSE_SPEC).read_text(encoding="utf-8")
+    )
     del schema["$id"]
     schema["title"] = "A pod: Compose, and what its agents may do"
     schema["description"] = "A Compose file with x-claw blocks, as claw compile takes it."
     schema["required"] = ["x-claw"]
     schema["properties"]["x-claw"] = {"$ref": "#/definitions/claw_pod"}
-    schema["definitions"]["service"]["properties"]["x-claw"] = {"$ref": "#/definitions/claw_service"}
+    schema["definitions"]["service"]["properties"]["x-claw"] = {
+        "$ref": "#/definitions/claw_service"
+    }
     pod = "What the agents of this pod have in common."
     service = "What this service is to the pod: an agent, or one that agents use."
     schema["definitions"]["claw_pod"] = {"description": pod, **POD.json_schema()}

@@ -1,6 +1,7 @@
 """All lines of the log, one JSON object each, on stdout (docs/spec/contract.md "The log").
 
-A reader ignores unknown types and members. An ``error`` line that ends a request has a ``status_code``; any other has none.
+A reader ignores unknown types and members. An ``error`` line that ends a request has a
+``status_code``; any other has none.
 """
 
 from typing import Literal
@@ -39,20 +40,31 @@ class Event(Contract):
     turn_id: str | None
     model: str | None
     intervention: str | None
-    digest: str | None  # Digest of the agent's compiled files. None: no agent is concerned, or its files are broken.
-    worker: int | None = None  # The number of the process that wrote it. None: the proxy has one, or its supervisor did
+    digest: (
+        str | None
+    )  # Digest of the agent's compiled files. None: no agent is concerned, or its files are broken.
+    worker: int | None = (
+        # The number of the process that wrote it. None: the proxy has one, or its supervisor did
+        None
+    )
 
 
 # Requests and turns.
 
 type JoinKind = Literal["running", "awaited", "answered"]
-"""The turn whose answer a request gets: one that runs here, one that ran in another process, or one that had ended."""
+"""The turn whose answer a request gets: one that runs here, one that ran in another
+process, or one that had ended.
+"""
 
 
 class MissedRounds(Contract):
-    """Numbers of assistant messages in a request that got no hidden rounds back, though there may have been some."""
+    """Numbers of assistant messages in a request that got no hidden rounds back,
+    though there may have been some.
+    """
 
-    unknown: int = 0  # Nothing is stored for the message: another program made it, it is too old, or the runner altered it
+    # Nothing is stored for the message: another program made it, it is too old, or the runner
+    # altered it
+    unknown: int = 0
     evicted: int = 0  # The rounds were evicted for want of room
     other_conversation: int = 0  # The stored rounds belong to another conversation
     over_bound: int = 0  # The request had no room for the rounds, not even shortened
@@ -97,14 +109,23 @@ class _RequestEnd(Event):
     tokens_out: int
     cached_tokens: int
     cost_usd: float | None  # None: unknown
-    estimated_cost_usd: float | None = None  # Charged on top of it, for model calls whose cost is not known
+    estimated_cost_usd: float | None = (
+        None  # Charged on top of it, for model calls whose cost is not known
+    )
     total_rounds: int  # Responses of the model that were paid for
     mediated: bool
     provider: str  # The provider that answered, or the last that was asked
     model_calls: tuple[ModelCallRecord, ...]
-    overhead_ms: float | None  # The turn's time without its waits for providers and services. None: it is not mediated.
-    history_hash: str | None = None  # Hash of its line of history, if one was written: the log proves which lines there were
-    history_rotated: bool = False  # True if that line is the first of a new file, because the previous file was full
+    overhead_ms: (
+        float | None
+    )  # The turn's time without its waits for providers and services. None: it is not mediated.
+    history_hash: str | None = (
+        # Hash of its line of history, if one was written: the log proves which lines there were
+        None
+    )
+    history_rotated: bool = (
+        False  # True if that line is the first of a new file, because the previous file was full
+    )
 
 
 class ResponseEvent(_RequestEnd):
@@ -138,7 +159,10 @@ class ToolCallEvent(Event):
 
 
 class InterventionEvent(Event):
-    """The proxy did something else than the request or the model asked for. Other members depend on the intervention."""
+    """The proxy did something else than the request or the model asked for.
+
+    Other members depend on the intervention.
+    """
 
     type: Literal["intervention"]
     intervention: str
@@ -150,7 +174,9 @@ class InterventionEvent(Event):
     tool: str | None = None
     tools: tuple[str, ...] | None = None
     timezone: str | None = None
-    limit: str | None = None  # The exceeded limit of a budget. All following members belong to a budget too.
+    limit: str | None = (
+        None  # The exceeded limit of a budget. All following members belong to a budget too.
+    )
     retry_after: int | None = None
     behavior: str | None = None
     window: str | None = None
@@ -179,7 +205,10 @@ class ContinuityEvent(Event, ReinjectedRounds):
 
 
 class ResumeEvent(Event):
-    """A turn goes on where an earlier attempt stopped. Logged once everything known of that attempt was replayed."""
+    """A turn goes on where an earlier attempt stopped.
+
+    Logged once everything known of that attempt was replayed.
+    """
 
     type: Literal["resume"]
     replies: int  # Responses of the model that were not requested again
@@ -245,11 +274,15 @@ class FaultEvent(Event):
     ca: str | None = None
     host: str | None = None  # A host that runners use, and that the CA does not sign for
     lines: int | None = None  # Number of log lines that were dropped because nobody read them
-    left_out: int | None = None  # Number of equal lines since the last one, which were too many to write
+    left_out: int | None = (
+        None  # Number of equal lines since the last one, which were too many to write
+    )
 
 
 class ProviderPoolEvent(Event):
-    """A key is not used now (``cooldown`` with a ``model``: for that one only), or it is used again (``ready``)."""
+    """A key is not used now (``cooldown`` with a ``model``: for that one only), or
+    it is used again (``ready``).
+    """
 
     type: Literal["provider_pool"]
     provider: str

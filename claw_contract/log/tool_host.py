@@ -1,4 +1,6 @@
-"""All lines of the log of ``claw tools serve``, one JSON object each (docs/spec/tools-host.md "Audit")."""
+"""All lines of the log of ``claw tools serve``, one JSON object each
+(docs/spec/tools-host.md "Audit").
+"""
 
 from typing import Any, Literal
 
@@ -33,18 +35,32 @@ class ToolHostEvent(Contract):
 
 
 class ToolHostServerEvent(Contract):
-    """An MCP server behind the host was started, answers, ended or failed; is tried again after a while; or wrote something."""
+    """An MCP server behind the host was started, answers, ended or failed; is tried again after a
+    while; or wrote something.
+    """
 
     type: Literal["tool_host_server"]
     ts: str
     server: str
-    state: Literal["started", "ready", "ended", "failed", "restarts", "changed", "stderr", "bad_output", "lines_dropped"]
+    state: Literal[
+        "started",
+        "ready",
+        "ended",
+        "failed",
+        "restarts",
+        "changed",
+        "stderr",
+        "bad_output",
+        "lines_dropped",
+    ]
     pid: int | None = None
     exit_code: int | None = None
     wait_ms: int | None = None
     reason: str | None = None
     tools: int | None = None  # How many it lists
-    line: str | None = None  # That it wrote to standard error, or the beginning of a line that is no message
+    line: str | None = (
+        None  # That it wrote to standard error, or the beginning of a line that is no message
+    )
     lines: int | None = None  # How many are not in the log, because there were too many at once
 
 

@@ -1,4 +1,6 @@
-"""All lines of the log of ``claw mcp-stdio``, one JSON object each, on stdout (docs/spec/mcp.md "The stdio wrapper")."""
+"""All lines of the log of ``claw mcp-stdio``, one JSON object each, on stdout
+(docs/spec/mcp.md "The stdio wrapper").
+"""
 
 from typing import Literal
 
@@ -10,7 +12,9 @@ class _Line(Contract):
 
 
 class ServerStateEvent(_Line):
-    """The wrapped server was started, answers, ended or failed; or it is started again after a while."""
+    """The wrapped server was started, answers, ended or failed; or it is started
+    again after a while.
+    """
 
     type: Literal["mcp_server"]
     state: Literal["started", "ready", "ended", "failed", "restarts"]
@@ -51,4 +55,6 @@ class WrapperEvent(_Line):
     reason: str | None = None
 
 
-type WrapperLogEvent = ServerStateEvent | ServerStderrEvent | ServerOutputEvent | LinesDroppedEvent | WrapperEvent
+type WrapperLogEvent = (
+    ServerStateEvent | ServerStderrEvent | ServerOutputEvent | LinesDroppedEvent | WrapperEvent
+)

@@ -52,13 +52,14 @@ class LongTextError(ValueError):
 
 
 class Redactor:
-    """Replaces known secrets, by value, in all output of the process (history, log, errors, tool results).
+    """Replaces known secrets, by value, in all output of the process (history, log,
+    errors, tool results).
 
-    A secret is also recognized in JSON (and JSON within JSON), percent-encoded, and in base64. This catches echoes and error
-    texts; a peer that wants to hide a secret always can.
+    A secret is also recognized in JSON (and JSON within JSON), percent-encoded, and in base64. This
+    catches echoes and error texts; a peer that wants to hide a secret always can.
 
-    The encoded forms of a ``Secret``, which is from the pod's files, are cached. A plain string, which is a credential that a
-    client presented, leaves nothing behind.
+    The encoded forms of a ``Secret``, which is from the pod's files, are cached. A plain string,
+    which is a credential that a client presented, leaves nothing behind.
     """
 
     def __init__(self, secrets: Iterable[Secret | str]) -> None:
@@ -66,9 +67,13 @@ class Redactor:
         known = _long_enough(each.reveal() for each in every if isinstance(each, Secret))
         self._values = known
         self._searches: tuple[_FormSearch, ...] = (_cached_search(known),) if known else ()
-        if len(known) < len(every) and (strings := _long_enough(each for each in every if isinstance(each, str)) - known):
+        if len(known) < len(every) and (
+            strings := _long_enough(each for each in every if isinstance(each, str)) - known
+        ):
             self._values |= strings
-            self._searches += (_FormSearch({form for value in strings for form in encoded_forms(value)}),)
+            self._searches += (
+                _FormSearch({form for value in strings for form in encoded_forms(value)}),
+            )
 
     def with_secrets(self, secrets: Iterable[Secret | str]) -> Redactor:
         """Return a redactor of these secrets too."""
@@ -105,10 +110,12 @@ class Redactor:
         return [*_replace_spans(pieces, spans)] if spans else pieces
 
     def document(self, document: bytes, max_text: int | None = None) -> bytes:
-        """Return JSON without the secrets, and still JSON: a number that contains one becomes a string.
+        """Return JSON without the secrets, and still JSON: a number that contains
+        one becomes a string.
 
-        Other bytes are treated as by ``data``. ``max_text``: bytes of the longest string that is decoded in a document of
-        more than 4 MiB. Raise ``LongTextError`` if a secret stands, or may stand, in a longer one.
+        Other bytes are treated as by ``data``. ``max_text``: bytes of the longest string that is
+        decoded in a document of more than 4 MiB. Raise ``LongTextError`` if a secret stands, or may
+        stand, in a longer one.
         """
         spans = self._spans(document)
         # One byte is found forty times as fast as an escape.
@@ -126,21 +133,29 @@ class Redactor:
         return b"".join(self._pieces(document, spans))
 
     def _may_be_hidden(self, document: bytes) -> bool:
-        """Return whether a document must be decoded, because a secret may stand in it in escapes."""
+        """Return whether a document must be decoded, because a secret may stand in
+        it in escapes.
+        """
         if not self._searches:
             return False
         if len(document) <= _WINDOW:
             return _ESCAPE in document and _HIDING.search(document) is not None
 
-        # Decoding 60 MB would hold up every other thread. So it is decoded in pieces, and searched at each level.
-        if not any(_HIDING.search(document, start, end + _ESCAPE_LENGTH) for start, end in _steps(document, _WINDOW)):
+        # Decoding 60 MB would hold up every other thread. So it is decoded in pieces, and searched
+        # at each level.
+        if not any(
+            _HIDING.search(document, start, end + _ESCAPE_LENGTH)
+            for start, end in _steps(document, _WINDOW)
+        ):
             return False
         forms = {form for search in self._searches for form in search.forms}
         if any(_NOT_PLAIN.search(form) for form in forms):
             return True
 
         pieces = (document[start:end] for start, end in _steps(document, _DECODED))
-        return any(form in text for text in _decoded_levels(pieces, self.max_form_bytes) for form in forms)
+        return any(
+            form in text for text in _decoded_levels(pieces, self.max_form_bytes) for form in forms
+        )
 
     def cut(self, data: bytes, limit: int) -> bytes:
         """Return the first ``limit`` bytes, and never a part of a secret."""
@@ -149,13 +164,22 @@ class Redactor:
                 return data[:start]
         return data[:limit]
 
-    def _pieces(self, document: bytes, spans: Spans, max_text: int | None = None) -> Iterator[bytes]:
-        """Yield the parts of a document. Only tokens that a secret touches, or may hide in, are decoded."""
+    def _pieces(
+        self, document: bytes, spans: Spans, max_text: int | None = None
+    ) -> Iterator[bytes]:
+        """Yield the parts of a document.
+
+        Only tokens that a secret touches, or may hide in, are decoded.
+        """
         copied = read = 0
         for start, end in merge(spans, _find_hiding(document)):
             if max_text is not None:
                 read = _step_over_strings(document, read, start, max_text)
-            while read < end and (token := _token_at(document, read, max(read, start))) and token.start() < end:
+            while (
+                read < end
+                and (token := _token_at(document, read, max(read, start)))
+                and token.start() < end
+            ):
                 clear, read = self._token(token[0]), token.end()
                 if clear != token[0]:
                     yield document[copied : token.start()]
@@ -171,10 +195,15 @@ class Redactor:
         clear = self.data(self.document(text) if text[:1] in (b"{", b"[") else text)
         if clear == text:
             return token
-        return json.dumps(clear.decode(errors="surrogatepass"), ensure_ascii=False).encode(errors="replace")
+        return json.dumps(clear.decode(errors="surrogatepass"), ensure_ascii=False).encode(
+            errors="replace"
+        )
 
     def _spans(self, data: bytes) -> Spans:
-        """Return the places of secrets. Overlapping ones are merged, so that none leaves its tail behind."""
+        """Return the places of secrets.
+
+        Overlapping ones are merged, so that none leaves its tail behind.
+        """
         spans: Spans = []
         find = data.find if len(data) <= _WINDOW else partial(_find_first, data)
         for search in self._searches if len(data) >= MIN_REDACTED else ():
@@ -194,8 +223,9 @@ class Redactor:
 class _FormSearch:
     """The encoded forms of some secrets, and a fast test whether one of them can be in a text.
 
-    A block is eight bytes of a text at a multiple of eight. Any 15 bytes of a text contain a whole block. So a text holds a
-    form only if one of its blocks is in the form's last 15 bytes. (The first bytes of a secret are often a plain name.)
+    A block is eight bytes of a text at a multiple of eight. Any 15 bytes of a text contain a whole
+    block. So a text holds a form only if one of its blocks is in the form's last 15 bytes. (The
+    first bytes of a secret are often a plain name.)
     """
 
     def __init__(self, forms: Iterable[bytes]) -> None:
@@ -211,21 +241,29 @@ class _FormSearch:
 
     @cached_property
     def _ends(self) -> tuple[frozenset[int], tuple[bytes, ...]]:
-        """The blocks that the ends of forms can contain, as numbers; and the forms that may contain none."""
+        """The blocks that the ends of forms can contain, as numbers; and the forms
+        that may contain none.
+        """
         ends = [form[-_TAIL:] for form in self.forms if len(form) >= _TAIL]
-        blocks = {int.from_bytes(end[at : at + _BLOCK], byteorder) for end in ends for at in range(_BLOCK)}
+        blocks = {
+            int.from_bytes(end[at : at + _BLOCK], byteorder) for end in ends for at in range(_BLOCK)
+        }
         return frozenset(blocks), tuple(form for form in self.forms if len(form) < _TAIL)
 
 
 type Spans = list[tuple[int, int]]
 
-MIN_REDACTED = 6  # Shorter values are not replaced: they would blank out ordinary words and protect nothing
+MIN_REDACTED = (
+    6  # Shorter values are not replaced: they would blank out ordinary words and protect nothing
+)
 _BLOCK = 8
 _TAIL = 2 * _BLOCK - 1
 _WINDOW = 4 << 20  # Bytes that are searched in one step
 _DECODED = 64 << 10  # Bytes whose escapes are decoded in one step
 _MANY_FORMS = 16  # Those of about three secrets. Fewer are not worth the blocks of their ends
-_BYTES_PER_FORM = 64  # Reading the blocks of so many bytes takes about as long as searching for a form
+_BYTES_PER_FORM = (
+    64  # Reading the blocks of so many bytes takes about as long as searching for a form
+)
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
@@ -251,7 +289,9 @@ def _long_enough(values: Iterable[str]) -> frozenset[str]:
 
 
 def _is_json(document: bytes) -> bool:
-    """Return whether bytes are JSON, as Python reads it. msgspec is stricter, and much faster: it builds nothing."""
+    """Return whether bytes are JSON, as Python reads it. msgspec is stricter, and
+    much faster: it builds nothing.
+    """
     try:
         document.decode()
         _check_json(document)
@@ -271,16 +311,24 @@ def _value(secret: Secret | str) -> str:
 
 
 def _token_at(document: bytes, read: int, place: int) -> re.Match[bytes] | None:
-    """Return the token of valid JSON at a place, or the next one. ``read``: the end of an earlier token."""
+    """Return the token of valid JSON at a place, or the next one.
+
+    ``read``: the end of an earlier token.
+    """
     before = _WHOLE_STRINGS.match(document, read, place)
     assert before is not None  # it also matches the empty string
     if before.end() < place:
         return _TOKEN.match(document, before.end())
-    return _TOKEN.search(document, max(read, 1 + max(document.rfind(mark, read, place) for mark in _SEPARATORS)))
+    return _TOKEN.search(
+        document, max(read, 1 + max(document.rfind(mark, read, place) for mark in _SEPARATORS))
+    )
 
 
 def _step_over_strings(document: bytes, read: int, place: int, max_text: int) -> int:
-    """Return a place near another one, not within a string that ends before it. Raise ``LongTextError``."""
+    """Return a place near another one, not within a string that ends before it.
+
+    Raise ``LongTextError``.
+    """
     while read < place:
         window = min(read + _DECODED, place)
         before = _WHOLE_STRINGS.match(document, read, window)
@@ -301,7 +349,10 @@ def _step_over_strings(document: bytes, read: int, place: int, max_text: int) ->
 
 
 def _end_of_string(document: bytes, start: int) -> int:
-    """Return where the string ends, behind its quote, whose text begins at ``start``. Raise ``ValueError``."""
+    """Return where the string ends, behind its quote, whose text begins at ``start``.
+
+    Raise ``ValueError``.
+    """
     while start < len(document):
         text = _STRING_TEXT.match(document, start, start + _DECODED)
         assert text is not None  # it also matches the empty string
@@ -315,11 +366,18 @@ def _end_of_string(document: bytes, start: int) -> int:
 
 def _find_hiding(document: bytes) -> Iterator[tuple[int, int]]:
     for start, end in _steps(document, _WINDOW):
-        yield from (match.span() for match in _HIDING.finditer(document, start, end + _ESCAPE_LENGTH) if match.start() < end)
+        yield from (
+            match.span()
+            for match in _HIDING.finditer(document, start, end + _ESCAPE_LENGTH)
+            if match.start() < end
+        )
 
 
 def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> Iterator[bytes]:
-    """Yield the lines with dots at the spans of the joined text. ``between``: bytes between two lines in that text."""
+    """Yield the lines with dots at the spans of the joined text.
+
+    ``between``: bytes between two lines in that text.
+    """
     begin, pending = 0, deque(spans)
     for line in lines:
         parts, copied, end = [], 0, begin + len(line)
@@ -335,7 +393,10 @@ def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> It
 
 
 def _find_first(data: bytes, form: bytes, at: int = 0) -> int:
-    """Return where a form begins first from a place on, or -1. One search through 60 MB would hold up every other thread."""
+    """Return where a form begins first from a place on, or -1.
+
+    One search through 60 MB would hold up every other thread.
+    """
     for start in range(at, len(data), _WINDOW):
         if (found := data.find(form, start, start + _WINDOW + len(form) - 1)) >= 0:
             return found
@@ -347,7 +408,9 @@ def _steps(document: bytes, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _decoded_levels(pieces: Iterable[bytes], overlap: int) -> Iterator[bytes]:
-    """Yield a document's pieces, and what they are after each decoding, each with the end of the piece before."""
+    """Yield a document's pieces, and what they are after each decoding, each with
+    the end of the piece before.
+    """
     unread = [b""] * _MAX_LEVELS  # The beginning of an escape at the end of the piece before
     ends = [b""] * (_MAX_LEVELS + 1)
     for piece in pieces:
@@ -373,11 +436,15 @@ def _unescape(escape: re.Match[bytes]) -> bytes:
 
 
 def _find_places(data: bytes, form: bytes, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the places of a form, of which the first one is known. Those that overlap are one place."""
+    """Yield the places of a form, of which the first one is known.
+
+    Those that overlap are one place.
+    """
     length = len(form)
     while start >= 0:
         last = start
-        # "aaaaaa" may begin at every byte, so the last of the overlapping ones is searched from the end.
+        # "aaaaaa" may begin at every byte, so the last of the overlapping ones is searched from the
+        # end.
         while (further := data.rfind(form, last + 1, last + 2 * length - 1)) >= 0:
             last = further
         yield start, last + length

@@ -1,7 +1,7 @@
 """Redaction of a stream whose events contain a secret in pieces of a few characters.
 
-No piece is a secret, but a transcript or a reader of history joins them. In all dialects, pieces that belong together are in
-members of the same name.
+No piece is a secret, but a transcript or a reader of history joins them. In all dialects, pieces
+that belong together are in members of the same name.
 """
 
 import json
@@ -18,11 +18,19 @@ _MEMBER = re.compile(
 
 
 def redact_stream(stream: bytes, redactor: Redactor) -> bytes:
-    """Replace the pieces of secrets by dots. ``Redactor.document`` handles secrets within one piece."""
+    """Replace the pieces of secrets by dots.
+
+    ``Redactor.document`` handles secrets within one piece.
+    """
     members_by_name: dict[bytes, list[re.Match[bytes]]] = {}
     for member in _MEMBER.finditer(stream):
         members_by_name.setdefault(member[1], []).append(member)
-    edits = sorted(edit for members in members_by_name.values() if len(members) > 1 for edit in _edits(members, redactor))
+    edits = sorted(
+        edit
+        for members in members_by_name.values()
+        if len(members) > 1
+        for edit in _edits(members, redactor)
+    )
     parts, copied = [], 0
     for start, end, clear in edits:
         parts += [stream[copied:start], clear]
@@ -36,11 +44,19 @@ def _edits(members: list[re.Match[bytes]], redactor: Redactor) -> list[tuple[int
     if redactor.document(whole) == whole:
         return []
     try:
-        pieces = [json.loads(b'"%b"' % member[2], strict=False).encode(errors="surrogatepass") for member in members]
+        pieces = [
+            json.loads(b'"%b"' % member[2], strict=False).encode(errors="surrogatepass")
+            for member in members
+        ]
     except ValueError:  # not JSON
         pieces = [member[2] for member in members]
     return [
-        (*member.span(2), json.dumps(clear.decode(errors="replace"), ensure_ascii=False)[1:-1].encode(errors="replace"))
+        (
+            *member.span(2),
+            json.dumps(clear.decode(errors="replace"), ensure_ascii=False)[1:-1].encode(
+                errors="replace"
+            ),
+        )
         for member, piece, clear in zip(members, pieces, redactor.pieces(pieces), strict=True)
         if clear != piece
     ]

@@ -11,23 +11,33 @@ _IGNORED = ("latency_ms", "ts", "digest", "resumed", "prev", "id", "hash", "erro
 
 
 def diff_entries(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return the changed lines of the transcripts with their context, as ``diff -u`` prints them."""
+    """Return the changed lines of the transcripts with their context, as ``diff
+    -u`` prints them.
+    """
     old, new = _timeless(before), _timeless(after)
     if old == new:
         return []
-    changes = unified_diff(render_transcript(old).split("\n"), render_transcript(new).split("\n"), lineterm="", n=1)
+    changes = unified_diff(
+        render_transcript(old).split("\n"), render_transcript(new).split("\n"), lineterm="", n=1
+    )
     lines = [line for line in changes if not line.startswith(("---", "+++", "@@"))]
     return lines or ["the difference is in a part that a transcript does not show"]
 
 
 def _timeless(entry: dict[str, Any]) -> dict[str, Any]:
     # The usage of a resumed turn is that of its last attempt.
-    usage = {} if entry.get("resumed") is True else {**as_object(entry.get("usage")), "reported_cost_usd": None}
+    usage = (
+        {}
+        if entry.get("resumed") is True
+        else {**as_object(entry.get("usage")), "reported_cost_usd": None}
+    )
     trace = [
         {
             **past,
             "wall_time_ms": 0,
-            "tool_calls": [{**as_object(call), "latency_ms": 0} for call in as_array(past.get("tool_calls"))],
+            "tool_calls": [
+                {**as_object(call), "latency_ms": 0} for call in as_array(past.get("tool_calls"))
+            ],
         }
         for past in map(as_object, as_array(entry.get("tool_trace")))
     ]

@@ -8,8 +8,8 @@
 
 A line of a call that the runner made itself has only its head and that call.
 
-A line may be damaged, hostile, or of another version: unreadable members are left out, and nothing here raises. Text of peers
-is behind a bar, so that it cannot be mistaken for ours.
+A line may be damaged, hostile, or of another version: unreadable members are left out, and nothing
+here raises. Text of peers is behind a bar, so that it cannot be mistaken for ours.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,14 +33,18 @@ def render_transcript(line: object) -> str:
         return "this is not a line of history"
     if entry.get("delivery") == "native":
         return "\n".join([*_head(entry), "", *_native_calls(entry)])
-    return "\n".join([*_head(entry), "", *_request(entry), *_offer(entry), *_rounds(entry), *_response(entry)])
+    return "\n".join(
+        [*_head(entry), "", *_request(entry), *_offer(entry), *_rounds(entry), *_response(entry)]
+    )
 
 
 def render_headline(line: object) -> str:
     """Return the turn in one line."""
     entry = as_object(line)
     outcome = f"turn {as_line(entry.get('turn_id')) or '?'} · {_status(entry)}"
-    return " · ".join(filter(None, (outcome, _labelled(entry, "claw_id", "agent "), as_line(entry.get("ts")))))
+    return " · ".join(
+        filter(None, (outcome, _labelled(entry, "claw_id", "agent "), as_line(entry.get("ts"))))
+    )
 
 
 def _head(entry: dict[str, Any]) -> Iterator[str]:
@@ -67,7 +71,8 @@ def _head(entry: dict[str, Any]) -> Iterator[str]:
             None,
             (
                 _many(_number(usage, "total_rounds"), "model call"),
-                f"{_number(usage, 'prompt_tokens')} tokens in" + (f" ({cached} cached)" if cached else ""),
+                f"{_number(usage, 'prompt_tokens')} tokens in"
+                + (f" ({cached} cached)" if cached else ""),
                 f"{_number(usage, 'completion_tokens')} out",
                 f"{_number(entry, 'latency_ms')} ms" if "latency_ms" in entry else "",
                 f"${cost:.6f}" if isinstance(cost, int | float) and 0 <= cost < _MAX_NUMBER else "",
@@ -90,7 +95,9 @@ def _request(entry: dict[str, Any]) -> Iterator[str]:
         if text.is_models(one) or as_object(one).get("role") in ("system", "developer")
     ]
     first = others[-1] + 1 if others else 0
-    first = max(first if first < len(messages) else len(messages) - 1, len(messages) - _MAX_MESSAGES)
+    first = max(
+        first if first < len(messages) else len(messages) - 1, len(messages) - _MAX_MESSAGES
+    )
     if first:
         yield from _barred([f"({_many(first, 'earlier message')})"])
     yield from _barred(line for one in messages[first:] for line in text.message_lines(one))
@@ -105,7 +112,9 @@ def _offer(entry: dict[str, Any]) -> Iterator[str]:
         tool = as_object(one)
         name, reason = as_line(tool.get("name")) or as_line(one), as_line(tool.get("reason"))
         yield f"  withholds {name}" + (f": {reason}" if reason else "")
-    before, after = (text.request_messages(entry.get(name)) for name in ("request_original", "request_effective"))
+    before, after = (
+        text.request_messages(entry.get(name)) for name in ("request_original", "request_effective")
+    )
     more = len(after) - len(before)
     if more > 0:
         yield f"  and {_many(more, 'message')} that the runner did not send"
@@ -119,7 +128,9 @@ def _rounds(entry: dict[str, Any]) -> Iterator[str]:
         yield f"\n── {' · '.join(about)}"
         calls = [as_object(call) for call in as_array(one.get("tool_calls"))]
         codes = {_code(call) for call in calls}
-        yield from (f"  intervention: {name}" for code, name in ROUND_INTERVENTIONS.items() if code in codes)
+        yield from (
+            f"  intervention: {name}" for code, name in ROUND_INTERVENTIONS.items() if code in codes
+        )
         for call in calls:
             yield from _call(call, "model")
 
@@ -131,12 +142,21 @@ def _native_calls(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def _call(call: dict[str, Any], caller: str) -> Iterator[str]:
-    name, code, service = as_line(call.get("name")) or "a tool", _code(call), as_line(call.get("service"))
+    name, code, service = (
+        as_line(call.get("name")) or "a tool",
+        _code(call),
+        as_line(call.get("service")),
+    )
     yield f"{caller} → cllama: {name}"
     yield from _barred([text.printable(call.get("arguments"))])
     result = as_object(call.get("result"))
     status = _number(call, "status_code")
-    details = [f"{_number(call, 'latency_ms')} ms", *([f"HTTP {status}"] if status else []), *_mcp(call), code or "ok"]
+    details = [
+        f"{_number(call, 'latency_ms')} ms",
+        *([f"HTTP {status}"] if status else []),
+        *_mcp(call),
+        code or "ok",
+    ]
     if call.get("ran") is False or code in CODES_NOT_RUN:
         yield f"cllama → {caller}: {code}; nothing ran"
         if code in CALL_INTERVENTIONS:
@@ -145,7 +165,9 @@ def _call(call: dict[str, Any], caller: str) -> Iterator[str]:
         yield f"cllama → {service or 'service'} → {caller}: {' · '.join(details)}"
     if call.get("duplicate") is True:
         yield f"  a repeat of the call of round {_number(call, 'duplicate_of_round')}"
-    yield from _barred([text.printable(result.get("data", result.get("error", call.get("result"))))])
+    yield from _barred(
+        [text.printable(result.get("data", result.get("error", call.get("result"))))]
+    )
 
 
 def _mcp(call: dict[str, Any]) -> Iterator[str]:
@@ -172,7 +194,10 @@ def _cut_body(body: object) -> str:
     if not _is_cut(body):
         return text.printable(body)
     cut = as_object(body)
-    return f"(the beginning of {_number(cut, 'original_bytes')} bytes) {text.printable(cut.get('head'))}"
+    return (
+        f"(the beginning of {_number(cut, 'original_bytes')} bytes) "
+        f"{text.printable(cut.get('head'))}"
+    )
 
 
 def _is_cut(body: object) -> bool:
@@ -181,7 +206,12 @@ def _is_cut(body: object) -> bool:
 
 def _status(entry: dict[str, Any]) -> str:
     code = _number(entry, "status_code")
-    return " ".join(filter(None, (as_line(entry.get("status")) or "?", str(code or ""), as_line(entry.get("error")))))
+    return " ".join(
+        filter(
+            None,
+            (as_line(entry.get("status")) or "?", str(code or ""), as_line(entry.get("error"))),
+        )
+    )
 
 
 def _code(call: dict[str, Any]) -> str:

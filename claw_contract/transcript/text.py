@@ -1,7 +1,8 @@
-"""Messages and responses of every dialect as text for people, also from damaged and hostile documents.
+"""Messages and responses of every dialect as text for people, also from damaged and
+hostile documents.
 
-Nothing here raises. Unknown values are printed as JSON, and long ones are cut with a mark. No control character remains that
-could move a terminal's cursor, reverse a line or hide words.
+Nothing here raises. Unknown values are printed as JSON, and long ones are cut with a mark. No
+control character remains that could move a terminal's cursor, reverse a line or hide words.
 """
 
 import json
@@ -31,28 +32,44 @@ def as_line(value: object) -> str:
 
 
 def printable(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
-    r"""Return text, or any other value as JSON, cut and without control characters. Line breaks stay.
+    r"""Return text, or any other value as JSON, cut and without control characters.
+
+    Line breaks stay.
 
     >>> print(printable("a" + chr(27) + "[2J"), printable({"a": [1]}))
     a\x1b[2J {"a": [1]}
     """
     text = value if isinstance(value, str) else _json(value)
     more = f" … ({len(text)} characters)" if len(text) > max_chars else ""
-    return "".join(char if char.isprintable() or char in _HARMLESS else _escaped(char) for char in text[:max_chars]) + more
+    return (
+        "".join(
+            char if char.isprintable() or char in _HARMLESS else _escaped(char)
+            for char in text[:max_chars]
+        )
+        + more
+    )
 
 
 def request_messages(body: object) -> list[Any]:
     """Return the messages of a request; those of OpenAI Responses are items, or one text."""
     document = as_object(body)
     own = document.get("input")
-    return [{"role": "user", "content": own}] if isinstance(own, str) else as_array(document.get("messages", own))
+    return (
+        [{"role": "user", "content": own}]
+        if isinstance(own, str)
+        else as_array(document.get("messages", own))
+    )
 
 
 def is_models(value: object) -> bool:
     """Return whether a message, or an item, is one of the model's."""
     message = as_object(value)
     kind = message.get("type")
-    return message.get("role") == "assistant" or kind == "reasoning" or (isinstance(kind, str) and kind.endswith("_call"))
+    return (
+        message.get("role") == "assistant"
+        or kind == "reasoning"
+        or (isinstance(kind, str) and kind.endswith("_call"))
+    )
 
 
 def message_lines(value: object) -> Iterator[str]:
@@ -61,7 +78,10 @@ def message_lines(value: object) -> Iterator[str]:
     who = as_line(message.get("role")) or ("assistant" if is_models(message) else "somebody")
     kind = as_line(message.get("type"))
     if who in {"tool", "function"}:
-        who = f"result of {as_line(message.get('tool_call_id')) or as_line(message.get('name')) or 'a call'}"
+        who = (
+            "result of "
+            f"{as_line(message.get('tool_call_id')) or as_line(message.get('name')) or 'a call'}"
+        )
     if kind.endswith("_output"):
         who = f"result of {as_line(message.get('call_id')) or 'a call'}"
     for text in _parts(message) if kind in {"", "message"} else _item(kind, message):
@@ -77,7 +97,9 @@ def response_lines(body: object) -> Iterator[str]:
         yield f"error: {printable(document['error'])}"
     elif isinstance(document.get("choices"), list):
         for choice in document["choices"]:
-            yield from message_lines({"role": "assistant", **as_object(as_object(choice).get("message"))})
+            yield from message_lines(
+                {"role": "assistant", **as_object(as_object(choice).get("message"))}
+            )
     elif isinstance(document.get("output"), list):
         for item in document["output"]:
             yield from message_lines(item)
@@ -94,7 +116,10 @@ def _parts(message: dict[str, Any]) -> Iterator[str]:
             yield _part(part)
     if message.get("refusal"):
         yield f"refuses: {printable(message['refusal'])}"
-    for call in (*as_array(message.get("tool_calls")), *([message["function_call"]] if message.get("function_call") else ())):
+    for call in (
+        *as_array(message.get("tool_calls")),
+        *([message["function_call"]] if message.get("function_call") else ()),
+    ):
         function = as_object(as_object(call).get("function", call))
         yield _call(function.get("name"), function.get("arguments"))
 
@@ -104,7 +129,10 @@ def _item(kind: str, item: dict[str, Any]) -> Iterator[str]:
     if kind in {"function_call", "custom_tool_call"}:
         yield _call(item.get("name"), item.get("arguments", item.get("input")))
     elif kind == "reasoning":
-        thoughts = [as_object(part).get("text") for part in (*as_array(item.get("summary")), *as_array(item.get("content")))]
+        thoughts = [
+            as_object(part).get("text")
+            for part in (*as_array(item.get("summary")), *as_array(item.get("content")))
+        ]
         yield from (f"(thinks) {printable(thought)}" for thought in thoughts)
     elif kind.endswith("_output"):
         yield printable(item.get("output"))
@@ -122,7 +150,10 @@ def _part(part: object) -> str:
         case "tool_use":
             return _call(block.get("name"), block.get("input"))
         case "tool_result":
-            return f"result of {as_line(block.get('tool_use_id')) or 'a call'}: {printable(block.get('content'))}"
+            return (
+                f"result of {as_line(block.get('tool_use_id')) or 'a call'}: "
+                f"{printable(block.get('content'))}"
+            )
         case str() as kind:
             return f"({as_line(kind)})"
         case _:
@@ -147,7 +178,9 @@ def _stream(text: str) -> Iterator[str]:
 
 
 def _events(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a stream of events, one for each event; of a damaged one, one for each line."""
+    """Yield the JSON objects of a stream of events, one for each event; of a
+    damaged one, one for each line.
+    """
     for block in _LINE_END.sub("\n", text.removeprefix("\ufeff")).split("\n\n"):
         data = [line[5:] for line in block.split("\n") if line.startswith("data:")]
         if event := _read("\n".join(data)):
@@ -165,7 +198,9 @@ def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
         for call in as_array(delta.get("tool_calls")):
             function = as_object(as_object(call).get("function"))
             place = ("call", str(as_object(call).get("index")))
-            yield from ((place, f"calls {name} ") for _, name in _texts(place, (function.get("name"),)))
+            yield from (
+                (place, f"calls {name} ") for _, name in _texts(place, (function.get("name"),))
+            )
             yield from _texts(place, (function.get("arguments"),))
     item = as_object(event.get("item"))  # OpenAI Responses
     place = ("item", str(event.get("item_id", item.get("id"))))
@@ -176,7 +211,10 @@ def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
     block, delta = as_object(event.get("content_block")), as_object(event.get("delta"))
     if block.get("type") == "tool_use":
         yield place, f"calls {block.get('name')} "
-    yield from _texts(place, (block.get("text"), delta.get("text"), delta.get("thinking"), delta.get("partial_json")))
+    yield from _texts(
+        place,
+        (block.get("text"), delta.get("text"), delta.get("thinking"), delta.get("partial_json")),
+    )
 
 
 def _texts(place: object, values: Iterable[object]) -> Iterator[tuple[object, str]]:

@@ -1,4 +1,6 @@
-"""Authentication of requests by the agent's token, compared in constant time (docs/spec/mediation.md section 2)."""
+"""Authentication of requests by the agent's token, compared in constant time
+(docs/spec/mediation.md section 2).
+"""
 
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -6,7 +8,14 @@ from urllib.parse import unquote
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent, AgentDirectory, UnreadableDirectoryError
-from claw_mediate.core.http import RETRY_AFTER, Request, RunnerResponse, build_error_body, refuse, respond
+from claw_mediate.core.http import (
+    RETRY_AFTER,
+    Request,
+    RunnerResponse,
+    build_error_body,
+    refuse,
+    respond,
+)
 from claw_mediate.http.headers import contains_secret
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -15,29 +24,45 @@ _MAX_DECODINGS = 8
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An authenticated agent and its credential, which must not appear in anything that leaves the proxy."""
+    """An authenticated agent and its credential, which must not appear in anything
+    that leaves the proxy.
+    """
 
     agent: Agent
     token: Secret
     secret: Secret
 
 
-def authenticate(agents: AgentDirectory, request: Request, log: EventLog) -> Identity | RunnerResponse:
-    """Return the agent, or the refusal: 401 for a missing or malformed credential, 403 for a wrong one, 400 for one in the URL.
+def authenticate(
+    agents: AgentDirectory, request: Request, log: EventLog
+) -> Identity | RunnerResponse:
+    """Return the agent, or the refusal: 401 for a missing or malformed credential, 403 for a wrong
+    one, 400 for one in the URL.
 
-    503 if it can't be found out now which agents there are. The log names the exact reason; the client sees less.
+    503 if it can't be found out now which agents there are. The log names the exact reason; the
+    client sees less.
     """
     tokens = {token for token in (*_bearer_tokens(request), *request.header("x-api-key")) if token}
     if len(tokens) != 1:
         problem = "two different credentials were sent" if tokens else "no credential was sent"
         _log_refusal(log, problem)
-        return refuse(request.path, 401, "invalid_api_key", f"{problem}; send the agent's token as the API key")
+        return refuse(
+            request.path,
+            401,
+            "invalid_api_key",
+            f"{problem}; send the agent's token as the API key",
+        )
     token = tokens.pop()
     agent_id, colon, secret = token.partition(":")
     if not (agent_id and colon and secret):
         problem = "the credential is not an agent's token"
         _log_refusal(log, problem)
-        return refuse(request.path, 401, "invalid_api_key", f"{problem}; send <agent-id>:<secret> as the API key")
+        return refuse(
+            request.path,
+            401,
+            "invalid_api_key",
+            f"{problem}; send <agent-id>:<secret> as the API key",
+        )
     try:
         agent = agents.find(agent_id) if is_agent_id(agent_id) else None
     except UnreadableDirectoryError as error:
@@ -58,8 +83,8 @@ def authenticate(agents: AgentDirectory, request: Request, log: EventLog) -> Ide
 def _url_contains(path: str, secret: Secret) -> bool:
     """Return whether a URL contains the secret, however often it is percent-encoded.
 
-    Servers and proxies on the way may each decode it once more. What is encoded more often than anybody
-    does counts as containing it.
+    Servers and proxies on the way may each decode it once more. What is encoded more often than
+    anybody does counts as containing it.
     """
     for _ in range(_MAX_DECODINGS):
         if contains_secret(path, secret):

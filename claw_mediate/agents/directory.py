@@ -1,10 +1,13 @@
-"""The pod's agents, each read from its context directory and again when a file changes (docs/spec/contract.md "Layout").
+"""The pod's agents, each read from its context directory and again when a file changes
+(docs/spec/contract.md "Layout").
 
-A directory that can't be parsed disables its agent and no other. A malformed tool, or a context block that can't be placed,
-is left out. Each such problem is logged once for each version of the files.
+A directory that can't be parsed disables its agent and no other. A malformed tool, or a context
+block that can't be placed, is left out. Each such problem is logged once for each version of the
+files.
 
-Only a directory that is not there means that there is no such agent. Any other failure to read (no descriptor is left, a disk
-fails) says nothing about the agent: it is raised, and what was read before stays.
+Only a directory that is not there means that there is no such agent. Any other failure to read (no
+descriptor is left, a disk fails) says nothing about the agent: it is raised, and what was read
+before stays.
 """
 
 import errno
@@ -20,7 +23,16 @@ from pydantic import ValidationError
 from claw_contract.base import error_line
 from claw_contract.context_files import ContextBlock, ContextBlocks, Feed, Feeds, Memory
 from claw_contract.json_schema import find_schema_problem
-from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, Manifest, QuarantinedTool, Tool, read_manifest
+from claw_contract.manifest import (
+    Auth,
+    BasicAuth,
+    BearerAuth,
+    HeaderAuth,
+    Manifest,
+    QuarantinedTool,
+    Tool,
+    read_manifest,
+)
 from claw_contract.metadata import Metadata
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret, SecretRef
@@ -37,13 +49,28 @@ _NO_TOOLS: tuple[Manifest, tuple[QuarantinedTool, ...]] = (Manifest(version=1), 
 
 
 _OF_THE_FILE = frozenset(
-    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL}
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENXIO,
+        errno.EINVAL,
+    }
 )
-"""Errors that are about a file itself, and disable its agent. Any other one is about the machine, and passes."""
+"""Errors that are about a file itself, and disable its agent.
+
+Any other one is about the machine, and passes.
+"""
 
 
 class UnreadableDirectoryError(Exception):
-    """The context directories can't be read now: which agents there are is not known. The message is one sentence."""
+    """The context directories can't be read now: which agents there are is not known.
+
+    The message is one sentence.
+    """
 
     def __init__(self, error: OSError) -> None:
         reason = error.strerror or "unknown error"
@@ -58,9 +85,12 @@ class _BrokenFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One agent as its context directory describes it. ``digest`` identifies the compilation in every event.
+    """One agent as its context directory describes it.
 
-    ``tools`` are offered to the model with its requests; ``native_tools`` are served by the broker, and never offered.
+    ``digest`` identifies the compilation in every event.
+
+    ``tools`` are offered to the model with its requests; ``native_tools`` are served by the broker,
+    and never offered.
     """
 
     id: str
@@ -93,7 +123,9 @@ class Agent:
 
 
 class Problem(NamedTuple):
-    """A defect of an agent's files: a broken file disables the agent, a tool or context block is left out."""
+    """A defect of an agent's files: a broken file disables the agent, a tool or
+    context block is left out.
+    """
 
     kind: Literal["file", "tool", "context block"]
     name: str
@@ -110,16 +142,22 @@ class AgentDirectory:
     """The agents of one context root."""
 
     def __init__(
-        self, root: Path, log: EventLog | None = None, on_change: Callable[[str], None] = lambda _agent_id: None
+        self,
+        root: Path,
+        log: EventLog | None = None,
+        on_change: Callable[[str], None] = lambda _agent_id: None,
     ) -> None:
-        """``on_change`` is called with the id of an agent whose files have changed since it was last found."""
+        """``on_change`` is called with the id of an agent whose files have changed
+        since it was last found.
+        """
         self._root = root
         self._log = log
         self._on_change = on_change
         self._cache: dict[str, _CachedAgent] = {}
 
     def find(self, agent_id: str) -> Agent | None:
-        """Return the agent by its current files; None if there is no such agent or its directory is broken.
+        """Return the agent by its current files; None if there is no such agent or
+        its directory is broken.
 
         Raise ``UnreadableDirectoryError`` if that can't be found out now.
         """
@@ -128,7 +166,9 @@ class AgentDirectory:
         while True:
             tree = _tree_version(self._root)
             try:
-                directory = os.open(f"{self._root}/{agent_id}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                directory = os.open(
+                    f"{self._root}/{agent_id}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+                )
             except OSError as error:
                 if not isinstance(error, FileNotFoundError | NotADirectoryError):
                     raise UnreadableDirectoryError(error) from error
@@ -142,8 +182,14 @@ class AgentDirectory:
                 cached = self._cache.get(agent_id)
                 if cached is not None and cached.files == files:
                     return cached.agent
-                present = {name for name, version in zip(_FILES, files, strict=True) if version is not None}
-                contents = {name: _content(name, directory) for name in _FILES if name in present | {_METADATA}}
+                present = {
+                    name for name, version in zip(_FILES, files, strict=True) if version is not None
+                }
+                contents = {
+                    name: _content(name, directory)
+                    for name in _FILES
+                    if name in present | {_METADATA}
+                }
             finally:
                 os.close(directory)
             # A tree that was replaced meanwhile may have been read while it was being removed.
@@ -161,7 +207,10 @@ class AgentDirectory:
         return cached.problems if cached is not None else ()
 
     def ids(self) -> list[str]:
-        """Return the names of all context directories, sound or not. Raise ``UnreadableDirectoryError``."""
+        """Return the names of all context directories, sound or not.
+
+        Raise ``UnreadableDirectoryError``.
+        """
         try:
             entries = [*self._root.iterdir()]
         except (FileNotFoundError, NotADirectoryError):
@@ -175,17 +224,33 @@ class AgentDirectory:
         cached, self._cache = self._cache, {}
         return {agent_id: entry.agent for agent_id, entry in cached.items()}
 
-    def _log_load(self, agent_id: str, agent: Agent | None, problems: tuple[Problem, ...], *, has_manifest: bool) -> None:
+    def _log_load(
+        self,
+        agent_id: str,
+        agent: Agent | None,
+        problems: tuple[Problem, ...],
+        *,
+        has_manifest: bool,
+    ) -> None:
         if self._log is None:
             return
         for kind, name, reason in problems:
             if kind == "file":
-                self._log.event("error", agent_id, error="agent_context_broken", file=name, reason=reason)
+                self._log.event(
+                    "error", agent_id, error="agent_context_broken", file=name, reason=reason
+                )
             elif kind == "tool":
                 intervention = f"managed_tool_quarantined:{name}"
-                self._log.event("intervention", agent, intervention=intervention, tool=name, reason=reason)
+                self._log.event(
+                    "intervention", agent, intervention=intervention, tool=name, reason=reason
+                )
             else:
-                self._log.event("intervention", agent, intervention=f"context_block_quarantined:{name}", reason=reason)
+                self._log.event(
+                    "intervention",
+                    agent,
+                    intervention=f"context_block_quarantined:{name}",
+                    reason=reason,
+                )
         if agent is not None:
             self._log.event(
                 "tool_manifest_loaded",
@@ -196,14 +261,18 @@ class AgentDirectory:
             )
 
 
-def _load(agent_id: str, files: Mapping[str, bytes | OSError]) -> tuple[Agent | None, tuple[Problem, ...]]:
+def _load(
+    agent_id: str, files: Mapping[str, bytes | OSError]
+) -> tuple[Agent | None, tuple[Problem, ...]]:
     try:
         contents = {name: _readable(name, content) for name, content in files.items()}
         metadata = _parse(_METADATA, contents, Metadata.model_validate_json, None)
         manifest, malformed = _parse(_TOOLS, contents, read_manifest, _NO_TOOLS)
         feeds = _parse(_FEEDS, contents, Feeds.model_validate_json, Feeds(()))
         memory = _parse(_MEMORY, contents, Memory.model_validate_json, None)
-        blocks = _parse(_BLOCKS, contents, ContextBlocks.model_validate_json, ContextBlocks(version=1))
+        blocks = _parse(
+            _BLOCKS, contents, ContextBlocks.model_validate_json, ContextBlocks(version=1)
+        )
     except _BrokenFileError as error:
         return None, (Problem("file", error.name, str(error)),)
     assert metadata is not None
@@ -225,7 +294,9 @@ def _load(agent_id: str, files: Mapping[str, bytes | OSError]) -> tuple[Agent | 
     )
     problems = [Problem("tool", tool.name, tool.reason) for tool in quarantined]
     problems += [
-        Problem("context block", block.id, problem) for block in enabled if (problem := _block_problem(block)) is not None
+        Problem("context block", block.id, problem)
+        for block in enabled
+        if (problem := _block_problem(block)) is not None
     ]
     return agent, tuple(problems)
 
@@ -246,11 +317,15 @@ def _usable_tools(
             problems[tool.name] = problem
         else:
             usable.append(tool)
-    return tuple(usable), tuple(QuarantinedTool(name=name, reason=reason) for name, reason in problems.items())
+    return tuple(usable), tuple(
+        QuarantinedTool(name=name, reason=reason) for name, reason in problems.items()
+    )
 
 
 def _tree_version(root: Path) -> tuple[int, int, int] | None:
-    """Return the identity of the tree, which every compilation replaces; with ctime, as inode numbers are soon reused."""
+    """Return the identity of the tree, which every compilation replaces; with
+    ctime, as inode numbers are soon reused.
+    """
     try:
         status = root.stat()
     except OSError:
@@ -273,7 +348,9 @@ def _readable(name: str, content: bytes | OSError) -> bytes:
     return content
 
 
-def _parse[T](name: str, contents: Mapping[str, bytes], parse: Callable[[bytes], T], absent: T) -> T:
+def _parse[T](
+    name: str, contents: Mapping[str, bytes], parse: Callable[[bytes], T], absent: T
+) -> T:
     if name not in contents:
         return absent
     try:

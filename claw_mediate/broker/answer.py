@@ -1,8 +1,8 @@
 """The MCP result of a call (docs/spec/mcp.md "The broker"). Pure.
 
-success   the data as text, and as ``structuredContent`` where it is an object; images of an MCP server stand behind it
-failure   ``isError``, and the text ``{"code", "message", "details"?}``
-a cut     a second text says so
+success   the data as text, and as ``structuredContent`` where it is an object; images of an MCP
+server stand behind it failure   ``isError``, and the text ``{"code", "message", "details"?}`` a cut
+a second text says so
 """
 
 from typing import Any
@@ -15,7 +15,10 @@ _NO_DATA = msgspec.Raw(b"null")
 
 
 class _Envelope(msgspec.Struct):
-    """A result as ``core/tool_result.py`` writes it. The data keeps its own bytes, so that no number is rounded."""
+    """A result as ``core/tool_result.py`` writes it.
+
+    The data keeps its own bytes, so that no number is rounded.
+    """
 
     ok: bool
     data: msgspec.Raw = _NO_DATA
@@ -44,7 +47,10 @@ def write_answer(result: ToolResult) -> bytes:
             answer["content"].append(_text(_as_text(data)))
         if data[:1] == b"{":
             answer["structuredContent"] = envelope.data
-        answer["content"] += [{"type": "image", "data": each.data, "mimeType": each.media_type} for each in result.images]
+        answer["content"] += [
+            {"type": "image", "data": each.data, "mimeType": each.media_type}
+            for each in result.images
+        ]
     else:
         error = msgspec.json.encode(_error.decode(envelope.error))
         answer["content"].append(_text(error.decode()))

@@ -1,4 +1,6 @@
-"""The answers of the broker: an agent's native tools, and their calls (docs/spec/mcp.md "The broker")."""
+"""The answers of the broker: an agent's native tools, and their calls
+(docs/spec/mcp.md "The broker").
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -17,9 +19,16 @@ from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.types import Arguments
 
 CALLER: Final[ContextVar[Caller]] = ContextVar("caller")
-"""The client of the HTTP request that is being answered; the tasks of its JSON-RPC request inherit it."""
+"""The client of the HTTP request that is being answered; the tasks of its JSON-RPC
+request inherit it.
+"""
 _SERVER_INFO = {"name": "clawdapus", "version": version("clawdapus")}
-_HINTS: Mapping[str, type] = {"title": str, "destructiveHint": bool, "idempotentHint": bool, "openWorldHint": bool}
+_HINTS: Mapping[str, type] = {
+    "title": str,
+    "destructiveHint": bool,
+    "idempotentHint": bool,
+    "openWorldHint": bool,
+}
 _MAX_NAME = 256  # Characters; a tool's alias has at most 64
 _NO_ARGUMENTS = msgspec.Raw(b"{}")
 
@@ -64,7 +73,12 @@ class NativeBackend:
             raise RpcError(INVALID_PARAMS, "there is one page of tools, and so no cursor")
         tools = caller.agent.native_tools
         shown = [
-            {"name": each.alias, "description": each.description, "inputSchema": each.schema, "annotations": _hints(tool)}
+            {
+                "name": each.alias,
+                "description": each.description,
+                "inputSchema": each.schema,
+                "annotations": _hints(tool),
+            }
             for each, tool in zip(self._calls.catalog(caller.agent).offered, tools, strict=True)
         ]
         return caller.redactor.document(msgspec.json.encode({"tools": shown}))
@@ -73,14 +87,19 @@ class NativeBackend:
         try:
             call = _call.decode(request.message.params)
         except (msgspec.DecodeError, RecursionError):
-            raise RpcError(INVALID_PARAMS, "tools/call needs the name of a tool, and its arguments as an object") from None
+            raise RpcError(
+                INVALID_PARAMS,
+                "tools/call needs the name of a tool, and its arguments as an object",
+            ) from None
         if len(call.name) > _MAX_NAME:
             raise RpcError(INVALID_PARAMS, f"the name of a tool has at most {_MAX_NAME} characters")
 
         arguments = "{}" if bytes(call.arguments) == b"null" else bytes(call.arguments).decode()
         key = None
         if request.session.id:
-            key = RequestKey(request.session.id, bytes(request.message.id), _digest(call.name, arguments))
+            key = RequestKey(
+                request.session.id, bytes(request.message.id), _digest(call.name, arguments)
+            )
         answers = self._answers.setdefault(caller.agent.id, AnswerMemory())
         task = answers.find_or_start(key, lambda: self._calls.start(caller, call.name, arguments))
         return await self._calls.wait_for(task)
@@ -94,7 +113,14 @@ def _digest(name: str, arguments: str) -> bytes:
 
 
 def _hints(tool: Tool) -> dict[str, Any]:
-    """Return the annotations of MCP. What may be done at once with others, clients decide by ``readOnlyHint``."""
+    """Return the annotations of MCP.
+
+    What may be done at once with others, clients decide by ``readOnlyHint``.
+    """
     declared = tool.annotations.model_extra or {}
-    hints = {name: declared[name] for name, kind in _HINTS.items() if isinstance(declared.get(name), kind)}
+    hints = {
+        name: declared[name]
+        for name, kind in _HINTS.items()
+        if isinstance(declared.get(name), kind)
+    }
     return {**hints, "readOnlyHint": tool.effect == "read"}

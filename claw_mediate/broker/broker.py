@@ -1,7 +1,9 @@
-"""The MCP broker: ``/mcp/<agent>`` on the proxy's own listeners, for runners that call tools themselves (docs/spec/mcp.md).
+"""The MCP broker: ``/mcp/<agent>`` on the proxy's own listeners, for runners that call tools
+themselves (docs/spec/mcp.md).
 
-It serves an agent's tools with ``delivery: native``, and no others. The client is the agent whose token it sends: its path
-names that agent, its sessions are its own, and a page of another origin is refused, whatever token it has. Any Host is served.
+It serves an agent's tools with ``delivery: native``, and no others. The client is the agent whose
+token it sends: its path names that agent, its sessions are its own, and a page of another origin is
+refused, whatever token it has. Any Host is served.
 """
 
 import asyncio
@@ -58,20 +60,28 @@ class Broker:
         if find_broker(request.path) != agent.id:
             reason = f"the token of agent {agent.id} at another broker"
             self._log.limited_event("error", error="not_admitted", reason=reason)
-            return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
+            return refuse(
+                request.path, 403, "agent_not_admitted", "this token is not admitted here"
+            )
         if (port := self._router.find(request)) is not None:
             return await self._router.ask(port, request)
         self._tools.setdefault(agent.id, agent.native_tools)
         CALLER.set(caller)
         asked = HttpRequest(request.method.upper(), request.path, request.headers, request.body)
         response = await self._server.handle(asked, agent.id)
-        is_stream = any(name == "content-type" and value == SSE_TYPE for name, value in response.headers)
+        is_stream = any(
+            name == "content-type" and value == SSE_TYPE for name, value in response.headers
+        )
         if is_stream and (self._watching is None or self._watching.done()):
             self._watching = asyncio.ensure_future(self._watch())
-        return RunnerResponse(response.status, response.headers, response.chunks, streaming=is_stream)
+        return RunnerResponse(
+            response.status, response.headers, response.chunks, streaming=is_stream
+        )
 
     def stop(self) -> None:
-        """End the streams of the server, which would keep the proxy from stopping; then, with the last call, all sessions."""
+        """End the streams of the server, which would keep the proxy from stopping;
+        then, with the last call, all sessions.
+        """
         self.end_streams()
         self._closing = asyncio.ensure_future(self._close_when_idle())
 
@@ -109,7 +119,9 @@ class Broker:
         await self._server.close()
 
     async def _watch(self) -> None:
-        """Look at the files of agents whose clients listen, which hear of a change though nobody sends a request."""
+        """Look at the files of agents whose clients listen, which hear of a change
+        though nobody sends a request.
+        """
         while agents := self._server.listening():
             for agent_id in agents:
                 self.note_change(agent_id)

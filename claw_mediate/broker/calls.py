@@ -1,10 +1,13 @@
-"""Native calls: each is a turn of its own, with one call and without a model (docs/spec/mcp.md "The broker").
+"""Native calls: each is a turn of its own, with one call and without a model
+(docs/spec/mcp.md "The broker").
 
-The rules are a turn's (``core/judge.py``): what answers a call without running it, how long it may take, how many run at once.
-A call that may write is journaled before it is sent, and not sent if that fails. Every call is one line of history.
+The rules are a turn's (``core/judge.py``): what answers a call without running it, how long it may
+take, how many run at once. A call that may write is journaled before it is sent, and not sent if
+that fails. Every call is one line of history.
 
-the client leaves    a call that reads is canceled; one that may write goes on to its end, within its time
-the proxy stops      calls have the time of the drain; then a read is canceled, and of a write the outcome is unknown
+the client leaves    a call that reads is canceled; one that may write goes on to its end, within
+its time the proxy stops      calls have the time of the drain; then a read is canceled, and of a
+write the outcome is unknown
 """
 
 import asyncio
@@ -40,7 +43,9 @@ from claw_state.url import StoreError
 _ROUND, _PLACE = 1, 0  # The one call of its turn
 _OK, _STOPPING_STATUS = 200, 503
 _LEAST_SHARE = 0.1  # The part of its time that a call must have left when it has waited for others
-_DELIVERED = StoredResponse(_OK, "application/json", b"")  # The journal's note that a call is over: nobody asks for its answer
+_DELIVERED = StoredResponse(
+    _OK, "application/json", b""
+)  # The journal's note that a call is over: nobody asks for its answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +113,21 @@ class NativeCalls:
         return catalog
 
     def start(self, caller: Caller, name: str, arguments: str) -> asyncio.Task[bytes]:
-        """Start a call, and return the task that gives its answer as JSON. ``arguments`` is the client's text."""
+        """Start a call, and return the task that gives its answer as JSON.
+
+        ``arguments`` is the client's text.
+        """
         catalog = self.catalog(caller.agent)
         context = RequestContext(
-            turn_id=new_turn_id(), agent=caller.agent, request=caller.request, view=None, redactor=caller.redactor
+            turn_id=new_turn_id(),
+            agent=caller.agent,
+            request=caller.request,
+            view=None,
+            redactor=caller.redactor,
         )
-        native = _NativeCall(caller, context, catalog, catalog.make_call(context.turn_id, name, arguments))
+        native = _NativeCall(
+            caller, context, catalog, catalog.make_call(context.turn_id, name, arguments)
+        )
         self._recorder.log_request(context, len(catalog.offered))
         task = asyncio.ensure_future(self._run(native))
         self._running[task] = native
@@ -121,7 +135,10 @@ class NativeCalls:
         return task
 
     async def wait_for(self, task: asyncio.Task[bytes]) -> bytes:
-        """Wait for the answer of a call. When nobody waits any more, a read is canceled, and what may write goes on."""
+        """Wait for the answer of a call.
+
+        When nobody waits any more, a read is canceled, and what may write goes on.
+        """
         native = self._running.get(task)
         if native is None:
             return await task
@@ -141,7 +158,9 @@ class NativeCalls:
             await asyncio.wait(list(self._running))
 
     async def finish(self, seconds: float, grace: float) -> None:
-        """Let running calls end for ``seconds``, then cut them off; ``grace`` is the time to record that."""
+        """Let running calls end for ``seconds``, then cut them off; ``grace`` is
+        the time to record that.
+        """
         if self._running:
             await asyncio.wait(list(self._running), timeout=max(seconds, 0))
         for task, native in self._running.items():
@@ -160,7 +179,9 @@ class NativeCalls:
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: the call is recorded, and the client gets an answer
             self._recorder.log_fault(native.context, error)
-            result = tool_result.request_failed(native.call, "The proxy failed in this call.", sent=True)
+            result = tool_result.request_failed(
+                native.call, "The proxy failed in this call.", sent=True
+            )
         return self._record(native, result)
 
     async def _result(self, native: _NativeCall) -> ToolResult:
@@ -180,31 +201,42 @@ class NativeCalls:
 
     async def _execute(self, native: _NativeCall, seconds: float) -> ToolResult:
         context, call, made_at = native.context, native.call, now_rfc3339()
-        onlooker = TurnObserver(context.request.observer, context.turn_id, context.agent.id, context.redactor)
+        onlooker = TurnObserver(
+            context.request.observer, context.turn_id, context.agent.id, context.redactor
+        )
         caller = CallContext(context.agent, context.turn_id, context.redactor, onlooker)
 
         async def run() -> ToolResult:
             native.is_made = True
-            return await self._peers.services.call(caller, call, call_key(context.turn_id, _ROUND, _PLACE), seconds)
+            return await self._peers.services.call(
+                caller, call, call_key(context.turn_id, _ROUND, _PLACE), seconds
+            )
 
         result = await (self._journaled(native, run) if native.may_write else run())
         if not native.is_made:
             return self._not_made(native, result)
         return replace(result, started=made_at)
 
-    async def _journaled(self, native: _NativeCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    async def _journaled(
+        self, native: _NativeCall, run: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
         """Make a call that may write, with its intent journaled before and its result after."""
         turn_id = native.context.turn_id
         attempt: AttemptKind = "first"
         try:
             # No other request has this fingerprint: a call is never resumed.
-            await self._journal.begin(turn_id, native.context.agent.id, RequestFingerprint(turn_id, turn_id, "", ""))
+            await self._journal.begin(
+                turn_id, native.context.agent.id, RequestFingerprint(turn_id, turn_id, "", "")
+            )
         except StoreError as error:
             attempt = "journal_unavailable"
             if not isinstance(error, StateUnavailableError):
                 self._recorder.log_journal_failure(native.context, str(error))
         checkpoint = TurnCheckpoint(
-            self._journal, turn_id, lambda reason: self._recorder.log_journal_failure(native.context, reason), attempt
+            self._journal,
+            turn_id,
+            lambda reason: self._recorder.log_journal_failure(native.context, reason),
+            attempt,
         )
         try:
             result = await checkpoint.call(_ROUND, _PLACE, native.call, run)
@@ -217,7 +249,9 @@ class NativeCalls:
 
     def _not_made(self, native: _NativeCall, result: ToolResult) -> ToolResult:
         context = native.context
-        onlooker = TurnObserver(context.request.observer, context.turn_id, context.agent.id, context.redactor)
+        onlooker = TurnObserver(
+            context.request.observer, context.turn_id, context.agent.id, context.redactor
+        )
         subject = Subject("tool", _ROUND, native.call.canonical)
         onlooker.report_not_made(subject, write_arguments(native.call), result.code or "")
         return result
@@ -242,7 +276,9 @@ class NativeCalls:
 
 
 def _cut_off(native: _NativeCall) -> ToolResult:
-    """Return the result of a call that is cancelled: its client has left it, or the proxy is being stopped."""
+    """Return the result of a call that is cancelled: its client has left it, or the
+    proxy is being stopped.
+    """
     if native.is_made and not native.may_write:
         return tool_result.canceled(native.call)
     return tool_result.request_failed(native.call, "The call was cut off.", sent=native.is_made)

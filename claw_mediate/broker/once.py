@@ -1,7 +1,9 @@
-"""Requests that come again: the answer of a call by its session and its JSON-RPC id (docs/spec/mcp.md "The broker").
+"""Requests that come again: the answer of a call by its session and its JSON-RPC id
+(docs/spec/mcp.md "The broker").
 
-A client that lost its connection sends its request again. It gets the answer of the call that runs, or has run, and nothing is
-run twice. An id with other arguments is another call. Memory is bounded: the oldest answers are forgotten first.
+A client that lost its connection sends its request again. It gets the answer of the call that runs,
+or has run, and nothing is run twice. An id with other arguments is another call. Memory is bounded:
+the oldest answers are forgotten first.
 """
 
 import asyncio
@@ -30,8 +32,13 @@ class AnswerMemory:
         self._calls: OrderedDict[RequestKey, asyncio.Task[bytes]] = OrderedDict()
         self._bytes = 0
 
-    def find_or_start(self, key: RequestKey | None, start: Callable[[], asyncio.Task[bytes]]) -> asyncio.Task[bytes]:
-        """Return the call of this request, or start it. A request without a session (``key`` None) always starts one."""
+    def find_or_start(
+        self, key: RequestKey | None, start: Callable[[], asyncio.Task[bytes]]
+    ) -> asyncio.Task[bytes]:
+        """Return the call of this request, or start it.
+
+        A request without a session (``key`` None) always starts one.
+        """
         call = self._calls.get(key) if key is not None else None
         if call is not None and not _has_failed(call):
             return call
@@ -48,11 +55,15 @@ class AnswerMemory:
             self._forget(key)
 
     def _count(self, key: RequestKey, call: asyncio.Task[bytes]) -> None:
-        """Count an answer that is there now, and forget the oldest while there are too many; the latest stays."""
+        """Count an answer that is there now, and forget the oldest while there are
+        too many; the latest stays.
+        """
         if self._calls.get(key) is not call:
             return
         self._bytes += _size(call)
-        while len(self._calls) > 1 and (len(self._calls) > self._max_answers or self._bytes > self._max_bytes):
+        while len(self._calls) > 1 and (
+            len(self._calls) > self._max_answers or self._bytes > self._max_bytes
+        ):
             oldest = next((each for each, task in self._calls.items() if task.done()), key)
             if oldest == key:
                 break

@@ -1,8 +1,10 @@
-"""MCP sessions that another worker has: a session lives in one process, and its requests may reach any (decision 0035).
+"""MCP sessions that another worker has: a session lives in one process, and its requests may reach
+any (decision 0035).
 
-Its id begins with the number of its worker. A request for another's session goes there as it came, with the agent's token,
-since that worker's listener is an entrance like this one; the answer goes back as it comes. If that worker has died, another
-has its place and listener, and answers 404, as a proxy that was restarted does.
+Its id begins with the number of its worker. A request for another's session goes there as it came,
+with the agent's token, since that worker's listener is an entrance like this one; the answer goes
+back as it comes. If that worker has died, another has its place and listener, and answers 404, as a
+proxy that was restarted does.
 """
 
 import re
@@ -28,31 +30,52 @@ class SessionRouter:
     def __init__(self) -> None:
         """Route between the workers of this proxy, if it has any."""
         worker = workers.current()
-        self._others = {} if worker is None else {n: p for n, p in worker.place.ports.items() if n != worker.number}
+        self._others = (
+            {}
+            if worker is None
+            else {n: p for n, p in worker.place.ports.items() if n != worker.number}
+        )
         self.prefix = "" if worker is None else f"{worker.number}-"
         self._pool = ConnectionPool(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), idle=_IDLE_SECONDS)
 
     def find(self, request: Request) -> int | None:
-        """Return the port of the worker that has the request's session; None where this one decides."""
+        """Return the port of the worker that has the request's session; None where
+        this one decides.
+        """
         ids = request.header(SESSION_ID) if self._others else []
         match = _OWNED.fullmatch(ids[0]) if len(ids) == 1 else None
         return self._others.get(int(match[1])) if match is not None else None
 
     async def ask(self, port: int, request: Request) -> RunnerResponse:
-        """Send a request on, and return the answer as it comes. Cancelled when the client leaves."""
+        """Send a request on, and return the answer as it comes.
+
+        Cancelled when the client leaves.
+        """
         stack = AsyncExitStack()
         headers = raw_headers(end_to_end(request.headers))
         body = request.body or None
         try:
             response = await stack.enter_async_context(
-                self._pool.stream(request.method, f"http://127.0.0.1:{port}", headers, body, path=request.path)
+                self._pool.stream(
+                    request.method, f"http://127.0.0.1:{port}", headers, body, path=request.path
+                )
             )
         except httpx2.HTTPError:
-            return refuse(request.path, 502, "worker_died", "the worker that has this session ended; ask again")
+            return refuse(
+                request.path,
+                502,
+                "worker_died",
+                "the worker that has this session ended; ask again",
+            )
         chunks = _chunks(response, stack)
         await anext(chunks)  # only what has begun ends when it is closed
         is_stream = response.headers.get("content-type", "").startswith(SSE_TYPE)
-        return RunnerResponse(response.status_code, end_to_end(response.headers.multi_items()), chunks, streaming=is_stream)
+        return RunnerResponse(
+            response.status_code,
+            end_to_end(response.headers.multi_items()),
+            chunks,
+            streaming=is_stream,
+        )
 
     async def close(self) -> None:
         await self._pool.close()

@@ -7,7 +7,12 @@ from typing import Literal, NamedTuple, get_args
 from urllib.parse import parse_qsl, quote, unquote
 
 type Endpoint = Literal[
-    "/chat/completions", "/messages", "/messages/count_tokens", "/responses", "/responses/compact", "/responses/input_tokens"
+    "/chat/completions",
+    "/messages",
+    "/messages/count_tokens",
+    "/responses",
+    "/responses/compact",
+    "/responses/input_tokens",
 ]
 """The end of a path whose protocol is a dialect."""
 
@@ -23,7 +28,8 @@ MAX_CACHED_LENGTH = 512  # Longer paths are not cached: anybody may send them
 
 
 def normalize_path(path: str) -> str:
-    """Return the path as a lenient provider would understand it: no spelling must bypass governance.
+    """Return the path as a lenient provider would understand it: no spelling must
+    bypass governance.
 
     >>> normalize_path("/v1/x/../Chat%2F/completions;a=b/?c")
     '/v1/chat/completions'
@@ -38,10 +44,11 @@ def resolve_path(path: str) -> str:
 
 
 def is_ambiguous(path: str) -> bool:
-    """Return whether a path goes up behind an encoded ``?`` or ``#``: some would read on there, and reach another path.
+    """Return whether a path goes up behind an encoded ``?`` or ``#``: some would
+    read on there, and reach another path.
 
-    >>> [is_ambiguous(path) for path in ("/v1/models%3F/../responses/resp_1", "/v1/models%3Fx", "/v1/models?x=/../y")]
-    [True, False, False]
+    >>> [is_ambiguous(path) for path in ("/v1/models%3F/../responses/resp_1", "/v1/models%3Fx",
+    "/v1/models?x=/../y")] [True, False, False]
     """
     behind = _QUERY.split(unquote(path.partition("?")[0]), maxsplit=1)[1:]
     return any(".." in _SEGMENT_END.split(part) for part in behind)
@@ -49,13 +56,18 @@ def is_ambiguous(path: str) -> bool:
 
 def find_endpoint(path: str) -> Endpoint | None:
     """Return the endpoint that a path ends in; None where its protocol is no dialect."""
-    return _find_endpoint(path) if len(path) <= MAX_CACHED_LENGTH else _find_endpoint.__wrapped__(path)
+    return (
+        _find_endpoint(path) if len(path) <= MAX_CACHED_LENGTH else _find_endpoint.__wrapped__(path)
+    )
 
 
 @lru_cache(maxsize=256)
 def _find_endpoint(path: str) -> Endpoint | None:
     plain = normalize_path(path)
-    return next((end for end in _ENDPOINTS if plain.endswith(end) and not _OTHER_MESSAGES.search(plain)), None)
+    return next(
+        (end for end in _ENDPOINTS if plain.endswith(end) and not _OTHER_MESSAGES.search(plain)),
+        None,
+    )
 
 
 type StoredKind = Literal["responses", "conversations"]
@@ -95,7 +107,9 @@ def find_stored(path: str) -> StoredPath | None:
 
 
 def creates_object(method: str, path: str) -> bool:
-    """Return whether the provider keeps something new under the id that it answers with, on a path of no dialect."""
+    """Return whether the provider keeps something new under the id that it answers
+    with, on a path of no dialect.
+    """
     found = find_stored(path) if method.upper() == "POST" else None
     return found is not None and found.kind == "conversations" and not found.id
 
@@ -107,11 +121,14 @@ def is_batch(path: str) -> bool:
     [True, True, False]
     """
     plain = normalize_path(path)
-    return plain.endswith("/batches") and not plain.endswith("/messages/batches")  # Anthropic's, whose requests name nothing
+    return plain.endswith("/batches") and not plain.endswith(
+        "/messages/batches"
+    )  # Anthropic's, whose requests name nothing
 
 
 def read_query(path: str) -> list[tuple[str, str]]:
-    """Return the pairs of a path's query as any server would read them: also between semicolons, and decoded twice.
+    """Return the pairs of a path's query as any server would read them: also
+    between semicolons, and decoded twice.
 
     >>> read_query("/v1/models?a=1;b=2&c%2564=3")
     [('a', '1'), ('b', '2'), ('c%64', '3'), ('a', '1'), ('b', '2'), ('cd', '3')]
@@ -126,12 +143,15 @@ def read_query(path: str) -> list[tuple[str, str]]:
 
 
 def find_broker(path: str) -> str | None:
-    """Return the agent whose MCP broker a path of the proxy's own listener names, "" if it names none; None for other paths.
+    """Return the agent whose MCP broker a path of the proxy's own listener names, "" if it names
+    none; None for other paths.
 
-    >>> [find_broker(path) for path in ("/mcp/analyst", "//mcp/./analyst/?x=1", "/mcp", "/v1/mcp/analyst")]
-    ['analyst', 'analyst', '', None]
+    >>> [find_broker(path) for path in ("/mcp/analyst", "//mcp/./analyst/?x=1", "/mcp",
+    "/v1/mcp/analyst")] ['analyst', 'analyst', '', None]
     """
-    match = _BROKER.fullmatch(normalize_path(path)) if "mcp" in path.lower() or "%" in path else None
+    match = (
+        _BROKER.fullmatch(normalize_path(path)) if "mcp" in path.lower() or "%" in path else None
+    )
     return None if match is None else match[1] or ""
 
 

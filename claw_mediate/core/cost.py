@@ -1,10 +1,12 @@
-"""The cost of requests in US dollars: by their usage, or estimated where that is not known (docs/spec/mediation.md section 8).
+"""The cost of requests in US dollars: by their usage, or estimated where that is not known
+(docs/spec/mediation.md section 8).
 
     input      a token for 4 bytes of the request; for 32 bytes where it is base64 (images, files); at most 1,000,000
     output     as many tokens as the request allows, at most 128,000; 4,096 if it sets no limit; for each of its answers
     received   a token for 4 bytes of text, and at least one for each event of a stream that brings text
 
-Nobody's tokenizer is the provider's, so that these are figures for a reservation, and for what nobody will ever know.
+Nobody's tokenizer is the provider's, so that these are figures for a reservation, and for what
+nobody will ever know.
 """
 
 import re
@@ -37,7 +39,10 @@ _WITHOUT_OUTPUT = re.compile(r"/(?:embeddings|rerank|moderations)$")
 
 
 class Cost(NamedTuple):
-    """The cost of a request. ``estimated`` comes on top of ``known``: what is charged for calls whose cost is not known."""
+    """The cost of a request.
+
+    ``estimated`` comes on top of ``known``: what is charged for calls whose cost is not known.
+    """
 
     known: float | None
     estimated: float | None = None
@@ -63,7 +68,9 @@ class RequestSize(NamedTuple):
 
 
 def find_price(prices: Mapping[str, Price], provider: str, model: str) -> Price | None:
-    """Return the price of a model: of all names that it begins with, the longest, with its provider before without."""
+    """Return the price of a model: of all names that it begins with, the longest,
+    with its provider before without.
+    """
     for name in (f"{provider}/{model}", model):
         if matches := [known for known in prices if name.startswith(known)]:
             return prices[max(matches, key=len)]
@@ -71,11 +78,12 @@ def find_price(prices: Mapping[str, Price], provider: str, model: str) -> Price 
 
 
 def find_dearest_price(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return the dearest price that a model could have, whichever provider will answer; else the dearest of the list.
+    """Return the dearest price that a model could have, whichever provider will
+    answer; else the dearest of the list.
 
-    >>> prices = {"a/m": Price(input=1, output=2), "b/m": Price(input=1, output=3), "x": Price(input=9, output=9)}
-    >>> [find_dearest_price(prices, model).output for model in ("m-2", "a/m", "unknown")]
-    [3.0, 2.0, 9.0]
+    >>> prices = {"a/m": Price(input=1, output=2), "b/m": Price(input=1, output=3), "x":
+    Price(input=9, output=9)} >>> [find_dearest_price(prices, model).output for model in ("m-2",
+    "a/m", "unknown")] [3.0, 2.0, 9.0]
     """
     providers = {name.partition("/")[0] for name in prices if "/" in name}
     prefix, _, rest = model.partition("/")
@@ -86,7 +94,10 @@ def find_dearest_price(prices: Mapping[str, Price], model: str) -> Price | None:
 
 
 def compute_cost(usage: JsonObject, price: Price | None) -> float | None:
-    """Return US dollars: the provider's own figure, else the price list's, else None. A response without usage has no cost."""
+    """Return US dollars: the provider's own figure, else the price list's, else None.
+
+    A response without usage has no cost.
+    """
     reported = _amount(usage.get("cost"))
     if reported is not None or price is None:
         return reported
@@ -117,22 +128,35 @@ def _openai_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
     prompt, details, output = (usage.get(name) for name in names)
     if (tokens := _amount(prompt)) is None:
         return None
-    cached = min(_amount(details.get("cached_tokens")) or 0.0 if isinstance(details, dict) else 0.0, tokens)
+    cached = min(
+        _amount(details.get("cached_tokens")) or 0.0 if isinstance(details, dict) else 0.0, tokens
+    )
     return tokens - cached, cached, _amount(output) or 0.0
 
 
 def _anthropic_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
-    """Return (fresh input, cached input, output): cache reads and writes are counted beside ``input_tokens``."""
+    """Return (fresh input, cached input, output): cache reads and writes are
+    counted beside ``input_tokens``.
+    """
     fresh, written, cached, output = (
         _amount(usage.get(name))
-        for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+        for name in (
+            "input_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+            "output_tokens",
+        )
     )
     return None if fresh is None else (fresh + (written or 0.0), cached or 0.0, output or 0.0)
 
 
 def _amount(value: object) -> float | None:
     """Return a plausible amount, or None: a provider's odd numbers must not give money back."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MAX_AMOUNT:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value < _MAX_AMOUNT
+    ):
         return None
     return float(value)
 
@@ -160,14 +184,21 @@ _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def measure_request(body: bytes, path: str, declared_length: int = 0) -> RequestSize:
-    """Return the expected tokens of a request; ``declared_length``: bytes of a body that is not there yet."""
+    """Return the expected tokens of a request; ``declared_length``: bytes of a body
+    that is not there yet.
+    """
     input_tokens = min(count_tokens(body) or declared_length / BYTES_PER_TOKEN, _MAX_INPUT_TOKENS)
     if _WITHOUT_OUTPUT.search(normalize_path(path)):
         return RequestSize(input_tokens, 0.0, is_limited=True)
 
     try:
         limits = _limits_decoder.decode(outline_request(body).text)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, JsonSpliceError):  # a form, or no JSON object
+    except (
+        msgspec.DecodeError,
+        RecursionError,
+        UnicodeDecodeError,
+        JsonSpliceError,
+    ):  # a form, or no JSON object
         return RequestSize(input_tokens, DEFAULT_OUTPUT_TOKENS)
 
     if isinstance(limits.requests, list):
@@ -175,17 +206,26 @@ def measure_request(body: bytes, path: str, declared_length: int = 0) -> Request
         return RequestSize(input_tokens, output_tokens, is_limited=True)
 
     config = limits.generationConfig if isinstance(limits.generationConfig, dict) else {}
-    named = (limits.max_tokens, limits.max_completion_tokens, limits.max_output_tokens, config.get("maxOutputTokens"))
+    named = (
+        limits.max_tokens,
+        limits.max_completion_tokens,
+        limits.max_output_tokens,
+        config.get("maxOutputTokens"),
+    )
     allowed = [tokens for tokens in map(_positive, named) if tokens is not None]
     per_answer = min(max(allowed, default=DEFAULT_OUTPUT_TOKENS), _MAX_OUTPUT_TOKENS)
 
     asked = (limits.n, limits.best_of, config.get("candidateCount"))
     answers = max(min(_positive(number) or 1, _MAX_ANSWERS) for number in asked)
-    return RequestSize(input_tokens, per_answer * answers * _count_prompts(limits.prompt), bool(allowed))
+    return RequestSize(
+        input_tokens, per_answer * answers * _count_prompts(limits.prompt), bool(allowed)
+    )
 
 
 def _expected_of_request(request: object) -> int:
-    """Return the output tokens that one request of a batch limits itself to, or the usual number."""
+    """Return the output tokens that one request of a batch limits itself to, or the
+    usual number.
+    """
     params = request.get("params") if isinstance(request, dict) else None
     limit = _positive(params.get("max_tokens")) if isinstance(params, dict) else None
     return min(limit or DEFAULT_OUTPUT_TOKENS, _MAX_OUTPUT_TOKENS)
@@ -196,17 +236,23 @@ def _positive(number: object) -> int | None:
 
 
 def _count_prompts(prompt: msgspec.Raw) -> int:
-    """Return the number of prompts of a legacy completion, each of which gets answers of its own."""
+    """Return the number of prompts of a legacy completion, each of which gets
+    answers of its own.
+    """
     try:
         prompts = _list_decoder.decode(prompt)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return 1
-    several = sum(bytes(each).startswith((b'"', b"[")) for each in prompts)  # else it is one prompt, of tokens
+    several = sum(
+        bytes(each).startswith((b'"', b"[")) for each in prompts
+    )  # else it is one prompt, of tokens
     return max(1, min(several, _MAX_PROMPTS))
 
 
 def count_tokens(data: bytes) -> float:
-    """Return the tokens of a document by its bytes. Of 4 KiB one sample is looked at: a body may be long.
+    """Return the tokens of a document by its bytes.
+
+    Of 4 KiB one sample is looked at: a body may be long.
 
     >>> count_tokens(b"Once upon a time"), count_tokens(b"QUJD" * 8192)
     (4.0, 1024.0)
@@ -214,19 +260,33 @@ def count_tokens(data: bytes) -> float:
     packed = sum(
         min(_BLOCK, len(data) - at)
         for at in range(0, len(data), _BLOCK)
-        if len(data) - at >= _MIN_PACKED and not data[at + _SAMPLE : at + 2 * _SAMPLE].translate(None, _BASE64)
+        if len(data) - at >= _MIN_PACKED
+        and not data[at + _SAMPLE : at + 2 * _SAMPLE].translate(None, _BASE64)
     )
     return packed / PACKED_BYTES_PER_TOKEN + (len(data) - packed) / BYTES_PER_TOKEN
 
 
 _TEXTS = frozenset(
-    {"content", "text", "reasoning", "reasoning_content", "thinking", "partial_json", "arguments", "refusal", "input", "delta"}
+    {
+        "content",
+        "text",
+        "reasoning",
+        "reasoning_content",
+        "thinking",
+        "partial_json",
+        "arguments",
+        "refusal",
+        "input",
+        "delta",
+    }
 )
 """Members of an event that hold what the model has written."""
 
 
 class _Event(msgspec.Struct):
-    """The places of text in an event: OpenAI's ``choices`` (``delta``, or ``text``), the others' ``delta``."""
+    """The places of text in an event: OpenAI's ``choices`` (``delta``, or
+    ``text``), the others' ``delta``.
+    """
 
     choices: Any = None
     delta: Any = None
@@ -252,8 +312,14 @@ def _text_bytes(value: object, depth: int = 6) -> int:
         return sum(_text_bytes(each, depth - 1) for each in value)
     if not isinstance(value, dict):
         return 0
-    texts = sum(len(text.encode()) for name, text in value.items() if name in _TEXTS and isinstance(text, str))
-    return texts + sum(_text_bytes(each, depth - 1) for each in value.values() if isinstance(each, dict | list))
+    texts = sum(
+        len(text.encode())
+        for name, text in value.items()
+        if name in _TEXTS and isinstance(text, str)
+    )
+    return texts + sum(
+        _text_bytes(each, depth - 1) for each in value.values() if isinstance(each, dict | list)
+    )
 
 
 class ReceivedAnswer(NamedTuple):
@@ -266,11 +332,14 @@ class ReceivedAnswer(NamedTuple):
     usage: JsonObject
     is_usage_final: bool = False
     tokens: float = 0.0
-    is_cut_stream: bool = False  # A stream that broke off, or ended without its usage: what was received is all there is
+    # A stream that broke off, or ended without its usage: what was received is all there is
+    is_cut_stream: bool = False
 
 
 def estimate_answer(answer: ReceivedAnswer, size: RequestSize, price: Price) -> float:
-    """Return the US dollars of an answer whose final usage never came: of what was received, else of what was expected."""
+    """Return the US dollars of an answer whose final usage never came: of what was
+    received, else of what was expected.
+    """
     known_input = input_tokens_of(answer.usage)
     input_tokens = size.input_tokens if known_input is None else known_input
     if answer.is_cut_stream and answer.tokens:

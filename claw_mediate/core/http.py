@@ -28,16 +28,30 @@ _ANTHROPIC_TYPES = {
 
 
 def build_error_body(
-    path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None, param: str | None = None
+    path: str,
+    status: int,
+    code: str,
+    message: str,
+    more: Mapping[str, object] | None = None,
+    param: str | None = None,
 ) -> bytes:
     """Return an error body: Anthropic's shape on its paths, else OpenAI's.
 
-    ``more``: members beside ``error``; ``param``: the member of the request that it is about, which only OpenAI's shape names.
+    ``more``: members beside ``error``; ``param``: the member of the request that it is about, which
+    only OpenAI's shape names.
     """
     if is_anthropic(path):
-        error: dict[str, object] = {"type": _ANTHROPIC_TYPES.get(status, "api_error"), "message": message}
+        error: dict[str, object] = {
+            "type": _ANTHROPIC_TYPES.get(status, "api_error"),
+            "message": message,
+        }
         return json.dumps({"type": "error", "error": error, **(more or {})}).encode()
-    error = {"message": message, "type": _OPENAI_TYPES.get(status, "api_error"), "param": param, "code": code}
+    error = {
+        "message": message,
+        "type": _OPENAI_TYPES.get(status, "api_error"),
+        "param": param,
+        "code": code,
+    }
     return json.dumps({"error": error, **(more or {})}).encode()
 
 
@@ -57,13 +71,19 @@ def read_error_message(body: bytes) -> str:
 
 type HeaderList = list[tuple[str, str]]
 GONE = 499  # The status in history of a request whose runner left (nginx's code)
-STOPPING = ("shutting_down", "the proxy is being stopped; ask again, and the turn goes on where it was")  # Code and message
+STOPPING = (
+    "shutting_down",
+    "the proxy is being stopped; ask again, and the turn goes on where it was",
+)  # Code and message
 RETRY_AFTER = "5"  # Seconds in which a restarted proxy is ready
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A runner's request. ``host`` is the governed destination host, or None if it came to the base-URL listener."""
+    """A runner's request.
+
+    ``host`` is the governed destination host, or None if it came to the base-URL listener.
+    """
 
     method: str
     path: str  # With its query
@@ -99,16 +119,24 @@ class RunnerResponse(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A request that is not mediated: mitmproxy sends it to ``target`` below ``base_url``, with ``credential``."""
+    """A request that is not mediated: mitmproxy sends it to ``target`` below
+    ``base_url``, with ``credential``.
+    """
 
     base_url: str
     target: str
     credential: HeaderList
-    write_refusal: Callable[[], bytes]  # Makes the body of the error that the runner gets when the provider can't be reached
+    write_refusal: Callable[
+        [], bytes
+    ]  # Makes the body of the error that the runner gets when the provider can't be reached
     body: bytes | None  # None: as the runner sent it
-    dropped_headers: tuple[str, ...]  # Names of headers that hold the agent's credential, or name a model against its policy
+    dropped_headers: tuple[
+        str, ...
+    ]  # Names of headers that hold the agent's credential, or name a model against its policy
     content_type: str | None  # In place of the runner's; None: as the runner sent it
-    handle: object  # The mediator's own note of it, which mitmproxy's side hands back with the result
+    handle: (
+        object  # The mediator's own note of it, which mitmproxy's side hands back with the result
+    )
 
 
 def respond(
@@ -120,31 +148,48 @@ def respond(
 ) -> RunnerResponse:
     """Return a response of one chunk. ``more``: further headers."""
     later = [("retry-after", retry_after)] if retry_after else []
-    return RunnerResponse(status, [("content-type", content_type), *later, *more], _single_chunk(body))
+    return RunnerResponse(
+        status, [("content-type", content_type), *later, *more], _single_chunk(body)
+    )
 
 
 def refuse(
-    path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None, param: str | None = None
+    path: str,
+    status: int,
+    code: str,
+    message: str,
+    more: Mapping[str, object] | None = None,
+    param: str | None = None,
 ) -> RunnerResponse:
     """Return an error in the shape of the path's dialect."""
     return respond(status, build_error_body(path, status, code, message, more, param))
 
 
 type Naming = Literal["previous_response_id", "conversation", "response_id"]
-"""How a request names what a provider keeps: by a member of its body, or (a response) by its path."""
+"""How a request names what a provider keeps: by a member of its body, or (a
+response) by its path.
+"""
 MAX_SHOWN_ID = 80  # Characters
 
 
-def refuse_unknown_id(path: str, naming: Naming, object_id: str, reason: str = "this agent has none") -> RunnerResponse:
-    """Return the refusal of an id that the agent can't go on with (docs/spec/responses.md section 10)."""
+def refuse_unknown_id(
+    path: str, naming: Naming, object_id: str, reason: str = "this agent has none"
+) -> RunnerResponse:
+    """Return the refusal of an id that the agent can't go on with
+    (docs/spec/responses.md section 10).
+    """
     message = f"{object_id[:MAX_SHOWN_ID]!r} is not known here: {reason}"
     match naming:
         case "previous_response_id":
-            return refuse(path, 400, "previous_response_not_found", f"the response {message}", param=naming)
+            return refuse(
+                path, 400, "previous_response_not_found", f"the response {message}", param=naming
+            )
         case "response_id":
             return refuse(path, 404, "response_not_found", f"the response {message}", param=naming)
         case "conversation":
-            return refuse(path, 404, "conversation_not_found", f"the conversation {message}", param=naming)
+            return refuse(
+                path, 404, "conversation_not_found", f"the conversation {message}", param=naming
+            )
 
 
 class UnknownObject(NamedTuple):
@@ -153,7 +198,10 @@ class UnknownObject(NamedTuple):
     kind: str
     id: str
     member: str
-    reason: str = "this agent has none. What was made before the proxy, or outside of it, needs CLLAMA_STORED_IDS=any"
+    reason: str = (
+        "this agent has none. What was made before the proxy, or outside of it, needs "
+        "CLLAMA_STORED_IDS=any"
+    )
 
     @property
     def shown_id(self) -> str:
@@ -161,7 +209,9 @@ class UnknownObject(NamedTuple):
 
 
 def refuse_unknown_object(path: str, unknown: UnknownObject) -> RunnerResponse:
-    """Return the refusal of an object that the agent may not name (docs/spec/mediation.md section 2)."""
+    """Return the refusal of an object that the agent may not name
+    (docs/spec/mediation.md section 2).
+    """
     kind = unknown.kind.replace("_", " ")
     message = f"the {kind} {unknown.shown_id!r} is not known here: {unknown.reason}"
     if unknown.kind == "stored_completion":

@@ -2,17 +2,18 @@
 
 One call of C on 64 MB holds the interpreter, and so every other request.
 Nearly all of a large body is text and images, which no rule reads.
-So the long strings are checked and stepped over here, in pieces, and decoders, searches and walks get the outline:
+So the long strings are checked and stepped over here, in pieces, and decoders, searches and walks
+get the outline:
 
     document   {"model": "m", "messages": [{"role": "user", "content": "40 MB"}]}
     outline    {"model": "m", "messages": [{"role": "user", "content": "text-<nonce>-00000000"}]}
 
 What is short stays, so that an id or a model is found in the outline where it is in the document.
-The name of a member stays however long it is: it tells members apart, and is read in several spellings.
-Places in the outline are those of the document by ``place_in_document``, and a part of a view gets its own strings back
-by ``restore``.
-A document of up to ``MAX_WHOLE_BYTES`` is its own outline, and pays nothing.
-A larger one has limits that no conversation reaches: ``MAX_OUTLINE_BYTES``, ``MAX_VALUES``, ``MAX_NESTED``.
+The name of a member stays however long it is: it tells members apart, and is read in several
+spellings. Places in the outline are those of the document by ``place_in_document``, and a part of a
+view gets its own strings back by ``restore``. A document of up to ``MAX_WHOLE_BYTES`` is its own
+outline, and pays nothing. A larger one has limits that no conversation reaches:
+``MAX_OUTLINE_BYTES``, ``MAX_VALUES``, ``MAX_NESTED``.
 """
 
 import hashlib
@@ -30,10 +31,14 @@ MAX_OUTLINE_BYTES: Final = 16 << 20
 MAX_VALUES: Final = 500_000  # Commas, brackets and braces outside strings
 MAX_NESTED: Final = 300_000  # Objects, arrays and members
 MAX_RESTORED_BYTES: Final = 4 << 20
-"""Bytes of one part of a view that are read. Of a longer one, long strings are read as their beginning and their digest."""
+"""Bytes of one part of a view that are read.
+
+Of a longer one, long strings are read as their beginning and their digest.
+"""
 
 _WINDOW: Final = 256 << 10  # Bytes of one step: escapes take some ms
-_MAX_SHORT: Final = 1024  # Bytes of a string that stays, which is enough for every name that is looked for, in escapes too
+# Bytes of a string that stays, which is enough for every name that is looked for, in escapes too
+_MAX_SHORT: Final = 1024
 _MAX_BEGINNING: Final = 1024  # Characters of a string that its digest follows
 _LONGEST_UNIT: Final = 12  # Bytes of an escaped surrogate pair
 _QUOTE: Final = ord('"')
@@ -44,7 +49,9 @@ _ESCAPE: Final = (
 )
 _TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|%b)*+' % _ESCAPE)
 """The text of a string, as strict as msgspec: nobody else looks at one that is taken out."""
-_BEGINNING = re.compile(rb'(?:[^"\\\x00-\x1f\x80-\xff]|[\xc0-\xff][\x80-\xbf]*+|%b){0,%d}+' % (_ESCAPE, _MAX_BEGINNING))
+_BEGINNING = re.compile(
+    rb'(?:[^"\\\x00-\x1f\x80-\xff]|[\xc0-\xff][\x80-\xbf]*+|%b){0,%d}+' % (_ESCAPE, _MAX_BEGINNING)
+)
 _SHORT: Final = rb'"(?:[^"\\]{1,64}+(?:\\.)?+|\\.){0,%d}+"' % (_MAX_SHORT // 64)
 _BETWEEN = re.compile(rb'(?:[^"]++|%b)*+' % _SHORT, re.DOTALL)
 """Everything before a string that is long, or that this expression does not step over."""
@@ -69,7 +76,8 @@ class Outline:
     """A document, and its outline in ``text``. ``is_whole``: they are the same."""
 
     def __init__(self, document: bytes, *, has_limits: bool = False) -> None:
-        """Take the long strings out of a document of UTF-8; ``has_limits``: it is a request that is read first.
+        """Take the long strings out of a document of UTF-8; ``has_limits``: it is a
+        request that is read first.
 
         Raise ``JsonSpliceError``.
         """
@@ -114,25 +122,32 @@ class Outline:
                 break
 
         if length + position - copied > max_bytes:
-            raise TooManyValuesError(f"beside its long texts the document has more than {max_bytes >> 20} MiB")
+            raise TooManyValuesError(
+                f"beside its long texts the document has more than {max_bytes >> 20} MiB"
+            )
         return join_pieces([*parts, view[copied:]])
 
     def place_in_document(self, place: int) -> int:
-        """Return the place in the document of one in the outline, which is not within a stand-in."""
+        """Return the place in the document of one in the outline, which is not
+        within a stand-in.
+        """
         before = bisect_right(self._starts, place) - 1
         if before < 0:
             return place
         return self._spans[before][1] + place - self._starts[before] - _STAND_IN_LENGTH
 
     def place_in_outline(self, place: int) -> int:
-        """Return the place in the outline of one in the document, which is not within a string that is taken out."""
+        """Return the place in the outline of one in the document, which is not
+        within a string that is taken out.
+        """
         before = bisect_right(self._spans, (place, len(self.document))) - 1
         if before < 0:
             return place
         return self._starts[before] + _STAND_IN_LENGTH + place - self._spans[before][1]
 
     def restore[T](self, part: T) -> T:
-        """Return a part of the outline's view with the document's own strings, as far as ``MAX_RESTORED_BYTES`` goes.
+        """Return a part of the outline's view with the document's own strings, as
+        far as ``MAX_RESTORED_BYTES`` goes.
 
         A structure is changed in place. JSON is restored where it is ``msgspec.Raw``.
         """
@@ -178,7 +193,9 @@ class Outline:
         return self.document[start:end]
 
     def _digest_at(self, index: int) -> bytes:
-        """Return what is read in place of a string that is too long: the same for the same string."""
+        """Return what is read in place of a string that is too long: the same for
+        the same string.
+        """
         start, end = self._spans[index]
         beginning = _BEGINNING.match(self.document, start, min(end, start + MAX_RESTORED_BYTES))
         assert beginning is not None  # it also matches the empty string
@@ -187,7 +204,9 @@ class Outline:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a restored text may be the beginning and the digest of one that is too long."""
+    """Return whether a restored text may be the beginning and the digest of one
+    that is too long.
+    """
     return _DIGEST.search(text, max(0, len(text) - 120)) is not None
 
 
@@ -202,12 +221,18 @@ def _end_of_string(document: bytes, start: int) -> int:
             return end
         is_cut = window < len(document) and end > start and end >= window - _LONGEST_UNIT
         if not is_cut:
-            raise JsonSpliceError("the document is no JSON: a string in it has an escape or a character that JSON has not")
+            raise JsonSpliceError(
+                "the document is no JSON: a string in it has an escape or a character "
+                "that JSON has not"
+            )
         start = end
 
 
 def _check_values(text: bytes) -> None:
-    """Raise ``JsonSpliceError`` for an outline of too many parts. Most have few, even with what only looks like one."""
+    """Raise ``JsonSpliceError`` for an outline of too many parts.
+
+    Most have few, even with what only looks like one.
+    """
     if _is_within_limits(_count(text, b"{[:,")):
         return
 
@@ -225,7 +250,8 @@ def _check_values(text: bytes) -> None:
         position = stop
     if not _is_within_limits(counts):
         raise TooManyValuesError(
-            f"a document of more than {MAX_WHOLE_BYTES >> 20} MiB may have {MAX_VALUES} values and {MAX_NESTED} members,"
+            f"a document of more than {MAX_WHOLE_BYTES >> 20} MiB may have {MAX_VALUES} values "
+            f"and {MAX_NESTED} members,"
             " objects and arrays, and this one has more"
         )
 

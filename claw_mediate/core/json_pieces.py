@@ -1,7 +1,8 @@
-"""Large JSON documents, searched piece by piece: one call of C on 64 MB holds the interpreter, and so the event loop, too long.
+"""Large JSON documents, searched piece by piece: one call of C on 64 MB holds the interpreter, and
+so the event loop, too long.
 
-Pieces end where no member's head is cut: its name, the colon, and the first byte of its value. So what is found in the pieces
-is what is found in the document. A document of one piece pays nothing.
+Pieces end where no member's head is cut: its name, the colon, and the first byte of its value. So
+what is found in the pieces is what is found in the document. A document of one piece pays nothing.
 """
 
 import re
@@ -11,7 +12,9 @@ from typing import Final
 
 PIECE_BYTES: Final = 1 << 20
 _MAX_JOINED: Final = 8 << 20  # Bytes that one call may copy
-_MAX_NAME: Final = 128  # Bytes of a name whose head is kept whole; a longer one is none that is searched for
+_MAX_NAME: Final = (
+    128  # Bytes of a name whose head is kept whole; a longer one is none that is searched for
+)
 _WITHIN_HEAD = re.compile(rb'[ \t\r\n:"]*+')
 _HEAD = re.compile(rb'"[^"\\]{0,%d}+"[ \t\r\n]*+:[ \t\r\n]*+[^ \t\r\n]?' % _MAX_NAME)
 
@@ -46,7 +49,9 @@ def _end_of_piece(document: bytes, near: int) -> int:
 
 def contains(document: bytes, needle: bytes) -> bool:
     """Return whether a short text stands anywhere in a document."""
-    if needle[:1] not in document:  # forty times as fast as the search for a text, and true of many an escape
+    if (
+        needle[:1] not in document
+    ):  # forty times as fast as the search for a text, and true of many an escape
         return False
     if len(document) <= PIECE_BYTES:
         return needle in document
@@ -57,14 +62,19 @@ def contains(document: bytes, needle: bytes) -> bool:
 
 
 def contains_match(document: bytes, pattern: re.Pattern[bytes], size: int) -> bool:
-    """Return whether an expression, whose matches are all of ``size`` bytes, matches anywhere in a document."""
+    """Return whether an expression, whose matches are all of ``size`` bytes,
+    matches anywhere in a document.
+    """
     length = PIECE_BYTES + size - 1
     starts = range(0, len(document), PIECE_BYTES)
     return any(pattern.search(document, start, start + length) is not None for start in starts)
 
 
 def join_pieces(parts: Iterable[bytes | memoryview]) -> bytes:
-    """Join parts, of which some may be large. One call that copies 60 MB would hold up every other thread."""
+    """Join parts, of which some may be large.
+
+    One call that copies 60 MB would hold up every other thread.
+    """
     parts = [*parts]
     if sum(map(len, parts)) <= _MAX_JOINED:
         return b"".join(parts)

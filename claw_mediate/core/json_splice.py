@@ -1,7 +1,9 @@
-"""Edits of JSON without rebuilding it: every byte that is not ours stays as it was (docs/spec/mediation.md section 3, 5.).
+"""Edits of JSON without rebuilding it: every byte that is not ours stays as it was
+(docs/spec/mediation.md section 3, 5.).
 
-Unknown fields, number spellings, key order, escapes, repeated keys and white space survive by construction, because only
-the spans of the members that we own are replaced. Documents must have been validated before (``msgspec`` does it).
+Unknown fields, number spellings, key order, escapes, repeated keys and white space survive by
+construction, because only the spans of the members that we own are replaced. Documents must have
+been validated before (``msgspec`` does it).
 """
 
 import codecs
@@ -22,7 +24,9 @@ _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _SPACES = (b" ", b"\t", b"\r", b"\n")
 _MEMBER = re.compile(
-    rb'[ \t\r\n]*+"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+(?:(%b|[^\s,\]}{\[]++)[ \t\r\n]*+,?)?+' % _STRING, re.DOTALL
+    rb'[ \t\r\n]*+"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+(?:(%b|[^\s,\]}{\[]++)[ \t\r\n]*+,?)?+'
+    % _STRING,
+    re.DOTALL,
 )
 """A member with its comma; of one whose value is nested, all that is before the value."""
 _NEXT = re.compile(rb"[ \t\r\n]*+,?[ \t\r\n]*+")
@@ -41,7 +45,9 @@ def _nested(levels: int) -> bytes:
 _NESTED = re.compile(_nested(_UNROLLED_LEVELS), re.DOTALL)
 
 
-MAX_MEMBERS = 1000  # Objects with more members are not read: no request or response of a provider has them
+MAX_MEMBERS = (
+    1000  # Objects with more members are not read: no request or response of a provider has them
+)
 _MIN_DECODED_SIZE = 4096  # Bytes from which on it pays to let msgspec find where values end
 _SLICE = 1 << 20  # Bytes of a large document that are read in one step
 
@@ -59,7 +65,9 @@ class TooManyMembersError(JsonSpliceError):
 
 
 class RepeatedMemberError(JsonSpliceError):
-    """A member that we must read or change stands twice: two parsers could disagree about which one counts."""
+    """A member that we must read or change stands twice: two parsers could disagree
+    about which one counts.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name!r} stands twice in one object")
@@ -75,7 +83,9 @@ class Member(NamedTuple):
 
 
 def check_utf8(document: bytes) -> None:
-    """Raise ``UnicodeDecodeError`` unless the document is UTF-8: msgspec steps over text that it does not read."""
+    """Raise ``UnicodeDecodeError`` unless the document is UTF-8: msgspec steps over
+    text that it does not read.
+    """
     # In slices, because bodies may be large.
     if not document.isascii():
         decoder = codecs.getincrementaldecoder("utf-8")()
@@ -85,7 +95,10 @@ def check_utf8(document: bytes) -> None:
 
 
 def list_members(document: bytes, at: int = 0) -> list[Member]:
-    """Return the members of the object that begins at ``at``, in order, repeated ones too. Raises ``TooManyMembersError``."""
+    """Return the members of the object that begins at ``at``, in order, repeated ones too.
+
+    Raises ``TooManyMembersError``.
+    """
     if len(document) > MAX_WHOLE_BYTES:
         outline = Outline(document)
         place = outline.place_in_document
@@ -123,12 +136,20 @@ def find_members(document: bytes, names: Collection[str], at: int = 0) -> dict[s
 
 
 def marks(names: Iterable[str]) -> re.Pattern[bytes]:
-    """Return the expression of these names as names of members. Text matches nowhere: its quotes are escaped."""
-    return re.compile(rb'"(%b)"[ \t\r\n]*+:' % b"|".join(re.escape(name.encode()) for name in names))
+    """Return the expression of these names as names of members.
+
+    Text matches nowhere: its quotes are escaped.
+    """
+    return re.compile(
+        rb'"(%b)"[ \t\r\n]*+:' % b"|".join(re.escape(name.encode()) for name in names)
+    )
 
 
 def stand_once(names: re.Pattern[bytes], document: bytes) -> bool:
-    """Return whether none of the names (``marks``) stands twice, at whatever depth. False is no proof that one does."""
+    """Return whether none of the names (``marks``) stands twice, at whatever depth.
+
+    False is no proof that one does.
+    """
     found = names.findall(document)
     is_plain = len(found) == len({*found}) and document.count(b":") <= MAX_MEMBERS
     return is_plain and not (b"\\u00" in document and _ESCAPED_ASCII.search(document))
@@ -145,7 +166,9 @@ def element_spans(document: bytes, at: int = 0) -> list[tuple[int, int]]:
 
 
 def _element_spans(document: bytes, at: int) -> list[tuple[int, int]]:
-    sizes = iter(_decode_element_sizes(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else ())
+    sizes = iter(
+        _decode_element_sizes(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else ()
+    )
     spans: list[tuple[int, int]] = []
     position = _skip_space(document, _skip_space(document, at) + 1)
     while document[position : position + 1] != b"]":
@@ -157,7 +180,10 @@ def _element_spans(document: bytes, at: int) -> list[tuple[int, int]]:
 
 
 def edit(document: bytes, changes: Mapping[str, bytes | None]) -> bytes:
-    """Return the object with members replaced, added at its end, or (None) removed. Raises ``JsonSpliceError``."""
+    """Return the object with members replaced, added at its end, or (None) removed.
+
+    Raises ``JsonSpliceError``.
+    """
     return Object(document).edit(changes)
 
 
@@ -165,7 +191,10 @@ class Object:
     """An object whose members are found once, and that is edited in several ways."""
 
     def __init__(self, document: bytes, unique: Collection[str] = ()) -> None:
-        """Find the members. Raises ``RepeatedMemberError`` for a name of ``unique``, or ``TooManyMembersError``."""
+        """Find the members.
+
+        Raises ``RepeatedMemberError`` for a name of ``unique``, or ``TooManyMembersError``.
+        """
         self._document = document
         self._members = list_members(document)
         self._places: dict[str, int] = {}
@@ -177,7 +206,10 @@ class Object:
             raise RepeatedMemberError(repeated[0])
 
     def value(self, name: str) -> bytes | None:
-        """Return the exact bytes of a member's value; None where there is no such member. Raises ``RepeatedMemberError``."""
+        """Return the exact bytes of a member's value; None where there is no such member.
+
+        Raises ``RepeatedMemberError``.
+        """
         index = self._place(name)
         if index is None:
             return None
@@ -189,7 +221,9 @@ class Object:
         return splice(self._document, self._cuts_for(changes))
 
     def split(self, changes: Mapping[str, bytes | None], name: str) -> tuple[bytes, bytes]:
-        """Return the edited object in two parts: up to the last element of the array ``name``, and from there on."""
+        """Return the edited object in two parts: up to the last element of the
+        array ``name``, and from there on.
+        """
         place = self._place(name)
         assert place is not None
         own = self._members[place]
@@ -200,7 +234,9 @@ class Object:
         cuts = self._cuts_for({other: value for other, value in changes.items() if other != name})
         before = [cut for cut in cuts if cut[1] <= own.start]
         behind = [cut for cut in cuts if cut[0] >= own.end]
-        head = splice(self._document, [*before, (own.start, len(self._document), memoryview(array)[:closing])])
+        head = splice(
+            self._document, [*before, (own.start, len(self._document), memoryview(array)[:closing])]
+        )
         return head, splice(self._document, [(0, own.end, memoryview(array)[closing:]), *behind])
 
     def _cuts_for(self, changes: Mapping[str, bytes | None]) -> list[Cut]:
@@ -211,7 +247,11 @@ class Object:
             for name, index in places.items()
             if (value := changes[name]) is not None
         ]
-        added = [(name, value) for name, value in changes.items() if value is not None and name not in places]
+        added = [
+            (name, value)
+            for name, value in changes.items()
+            if value is not None and name not in places
+        ]
         if added:
             end = self._document.rindex(b"}")
             text = b",".join(json.dumps(name).encode() + b":" + value for name, value in added)
@@ -224,17 +264,24 @@ class Object:
         return self._places.get(name)
 
     def _removals(self, removed: list[int]) -> list[Cut]:
-        """Return a cut for each removed member with its comma: the one behind it, or, at the object's end, the one before."""
+        """Return a cut for each removed member with its comma: the one behind it,
+        or, at the object's end, the one before.
+        """
         present = self._members
         kept = max((index for index in range(len(present)) if index not in removed), default=-1)
-        cuts: list[Cut] = [(present[index].at, present[index + 1].at, b"") for index in removed if index < kept]
+        cuts: list[Cut] = [
+            (present[index].at, present[index + 1].at, b"") for index in removed if index < kept
+        ]
         if removed and removed[-1] > kept:
             cuts.append((present[kept].end if kept >= 0 else present[0].at, present[-1].end, b""))
         return cuts
 
 
 def splice(document: bytes, cuts: Collection[Cut]) -> bytes:
-    """Return the document with spans replaced; spans must not overlap. Copied once: it may be large."""
+    """Return the document with spans replaced; spans must not overlap.
+
+    Copied once: it may be large.
+    """
     view = memoryview(document)
     parts: list[bytes | memoryview] = []
     position = 0
@@ -257,7 +304,9 @@ def append(array: bytes, entries: Iterable[bytes]) -> bytes:
 
 
 def _leading_comma(document: bytes, end: int) -> bytes:
-    """Return what goes before a new last entry: nothing where the bracket that closes at ``end`` was opened just before."""
+    """Return what goes before a new last entry: nothing where the bracket that
+    closes at ``end`` was opened just before.
+    """
     while document[end - 1 : end] in _SPACES:
         end -= 1
     return b"" if document[end - 1 : end] == b"[" else b","
@@ -278,7 +327,9 @@ def _decode_element_sizes(array: bytes) -> list[int]:
 
 
 def _end_if_equal(document: bytes, start: int, raw: bytes | None) -> int | None:
-    """Return where a nested value ends, by its decoded bytes; None where they are of a repeated name, or it is a scalar."""
+    """Return where a nested value ends, by its decoded bytes; None where they are
+    of a repeated name, or it is a scalar.
+    """
     if raw is None or raw[:1] not in (b"{", b"[") or not document.startswith(raw, start):
         return None
     return start + len(raw)

@@ -1,7 +1,8 @@
-"""The known paths of each provider: what may be asked for, how it names its model, and whether a budget counts it.
+"""The known paths of each provider: what may be asked for, how it names its model,
+and whether a budget counts it.
 
-Deny by default (docs/spec/mediation.md section 1): what is not in these tables is refused, unless the operator opened it.
-A row of a table is read by columns:
+Deny by default (docs/spec/mediation.md section 1): what is not in these tables is refused, unless
+the operator opened it. A row of a table is read by columns:
 
     methods        of the requests that the row is about
     pattern        the path below the provider's base path (``/v1``, ``/api/v1``); behind ``//`` it is from the host's root
@@ -9,8 +10,9 @@ A row of a table is read by columns:
     counted        whether budgets count it, though the model that it names (if any) can't be seen
     creates, lists the kind of object that the provider makes and answers with, or of which it answers with a list
 
-A placeholder that is named after an ``ObjectKind`` is the id of an object that a provider keeps. All others begin with an
-underscore and have no owner of their own; one that ends in ``*`` stands for one or several segments.
+A placeholder that is named after an ``ObjectKind`` is the id of an object that a provider keeps.
+All others begin with an underscore and have no owner of their own; one that ends in ``*`` stands
+for one or several segments.
 
 The sources are the providers' API references of November 2026 and what runners were seen to send.
 """
@@ -25,7 +27,9 @@ from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_mediate.core.api_paths import MAX_CACHED_LENGTH, Endpoint, resolve_path
 
 type Family = Literal["openai", "anthropic", "openrouter", "google", "xai", "ai-gateway", "ollama"]
-"""Providers whose API has the same paths: a known provider, or (others) that after which its format is named."""
+"""Providers whose API has the same paths: a known provider, or (others) that after
+which its format is named.
+"""
 
 type ModelLocation = Literal["nowhere", "optional", "required", "hidden"]
 """The place of the model's name: none, the body or none, the body, or out of the proxy's sight."""
@@ -50,7 +54,9 @@ class KnownPath(NamedTuple):
     creates: ObjectKind | None = None
     lists: ObjectKind | None = None
     endpoint: Endpoint | None = None  # The dialect's, for a request that is mediated
-    hides_cost: bool = False  # Begins any number of model calls, which stand in a file or at the provider
+    hides_cost: bool = (
+        False  # Begins any number of model calls, which stand in a file or at the provider
+    )
 
     @property
     def is_from_root(self) -> bool:
@@ -64,13 +70,15 @@ class PathMatch(NamedTuple):
     row: KnownPath
     ids: Mapping[ObjectKind, str]  # What a provider keeps and the path names, in its order
     path: str
-    """The path in the one spelling in which it is sent: below the provider's base path, or (``row.is_from_root``) the host's
-    root. Without a query.
+    """The path in the one spelling in which it is sent: below the provider's base path, or
+    (``row.is_from_root``) the host's root. Without a query.
     """
     prefix: str = ""  # The base path that the request was found below
 
     def below(self, base_path: str) -> str:
-        """Return the path below a provider's base path; where that is "", with the ``/v1`` that the request had."""
+        """Return the path below a provider's base path; where that is "", with the
+        ``/v1`` that the request had.
+        """
         if base_path or self.row.is_from_root or not self.prefix:
             return self.path
         return f"/v1{self.path}"
@@ -79,8 +87,9 @@ class PathMatch(NamedTuple):
 class ApiBase(NamedTuple):
     """The place of an API: the family of its paths, and the paths below which they are looked for.
 
-    ``family`` is None for the proxy's own listener, where the provider is not known yet: then all families are looked through,
-    in the order of ``FAMILIES``. ``prefixes``: without the slash at the end; "" where the API begins at the root.
+    ``family`` is None for the proxy's own listener, where the provider is not known yet: then all
+    families are looked through, in the order of ``FAMILIES``. ``prefixes``: without the slash at
+    the end; "" where the API begins at the root.
     """
 
     family: Family | None
@@ -100,12 +109,16 @@ def _row(
 
 
 def _hides_cost(pattern: str, *, creates: ObjectKind | None = None) -> KnownPath:
-    """Return the row of a POST that begins any number of model calls, which are out of the proxy's sight."""
+    """Return the row of a POST that begins any number of model calls, which are out
+    of the proxy's sight.
+    """
     row = _row("POST", pattern, "hidden", counted=True, creates=creates)
     return row._replace(hides_cost=True)
 
 
-def _dialect(endpoint: Endpoint, *, counted: bool = True, creates: ObjectKind | None = None) -> KnownPath:
+def _dialect(
+    endpoint: Endpoint, *, counted: bool = True, creates: ObjectKind | None = None
+) -> KnownPath:
     return KnownPath(("POST",), endpoint, "required", counted, creates, None, endpoint)
 
 
@@ -122,7 +135,11 @@ _EMBEDDINGS = _asks_model("/embeddings")
 _RERANK = _asks_model("/rerank")
 _MODELS = (_row("GET HEAD", "/models"), _row("GET HEAD", "/models/{_model*}"))
 _IMAGES = (_asks_model("/images/generations"), _asks_model("/images/edits"))
-_AUDIO = (_asks_model("/audio/speech"), _asks_model("/audio/transcriptions"), _asks_model("/audio/translations"))
+_AUDIO = (
+    _asks_model("/audio/speech"),
+    _asks_model("/audio/transcriptions"),
+    _asks_model("/audio/translations"),
+)
 
 _FILES = (
     _row("POST", "/files", creates="file"),
@@ -133,7 +150,9 @@ _FILES = (
 _NAMED_FILES = (
     # Google's ids have a slash: ``files/abc``, ``batches/abc``.
     *_FILES[:2],
-    _row("GET", "/files/{file*}/content"),  # Before the next one, whose id may have any number of slashes
+    _row(
+        "GET", "/files/{file*}/content"
+    ),  # Before the next one, whose id may have any number of slashes
     _row("GET DELETE", "/files/{file*}"),
 )
 _UPLOADS = (
@@ -149,7 +168,11 @@ _BATCHES = (
     _row("GET", "/batches/{batch}"),
     _row("POST", "/batches/{batch}/cancel"),
 )
-_NAMED_BATCHES = (*_BATCHES[:2], _row("GET", "/batches/{batch*}"), _row("POST", "/batches/{batch*}/cancel"))
+_NAMED_BATCHES = (
+    *_BATCHES[:2],
+    _row("GET", "/batches/{batch*}"),
+    _row("POST", "/batches/{batch*}/cancel"),
+)
 _STORED_RESPONSES = (
     _row("GET", "/responses", lists="response"),
     _row("GET DELETE", "/responses/{response}"),
@@ -195,7 +218,9 @@ _ASSISTANTS = (
     _row("GET DELETE", "/assistants/{assistant}"),
     _row("POST", "/assistants/{assistant}", "optional"),
     _row("POST", "/threads", "optional", creates="thread"),
-    _row("POST", "/threads/runs", "required", counted=True, creates="thread"),  # Answers with the run, which names its thread
+    _row(
+        "POST", "/threads/runs", "required", counted=True, creates="thread"
+    ),  # Answers with the run, which names its thread
     _row("GET POST DELETE", "/threads/{thread}"),
     _row("GET POST", "/threads/{thread}/messages"),
     _row("GET POST DELETE", "/threads/{thread}/messages/{_message}"),
@@ -203,12 +228,16 @@ _ASSISTANTS = (
     _row("POST", "/threads/{thread}/runs", "required", counted=True),
     _row("GET POST", "/threads/{thread}/runs/{_run}"),
     _row("POST", "/threads/{thread}/runs/{_run}/cancel"),
-    _row("POST", "/threads/{thread}/runs/{_run}/submit_tool_outputs", "hidden", counted=True),  # The run's model goes on
+    _row(
+        "POST", "/threads/{thread}/runs/{_run}/submit_tool_outputs", "hidden", counted=True
+    ),  # The run's model goes on
     _row("GET", "/threads/{thread}/runs/{_run}/steps"),
     _row("GET", "/threads/{thread}/runs/{_run}/steps/{_step}"),
 )
 _EVALS = (
-    _row("POST", "/evals", "hidden", counted=True, creates="eval"),  # Graders and data sources name models
+    _row(
+        "POST", "/evals", "hidden", counted=True, creates="eval"
+    ),  # Graders and data sources name models
     _row("GET", "/evals", lists="eval"),
     _row("GET DELETE", "/evals/{eval}"),
     _row("POST", "/evals/{eval}"),
@@ -225,7 +254,9 @@ _VIDEOS = (
     _row("GET", "/videos", lists="video"),
     _row("GET DELETE", "/videos/{video}"),
     _row("GET", "/videos/{video}/content"),
-    _row("POST", "/videos/{video}/remix", "hidden", counted=True, creates="video"),  # The model of the first video
+    _row(
+        "POST", "/videos/{video}/remix", "hidden", counted=True, creates="video"
+    ),  # The model of the first video
 )
 
 _OPENAI: Final = (
@@ -261,12 +292,15 @@ _ANTHROPIC: Final = (
     _asks_model("/complete"),
     *_MODELS,
     *_FILES,
-    _row("POST", "/messages/batches", "hidden", counted=True, creates="message_batch"),  # Each of its requests names one
+    _row(
+        "POST", "/messages/batches", "hidden", counted=True, creates="message_batch"
+    ),  # Each of its requests names one
     _row("GET", "/messages/batches", lists="message_batch"),
     _row("GET DELETE", "/messages/batches/{message_batch}"),
     _row("POST", "/messages/batches/{message_batch}/cancel"),
     _row("GET", "/messages/batches/{message_batch}/results"),
-    # Claude Code's own, from the root of its host: settings, limits, telemetry, feature flags, the check of a fetched domain.
+    # Claude Code's own, from the root of its host: settings, limits, telemetry, feature flags, the
+    # check of a fetched domain.
     _row("GET", "//api/hello"),
     _row("GET", "//api/claude_code/{_part*}"),
     _row("GET", "//api/claude_cli/bootstrap"),
@@ -311,7 +345,13 @@ _GOOGLE: Final = (
             _row("GET", f"//{version}/models/{{_model}}"),
             *(
                 _row("POST", f"//{version}/models/{{_model}}:{verb}", "hidden", counted=True)
-                for verb in ("generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents")
+                for verb in (
+                    "generateContent",
+                    "streamGenerateContent",
+                    "countTokens",
+                    "embedContent",
+                    "batchEmbedContents",
+                )
             ),
         )
     ),
@@ -396,14 +436,18 @@ KNOWN_PATHS: Final[Mapping[Family, Sequence[KnownPath]]] = {
 
 
 def family_of(provider: str, api_format: Literal["openai", "anthropic"]) -> Family:
-    """Return the family of a provider's paths: a provider of providers.json is of that of its format."""
+    """Return the family of a provider's paths: a provider of providers.json is of
+    that of its format.
+    """
     return next((family for family in FAMILIES if family == provider), api_format)
 
 
 def find_known_path(base: ApiBase, method: str, path: str) -> PathMatch | None:
-    """Return the row that a request's path, with or without a query, is in; None for an unknown path.
+    """Return the row that a request's path, with or without a query, is in; None
+    for an unknown path.
 
-    Every spelling of a path that a lenient server would understand is the same path. Ids keep their case.
+    Every spelling of a path that a lenient server would understand is the same path. Ids keep their
+    case.
 
     >>> base = ApiBase("openai", ("/v1",))
     >>> find_known_path(base, "GET", "/v1/x/../Files/file-A//content?limit=1").path
@@ -456,7 +500,9 @@ class _CompiledRow(NamedTuple):
         regex, at = "", 0
         for found in _PLACEHOLDER.finditer(row.pattern):
             literal = row.pattern[at : found.start()]
-            anything = r"([!-~]+)" if found[2] else r"([!-.0-~]+)"  # ASCII: another server could decode it otherwise
+            anything = (
+                r"([!-~]+)" if found[2] else r"([!-.0-~]+)"
+            )  # ASCII: another server could decode it otherwise
             regex += re.escape(literal) + anything
             names.append(found[1])
             at = found.end()
@@ -464,19 +510,33 @@ class _CompiledRow(NamedTuple):
         return cls(row, re.compile(regex, re.IGNORECASE), tuple(names))
 
     def match(self, family: Family, path: str, slash: str) -> PathMatch | None:
-        """Return the match; ``slash`` is "/" unless the slashes within a value stay escaped, as its runner wrote them."""
+        """Return the match; ``slash`` is "/" unless the slashes within a value stay
+        escaped, as its runner wrote them.
+        """
         found = self.regex.fullmatch(path)
         if found is None:
             return None
         values = found.groups()
-        ids = {kind: value for name, value in zip(self.names, values, strict=True) for kind in OBJECT_KINDS if kind == name}
+        ids = {
+            kind: value
+            for name, value in zip(self.names, values, strict=True)
+            for kind in OBJECT_KINDS
+            if kind == name
+        }
         rest = iter(values)
-        written = _PLACEHOLDER.sub(lambda _: quote(next(rest), safe=_SAFE + slash), self.row.pattern)
-        return PathMatch(family, self.row, ids, written.removeprefix("/") if self.row.is_from_root else written)
+        written = _PLACEHOLDER.sub(
+            lambda _: quote(next(rest), safe=_SAFE + slash), self.row.pattern
+        )
+        return PathMatch(
+            family, self.row, ids, written.removeprefix("/") if self.row.is_from_root else written
+        )
 
 
 class _Table:
-    """The rows of one family, by method. Those without a placeholder come first: ``/threads/runs`` is no thread."""
+    """The rows of one family, by method.
+
+    Those without a placeholder come first: ``/threads/runs`` is no thread.
+    """
 
     def __init__(self, family: Family, rows: Sequence[KnownPath]) -> None:
         self._family: Family = family
@@ -496,6 +556,12 @@ class _Table:
 
 _TABLES: Final = {family: _Table(family, rows) for family, rows in KNOWN_PATHS.items()}
 
-_OWN_PATHS = {known.base_url.split("/", 3)[3] for known in KNOWN_PROVIDERS.values() if known.base_url}
-PROXY_BASE: Final = ApiBase(None, (*sorted((f"/{path}" for path in _OWN_PATHS), key=len, reverse=True), ""))
-"""The proxy's own listener: a runner's base URL may end in any provider's base path, or have none."""
+_OWN_PATHS = {
+    known.base_url.split("/", 3)[3] for known in KNOWN_PROVIDERS.values() if known.base_url
+}
+PROXY_BASE: Final = ApiBase(
+    None, (*sorted((f"/{path}" for path in _OWN_PATHS), key=len, reverse=True), "")
+)
+"""The proxy's own listener: a runner's base URL may end in any provider's base
+path, or have none.
+"""

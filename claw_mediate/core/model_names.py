@@ -1,6 +1,8 @@
-"""Other models that a request names beside its ``model``: fallbacks, routers, presets, and those of a provider's own tools.
+"""Other models that a request names beside its ``model``: fallbacks, routers, presets, and those of
+a provider's own tools.
 
-A model policy decides about each of them, for each is a way to another model (docs/spec/mediation.md section 8):
+A model policy decides about each of them, for each is a way to another model
+(docs/spec/mediation.md section 8):
 
     models, fallbacks, preset, agent       OpenRouter, LiteLLM, Anthropic, Google
     agent_id, deployment_id, engine        Mistral, LiteLLM, Azure: at the top only, or in ``extra_body``
@@ -11,8 +13,8 @@ A model policy decides about each of them, for each is a way to another model (d
     ?model=…                               a LiteLLM server reads the query
     x-model-provider, helicone-fallbacks   headers of gateways, which are not sent
 
-Not looked at is what is the user's and not the provider's to read: schemas, the arguments of calls, metadata.
-At the top of a request, only metadata is the user's.
+Not looked at is what is the user's and not the provider's to read: schemas, the arguments of calls,
+metadata. At the top of a request, only metadata is the user's.
 """
 
 import re
@@ -30,12 +32,18 @@ from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 
 _MAX_NAME = 64  # Bytes of a member's name that is looked at
 _MAX_NAMED: Final = 2000  # Models that one request may name
-_MAX_NESTED: Final = 8  # Levels of a member that are read for the names in it: each may be read again for each one above it
-_MAX_PLACE: Final = 200  # Characters of a place that are kept: names may be long, and nested a thousand times
+# Levels of a member that are read for the names in it: each may be read again for each one above it
+_MAX_NESTED: Final = 8
+_MAX_PLACE: Final = (
+    200  # Characters of a place that are kept: names may be long, and nested a thousand times
+)
 _WORDS = re.compile(r"model|fallback|preset")
 _HARMLESS: Final = frozenset({"fallback_credit_token"})
 _TOP_LEVEL = re.compile(r"(?:agent|deployment|engine)[_-]?(?:id)?")
-"""Members that name a model at the top of a request. Deeper, an agent is only a name for people, an engine one of a search."""
+"""Members that name a model at the top of a request.
+
+Deeper, an agent is only a name for people, an engine one of a search.
+"""
 
 _TOP: Final = ("", "extra_body")
 _HEADERS: Final = frozenset({"x-portkey-config"})
@@ -44,13 +52,24 @@ _HEADERS: Final = frozenset({"x-portkey-config"})
 _MEMBER = re.compile(rb'"([^"\\]{1,64}+)"[ \t\r\n]*+:[ \t\r\n]*+["\[{]')
 """A member whose value can hold a name. Text matches nowhere: its quotes are escaped."""
 _ESCAPED_LETTER = re.compile(rb"\\u(?:00[02-7]|017[fF]|212[aA])")
-"""An escape that a name of ours could be written with: ASCII, the two other letters that are folded to ASCII, and NUL."""
+"""An escape that a name of ours could be written with: ASCII, the two other letters that are folded
+to ASCII, and NUL.
+"""
 _ESCAPE_BYTES = 6
 _STRING = re.compile(rb'"((?:[^"\\]++|\\.)*+)"([ \t\r\n]*+:)?', re.DOTALL)
 """A string; the second group is there if it is the name of a member."""
 
 _USERS: Final = frozenset(
-    {"arguments", "client_metadata", "input_schema", "json_schema", "metadata", "output_schema", "properties", "schema"}
+    {
+        "arguments",
+        "client_metadata",
+        "input_schema",
+        "json_schema",
+        "metadata",
+        "output_schema",
+        "properties",
+        "schema",
+    }
 )
 _USERS_AT_TOP: Final = frozenset({"client_metadata", "metadata"})
 _CALL_TYPE = re.compile(r".{0,40}tool_use", re.DOTALL)
@@ -67,26 +86,32 @@ class NamedModel(NamedTuple):
 
 
 class AmbiguousMemberError(json_splice.JsonSpliceError):
-    """A member that may name a model stands twice, or in escapes, so that parsers could disagree about it.
+    """A member that may name a model stands twice, or in escapes, so that parsers
+    could disagree about it.
 
     Or there are more of them, or deeper ones, than are read.
     """
 
 
 def find_named_models(body: bytes) -> list[NamedModel]:
-    """Return the models that a JSON document names beside its own ``model``. Raise ``AmbiguousMemberError``.
+    """Return the models that a JSON document names beside its own ``model``.
+
+    Raise ``AmbiguousMemberError``.
 
     The document was validated before.
 
-    >>> find_named_models(b'{"model": "a", "models": ["b"], "tools": [{"type": "image", "model": "c"}]}')
-    [NamedModel(member='models[0]', name='b'), NamedModel(member='tools[0].model', name='c')]
+    >>> find_named_models(b'{"model": "a", "models": ["b"], "tools": [{"type": "image", "model":
+    "c"}]}') [NamedModel(member='models[0]', name='b'), NamedModel(member='tools[0].model',
+    name='c')]
     """
     outline = outline_request(body)
     body = outline.text
     members: Counter[bytes] = Counter()
     for start, end in pieces_of(body):
         members.update(_MEMBER.findall(body, start, end))
-    count = sum(often for name, often in members.items() if may_name_model(name.decode(errors="replace")))
+    count = sum(
+        often for name, often in members.items() if may_name_model(name.decode(errors="replace"))
+    )
     if contains(body, b"\\u") and contains_match(body, _ESCAPED_LETTER, _ESCAPE_BYTES):
         _check_escapes(body)
     if count == 0 or (count == members[b"model"] == 1 and _has_own_model(body)):
@@ -101,7 +126,9 @@ def find_named_models(body: bytes) -> list[NamedModel]:
     try:
         found = [*islice(walk.read(document, ""), _MAX_NAMED + 1)]
     except RecursionError as error:
-        raise AmbiguousMemberError("a member that may name a model stands in too many levels of others") from error
+        raise AmbiguousMemberError(
+            "a member that may name a model stands in too many levels of others"
+        ) from error
     if len(found) > _MAX_NAMED:
         raise AmbiguousMemberError(f"the request names more than {_MAX_NAMED} models")
     if walk.count != count:
@@ -110,7 +137,9 @@ def find_named_models(body: bytes) -> list[NamedModel]:
 
 
 def _check_escapes(body: bytes) -> None:
-    """Raise ``AmbiguousMemberError`` for a member that may name a model and is written with escapes, as no runner does."""
+    """Raise ``AmbiguousMemberError`` for a member that may name a model and is
+    written with escapes, as no runner does.
+    """
     for string in _STRING.finditer(body):
         name, colon = string.groups()
         if not colon or _ESCAPED_LETTER.search(name) is None:
@@ -127,7 +156,9 @@ def find_models_in_query(path: str) -> list[NamedModel]:
     """Return the models that a path's query names."""
     if "?" not in path:
         return []
-    return [NamedModel(f"?{name}", value) for name, value in read_query(path) if may_name_model(name)]
+    return [
+        NamedModel(f"?{name}", value) for name, value in read_query(path) if may_name_model(name)
+    ]
 
 
 def find_models_in_text(text: bytes) -> list[NamedModel]:
@@ -151,7 +182,9 @@ def find_models_in_text(text: bytes) -> list[NamedModel]:
 
 
 def find_model_headers(headers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the names of all headers by which a gateway would ask another model, or another provider for it."""
+    """Return the names of all headers by which a gateway would ask another model,
+    or another provider for it.
+    """
     names = {name.lower() for name, _ in headers}
     return tuple(name for name in names if _WORDS.search(name) is not None or name in _HEADERS)
 
@@ -185,7 +218,10 @@ def _has_own_model(body: bytes) -> bool:
 
 
 class _Walk:
-    """One reading of a document. ``count``: how many members it has that may name a model, wherever they stand."""
+    """One reading of a document.
+
+    ``count``: how many members it has that may name a model, wherever they stand.
+    """
 
     def __init__(self, restore: Callable[[str], str]) -> None:
         """``restore`` returns the document's text of one in its outline."""
@@ -205,9 +241,17 @@ class _Walk:
                 # Deeper, such a name may be anything's.
                 is_elsewhere = not is_top and _WORDS.search(name.casefold()) is None
                 is_hidden = is_users or name in hidden
-                yield from self._read_member(name, member, where, is_named=not (is_elsewhere or is_hidden), is_users=is_hidden)
+                yield from self._read_member(
+                    name,
+                    member,
+                    where,
+                    is_named=not (is_elsewhere or is_hidden),
+                    is_users=is_hidden,
+                )
 
-    def _read_member(self, name: str, member: Any, where: str, *, is_named: bool, is_users: bool) -> Iterator[NamedModel]:
+    def _read_member(
+        self, name: str, member: Any, where: str, *, is_named: bool, is_users: bool
+    ) -> Iterator[NamedModel]:
         is_container = isinstance(member, (dict, list))
         can_hold_name = is_container or isinstance(member, str)
         if can_hold_name and may_name_model(name) and len(name.encode()) <= _MAX_NAME:
@@ -237,7 +281,9 @@ def _own_members(value: dict[str, Any]) -> frozenset[str]:
 
 
 def _names_in(name: str, member: Any, where: str) -> Iterator[NamedModel]:
-    """Return the names of a member: a text, the texts of a list, or what an object says at its own top."""
+    """Return the names of a member: a text, the texts of a list, or what an object
+    says at its own top.
+    """
     if isinstance(member, str):
         if member.strip():
             yield NamedModel(where, f"@preset/{member}" if name == "preset" else member)
@@ -251,14 +297,24 @@ def _names_in(name: str, member: Any, where: str) -> Iterator[NamedModel]:
 
 
 def _texts_of_object(name: str, value: dict[str, Any]) -> Iterator[str]:
-    """Yield the names that an object below a member holds: ``{"id": "b"}``, or LiteLLM's ``{"a": ["b"]}``.
+    """Yield the names that an object below a member holds: ``{"id": "b"}``, or
+    LiteLLM's ``{"a": ["b"]}``.
 
     Members of its own that may name a model are read as any other. So is all that stands deeper.
     """
     if any(map(may_name_model, value)):
         # Such as Anthropic's fallbacks, whose other texts are settings.
-        yield from (text for member in value.values() if isinstance(member, list) for text in _texts_in(member))
-        yield from (text for own, text in value.items() if own.casefold() in _NAMING and isinstance(text, str))
+        yield from (
+            text
+            for member in value.values()
+            if isinstance(member, list)
+            for text in _texts_in(member)
+        )
+        yield from (
+            text
+            for own, text in value.items()
+            if own.casefold() in _NAMING and isinstance(text, str)
+        )
     elif "fallback" in name:
         yield from _texts(value)
     else:
@@ -276,7 +332,9 @@ def _texts(value: Any, levels: int = _MAX_NESTED) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (list, dict)) and levels == 0:
-        raise AmbiguousMemberError(f"a member that may name a model has more than {_MAX_NESTED} levels")
+        raise AmbiguousMemberError(
+            f"a member that may name a model has more than {_MAX_NESTED} levels"
+        )
     elif isinstance(value, list):
         for element in value:
             yield from _texts(element, levels - 1)

@@ -1,4 +1,5 @@
-"""The model policy: from the model that an agent asked for to the models that may answer, best first.
+"""The model policy: from the model that an agent asked for to the models that may
+answer, best first.
 
 docs/spec/mediation.md section 8. A policy clamps, it never rejects. The agent asked for
 
@@ -10,9 +11,10 @@ docs/spec/mediation.md section 8. A policy clamps, it never rejects. The agent a
     an allowed ref that can't be asked              the primary               unreachable_clamped
     anything else                                   the primary               disallowed_clamped
 
-and behind it stand the primary one and the fallbacks, in their order. The primary one is that of the slot ``primary``, else
-the first. Only models count that can be asked: of a provider that is known, has a key, and speaks the request's protocol,
-or, where the request has a destination of its own, of that provider. The names of interventions are the original system's.
+and behind it stand the primary one and the fallbacks, in their order. The primary one is that of
+the slot ``primary``, else the first. Only models count that can be asked: of a provider that is
+known, has a key, and speaks the request's protocol, or, where the request has a destination of its
+own, of that provider. The names of interventions are the original system's.
 """
 
 import math
@@ -26,10 +28,17 @@ from claw_contract.providers import ApiFormat, ProviderAuth
 from claw_contract.secret import Secret
 
 type Intervention = Literal[
-    "missing", "provider_normalized", "bare_model_normalized", "ambiguous_clamped", "unreachable_clamped", "disallowed_clamped"
+    "missing",
+    "provider_normalized",
+    "bare_model_normalized",
+    "ambiguous_clamped",
+    "unreachable_clamped",
+    "disallowed_clamped",
 ]
 BRIDGE = "openrouter"
-"""A provider that takes whole refs as model names, and serves other protocols' models in OpenAI's (the original's rule)."""
+"""A provider that takes whole refs as model names, and serves other protocols' models in OpenAI's
+(the original's rule).
+"""
 
 
 type KeyState = Literal["ready", "cooldown", "dead"]
@@ -37,7 +46,11 @@ type KeyState = Literal["ready", "cooldown", "dead"]
 
 @dataclass(frozen=True, slots=True)
 class PoolKey:
-    """One key of a pool. ``unavailable_until`` comes from the operator's file: POSIX time, infinite where the key is dead."""
+    """One key of a pool.
+
+    ``unavailable_until`` comes from the operator's file: POSIX time, infinite where the key is
+    dead.
+    """
 
     id: str
     secret: Secret
@@ -64,7 +77,9 @@ class Provider:
         return self.auth == "none" or any(key.unavailable_until < math.inf for key in self.keys)
 
     def strip_base_path(self, path: str) -> str:
-        """Return path and query below the base URL, which ends in its own prefix (``/v1``, ``/api/v1``) or has none."""
+        """Return path and query below the base URL, which ends in its own prefix
+        (``/v1``, ``/api/v1``) or has none.
+        """
         own = urlsplit(self.base_url).path
         for prefix in (own, "/v1") if own else ():
             if path.startswith((f"{prefix}/", f"{prefix}?")):
@@ -91,19 +106,28 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class ProviderScope:
-    """The providers that a request can reach. ``only_provider``: that of its destination, where the request has one."""
+    """The providers that a request can reach.
+
+    ``only_provider``: that of its destination, where the request has one.
+    """
 
     providers: Mapping[str, Provider]
     api_format: ApiFormat
     only_provider: Provider | None = None
 
     def find(self, ref: str) -> Candidate | str | None:
-        """Return the model; a sentence where the ref is of no use to anybody; None where it is sound, but out of reach."""
+        """Return the model; a sentence where the ref is of no use to anybody; None
+        where it is sound, but out of reach.
+        """
         name, slash, model = ref.partition("/")
         if not (name and slash and model):
             return "it is not provider/model"
         provider = self.providers.get(name)
-        bridged = self.providers.get(BRIDGE) if self.only_provider is None and self.api_format == "openai" else None
+        bridged = (
+            self.providers.get(BRIDGE)
+            if self.only_provider is None and self.api_format == "openai"
+            else None
+        )
         if provider is None:
             return f"no provider {name!r} is configured"
         if bridged is not None and bridged.is_usable and provider.api_format != self.api_format:
@@ -117,7 +141,10 @@ class ProviderScope:
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The models to ask, best first; none where no allowed model can be asked. ``unusable_refs`` have a reason each."""
+    """The models to ask, best first; none where no allowed model can be asked.
+
+    ``unusable_refs`` have a reason each.
+    """
 
     candidates: tuple[Candidate, ...]
     intervention: Intervention | None
@@ -134,7 +161,9 @@ def choose_models(policy: ModelPolicy, requested: str, scope: ProviderScope) -> 
     """Return the models of the table above."""
     by_ref = {entry.ref: scope.find(entry.ref) for entry in policy.allowed}
     unusable = {ref: reason for ref, reason in by_ref.items() if isinstance(reason, str)}
-    candidates = {ref: candidate for ref, candidate in by_ref.items() if isinstance(candidate, Candidate)}
+    candidates = {
+        ref: candidate for ref, candidate in by_ref.items() if isinstance(candidate, Candidate)
+    }
     if not candidates:
         return ModelChoice((), None, unusable)
     chain = [ref for ref in _fallback_refs(policy) if ref in candidates]
@@ -150,16 +179,24 @@ def choose_models(policy: ModelPolicy, requested: str, scope: ProviderScope) -> 
 
 def _fallback_refs(policy: ModelPolicy) -> list[str]:
     primary = [entry.ref for entry in policy.allowed if entry.slot == "primary"]
-    fallbacks = [entry.ref for entry in policy.allowed if entry.slot == "fallback" or entry.slot.startswith("fallback-")]
+    fallbacks = [
+        entry.ref
+        for entry in policy.allowed
+        if entry.slot == "fallback" or entry.slot.startswith("fallback-")
+    ]
     return [*(primary or [entry.ref for entry in policy.allowed[:1]]), *fallbacks]
 
 
-def _match(candidates: Mapping[str, Candidate], requested: str, scope: ProviderScope) -> tuple[str | None, Intervention | None]:
+def _match(
+    candidates: Mapping[str, Candidate], requested: str, scope: ProviderScope
+) -> tuple[str | None, Intervention | None]:
     """Return the allowed ref that was asked for, or None; and the intervention."""
     if not requested:
         return None, "missing"
     by_model = scope.only_provider is not None
-    exact = _single(ref for ref, other in candidates.items() if requested == (other.model if by_model else ref))
+    exact = _single(
+        ref for ref, other in candidates.items() if requested == (other.model if by_model else ref)
+    )
     if exact is not None:
         return exact, None
     candidate = scope.find(requested)

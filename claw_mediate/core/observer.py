@@ -1,5 +1,5 @@
-"""The port through which an observer sees a turn (docs/spec/inspect.md): the requests that its runner does not see, as they
-are made, and how the turn ended.
+"""The port through which an observer sees a turn (docs/spec/inspect.md): the requests that its
+runner does not see, as they are made, and how the turn ended.
 
 Nothing that an observer receives holds a secret. Without an observer nothing is prepared.
 """
@@ -26,11 +26,16 @@ class Subject(NamedTuple):
     round: int
     name: str
     duplicate: bool = False
-    replayed: bool = False  # True if its response is known from an earlier attempt: it is not made again
+    replayed: bool = (
+        False  # True if its response is known from an earlier attempt: it is not made again
+    )
 
 
 class RequestInfo(NamedTuple):
-    """A hidden request. ``url`` is empty where none was made: then ``body`` is what the model asked for."""
+    """A hidden request.
+
+    ``url`` is empty where none was made: then ``body`` is what the model asked for.
+    """
 
     method: str
     url: str
@@ -73,13 +78,17 @@ class RequestObserver(Protocol):
         """Return the observer of a hidden request, which is made now."""
 
     def on_end(self, entry: bytes) -> None:
-        """Note that the turn is over; ``entry`` is its line of history, whether or not one is kept."""
+        """Note that the turn is over; ``entry`` is its line of history, whether or
+        not one is kept.
+        """
 
 
 class TurnObserver:
     """A turn's reports to the observer of its request, if there is one."""
 
-    def __init__(self, observer: RequestObserver | None, turn_id: str, agent_id: str, redactor: Redactor) -> None:
+    def __init__(
+        self, observer: RequestObserver | None, turn_id: str, agent_id: str, redactor: Redactor
+    ) -> None:
         self._observer = observer
         self._turn_id = turn_id
         self._agent_id = agent_id
@@ -87,9 +96,14 @@ class TurnObserver:
 
     @contextmanager
     def observe(
-        self, subject: Subject, describe: Callable[[], RequestInfo], redactor: Redactor | None = None
+        self,
+        subject: Subject,
+        describe: Callable[[], RequestInfo],
+        redactor: Redactor | None = None,
     ) -> Iterator[ExchangeObserver]:
-        """Report a request made in this context, without credentials. ``redactor`` knows more secrets than the turn's.
+        """Report a request made in this context, without credentials.
+
+        ``redactor`` knows more secrets than the turn's.
 
         ``describe`` returns the request; it is called only if there is an observer.
         """
@@ -109,14 +123,20 @@ class TurnObserver:
         """Report a response that an earlier attempt got, and that is not asked for again."""
         if self._observer is not None:
             request = RequestInfo("POST", "", (), b"")
-            self._begin(subject._replace(replayed=True), request, self._redactor).on_response(response)
+            self._begin(subject._replace(replayed=True), request, self._redactor).on_response(
+                response
+            )
 
     def report_not_made(self, subject: Subject, arguments: bytes, reason: str) -> None:
         """Report a call that is answered without being made."""
         if self._observer is not None:
-            self._begin(subject, RequestInfo("POST", "", (), arguments), self._redactor).on_failure(reason)
+            self._begin(subject, RequestInfo("POST", "", (), arguments), self._redactor).on_failure(
+                reason
+            )
 
-    def _begin(self, subject: Subject, request: RequestInfo, redactor: Redactor) -> "_RedactingObserver":
+    def _begin(
+        self, subject: Subject, request: RequestInfo, redactor: Redactor
+    ) -> "_RedactingObserver":
         assert self._observer is not None
         clear = RequestInfo(
             request.method,
@@ -147,8 +167,14 @@ class _RedactingObserver:
         if not self.has_reported:
             self.has_reported = True
             kind = self._redactor.text(response.content_type)
-            body = redact_stream(response.body, self._redactor) if "event-stream" in kind else response.body
-            self._observer.on_response(response._replace(content_type=kind, body=self._redactor.document(body)))
+            body = (
+                redact_stream(response.body, self._redactor)
+                if "event-stream" in kind
+                else response.body
+            )
+            self._observer.on_response(
+                response._replace(content_type=kind, body=self._redactor.document(body))
+            )
 
     def on_failure(self, reason: str) -> None:
         if not self.has_reported:

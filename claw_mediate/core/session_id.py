@@ -1,7 +1,8 @@
-"""The conversation that a request belongs to, where its runner names it (docs/spec/mediation.md section 7). One table, pure.
+"""The conversation that a request belongs to, where its runner names it (docs/spec/mediation.md
+section 7). One table, pure.
 
-A session is evidence, never a requirement: most runners name none, and a runner may name it in one request and not in the
-next.
+A session is evidence, never a requirement: most runners name none, and a runner may name it in one
+request and not in the next.
 """
 
 import json
@@ -28,10 +29,17 @@ HEADERS = (
     "x-session-affinity",
 )
 """In the order in which they are believed."""
-MEMBERS = ("session_id", "openclaw_session_id", "conversation_id", "thread_id")  # Members of ``metadata``
+MEMBERS = (
+    "session_id",
+    "openclaw_session_id",
+    "conversation_id",
+    "thread_id",
+)  # Members of ``metadata``
 _LEGACY_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
 _ONE_RUN = "agents-sdk:run:"
-"""With what a cache key of OpenAI's Agents SDK begins that it makes for one run: the next turn has another."""
+"""With what a cache key of OpenAI's Agents SDK begins that it makes for one run:
+the next turn has another.
+"""
 _MAX_LENGTH = 200
 
 
@@ -73,7 +81,9 @@ def read_session_id(headers: Iterable[tuple[str, str]], hints: SessionHints) -> 
 
 
 def _read_user_id(user_id: Any) -> str | None:
-    """Return the session in Claude Code's ``metadata.user_id``: in a JSON document, or, before that, behind ``_session_``."""
+    """Return the session in Claude Code's ``metadata.user_id``: in a JSON document, or, before
+    that, behind ``_session_``.
+    """
     if not isinstance(user_id, str):
         return None
     try:
@@ -86,4 +96,6 @@ def _read_user_id(user_id: Any) -> str | None:
 
 
 def _with_prefix(name: str, value: str) -> str:
-    return f"{name}:{value[:_MAX_LENGTH]}".encode(errors="replace").decode()  # a header may hold anything
+    return f"{name}:{value[:_MAX_LENGTH]}".encode(
+        errors="replace"
+    ).decode()  # a header may hold anything

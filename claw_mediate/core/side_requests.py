@@ -1,11 +1,15 @@
-"""The rules that tell a runner's side requests from turns (docs/spec/mediation.md section 8). Pure; the table is all of it.
+"""The rules that tell a runner's side requests from turns (docs/spec/mediation.md section 8).
 
-A side request gets no tools and no context: a title needs neither, and nobody would use what a model called there.
-Evidence is what a runner's program writes: the system prompt's own sentence, together with the tools that the request
-declares. A user's text alone is none, or a user could take an agent's tools away. Side requests that differ from a turn
-only in their last message are therefore turns: Claude Code's memory extraction and its names for sessions, Qwen Code's
-suggestions, OpenClaw's file names. The sentences are those of the runners' own packages (OpenCode 1.18.33, Claude Code
-2.1.197, Qwen Code 0.15.10); those of OpenCode and of Qwen's fork were also seen on the wire.
+Pure; the table is all of it.
+
+A side request gets no tools and no context: a title needs neither, and nobody would use what a
+model called there. Evidence is what a runner's program writes: the system prompt's own sentence,
+together with the tools that the request declares. A user's text alone is none, or a user could take
+an agent's tools away. Side requests that differ from a turn only in their last message are
+therefore turns: Claude Code's memory extraction and its names for sessions, Qwen Code's
+suggestions, OpenClaw's file names. The sentences are those of the runners' own packages (OpenCode
+1.18.33, Claude Code 2.1.197, Qwen Code 0.15.10); those of OpenCode and of Qwen's fork were also
+seen on the wire.
 """
 
 from collections.abc import Sequence
@@ -13,7 +17,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 type DeclaredTools = Literal["none", "schema", "any"]
-"""The tools that the request declares: none, only the one that carries a schema for the answer, or whatever its fork has."""
+"""The tools that the request declares: none, only the one that carries a schema for the answer, or
+whatever its fork has.
+"""
 _SCHEMA_TOOL: Final = ("respond_in_schema",)  # Qwen Code's way to ask for JSON
 
 
@@ -48,12 +54,20 @@ class Rule:
 
 
 RULES: Final = (
-    Rule("opencode-title", "OpenCode", "a thread's title", "You are a title generator. You output ONLY a thread title."),
+    Rule(
+        "opencode-title",
+        "OpenCode",
+        "a thread's title",
+        "You are a title generator. You output ONLY a thread title.",
+    ),
     Rule(
         "claude-code-title",
         "Claude Code",
         "a session's title",
-        "Generate a concise, sentence-case title (3-7 words) that captures the main topic or goal of this coding session.",
+        (
+            "Generate a concise, sentence-case title (3-7 words) that captures the main topic "
+            "or goal of this coding session."
+        ),
     ),
     Rule(
         "claude-code-summary-title",
@@ -77,13 +91,19 @@ RULES: Final = (
         "crush-title",
         "Crush",
         "a session's title",
-        "you will generate a short title based on the first message a user begins a conversation with",
+        (
+            "you will generate a short title based on the first message a user begins a "
+            "conversation with"
+        ),
     ),
     Rule(
         "qwen-title",
         "Qwen Code",
         "a session's title",
-        "Generate a concise, sentence-case title (3-7 words) that captures what this programming-assistant session is about.",
+        (
+            "Generate a concise, sentence-case title (3-7 words) that captures what this "
+            "programming-assistant session is about."
+        ),
         tools="schema",
     ),
     Rule(
@@ -94,7 +114,10 @@ RULES: Final = (
         tools="schema",
     ),
     Rule(
-        "qwen-recap", "Qwen Code", "a recap for who comes back", "You generate session recaps for a programming assistant CLI."
+        "qwen-recap",
+        "Qwen Code",
+        "a recap for who comes back",
+        "You generate session recaps for a programming assistant CLI.",
     ),
     Rule(
         "qwen-memory-extraction",
@@ -114,7 +137,9 @@ RULES: Final = (
 
 _MAX_SEARCHED: Final = 1 << 16  # Characters: a prompt may be 60 MB, and each line of it a string
 CLAUDE_CODE_QUOTA: Final = "claude-code-quota"
-"""The probe has no system prompt, no tools, room for one token, and one word: it reads the response's headers only."""
+"""The probe has no system prompt, no tools, room for one token, and one word: it
+reads the response's headers only.
+"""
 
 
 def find_side_request(request: RequestView) -> str | None:
@@ -130,7 +155,14 @@ def find_side_request(request: RequestView) -> str | None:
         return CLAUDE_CODE_QUOTA
     if not request.system:
         return None
-    return next((rule.id for rule in RULES if _has_tools(request, rule.tools) and _has_line(request.system, rule)), None)
+    return next(
+        (
+            rule.id
+            for rule in RULES
+            if _has_tools(request, rule.tools) and _has_line(request.system, rule)
+        ),
+        None,
+    )
 
 
 def _has_tools(request: RequestView, tools: DeclaredTools) -> bool:
@@ -139,7 +171,9 @@ def _has_tools(request: RequestView, tools: DeclaredTools) -> bool:
 
 
 def _has_line(system: str, rule: Rule) -> bool:
-    """Return True if the rule's line opens the prompt, or, without tools, any line of it: Claude Code puts two before."""
+    """Return True if the rule's line opens the prompt, or, without tools, any line
+    of it: Claude Code puts two before.
+    """
     opening = system[:_MAX_SEARCHED].lstrip()
     lines = opening.splitlines() if rule.tools == "none" else [opening]
     return any(line.lstrip(" -").casefold().startswith(rule.line.casefold()) for line in lines)

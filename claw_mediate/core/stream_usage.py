@@ -1,7 +1,9 @@
-"""The usage of OpenAI's streams: it is asked for, and taken out again for a runner that did not ask for it.
+"""The usage of OpenAI's streams: it is asked for, and taken out again for a runner
+that did not ask for it.
 
-OpenAI sends the usage of a stream only if ``stream_options.include_usage`` is true: in one more chunk, whose ``choices`` are
-empty, before ``[DONE]``. An agent with a limit in dollars is not to decide whether its cost is known.
+OpenAI sends the usage of a stream only if ``stream_options.include_usage`` is true: in one more
+chunk, whose ``choices`` are empty, before ``[DONE]``. An agent with a limit in dollars is not to
+decide whether its cost is known.
 """
 
 import re
@@ -24,14 +26,15 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 def has_optional_usage(path: str) -> bool:
     """Return whether streams of a path have a usage only if it is asked for.
 
-    >>> [has_optional_usage(path) for path in ("/v1/chat/completions", "/v1/completions", "/v1/messages")]
-    [True, True, False]
+    >>> [has_optional_usage(path) for path in ("/v1/chat/completions", "/v1/completions",
+    "/v1/messages")] [True, True, False]
     """
     return _STREAMS.search(normalize_path(path)) is not None
 
 
 def ask_for_usage(body: bytes) -> bytes | None:
-    """Return the request with ``include_usage``; None if it asks for it itself, or has options that nobody understands.
+    """Return the request with ``include_usage``; None if it asks for it itself, or
+    has options that nobody understands.
 
     Raise ``JsonSpliceError`` for a request that names them twice.
     """
@@ -58,9 +61,12 @@ _chunk_decoder = msgspec.json.Decoder(_Chunk)
 
 
 class UsageChunkFilter:
-    """A stream of events without the chunk that has only the usage. Every other byte stays, in its order.
+    """A stream of events without the chunk that has only the usage.
 
-    Events are held back until they are whole. A usage beside text stays: the runner would miss the text.
+    Every other byte stays, in its order.
+
+    Events are held back until they are whole. A usage beside text stays: the runner would miss the
+    text.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,10 @@
 """A managed call, from the model's text to the request. Pure: nothing is sent here.
 
-Rules (docs/spec/mediation.md section 4). Arguments are one JSON object without repeated keys, or the call is not run.
-``claw_id`` is the authenticated agent, whatever the model sends for it. A path argument is a scalar, percent-encoded
-once as one segment, and never empty, ``.``, ``..`` or anything that a server could take for a separator.
-Every number is sent in the spelling that the model gave it.
+Rules (docs/spec/mediation.md section 4). Arguments are one JSON object without repeated keys, or
+the call is not run. ``claw_id`` is the authenticated agent, whatever the model sends for it. A path
+argument is a scalar, percent-encoded once as one segment, and never empty, ``.``, ``..`` or
+anything that a server could take for a separator. Every number is sent in the spelling that the
+model gave it.
 """
 
 import json
@@ -20,7 +21,10 @@ from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 
 MAX_VIOLATIONS = 8
 MAX_TARGET = 32_768
-"""Characters of path and query together. Clients and servers treat longer targets differently, so they are refused here."""
+"""Characters of path and query together.
+
+Clients and servers treat longer targets differently, so they are refused here.
+"""
 _NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 
 _TOO_LONG = "the arguments are too long for a URL."
@@ -29,7 +33,10 @@ _split = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
-    """The HTTP request of a call, without host and credentials. ``target`` is path and query, encoded."""
+    """The HTTP request of a call, without host and credentials.
+
+    ``target`` is path and query, encoded.
+    """
 
     method: str
     target: str
@@ -49,17 +56,25 @@ def read_arguments(text: str) -> Arguments | UnreadableArguments:
     except NoObjectError:
         return UnreadableArguments("the arguments must be one JSON object.", text)
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
-        reason = str(error) if isinstance(error, RepeatedKeyError) else "the arguments are not valid JSON."
+        reason = (
+            str(error)
+            if isinstance(error, RepeatedKeyError)
+            else "the arguments are not valid JSON."
+        )
         return UnreadableArguments(reason, text)
 
 
 def find_violations(tool: Tool, arguments: Arguments) -> list[dict[str, str]]:
-    """Return up to eight places where the arguments break the tool's schema: ``{path, message}``."""
+    """Return up to eight places where the arguments break the tool's schema:
+    ``{path, message}``.
+    """
     return check_instance(tool.visible_schema_text, arguments.values, MAX_VIOLATIONS)
 
 
 def build_http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolRequest | str:
-    """Return the request of a call over HTTP, or a sentence that says why its arguments can't make one."""
+    """Return the request of a call over HTTP, or a sentence that says why its
+    arguments can't make one.
+    """
     execution = tool.execution
     assert isinstance(execution, HttpExecution)
     rest = _with_claw_id(tool, arguments, agent_id)
@@ -67,13 +82,21 @@ def build_http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolR
     for name in dict.fromkeys(PLACEHOLDER.findall(path)):
         segment = quote(agent_id, safe="") if name == CLAW_ID else _path_segment(rest.get(name))
         if segment is None:
-            return f"the argument {name!r} must be one plain path segment: text or a number, without separators."
+            return (
+                f"the argument {name!r} must be one plain path segment: text or a number, "
+                "without separators."
+            )
         path = path.replace(f"{{{name}}}", segment)
         rest.pop(name, None)
     if execution.method in {"GET", "DELETE"}:
-        query = "&".join(f"{quote(name, safe='')}={quote(_plain_text(value), safe='')}" for name, value in rest.items())
+        query = "&".join(
+            f"{quote(name, safe='')}={quote(_plain_text(value), safe='')}"
+            for name, value in rest.items()
+        )
         target = f"{path}?{query}" if query else path
-        return _TOO_LONG if len(target) > MAX_TARGET else ToolRequest(execution.method, target, None)
+        return (
+            _TOO_LONG if len(target) > MAX_TARGET else ToolRequest(execution.method, target, None)
+        )
     if len(path) > MAX_TARGET:
         return _TOO_LONG
     body = _write_object(rest)
@@ -94,7 +117,9 @@ def build_mcp_params(tool: Tool, arguments: Arguments, agent_id: str, meta: byte
 
 
 def call_key(turn_id: str, round_number: int, place: int) -> str:
-    """Return the key of a call, which its service sees too: turn, round, and place among the calls of its response."""
+    """Return the key of a call, which its service sees too: turn, round, and place
+    among the calls of its response.
+    """
     return f"{turn_id}.{round_number}.{place}"
 
 
@@ -112,7 +137,9 @@ def write_arguments(call: ToolCall) -> bytes:
 
 
 def _with_claw_id(tool: Tool, arguments: Arguments, agent_id: str) -> dict[str, bytes]:
-    """Return the arguments in their own text, with the agent's id where the tool's schema asks for it."""
+    """Return the arguments in their own text, with the agent's id where the tool's
+    schema asks for it.
+    """
     properties = tool.input_schema.get("properties")
     if isinstance(properties, dict) and CLAW_ID in properties:
         return {**arguments.raw, CLAW_ID: json.dumps(agent_id).encode()}
@@ -120,7 +147,11 @@ def _with_claw_id(tool: Tool, arguments: Arguments, agent_id: str) -> dict[str, 
 
 
 def _write_object(members: dict[str, bytes]) -> bytes:
-    return b"{" + b",".join(json.dumps(name).encode() + b":" + value for name, value in members.items()) + b"}"
+    return (
+        b"{"
+        + b",".join(json.dumps(name).encode() + b":" + value for name, value in members.items())
+        + b"}"
+    )
 
 
 def _path_segment(raw: bytes | None) -> str | None:
@@ -129,7 +160,9 @@ def _path_segment(raw: bytes | None) -> str | None:
         return None
     text = _plain_text(raw)
     decoded = text.lower().replace("%2e", ".")
-    if decoded in {"", ".", ".."} or any(mark in decoded for mark in ("/", "\\", "\0", "%2f", "%5c", "%00")):
+    if decoded in {"", ".", ".."} or any(
+        mark in decoded for mark in ("/", "\\", "\0", "%2f", "%5c", "%00")
+    ):
         return None
     return quote(text, safe="")
 
@@ -140,8 +173,12 @@ def _plain_text(raw: bytes) -> str:
 
 
 def _canonical_text(raw: dict[str, bytes]) -> str:
-    """Return canonical JSON: keys sorted, numbers by exact value, so that ``1``, ``1.0`` and ``10e-1`` are equal."""
-    return _canonical_encoder.encode({name: _exact_decoder.decode(value.decode()) for name, value in raw.items()})
+    """Return canonical JSON: keys sorted, numbers by exact value, so that ``1``,
+    ``1.0`` and ``10e-1`` are equal.
+    """
+    return _canonical_encoder.encode(
+        {name: _exact_decoder.decode(value.decode()) for name, value in raw.items()}
+    )
 
 
 def _escape_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -149,7 +186,10 @@ def _escape_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _exact_number(text: str) -> dict[str, str]:
-    """Return the exact value in one spelling. By digits: Decimal gives up on exponents that JSON allows."""
+    """Return the exact value in one spelling.
+
+    By digits: Decimal gives up on exponents that JSON allows.
+    """
     parts = _NUMBER.fullmatch(text)
     assert parts is not None
     sign, whole, fraction, exponent = parts.groups("")
@@ -161,5 +201,7 @@ def _exact_number(text: str) -> dict[str, str]:
     return {"#": f"{sign}{stripped}e{power}"}
 
 
-_exact_decoder = json.JSONDecoder(parse_int=_exact_number, parse_float=_exact_number, object_pairs_hook=_escape_keys)
+_exact_decoder = json.JSONDecoder(
+    parse_int=_exact_number, parse_float=_exact_number, object_pairs_hook=_escape_keys
+)
 _canonical_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"))

@@ -1,8 +1,9 @@
-"""Result envelopes: what the model receives for a call (docs/spec/mediation.md section 4, "Results").
+"""Result envelopes: what the model receives for a call (docs/spec/mediation.md
+section 4, "Results").
 
-``{"ok": true, "status_code", "data"}`` or ``{"ok": false, "error": {"code", "message", "details"?}, "status_code"?}``.
-Messages never hold a URL, an address, a header or a stack trace. This module is the registry of the codes: a function is
-named by the code of its result.
+``{"ok": true, "status_code", "data"}`` or ``{"ok": false, "error": {"code", "message", "details"?},
+"status_code"?}``. Messages never hold a URL, an address, a header or a stack trace. This module is
+the registry of the codes: a function is named by the code of its result.
 """
 
 import codecs
@@ -31,13 +32,24 @@ TOOL_ERROR = "tool_error"  # An MCP tool reports an error
 MCP_ERROR = "mcp_error"  # An MCP server refuses a call
 
 NOT_REINJECTED = frozenset(
-    {MANAGED_TOOLS_FIRST, TERMINAL_ON_SUCCESS_ORDER, TOO_MANY_CALLS, TOOL_BUDGET_EXHAUSTED, DUPLICATE_TOOL_CALL}
+    {
+        MANAGED_TOOLS_FIRST,
+        TERMINAL_ON_SUCCESS_ORDER,
+        TOO_MANY_CALLS,
+        TOOL_BUDGET_EXHAUSTED,
+        DUPLICATE_TOOL_CALL,
+    }
 )
-"""Codes of advice for one turn only: results with them are left out of later turns (docs/spec/mediation.md section 7)."""
+"""Codes of advice for one turn only: results with them are left out of later turns
+(docs/spec/mediation.md section 7).
+"""
 
 
 def failure(call: ToolCall, code: str, message: str, **more: Any) -> ToolResult:
-    """Return the result of a failed call. ``more``: ``details``, ``status_code``, ``ran``, ``first_round``, ``repeats``."""
+    """Return the result of a failed call.
+
+    ``more``: ``details``, ``status_code``, ``ran``, ``first_round``, ``repeats``.
+    """
     error: dict[str, Any] = {"code": code, "message": message}
     if (details := more.pop("details", None)) is not None:
         error["details"] = details
@@ -57,8 +69,15 @@ def tool_budget_exhausted(call: ToolCall) -> ToolResult:
 
 
 def managed_tools_first(call: ToolCall, *, others_ran: bool = False) -> ToolResult:
-    """Return the result of a call in a response that mixed both kinds. ``others_ran``: the service tools before it ran."""
-    run = "This call was not run; the service tools before it were. " if others_ran else "Nothing was run. "
+    """Return the result of a call in a response that mixed both kinds.
+
+    ``others_ran``: the service tools before it ran.
+    """
+    run = (
+        "This call was not run; the service tools before it were. "
+        if others_ran
+        else "Nothing was run. "
+    )
     return failure(
         call,
         MANAGED_TOOLS_FIRST,
@@ -88,12 +107,19 @@ def too_many_calls(call: ToolCall, limit: int) -> ToolResult:
 
 def too_many_at_once(call: ToolCall, limit: int) -> ToolResult:
     """Return the result of a native call that found no room beside the others of its agent."""
-    message = f"Nothing was run. At most {limit} calls of this agent run at once, and too many wait; try again later."
+    message = (
+        f"Nothing was run. At most {limit} calls of this agent run at once, and too many "
+        "wait; try again later."
+    )
     return failure(call, TOO_MANY_CALLS, message, details={"most": limit, "tools_executed": False})
 
 
 def unknown_tool(call: ToolCall) -> ToolResult:
-    return failure(call, UNKNOWN_TOOL, f"There is no tool named {call.name[:128]!r}. Use only the tools that are offered.")
+    return failure(
+        call,
+        UNKNOWN_TOOL,
+        f"There is no tool named {call.name[:128]!r}. Use only the tools that are offered.",
+    )
 
 
 def invalid_arguments(call: ToolCall, reason: str) -> ToolResult:
@@ -113,7 +139,10 @@ def duplicate_tool_call(call: ToolCall, first_round: int, repeats: int) -> ToolR
     return failure(
         call,
         DUPLICATE_TOOL_CALL,
-        f"This call was made before in this turn (round {first_round}) and was not run again. Use its earlier result.",
+        (
+            f"This call was made before in this turn (round {first_round}) and was not run "
+            "again. Use its earlier result."
+        ),
         details={"tool": call.canonical, "first_round": first_round, "count": repeats},
         first_round=first_round,
         repeats=repeats,
@@ -121,7 +150,10 @@ def duplicate_tool_call(call: ToolCall, first_round: int, repeats: int) -> ToolR
 
 
 def timeout(call: ToolCall, seconds: float) -> ToolResult:
-    """Return the result of a call that ran out of time. The outcome of one that may write is unknown."""
+    """Return the result of a call that ran out of time.
+
+    The outcome of one that may write is unknown.
+    """
     message = f"The service did not answer within {seconds:g} s."
     if call.tool is None or call.tool.effect != "read":
         message += " Its outcome is unknown: it may have taken effect. Check before trying again."
@@ -138,23 +170,39 @@ def turn_ended(call: ToolCall) -> ToolResult:
 
 
 def outcome_unknown(call: ToolCall) -> ToolResult:
-    """Return the result of a call that an earlier attempt at this turn sent, and whose result it could not record."""
+    """Return the result of a call that an earlier attempt at this turn sent, and
+    whose result it could not record.
+    """
     message = (
-        "An earlier attempt at this turn made this call, and what came of it is not known: it may have taken effect. "
+        "An earlier attempt at this turn made this call, and what came of it is not known: it "
+        "may have taken effect. "
         "It was not made again. Check before trying again."
     )
     return failure(call, OUTCOME_UNKNOWN, message, ran=True)
 
 
 def not_journaled(call: ToolCall) -> ToolResult:
-    """Return the result of a write that is not made because the journal can't record it: a retry could make it twice."""
-    return failure(call, REQUEST_FAILED, "The call was not made: the proxy can't keep its journal now. Try again later.")
+    """Return the result of a write that is not made because the journal can't
+    record it: a retry could make it twice.
+    """
+    return failure(
+        call,
+        REQUEST_FAILED,
+        "The call was not made: the proxy can't keep its journal now. Try again later.",
+    )
 
 
 def request_failed(call: ToolCall, message: str, *, sent: bool) -> ToolResult:
-    """Return the result of a call whose service could not be reached (``sent`` False: nothing happened), or broke off later."""
+    """Return the result of a call whose service could not be reached (``sent`` False: nothing
+    happened), or broke off later.
+    """
     if sent and (call.tool is None or call.tool.effect != "read"):
-        return failure(call, OUTCOME_UNKNOWN, f"{message} Its outcome is unknown: it may have taken effect.", ran=True)
+        return failure(
+            call,
+            OUTCOME_UNKNOWN,
+            f"{message} Its outcome is unknown: it may have taken effect.",
+            ran=True,
+        )
     return failure(call, REQUEST_FAILED, message, ran=sent)
 
 
@@ -163,19 +211,32 @@ def redirect_refused(call: ToolCall, status: int, *, ran: bool) -> ToolResult:
     return failure(call, REDIRECT_REFUSED, message, status_code=status, ran=ran)
 
 
-def read_http_response(call: ToolCall, status: int, body: bytes, size: int, limit: int) -> ToolResult:
+def read_http_response(
+    call: ToolCall, status: int, body: bytes, size: int, limit: int
+) -> ToolResult:
     """Return the result of a service's HTTP response.
 
-    ``body`` is its beginning (at least ``limit`` bytes, if there are as many), ``size`` its full length.
+    ``body`` is its beginning (at least ``limit`` bytes, if there are as many), ``size`` its full
+    length.
     """
     if 300 <= status < 400:  # noqa: PLR2004
         return redirect_refused(call, status, ran=True)
     data, truncated = read_body(body, size, limit)
     cut = {"truncated": True, "original_bytes": size} if truncated else {}
     if 200 <= status < 300:  # noqa: PLR2004
-        envelope = {"ok": True, "status_code": status, **({} if data is None else {"data": data}), **cut}
-        return ToolResult(call, msgspec.json.encode(envelope), ok=True, status_code=status, ran=True)
-    error: dict[str, Any] = {"code": f"http_{status}", "message": f"The service answered with status {status}."}
+        envelope = {
+            "ok": True,
+            "status_code": status,
+            **({} if data is None else {"data": data}),
+            **cut,
+        }
+        return ToolResult(
+            call, msgspec.json.encode(envelope), ok=True, status_code=status, ran=True
+        )
+    error: dict[str, Any] = {
+        "code": f"http_{status}",
+        "message": f"The service answered with status {status}.",
+    }
     if data is not None:
         error["details"] = data
     content = msgspec.json.encode({"ok": False, "error": error, "status_code": status, **cut})
@@ -202,16 +263,22 @@ def utf8_prefix(body: bytes, limit: int) -> str:
     >>> utf8_prefix("aé".encode(), 2)
     'a'
     """
-    return codecs.getincrementaldecoder("utf-8")("replace").decode(body[:limit])  # not final: the rest is kept back
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(
+        body[:limit]
+    )  # not final: the rest is kept back
 
 
 def record_arguments(call: ToolCall) -> Any:
-    """Return the arguments for history: each value in its exact JSON text, or the text that could not be read."""
+    """Return the arguments for history: each value in its exact JSON text, or the
+    text that could not be read.
+    """
     if isinstance(call.arguments, UnreadableArguments):
         return call.arguments.text
     return {name: join_lines(raw) for name, raw in call.arguments.raw.items()}
 
 
 def join_lines(document: bytes) -> msgspec.Raw:
-    """Return JSON for a line of history: in JSON a line break can only be white space between tokens."""
+    """Return JSON for a line of history: in JSON a line break can only be white
+    space between tokens.
+    """
     return msgspec.Raw(document.replace(b"\n", b" ").replace(b"\r", b" "))

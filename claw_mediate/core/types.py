@@ -1,6 +1,8 @@
-"""The vocabulary of a turn: calls, responses, results, rounds, limits, and what a turn yields, receives and returns.
+"""The vocabulary of a turn: calls, responses, results, rounds, limits, and what a
+turn yields, receives and returns.
 
-Values only: nothing here decides or waits. ``Command``, ``TurnInput`` and ``Outcome`` are closed unions.
+Values only: nothing here decides or waits. ``Command``, ``TurnInput`` and ``Outcome`` are closed
+unions.
 """
 
 import math
@@ -19,7 +21,9 @@ type Owner = Literal["managed", "native", "unknown"]
 
 
 class Arguments(msgspec.Struct, frozen=True):
-    """A call's arguments: parsed to be checked, and the exact JSON text of each to be sent (numbers keep their spelling)."""
+    """A call's arguments: parsed to be checked, and the exact JSON text of each to
+    be sent (numbers keep their spelling).
+    """
 
     values: JsonObject
     raw: dict[str, bytes]
@@ -35,14 +39,20 @@ class UnreadableArguments(msgspec.Struct, frozen=True):
 
 class ToolCall(msgspec.Struct, frozen=True):
     id: str
-    name: str  # The model's own spelling: an alias, a canonical name, a native name, or an invented one
+    # The model's own spelling: an alias, a canonical name, a native name, or an invented one
+    name: str
     owner: Owner
     arguments: Arguments | UnreadableArguments
     tool: Tool | None = None  # The granted tool. Managed calls only.
-    safe_name: str | None = None  # The name in later requests, where providers do not take ``name`` back
-    is_answerable: bool = True  # False if nobody but the runner can answer it, so that it can only leave the transcript
+    safe_name: str | None = (
+        None  # The name in later requests, where providers do not take ``name`` back
+    )
+    # False if nobody but the runner can answer it, so that it can only leave the transcript
+    is_answerable: bool = True
     sent: bool = False
-    """True if an earlier attempt at this turn made the call: its journaled result counts, whatever is granted now."""
+    """True if an earlier attempt at this turn made the call: its journaled result
+    counts, whatever is granted now.
+    """
 
     @property
     def canonical(self) -> str:
@@ -55,7 +65,11 @@ class ToolCall(msgspec.Struct, frozen=True):
     @property
     def signature(self) -> str | None:
         """The text that equal calls have in common; None when the arguments could not be read."""
-        return f"{self.canonical}\0{self.arguments.signature}" if isinstance(self.arguments, Arguments) else None
+        return (
+            f"{self.canonical}\0{self.arguments.signature}"
+            if isinstance(self.arguments, Arguments)
+            else None
+        )
 
 
 class ModelResponse(msgspec.Struct, frozen=True):
@@ -67,8 +81,12 @@ class ModelResponse(msgspec.Struct, frozen=True):
     usage: JsonObject = msgspec.field(default_factory=dict)
     id: str = ""  # The provider's own id, in dialects in which a request can name it
     is_kept: bool = False  # True if the provider says that it keeps the response
-    owed: tuple[bytes, ...] = ()  # Answers to calls that left the view, and that a provider that keeps the response waits for
-    maker: str = ""  # The provider and model that made it; "" where an earlier attempt at the turn recorded it
+    owed: tuple[
+        bytes, ...
+        # Answers to calls that left the view, and that a provider that keeps the response waits for
+    ] = ()
+    # The provider and model that made it; "" where an earlier attempt at the turn recorded it
+    maker: str = ""
     headers: tuple[tuple[str, str], ...] = ()  # The headers that the runner may see
     parsed: Object | None = None  # The members of ``body``, where they have been found
 
@@ -81,7 +99,9 @@ class Image(NamedTuple):
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """The result of one call as the model receives it: ``content`` is an envelope of docs/spec/mediation.md section 4."""
+    """The result of one call as the model receives it: ``content`` is an envelope
+    of docs/spec/mediation.md section 4.
+    """
 
     call: ToolCall
     content: bytes
@@ -99,7 +119,10 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """One response that the proxy answered itself. ``results`` cover the calls that stay in the transcript, in their order."""
+    """One response that the proxy answered itself.
+
+    ``results`` cover the calls that stay in the transcript, in their order.
+    """
 
     number: int
     response: ModelResponse
@@ -137,9 +160,14 @@ class ToolUse(Enum):
 
     AS_REQUESTED = "as requested"  # The runner's own ``tool_choice`` holds
     RELEASED = "released"
-    """A forced choice has been obeyed. From here on it is ``auto``, else the model could never end the turn."""
+    """A forced choice has been obeyed.
+
+    From here on it is ``auto``, else the model could never end the turn.
+    """
     FORBIDDEN = "forbidden"
-    """The last call of a turn whose budget is spent: tools stay in the request and are forbidden by ``tool_choice``."""
+    """The last call of a turn whose budget is spent: tools stay in the request and
+    are forbidden by ``tool_choice``.
+    """
 
 
 class AskModel(msgspec.Struct, frozen=True):
@@ -152,7 +180,10 @@ class AskModel(msgspec.Struct, frozen=True):
 
 
 class RunTools(msgspec.Struct, frozen=True):
-    """Run these calls at the same time; the results keep their order. ``seconds`` bounds each of them."""
+    """Run these calls at the same time; the results keep their order.
+
+    ``seconds`` bounds each of them.
+    """
 
     calls: tuple[ToolCall, ...]
     round: int
@@ -160,14 +191,20 @@ class RunTools(msgspec.Struct, frozen=True):
 
 
 class ModelReplied(msgspec.Struct, frozen=True):
-    """The model's response to ``AskModel``. ``now`` is when it came, in seconds of the turn's clock."""
+    """The model's response to ``AskModel``.
+
+    ``now`` is when it came, in seconds of the turn's clock.
+    """
 
     response: ModelResponse
     now: float
 
 
 class ModelFailed(msgspec.Struct, frozen=True):
-    """The model could not be asked, or answered with an error. ``body`` is the provider's own error, if it sent one."""
+    """The model could not be asked, or answered with an error.
+
+    ``body`` is the provider's own error, if it sent one.
+    """
 
     status: int
     code: str
@@ -187,7 +224,10 @@ class ToolsAnswered(msgspec.Struct, frozen=True):
 
 
 class Deliver(msgspec.Struct, frozen=True):
-    """The turn's response for the runner. ``terminal``: a tool ended the turn, and its call is not shown."""
+    """The turn's response for the runner.
+
+    ``terminal``: a tool ended the turn, and its call is not shown.
+    """
 
     response: ModelResponse
     rounds: tuple[Round, ...]
@@ -196,7 +236,10 @@ class Deliver(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """The error of a failed turn. ``failure`` is the provider's own error where it must be passed on."""
+    """The error of a failed turn.
+
+    ``failure`` is the provider's own error where it must be passed on.
+    """
 
     status: int
     code: str
@@ -213,10 +256,11 @@ type TurnGenerator[T] = Generator[Command, TurnInput, T]
 
 
 def add_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
-    """Return the sum of provider usage objects: numbers and nested objects add up, anything else keeps its last value.
+    """Return the sum of provider usage objects: numbers and nested objects add up,
+    anything else keeps its last value.
 
-    >>> add_usage(({"prompt_tokens": 3, "details": {"cached": 1}}, {"prompt_tokens": 4, "details": {"cached": 2}}))
-    {'prompt_tokens': 7, 'details': {'cached': 3}}
+    >>> add_usage(({"prompt_tokens": 3, "details": {"cached": 1}}, {"prompt_tokens": 4, "details":
+    {"cached": 2}})) {'prompt_tokens': 7, 'details': {'cached': 3}}
     """
     total: dict[str, Any] = {}
     for part in parts:
@@ -226,13 +270,15 @@ def add_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
 
 
 def runner_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
-    """Return the usage that the runner is shown: the input of the last model call, the output of all of them.
+    """Return the usage that the runner is shown: the input of the last model call,
+    the output of all of them.
 
-    Runners decide by the input when to compact a conversation; the last call's input already holds the hidden rounds
-    (docs/spec/mediation.md section 4, "The runner's side"). ``total_tokens`` is the last call's, plus the output of the others.
+    Runners decide by the input when to compact a conversation; the last call's input already holds
+    the hidden rounds (docs/spec/mediation.md section 4, "The runner's side"). ``total_tokens`` is
+    the last call's, plus the output of the others.
 
-    >>> runner_usage(({"prompt_tokens": 3, "completion_tokens": 1}, {"prompt_tokens": 4, "completion_tokens": 2}))
-    {'prompt_tokens': 4, 'completion_tokens': 3}
+    >>> runner_usage(({"prompt_tokens": 3, "completion_tokens": 1}, {"prompt_tokens": 4,
+    "completion_tokens": 2})) {'prompt_tokens': 4, 'completion_tokens': 3}
     """
     latest = next((part for part in reversed(parts) if not _INPUT_USAGE.isdisjoint(part)), {})
     usage = {
@@ -259,7 +305,9 @@ _INPUT_USAGE = frozenset(
         "cache_creation",
     }
 )
-"""Members of a usage object that count a model call's input (OpenAI in both protocols, Anthropic)."""
+"""Members of a usage object that count a model call's input (OpenAI in both
+protocols, Anthropic).
+"""
 
 
 def _add(before: Any, value: Any) -> Any:

@@ -22,7 +22,9 @@ type Changes = dict[str, bytes | None]
 
 
 def encode(value: object) -> bytes:
-    """Return compact JSON: the same value gives the same bytes, so that a provider's prompt cache holds."""
+    """Return compact JSON: the same value gives the same bytes, so that a
+    provider's prompt cache holds.
+    """
     return _encoder.encode(value).encode(errors="surrogatepass")
 
 
@@ -32,16 +34,24 @@ def array_member(body: json_splice.Object, name: str) -> bytes:
     return b"[]" if value in (None, b"null") else value or b"[]"
 
 
-def insert_messages(messages: bytes, insertions: Mapping[int, bytes], *cuts: tuple[int, int, bytes]) -> bytes:
-    """Insert hidden messages right before the message at their index; ``cuts`` are other edits of the same array."""
+def insert_messages(
+    messages: bytes, insertions: Mapping[int, bytes], *cuts: tuple[int, int, bytes]
+) -> bytes:
+    """Insert hidden messages right before the message at their index; ``cuts`` are
+    other edits of the same array.
+    """
     places = json_splice.element_spans(messages) if insertions else []
     return json_splice.splice(
-        messages, [*((places[i][0], places[i][0], hidden + b",") for i, hidden in insertions.items()), *cuts]
+        messages,
+        [*((places[i][0], places[i][0], hidden + b",") for i, hidden in insertions.items()), *cuts],
     )
 
 
 def insert_hidden_rounds(body: bytes, transcript: str, insertions: Mapping[int, bytes]) -> bytes:
-    """Return a request with hidden messages in the array of that name, and else as it was. Raises ``JsonSpliceError``."""
+    """Return a request with hidden messages in the array of that name, and else as it was.
+
+    Raises ``JsonSpliceError``.
+    """
     if not insertions:
         return body
     parsed = json_splice.Object(body)
@@ -60,7 +70,10 @@ def append_text(content: bytes, text: str) -> bytes:
 
 
 def request_variants(
-    body: json_splice.Object, changes: Changes, choice: Callable[[ToolUse], Changes], transcript: str = "messages"
+    body: json_splice.Object,
+    changes: Changes,
+    choice: Callable[[ToolUse], Changes],
+    transcript: str = "messages",
 ) -> Callable[[ToolUse], ProviderRequest]:
     """Return the edited request for each use of tools, made when it is needed: bodies may be large.
 
@@ -91,7 +104,10 @@ class _Message(Protocol):
 
 
 def decode_request[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, name: str) -> R:
-    """Return a request's view. Raises ``UnreadableRequestError`` with a sentence that says that it is no ``name``."""
+    """Return a request's view.
+
+    Raises ``UnreadableRequestError`` with a sentence that says that it is no ``name``.
+    """
     try:
         json_splice.check_utf8(body)
         view = decode_request_outline(decoder, body)
@@ -105,10 +121,14 @@ def decode_request[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, n
 
 
 def unique_ids(ids: Iterable[object], prefix: str) -> list[str]:
-    """Return an id of its own for each call: one that is missing or taken is minted, of letters and digits only."""
+    """Return an id of its own for each call: one that is missing or taken is
+    minted, of letters and digits only.
+    """
     unique: dict[str, None] = {}
     for index, own in enumerate(ids):
-        unique[own if isinstance(own, str) and own and own not in unique else f"{prefix}{index}"] = None
+        unique[
+            own if isinstance(own, str) and own and own not in unique else f"{prefix}{index}"
+        ] = None
     return [*unique]
 
 
@@ -123,7 +143,10 @@ def decode_or_none[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T |
 def evidence_reader[M: _Message](
     messages: Sequence[M], parts_of: Callable[[M], Sequence[str]], key_of: Callable[[M, str], str]
 ) -> Callable[[], Evidence]:
-    """Return a function that reads the evidence once. ``key_of``: the key of an assistant's message with its text."""
+    """Return a function that reads the evidence once.
+
+    ``key_of``: the key of an assistant's message with its text.
+    """
 
     @cache
     def evidence() -> Evidence:

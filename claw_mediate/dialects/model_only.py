@@ -1,8 +1,9 @@
-"""Requests of which only the model is read, since it decides where they go: those that their dialect can't read, of an agent
-without tools, and those of no dialect.
+"""Requests of which only the model is read, since it decides where they go: those that their
+dialect can't read, of an agent without tools, and those of no dialect.
 
-A multipart form (RFC 7578) is read so strictly that no other parser finds other fields in it. Whatever a lenient parser might
-read otherwise (bare line feeds, folded lines, escapes, a preamble, encoded parts) is refused.
+A multipart form (RFC 7578) is read so strictly that no other parser finds other fields in it.
+Whatever a lenient parser might read otherwise (bare line feeds, folded lines, escapes, a preamble,
+encoded parts) is refused.
 """
 
 import json
@@ -16,12 +17,15 @@ from claw_mediate.core import json_splice
 from claw_mediate.core.json_outline import decode_request_outline
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 
-NOT_READ: Final = "request_not_read"  # The reason why a request that its dialect can't read gets neither tools nor context
+# The reason why a request that its dialect can't read gets neither tools nor context
+NOT_READ: Final = "request_not_read"
 NO_DIALECT: Final = "no_dialect"  # The same, for a request on a path of no dialect
 _MAX_RECORDED = 4096  # Bytes of a form's field that are recorded
 MAX_FIELDS: Final = 1000
 _MAX_HEAD = 4096  # Bytes of one part's headers
-_CONTENT_TYPE = re.compile(r'multipart/form-data; ?boundary=(?:"([^"\\\r\n]{1,70})"|([^\s";,]{1,70}))', re.IGNORECASE)
+_CONTENT_TYPE = re.compile(
+    r'multipart/form-data; ?boundary=(?:"([^"\\\r\n]{1,70})"|([^\s";,]{1,70}))', re.IGNORECASE
+)
 _DISPOSITION = re.compile(
     rb'form-data; ?name=(?:"([^"\\\r\n]*)"|([\w.-]+))'
     rb'(; ?filename=(?:"(?:[^"\\\r\n]|\\.)*"|[^\s";]+))?(; ?filename\*=[^\s";]+)?',
@@ -47,7 +51,10 @@ _json_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
 def read_model(body: bytes) -> RunnerRequest:
-    """Return the view of a JSON object that names its model once, for every parser. Raises ``UnreadableRequestError``."""
+    """Return the view of a JSON object that names its model once, for every parser.
+
+    Raises ``UnreadableRequestError``.
+    """
     try:
         json_splice.check_utf8(body)
         view = decode_request_outline(_required_decoder, body)
@@ -65,9 +72,11 @@ def view_without_model(body: bytes) -> RunnerRequest:
 
 
 def read_other_path(body: bytes, content_type: str) -> RunnerRequest | None:
-    """Return the view of a request of no dialect, a JSON document or a form; None where it names no model.
+    """Return the view of a request of no dialect, a JSON document or a form; None
+    where it names no model.
 
-    Raises ``UnreadableRequestError`` for any other body, and for one in which two parsers could find two models.
+    Raises ``UnreadableRequestError`` for any other body, and for one in which two parsers could
+    find two models.
     """
     if content_type.lower().startswith("multipart/"):
         return _read_form_model(body, content_type)
@@ -114,7 +123,9 @@ def _read_form_model(body: bytes, content_type: str) -> RunnerRequest | None:
         stream=texts.get("stream") == b"true",
         bypass=NO_DIALECT,
         model_span=(named[0].start, named[0].end),
-        history_body=json.dumps({field.name: _history_value(body, field) for field in fields}).encode(),
+        history_body=json.dumps(
+            {field.name: _history_value(body, field) for field in fields}
+        ).encode(),
     )
 
 
@@ -144,7 +155,8 @@ def read_form_fields(content_type: str, body: bytes) -> list[FormField]:
     marks = [match.start() for match in islice(re.finditer(re.escape(mark), body), MAX_FIELDS + 2)]
     if len(marks) > MAX_FIELDS + 1:
         raise UnreadableRequestError(f"the form has more than {MAX_FIELDS} fields")
-    # Each mark begins a line, and the last one ends the body: none stands within a value, where another parser would see it.
+    # Each mark begins a line, and the last one ends the body: none stands within a value, where
+    # another parser would see it.
     begins = all(at == 0 or body[at - 2 : at] == b"\r\n" for at in marks)
     ends = bool(marks) and body[marks[-1] + len(mark) :] in (b"--", b"--\r\n")
     if not (begins and ends and marks[0] == 0):
@@ -158,14 +170,22 @@ def _read_form_field(body: bytes, start: int, end: int) -> FormField:
         raise UnreadableRequestError("a part of the form has no head that is read")
     headers = _read_part_headers(body[start + 2 : head_end])
     disposition = _DISPOSITION.fullmatch(headers.get(b"content-disposition", b""))
-    if disposition is None or headers.get(b"content-transfer-encoding", b"binary").lower() not in _ENCODINGS:
-        raise UnreadableRequestError("a part of the form has a head that parsers read in several ways")
+    if (
+        disposition is None
+        or headers.get(b"content-transfer-encoding", b"binary").lower() not in _ENCODINGS
+    ):
+        raise UnreadableRequestError(
+            "a part of the form has a head that parsers read in several ways"
+        )
     try:
         name = (disposition[1] if disposition[2] is None else disposition[2]).decode()
     except UnicodeDecodeError as error:
         raise UnreadableRequestError("the name of a field is not UTF-8") from error
     is_file = disposition[3] is not None or disposition[4] is not None
-    is_text = not is_file and _PLAIN_TEXT.fullmatch(headers.get(b"content-type", b"text/plain")) is not None
+    is_text = (
+        not is_file
+        and _PLAIN_TEXT.fullmatch(headers.get(b"content-type", b"text/plain")) is not None
+    )
     return FormField(name, head_end + 4, end, is_text)
 
 
@@ -175,6 +195,8 @@ def _read_part_headers(head: bytes) -> dict[bytes, bytes]:
         name, colon, value = line.partition(b":")
         name = name.lower()
         if not colon or name in headers or name.strip() != name or b"\r" in line or b"\n" in line:
-            raise UnreadableRequestError("a part of the form has a head that parsers read in several ways")
+            raise UnreadableRequestError(
+                "a part of the form has a head that parsers read in several ways"
+            )
         headers[name] = value.strip(b" \t")
     return headers

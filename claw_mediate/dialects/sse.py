@@ -1,4 +1,5 @@
-"""Server-sent events (WHATWG HTML, section 9.2): their framing, and cutting a finished response into the deltas of a stream.
+"""Server-sent events (WHATWG HTML, section 9.2): their framing, and cutting a finished response
+into the deltas of a stream.
 
 Members that are not cut travel in their own bytes.
 """
@@ -31,7 +32,9 @@ def comment(text: str) -> bytes:
 DONE = b"data: [DONE]\n\n"
 
 DELTA_LENGTH = 48  # Characters of text, or of a call's arguments, in one delta
-_MAX_DELTAS = 1000  # Deltas of one text: a longer text has longer pieces, since each delta costs its frame
+_MAX_DELTAS = (
+    1000  # Deltas of one text: a longer text has longer pieces, since each delta costs its frame
+)
 
 type Members = dict[str, bytes]  # An object's members, each in its own bytes
 
@@ -62,11 +65,15 @@ def string_member(members: Members, name: str) -> str | None:
 
 
 def without_line_breaks(document: bytes) -> bytes:
-    """Replace line breaks, which in JSON can only be white space between tokens, and would end an event."""
+    """Replace line breaks, which in JSON can only be white space between tokens,
+    and would end an event.
+    """
     return document.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def split_text(text: str) -> Iterator[str]:
-    """Yield a text in parts, cut between characters (never within a surrogate pair of a runner that counts in UTF-16)."""
+    """Yield a text in parts, cut between characters (never within a surrogate pair
+    of a runner that counts in UTF-16).
+    """
     size = max(DELTA_LENGTH, -(-len(text) // _MAX_DELTAS))
     return (text[start : start + size] for start in range(0, len(text), size))

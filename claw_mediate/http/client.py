@@ -1,11 +1,14 @@
-"""HTTP/1.1 client for providers and services, on h11 and asyncio (docs/decisions/0013 compares it with others).
+"""HTTP/1.1 client for providers and services, on h11 and asyncio
+(docs/decisions/0013 compares it with others).
 
-Plain requests are written here, and plain responses are read here: a whole head in ASCII, a length, a connection that stays.
-h11 checks all other requests, and reads all other responses, from their first byte.
+Plain requests are written here, and plain responses are read here: a whole head in ASCII, a length,
+a connection that stays. h11 checks all other requests, and reads all other responses, from their
+first byte.
 
-It does no more than the proxy needs: no cookies, redirects, upgrades or HTTP/2, and no proxies of the environment (a pod-wide
-HTTPS_PROXY would lead back to this proxy). Only connecting has a time-out; callers bound everything else by cancelling.
-A connection is reused only when both messages are complete and nothing more has arrived.
+It does no more than the proxy needs: no cookies, redirects, upgrades or HTTP/2, and no proxies of
+the environment (a pod-wide HTTPS_PROXY would lead back to this proxy). Only connecting has a
+time-out; callers bound everything else by cancelling. A connection is reused only when both
+messages are complete and nothing more has arrived.
 """
 
 import asyncio
@@ -33,8 +36,9 @@ _MAX_HEAD_BYTES = 100 * 1024  # Limit of a response's head
 _MAX_UNREAD_BYTES = 256 * 1024  # Received bytes above which reading from the socket pauses
 _MAX_COPIED = 64 * 1024  # Bytes of a body that costs less to copy than to write apart from its head
 _FALLBACK_SECONDS = 1.0
-"""Time to try an address while there is another one. (asyncio's own happy eyeballs fails an assertion where tasks start
-eagerly, as mitmproxy's do.)"""
+"""Time to try an address while there is another one. (asyncio's own happy eyeballs fails an
+assertion where tasks start eagerly, as mitmproxy's do.)
+"""
 _PIECE_BYTES = 256 * 1024  # Bytes of a large body that are written, and encrypted, at once
 _MAX_DIGITS = 15  # Of a content-length
 _PORTS = {"http": 80, "https": 443}
@@ -43,7 +47,10 @@ _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a client's TLS context, by SSL_CERT_FILE and SSL_CERT_DIR. Slow: creating one takes longer than a request."""
+    """Return a client's TLS context, by SSL_CERT_FILE and SSL_CERT_DIR.
+
+    Slow: creating one takes longer than a request.
+    """
     context = httpx2.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -75,11 +82,16 @@ class ConnectionPool:
         self._idle: list[tuple[_Origin, Connection]] = []
         self._closed = False
 
-    def stream(self, method: str, url: str, headers: RawHeaders, body: bytes | None, *, path: str = "") -> "Exchange":
-        """Return the exchange that sends a request when it is entered. ``path`` (with query) is appended to the URL.
+    def stream(
+        self, method: str, url: str, headers: RawHeaders, body: bytes | None, *, path: str = ""
+    ) -> "Exchange":
+        """Return the exchange that sends a request when it is entered.
 
-        It raises httpx2's errors: ``InvalidURL``, ``UnsupportedProtocol``, ``LocalProtocolError`` for what can't be asked;
-        ``ConnectError``, ``ConnectTimeout`` when nothing was sent; other ``HTTPError``s when something may have been sent.
+        ``path`` (with query) is appended to the URL.
+
+        It raises httpx2's errors: ``InvalidURL``, ``UnsupportedProtocol``, ``LocalProtocolError``
+        for what can't be asked; ``ConnectError``, ``ConnectTimeout`` when nothing was sent; other
+        ``HTTPError``s when something may have been sent.
         """
         return Exchange(self, method, url, headers, body, path)
 
@@ -91,7 +103,9 @@ class ConnectionPool:
         await asyncio.sleep(0)  # let their last callbacks run
 
     def take_idle(self, origin: _Origin) -> "Connection | None":
-        """Return the origin's most recently used connection that is still reusable; close all that are not."""
+        """Return the origin's most recently used connection that is still reusable;
+        close all that are not.
+        """
         now, latest = time.monotonic(), None
         for index in range(len(self._idle) - 1, -1, -1):
             owner, connection = self._idle[index]
@@ -121,7 +135,11 @@ class ConnectionPool:
     async def _connect_to(self, address: str, origin: _Origin) -> "Connection":
         tls, name = (self._tls, origin.host) if origin.secure else (None, None)
         loop = asyncio.get_running_loop()
-        return (await loop.create_connection(Connection, address, origin.port, ssl=tls, server_hostname=name))[1]
+        return (
+            await loop.create_connection(
+                Connection, address, origin.port, ssl=tls, server_hostname=name
+            )
+        )[1]
 
     def release(self, origin: _Origin, connection: "Connection") -> None:
         """Keep a connection for another request, or close it."""
@@ -133,16 +151,23 @@ class ConnectionPool:
 
 
 async def _find_addresses(origin: _Origin) -> list[str]:
-    """Return the addresses of a host, one at least. Raise ``OSError`` or ``UnicodeError`` if it has none."""
+    """Return the addresses of a host, one at least.
+
+    Raise ``OSError`` or ``UnicodeError`` if it has none.
+    """
     try:
         return [str(ip_address(origin.host))]
     except ValueError:  # a name, which a thread looks up
-        found = await asyncio.get_running_loop().getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(
+            origin.host, origin.port, type=socket.SOCK_STREAM
+        )
         return [str(address[0]) for _, _, _, _, address in found]
 
 
 class ConnectionPools[K]:
-    """A pool for each key; their TLS context is created with them, and not by the first request, because that is slow."""
+    """A pool for each key; their TLS context is created with them, and not by the
+    first request, because that is slow.
+    """
 
     def __init__(self, *, idle: float, connect: float | None = None) -> None:
         self._idle, self._connect = idle, connect
@@ -163,7 +188,15 @@ class ConnectionPools[K]:
 class Exchange:
     """A request and its response, body unread; the connection is given back when it is left."""
 
-    def __init__(self, pool: ConnectionPool, method: str, url: str, headers: RawHeaders, body: bytes | None, path: str) -> None:
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        method: str,
+        url: str,
+        headers: RawHeaders,
+        body: bytes | None,
+        path: str,
+    ) -> None:
         self._pool = pool
         self._asked = method, url, headers, body, path
         self._held: tuple[_Origin, Connection] | None = None
@@ -181,7 +214,10 @@ class Exchange:
             raise
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._held is not None
         self._pool.release(*self._held)
@@ -190,7 +226,9 @@ class Exchange:
 class Response:
     """A response whose body is read once, in one of three ways."""
 
-    def __init__(self, connection: "Connection", status_code: int, headers: ResponseHeaders) -> None:
+    def __init__(
+        self, connection: "Connection", status_code: int, headers: ResponseHeaders
+    ) -> None:
         self._connection = connection
         self.status_code = status_code
         self.headers = headers
@@ -205,10 +243,15 @@ class Response:
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
         """Return the chunks of the body without its content coding."""
-        codings = [(b"content-encoding", value.encode()) for value in self.headers.get_list("content-encoding")]
+        codings = [
+            (b"content-encoding", value.encode())
+            for value in self.headers.get_list("content-encoding")
+        ]
         if not codings:
             return self.aiter_raw()
-        return httpx2.Response(self.status_code, headers=codings, stream=_Body(self._connection)).aiter_bytes()
+        return httpx2.Response(
+            self.status_code, headers=codings, stream=_Body(self._connection)
+        ).aiter_bytes()
 
 
 class Connection(asyncio.Protocol):
@@ -216,7 +259,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._http: h11.Connection | None = None  # Reads the present response, unless that is plain
-        self._left = 0  # Bytes of a plain response's body that are still to come; -1: not even its head has come
+        # Bytes of a plain response's body that are still to come; -1: not even its head has come
+        self._left = 0
         self._received = bytearray()
         self._has_sent = True  # All of the present request
         self._is_full = False  # The transport holds so much that it asks to wait
@@ -243,7 +287,9 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     async def send(self, request: "Request", body: bytes) -> tuple[int, ResponseHeaders]:
-        """Send a request; return status and headers of its response, which may come before all of the request has left."""
+        """Send a request; return status and headers of its response, which may come
+        before all of the request has left.
+        """
         self._http, self._left = None, -1
         self._has_sent = True
         if len(body) > MAX_INLINE_BYTES:
@@ -270,9 +316,11 @@ class Connection(asyncio.Protocol):
         return event.status_code, ResponseHeaders(decode_headers(event.headers.raw_items()))
 
     async def _send_pieces(self, head: bytes, body: bytes) -> bool:
-        """Send a large body piece by piece, as the peer takes it; TLS would encrypt it at once, and keep the loop waiting.
+        """Send a large body piece by piece, as the peer takes it; TLS would encrypt
+        it at once, and keep the loop waiting.
 
-        Return whether all of it was sent: the response, or the end of the connection, may come before.
+        Return whether all of it was sent: the response, or the end of the connection, may come
+        before.
         """
         transport, view = self._open_transport(), memoryview(body)
         transport.write(head)
@@ -315,13 +363,23 @@ class Connection(asyncio.Protocol):
             yield data
 
     def is_reusable(self, now: float) -> bool:
-        """Return whether an idle connection can take a request: not expired, and neither data nor an end has arrived."""
+        """Return whether an idle connection can take a request: not expired, and
+        neither data nor an end has arrived.
+        """
         usable = now < self._reusable_until and not self._lost and not self._received
         return usable and not self._open_transport().is_closing() and not self._poll.poll(0)
 
     def reset(self, until: float) -> bool:
-        """Prepare for another request until that monotonic time; return False if this exchange is incomplete."""
-        if not self._has_sent or self._left or self._received or self._lost or self._open_transport().get_write_buffer_size():
+        """Prepare for another request until that monotonic time; return False if
+        this exchange is incomplete.
+        """
+        if (
+            not self._has_sent
+            or self._left
+            or self._received
+            or self._lost
+            or self._open_transport().get_write_buffer_size()
+        ):
             return False
         if self._http is not None:
             is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
@@ -337,7 +395,9 @@ class Connection(asyncio.Protocol):
         try:
             while (event := reader.next_event()) is h11.NEED_DATA:
                 await self._await_data()
-                reader.receive_data(self._take())  # no bytes: the peer has closed; h11 knows whether it may
+                reader.receive_data(
+                    self._take()
+                )  # no bytes: the peer has closed; h11 knows whether it may
         except h11.RemoteProtocolError as error:
             raise httpx2.RemoteProtocolError("this is no HTTP response") from error
         return event  # type: ignore[return-value] # it is not NEED_DATA
@@ -383,7 +443,9 @@ def parse_url(text: str) -> Target:
     if url.scheme not in _PORTS or not url.raw_host:
         raise httpx2.UnsupportedProtocol(f"{url.scheme!r} is not HTTP")
     port = url.port or _PORTS[url.scheme]
-    return Target(_Origin(url.scheme == "https", url.raw_host.decode("ascii"), port), url.netloc, url.raw_path)
+    return Target(
+        _Origin(url.scheme == "https", url.raw_host.decode("ascii"), port), url.netloc, url.raw_path
+    )
 
 
 class Request(NamedTuple):
@@ -404,12 +466,16 @@ class Request(NamedTuple):
 
 _VALUE = rb"[!-~]+(?:[\t ]+[!-~]+)*+\r\n"
 _PLAIN_REQUEST = re.compile(
-    rb"[A-Z]+ [!-~]+ HTTP/1\.1\r\nhost: " + _VALUE + rb"(?:(?!(?i:host|content-length|transfer-encoding):)"
+    rb"[A-Z]+ [!-~]+ HTTP/1\.1\r\nhost: "
+    + _VALUE
+    + rb"(?:(?!(?i:host|content-length|transfer-encoding):)"
     rb"[-!#$%&'*+.^_`|~0-9A-Za-z]++: " + _VALUE + rb")*+"
 )
 
 
-def write_request(method: str, target: Target, headers: RawHeaders, body: bytes | None, path: str) -> Request:
+def write_request(
+    method: str, target: Target, headers: RawHeaders, body: bytes | None, path: str
+) -> Request:
     """Return a request that can be sent. Raise ``LocalProtocolError``."""
     full_path = target.path.rstrip(b"/") + _percent_encode(path) if path else target.path
     fields = [(b"host", target.host_header), *headers]
@@ -428,20 +494,33 @@ def write_request(method: str, target: Target, headers: RawHeaders, body: bytes 
         return request
     read = request.checked()
     hosts_first = sorted(read.headers.raw_items(), key=lambda field: field[0].lower() != b"host")
-    return Request(read.method, read.target, hosts_first, _write_head(read.method, read.target, hosts_first) + b"\r\n")
+    return Request(
+        read.method,
+        read.target,
+        hosts_first,
+        _write_head(read.method, read.target, hosts_first) + b"\r\n",
+    )
 
 
 def _write_head(method: bytes, target: bytes, fields: RawHeaders) -> bytes:
     """Return a head without the empty line at its end."""
-    return b"%b %b HTTP/1.1\r\n%b" % (method, target, b"".join([b"%b: %b\r\n" % field for field in fields]))
+    return b"%b %b HTTP/1.1\r\n%b" % (
+        method,
+        target,
+        b"".join([b"%b: %b\r\n" % field for field in fields]),
+    )
 
 
-_PLAIN_HEAD = re.compile(rb"HTTP/1\.1 ([2-5]\d\d)(?: [\t -~]*)?\r\n((?:[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+)\r\n")
+_PLAIN_HEAD = re.compile(
+    rb"HTTP/1\.1 ([2-5]\d\d)(?: [\t -~]*)?\r\n((?:[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+)\r\n"
+)
 _BODILESS = (204, 304)
 
 
 def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, Headers, int] | None:
-    """Return (size of the head, status, headers, length of the body) of a plain response; None for any other."""
+    """Return (size of the head, status, headers, length of the body) of a plain
+    response; None for any other.
+    """
     match = _PLAIN_HEAD.match(received, 0, _MAX_HEAD_BYTES)
     if match is None or method == b"HEAD" or (status := int(match[1])) in _BODILESS:
         return None
@@ -453,7 +532,9 @@ def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, Heade
             if length or not value.isdigit() or len(value) > _MAX_DIGITS:
                 return None
             length = value
-        elif name == "transfer-encoding" or (name == "connection" and value.lower() != "keep-alive"):
+        elif name == "transfer-encoding" or (
+            name == "connection" and value.lower() != "keep-alive"
+        ):
             return None
     return (match.end(), status, headers, int(length)) if length else None
 
@@ -461,4 +542,8 @@ def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, Heade
 def _percent_encode(path: str) -> bytes:
     """Encode all bytes of a runner's path that are not ASCII; none is lost."""
     raw = path.encode(errors="surrogateescape")
-    return raw if raw.isascii() else b"".join(bytes([byte]) if byte < _ASCII else b"%%%02X" % byte for byte in raw)
+    return (
+        raw
+        if raw.isascii()
+        else b"".join(bytes([byte]) if byte < _ASCII else b"%%%02X" % byte for byte in raw)
+    )

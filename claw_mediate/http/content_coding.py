@@ -1,7 +1,7 @@
 """Bounded reading of bodies, and decoding of their content codings (RFC 9110, 8.4.1).
 
-A few bytes may decode to gigabytes, so every decoder of a chain is bounded: in bytes, in bytes for each encoded byte, and in
-the members of one body.
+A few bytes may decode to gigabytes, so every decoder of a chain is bounded: in bytes, in bytes for
+each encoded byte, and in the members of one body.
 """
 
 import time
@@ -16,10 +16,12 @@ import zstandard
 from claw_mediate.http.client import Response
 
 _PIECE = 1 << 16  # Decoded bytes at a time, where a format lets us choose
-_ZSTD_SLICE = 512  # Encoded bytes at a time: zstd does not bound its output, and makes up to 32 KiB of each byte
+# Encoded bytes at a time: zstd does not bound its output, and makes up to 32 KiB of each byte
+_ZSTD_SLICE = 512
 _ZSTD_WINDOW = 1 << 23  # Limit of the window that a peer may demand (RFC 9659)
 _UNCHECKED_BYTES = 8 << 20
-_MAX_RATIO = 100  # Limit beyond ``_UNCHECKED_BYTES``: no real body exceeds it; repetitive event streams reach 40
+# Limit beyond ``_UNCHECKED_BYTES``: no real body exceeds it; repetitive event streams reach 40
+_MAX_RATIO = 100
 _MAX_MEMBERS = 4096
 _MAX_CODINGS = 2
 
@@ -39,13 +41,18 @@ class DecodedTooLargeError(DecodingError):
 
 
 def coding_names(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the codings that Content-Encoding lists, in the order of application; without ``identity``."""
+    """Return the codings that Content-Encoding lists, in the order of application;
+    without ``identity``.
+    """
     names = (name.strip().lower() for value in values for name in value.split(","))
     return tuple(name for name in names if name not in ("", "identity"))
 
 
 def decode(body: bytes, applied: Sequence[str], max_bytes: float, seconds: float) -> bytes:
-    """Return the decoded body. Raise ``DecodingError``, also for more than ``max_bytes`` or ``seconds``."""
+    """Return the decoded body.
+
+    Raise ``DecodingError``, also for more than ``max_bytes`` or ``seconds``.
+    """
     decoder = Decoder(applied, max_bytes)
     until = time.monotonic() + seconds
     pieces: list[bytes] = []
@@ -59,7 +66,10 @@ def decode(body: bytes, applied: Sequence[str], max_bytes: float, seconds: float
 
 
 def decode_known(body: bytes, applied: Sequence[str], max_bytes: float, seconds: float) -> bytes:
-    """Return the decoded body; unchanged if no name is a known coding ("utf-8"). Raise ``DecodingError``."""
+    """Return the decoded body; unchanged if no name is a known coding ("utf-8").
+
+    Raise ``DecodingError``.
+    """
     return decode(body, applied, max_bytes, seconds) if _CODINGS.keys() & applied else body
 
 
@@ -105,7 +115,9 @@ class _Step:
             self._bytes_in += len(data)
             for piece in self._decode(data):
                 self._bytes_out += len(piece)
-                if self._bytes_out > min(self._max_bytes, _UNCHECKED_BYTES + _MAX_RATIO * self._bytes_in):
+                if self._bytes_out > min(
+                    self._max_bytes, _UNCHECKED_BYTES + _MAX_RATIO * self._bytes_in
+                ):
                     raise DecodedTooLargeError("the body unpacks to more than is read")
                 yield piece
 
@@ -195,7 +207,10 @@ class _Zstd(_Member):
             if piece:
                 yield piece
             if self._stream.eof:
-                self.is_complete, self.unused = True, self._stream.unused_data + data[start + _ZSTD_SLICE :]
+                self.is_complete, self.unused = (
+                    True,
+                    self._stream.unused_data + data[start + _ZSTD_SLICE :],
+                )
                 return
 
 
@@ -209,8 +224,14 @@ _CODINGS: Final[dict[str, Callable[[], _Member]]] = {
 
 
 async def read_bounded(response: Response, keep: int, max_bytes: int) -> tuple[bytes, int]:
-    """Return (the first ``keep`` bytes, the size). Stop reading once the size exceeds ``max_bytes``."""
-    if not response.headers.get_list("content-encoding") and (whole := response.take_whole()) is not None:
+    """Return (the first ``keep`` bytes, the size).
+
+    Stop reading once the size exceeds ``max_bytes``.
+    """
+    if (
+        not response.headers.get_list("content-encoding")
+        and (whole := response.take_whole()) is not None
+    ):
         return whole[:keep], len(whole)
     kept = bytearray()
     size = 0

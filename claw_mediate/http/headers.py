@@ -17,25 +17,48 @@ type RawHeaders = list[tuple[bytes, bytes]]
 
 
 def _spellings(name: str) -> frozenset[str]:
-    """Return a header's name with each of its dashes as a dash or an underscore: CGI and WSGI take both for one."""
+    """Return a header's name with each of its dashes as a dash or an underscore:
+    CGI and WSGI take both for one.
+    """
     words = name.split("-")
     marks = product("-_", repeat=len(words) - 1)
-    return frozenset("".join(chain.from_iterable(zip(words, (*each, ""), strict=True))) for each in marks)
+    return frozenset(
+        "".join(chain.from_iterable(zip(words, (*each, ""), strict=True))) for each in marks
+    )
 
 
 _ACCOUNTS = frozenset({"openai-organization", "openai-project", "x-goog-user-project"})
 _KEYS = frozenset(
     {
-        *("authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"),
-        *("x-litellm-api-key", "ocp-apim-subscription-key"),  # LiteLLM and Azure read these before ours
+        *(
+            "authorization",
+            "x-api-key",
+            "api-key",
+            "x-goog-api-key",
+            "proxy-authorization",
+            "cookie",
+        ),
+        *(
+            "x-litellm-api-key",
+            "ocp-apim-subscription-key",
+        ),  # LiteLLM and Azure read these before ours
     }
 )
 CREDENTIALS = frozenset(chain.from_iterable(map(_spellings, _ACCOUNTS | _KEYS)))
-"""Headers that may carry the agent's credential, or name the account of the provider's key: a wrong account is a 401 too, and
-an agent could disable the pod's key with it.
+"""Headers that may carry the agent's credential, or name the account of the provider's key: a wrong
+account is a 401 too, and an agent could disable the pod's key with it.
 """
 _HOP_BY_HOP = frozenset(
-    {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings"}
+    {
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "http2-settings",
+    }
 )
 _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-encoding", "expect"})
 
@@ -48,7 +71,9 @@ _OVERRIDES = (
     "forwarded", "x-forwarded-host", "x-forwarded-server", "x-original-host", "x-http-host-override", "x-host",
 )  # fmt: skip
 OVERRIDES = frozenset(chain.from_iterable(map(_spellings, _OVERRIDES)))
-"""Headers by which a server takes a request for one of another method, path or host, which nobody decided about."""
+"""Headers by which a server takes a request for one of another method, path or
+host, which nobody decided about.
+"""
 _NEVER_SENT = CREDENTIALS | OVERRIDES | _HOP_BY_HOP | _MESSAGE
 
 
@@ -57,9 +82,11 @@ _SOUND_JSON = re.compile(r'application/json(?:; ?charset="?utf-8"?)?', re.IGNORE
 
 
 def json_type(values: Sequence[str]) -> str | None:
-    """Return the content type for a body that was read as JSON; None where the runner's own says just that, or nothing.
+    """Return the content type for a body that was read as JSON; None where the
+    runner's own says just that, or nothing.
 
-    A server that took it for a form, or for text in UTF-7, would find another request in the same bytes.
+    A server that took it for a form, or for text in UTF-7, would find another request in the same
+    bytes.
     """
     is_sound = all(_SOUND_JSON.fullmatch(value.strip()) for value in values)
     return None if is_sound and len(values) <= 1 else JSON
@@ -70,7 +97,10 @@ def of_json(headers: Headers) -> Headers:
     values = [value for name, value in headers if name.lower() == "content-type"]
     if values and json_type(values) is None:
         return headers
-    return [*(pair for pair in headers if pair[0].lower() != "content-type"), ("content-type", JSON)]
+    return [
+        *(pair for pair in headers if pair[0].lower() != "content-type"),
+        ("content-type", JSON),
+    ]
 
 
 class ResponseHeaders:
@@ -95,7 +125,9 @@ class ResponseHeaders:
         names = {name for name, _ in self._pairs}
         if len(names) == len(self._pairs):
             return self._pairs
-        return [(name, self.get(name, "")) for name in dict.fromkeys(name for name, _ in self._pairs)]
+        return [
+            (name, self.get(name, "")) for name in dict.fromkeys(name for name, _ in self._pairs)
+        ]
 
 
 def decode_headers(fields: RawHeaders) -> Headers:
@@ -107,35 +139,53 @@ def decode_headers(fields: RawHeaders) -> Headers:
 
 
 TURN_STATE = "x-codex-turn-state"
-"""A response's header that OpenAI's provider for Codex wants back with later requests of the same turn."""
+"""A response's header that OpenAI's provider for Codex wants back with later
+requests of the same turn.
+"""
 _RUNNERS = frozenset({"x-request-id", "x-reasoning-included", "x-models-etag"})
 _RUNNERS_PREFIXES = ("openai-", "x-ratelimit-", "x-codex-")
-"""Headers of a mediated response that the runner gets: the ids of support, limits, and what Codex reads."""
+"""Headers of a mediated response that the runner gets: the ids of support, limits,
+and what Codex reads.
+"""
 _MAX_VALUE = 4096
 
 
 def runner_headers(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the headers of a provider's response that the runner gets, their names in lower case."""
+    """Return the headers of a provider's response that the runner gets, their names
+    in lower case.
+    """
     pairs = ((name.lower(), value) for name, value in headers)
     return tuple(
         (name, value)
         for name, value in pairs
-        if (name in _RUNNERS or name.startswith(_RUNNERS_PREFIXES)) and len(value) <= _MAX_VALUE and value.isascii()
+        if (name in _RUNNERS or name.startswith(_RUNNERS_PREFIXES))
+        and len(value) <= _MAX_VALUE
+        and value.isascii()
     )
 
 
 def ascii_headers(headers: Headers) -> RawHeaders:
-    """Encode headers of our own. Raise ``UnicodeError`` if one is not ASCII, as a configured credential may be."""
+    """Encode headers of our own.
+
+    Raise ``UnicodeError`` if one is not ASCII, as a configured credential may be.
+    """
     return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers]
 
 
 def raw_headers(headers: Headers) -> RawHeaders:
-    """Return the original bytes of a runner's headers: mitmproxy decodes bytes that are not UTF-8 as surrogates."""
-    return [(name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape")) for name, value in headers]
+    """Return the original bytes of a runner's headers: mitmproxy decodes bytes that
+    are not UTF-8 as surrogates.
+    """
+    return [
+        (name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape"))
+        for name, value in headers
+    ]
 
 
 def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Return the headers of a message whose body was read, without those of its connection and of its form on the wire."""
+    """Return the headers of a message whose body was read, without those of its
+    connection and of its form on the wire.
+    """
     return [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP | _MESSAGE]
 
 
@@ -148,12 +198,16 @@ def names_containing(headers: Iterable[tuple[str, str]], secret: Secret) -> tupl
 
 
 def contains_secret(text: str, secret: Secret) -> bool:
-    """Return whether a text contains the secret, plain or in an encoding that the redactor knows."""
+    """Return whether a text contains the secret, plain or in an encoding that the
+    redactor knows.
+    """
     return secret.reveal() in text or Redactor([secret]).text(text) != text
 
 
 def provider_headers(headers: Headers, secret: Secret) -> Headers:
-    """Return the runner's headers without its credentials and those of its own connection and message."""
+    """Return the runner's headers without its credentials and those of its own
+    connection and message.
+    """
     rest = [(name, value) for name, value in headers if name.lower() not in _NEVER_SENT]
     hidden = {name.lower() for name in names_containing(rest, secret)}
     return [(name, value) for name, value in rest if name.lower() not in hidden] if hidden else rest

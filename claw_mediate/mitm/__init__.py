@@ -1,1 +1,3 @@
-"""All that knows mitmproxy: options, hooks, the door (streaming answers) and the guard (nothing leaves undecided)."""
+"""All that knows mitmproxy: options, hooks, the door (streaming answers) and the
+guard (nothing leaves undecided).
+"""

@@ -3,7 +3,8 @@
     requestheaders   is it governed, and who asks; a request that need not be read is forwarded from here, streaming
     request          the body is there: mediate, or forward
 
-Both deciding hooks fail closed. What follows a decision is in ``lifecycle``, which outlives this script.
+Both deciding hooks fail closed. What follows a decision is in ``lifecycle``, which outlives this
+script.
 """
 
 import asyncio
@@ -35,14 +36,22 @@ from claw_mediate.mitm.passthrough import forward
 from claw_mediate.mitm.response_stream.door import DoorAddon
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.mitm.view.commands import CommandsAddon
-from claw_mediate.mitm.view.redaction import RedactionAddon, add_secrets, original_body, original_request
+from claw_mediate.mitm.view.redaction import (
+    RedactionAddon,
+    add_secrets,
+    original_body,
+    original_request,
+)
 from claw_mediate.mitm.view.retention import RetentionAddon
 from claw_mediate.settings import Settings
 from claw_mediate.workers import worker as workers
 
 
 def install_addons(builtin: BuiltinAddons) -> Lifecycle:
-    """Install what is not there yet, and return the lifecycle. Raise ``RuntimeError`` if mitmproxy is built differently."""
+    """Install what is not there yet, and return the lifecycle.
+
+    Raise ``RuntimeError`` if mitmproxy is built differently.
+    """
     addons = ctx.master.addons
     installed: Lifecycle | None = addons.get(Lifecycle.name)
     if installed is not None:
@@ -51,10 +60,20 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
     if (worker := workers.current()) is not None:
         governance.events.origin = {"worker": worker.number}
     RedactionAddon(governance).install()
-    metrics, tls_ca, retention = MetricsAddon(governance), TlsCaAddon(governance), RetentionAddon(governance)
+    metrics, tls_ca, retention = (
+        MetricsAddon(governance),
+        TlsCaAddon(governance),
+        RetentionAddon(governance),
+    )
     observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
     governance.observers = tuple(each for each in observers if each is not None)
-    addons.add(ConnectionsAddon(governance), DoorAddon(governance), EgressAddon(governance), GuardAddon(governance), tls_ca)
+    addons.add(
+        ConnectionsAddon(governance),
+        DoorAddon(governance),
+        EgressAddon(governance),
+        GuardAddon(governance),
+        tls_ca,
+    )
     addons.add(DispatchAddon(governance), retention, metrics, CommandsAddon(governance))
     lifecycle = Lifecycle(governance, metrics, tls_ca)
     addons.add(lifecycle)
@@ -65,7 +84,9 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
 _log = logging.getLogger(__name__)
 
 _MAX_PACKED_IN_LOOP = 4 << 10
-"""Packed bytes that are unpacked in the event loop; more are unpacked in a thread: they may become a thousand times as many."""
+"""Packed bytes that are unpacked in the event loop; more are unpacked in a thread: they may become
+a thousand times as many.
+"""
 _UNPACK_SECONDS = 5.0
 
 
@@ -75,10 +96,15 @@ class Cllama:
     def __init__(self) -> None:
         self._builtin = BuiltinAddons()
         self._lifecycle: Lifecycle | None = None
-        self._mediator: Mediator | None = None  # None until this script was configured, and then the guard refuses
+        self._mediator: Mediator | None = (
+            None  # None until this script was configured, and then the guard refuses
+        )
 
     def load(self, loader: Any) -> None:
-        """Add options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
+        """Add options, and the parts that outlive this script.
+
+        A failure is one line, and mitmproxy does not start.
+        """
         options.add(loader)
         self._builtin = BuiltinAddons.find()
         try:
@@ -88,7 +114,10 @@ class Cllama:
             _log.error("cllama: %s", error)
 
     def configure(self, updated: set[str]) -> None:
-        """Apply the settings. On start-up a failure is one line and the end; later mitmproxy takes the change back."""
+        """Apply the settings.
+
+        On start-up a failure is one line and the end; later mitmproxy takes the change back.
+        """
         if not any(name.startswith("cllama_") or name == "server" for name in updated):
             return
         if not ctx.options.server and self._mediator is None:
@@ -109,9 +138,13 @@ class Cllama:
             self._installed().governance.has_script = False
 
     def running(self) -> Any:
-        """Open the listeners. No coroutine function, because mitmproxy calls it from sync code on hot reload."""
+        """Open the listeners.
+
+        No coroutine function, because mitmproxy calls it from sync code on hot reload.
+        """
         if not os.isatty(0):
-            # In a container SIGHUP means "read your files again", which every request does. At a terminal it ends the proxy.
+            # In a container SIGHUP means "read your files again", which every request does. At a
+            # terminal it ends the proxy.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         return asyncio.ensure_future(listeners.open_all(self._builtin))
 
@@ -135,18 +168,24 @@ class Cllama:
         if isinstance(decision, RunnerResponse):
             await lifecycle.answer(flow, decision)
             if flow.request.headers.pop("expect", None) is not None and flow.response is not None:
-                flow.response.headers["connection"] = "close"  # the body that the runner announced is not to be sent
+                flow.response.headers["connection"] = (
+                    "close"  # the body that the runner announced is not to be sent
+                )
         elif isinstance(decision, Forward):
             forward.send(flow, self._mediator, decision)
             flow.request.stream = True
         else:
             lifecycle.await_body(flow, decision)
 
-    async def _decide_by_head(self, flow: http.HTTPFlow, request: Request) -> RunnerResponse | Forward | Identity:
+    async def _decide_by_head(
+        self, flow: http.HTTPFlow, request: Request
+    ) -> RunnerResponse | Forward | Identity:
         """Decide what needs no body; return the agent if the body is needed."""
         assert self._mediator is not None
         if any("websocket" in value.lower() for value in request.header("upgrade")):
-            return refuse(request.path, 426, "upgrade_required", "WebSocket is not served; use POST")
+            return refuse(
+                request.path, 426, "upgrade_required", "WebSocket is not served; use POST"
+            )
         if (own := await self._mediator.own(request)) is not None:
             return own
         admitted = self._mediator.admit(request)
@@ -161,7 +200,9 @@ class Cllama:
         if declared <= options.max_body_bytes():
             return self._installed().hold_body(flow, admitted, declared) or admitted
         if not self._mediator.is_ours(request):
-            return await self._mediator.other_paths.decide_unread(admitted, request, guard.TOO_LARGE[2])
+            return await self._mediator.other_paths.decide_unread(
+                admitted, request, guard.TOO_LARGE[2]
+            )
         return refuse(request.path, *guard.TOO_LARGE)
 
     @guard.fail_closed
@@ -175,7 +216,11 @@ class Cllama:
         request = _request(flow, original_request(flow), lifecycle.governance)
         try:
             packed, body = original_body(flow), await _body(flow)
-            if body is not packed and (refusal := lifecycle.hold_body(flow, admitted, len(packed) + len(body))) is not None:
+            if (
+                body is not packed
+                and (refusal := lifecycle.hold_body(flow, admitted, len(packed) + len(body)))
+                is not None
+            ):
                 await lifecycle.answer(flow, refusal)
                 return
             exchange = self._mediator.exchange(admitted, replace(request, body=body))

@@ -1,7 +1,9 @@
-"""Bytes of request bodies in flight: a limit for each agent, and one for the process (docs/spec/mediation.md section 2).
+"""Bytes of request bodies in flight: a limit for each agent, and one for the process
+(docs/spec/mediation.md section 2).
 
-A body that is held whole counts from its head, by the length that it declares, until its request is answered; one without a
-declared length as it comes in. One that is unpacked counts packed and unpacked. What streams through is not held.
+A body that is held whole counts from its head, by the length that it declares, until its request is
+answered; one without a declared length as it comes in. One that is unpacked counts packed and
+unpacked. What streams through is not held.
 """
 
 from collections import Counter
@@ -9,7 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 type Limit = Literal["one", "agent", "process"]
-"""The limit that a body exceeds: a single one is larger than an agent's may be together, or its agent's, or all are."""
+"""The limit that a body exceeds: a single one is larger than an agent's may be
+together, or its agent's, or all are.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,7 +26,9 @@ class HeldBody:
     size: int = 0
 
     def grow_to(self, size: int) -> Limit | None:
-        """Count so many bytes from now on, unless they are fewer; return the limit that they exceed."""
+        """Count so many bytes from now on, unless they are fewer; return the limit
+        that they exceed.
+        """
         return self.owner.grow(self, size) if size > self.size else None
 
     def release(self) -> None:
@@ -46,7 +52,9 @@ class BodyBytes:
         return body
 
     def grow(self, body: HeldBody, size: int) -> Limit | None:
-        """Count ``size`` bytes for a body; or change nothing, and return the limit that they exceed."""
+        """Count ``size`` bytes for a body; or change nothing, and return the limit
+        that they exceed.
+        """
         more = size - body.size
         if size > min(self.max_agent, self.max_all):
             return "one"

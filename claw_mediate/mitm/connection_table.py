@@ -1,4 +1,5 @@
-"""The runners' connections: which wait, which are in use, whose they are (docs/spec/mediation.md section 1).
+"""The runners' connections: which wait, which are in use, whose they are
+(docs/spec/mediation.md section 1).
 
     waits for a head   no complete head of a request yet, or none behind CONNECT: closed after ``HEAD_SECONDS``
     idle               kept between two requests, with no stream open: closed after ``IDLE_SECONDS``, or ``HEAD_SECONDS``
@@ -6,14 +7,16 @@
     in use             a request waits for its answer, or streams: stays
     tunnel             encrypted bytes to a host that is not governed: stays, by mitmproxy's own time-out
 
-Only complete heads and ends of requests count as signs of life: single bytes and PINGs of HTTP/2 do not.
+Only complete heads and ends of requests count as signs of life: single bytes and PINGs of HTTP/2 do
+not.
 
-A connection is a stranger's until it shows a valid token, and from then on that agent's. Strangers have a share of the
-process's descriptors, and all agents together have another one. Of that, one agent may have as many as the agents leave
-free: alone the half, each of two a third. So some are free for the next agent, however many have taken what they may.
+A connection is a stranger's until it shows a valid token, and from then on that agent's. Strangers
+have a share of the process's descriptors, and all agents together have another one. Of that, one
+agent may have as many as the agents leave free: alone the half, each of two a third. So some are
+free for the next agent, however many have taken what they may.
 
-A connection takes one descriptor, and one more for each request under way, or for each connection that was opened for it,
-whichever are more.
+A connection takes one descriptor, and one more for each request under way, or for each connection
+that was opened for it, whichever are more.
 """
 
 import math
@@ -60,7 +63,9 @@ class Expiry(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Owner:
-    """All strangers (``agent_id`` None), or one agent, and their connections by the id of the client, the oldest first."""
+    """All strangers (``agent_id`` None), or one agent, and their connections by the
+    id of the client, the oldest first.
+    """
 
     agent_id: str | None
     connections: dict[str, Connection] = field(default_factory=dict)
@@ -85,7 +90,9 @@ class ConnectionTable:
         self._agents: dict[str, Owner] = {}
 
     def open(self, client_id: str) -> None:
-        self._all[client_id] = connection = Connection(self._clock(), self.head_seconds, self._strangers)
+        self._all[client_id] = connection = Connection(
+            self._clock(), self.head_seconds, self._strangers
+        )
         self._add(client_id, connection, self._strangers)
 
     def close(self, client_id: str) -> None:
@@ -112,11 +119,15 @@ class ConnectionTable:
             self._recount(connection)
 
     def end_request(self, client_id: str, request_id: str) -> None:
-        """Note that a request has its answer, or never will; from now on the connection may be idle."""
+        """Note that a request has its answer, or never will; from now on the
+        connection may be idle.
+        """
         self._end(client_id, request_id, self.idle_seconds, is_idle=True)
 
     def end_connect(self, client_id: str, request_id: str) -> None:
-        """Note that a CONNECT was answered: behind it a handshake and a head are to come, in the time for a head."""
+        """Note that a CONNECT was answered: behind it a handshake and a head are to
+        come, in the time for a head.
+        """
         self._end(client_id, request_id, self.head_seconds, is_idle=False)
 
     def add_descriptors(self, client_id: str, count: int) -> None:
@@ -128,7 +139,8 @@ class ConnectionTable:
     def expired(self, half_heads: Mapping[str, float]) -> list[Expiry]:
         """Return the connections that have waited too long.
 
-        ``half_heads`` has the time of the first byte of each head that is not complete, by the id of the client.
+        ``half_heads`` has the time of the first byte of each head that is not complete, by the id
+        of the client.
         """
         now = self._clock()
         waiting = ((client_id, each) for client_id, each in self._all.items() if not each.requests)
@@ -143,11 +155,15 @@ class ConnectionTable:
         return found
 
     def surplus(self) -> str | None:
-        """Return the oldest connection without a token, if all of them have more than their share of the descriptors."""
+        """Return the oldest connection without a token, if all of them have more
+        than their share of the descriptors.
+        """
         return self.oldest_unknown() if self._strangers.descriptors > self.max_unknown else None
 
     def exceeds_share(self, client_id: str) -> bool:
-        """Return whether the agent of this connection has more descriptors than the agents leave free, or ``max_agent``."""
+        """Return whether the agent of this connection has more descriptors than the
+        agents leave free, or ``max_agent``.
+        """
         connection = self._all.get(client_id)
         if connection is None or not connection.has_token:
             return False
@@ -155,12 +171,16 @@ class ConnectionTable:
         return connection.owner.descriptors > min(free, self.max_agent)
 
     def oldest_unused(self, client_id: str) -> str | None:
-        """Return the oldest connection of the same owner on which no request is under way; None if there is none."""
+        """Return the oldest connection of the same owner on which no request is
+        under way; None if there is none.
+        """
         connection = self._all.get(client_id)
         return _oldest_unused(connection.owner) if connection is not None else None
 
     def most_dispensable(self) -> str | None:
-        """Return the oldest connection without a token, else the oldest unused one of the agent that has the most."""
+        """Return the oldest connection without a token, else the oldest unused one
+        of the agent that has the most.
+        """
         if (unknown := self.oldest_unknown()) is not None or not self._agents:
             return unknown
         largest = max(self._agents.values(), key=lambda owner: owner.descriptors)

@@ -1,10 +1,13 @@
-"""Limits of connections: how long one may wait, how many may be open without a token, and how many of one agent.
+"""Limits of connections: how long one may wait, how many may be open without a
+token, and how many of one agent.
 
-One sweep every few seconds looks at all connections (``connection_table`` has the rules), so that no packet costs a timer.
-A connection that reads its last answer slowly is not idle, if it has shown a token: bytes still wait for it.
+One sweep every few seconds looks at all connections (``connection_table`` has the rules), so that
+no packet costs a timer. A connection that reads its last answer slowly is not idle, if it has shown
+a token: bytes still wait for it.
 
-The process gets as many descriptors as the system lets it have. If none is left all the same, asyncio would log a traceback
-for each of a hundred tries to accept a connection: that becomes one line a minute, and a stranger's connection is closed.
+The process gets as many descriptors as the system lets it have. If none is left all the same,
+asyncio would log a traceback for each of a hundred tries to accept a connection: that becomes one
+line a minute, and a stranger's connection is closed.
 """
 
 import asyncio
@@ -20,7 +23,9 @@ from claw_mediate.mitm.response_stream import patches
 
 SWEEP_SECONDS: Final = 2.0
 _STRANGERS_SHARE: Final = 1 / 4
-_OWN_SHARE: Final = 1 / 8  # For the process itself: listeners, files, state, connections to services
+_OWN_SHARE: Final = (
+    1 / 8
+)  # For the process itself: listeners, files, state, connections to services
 _AGENTS_SHARE: Final = 1 - _STRANGERS_SHARE - _OWN_SHARE
 _MAX_UNKNOWN: Final = 4096  # Connections also take memory, whatever the limit of descriptors
 _MAX_AGENT: Final = 8192
@@ -28,9 +33,12 @@ _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def take_room(governance: Governance, flow: http.HTTPFlow, agent_id: str) -> bool:
-    """Note whose request this is. Return False if there is no room for it in the agent's share of the descriptors.
+    """Note whose request this is.
 
-    Room is made by closing connections of the same agent that have no request under way, the oldest first.
+    Return False if there is no room for it in the agent's share of the descriptors.
+
+    Room is made by closing connections of the same agent that have no request under way, the oldest
+    first.
     """
     table, client_id = governance.connections, flow.client_conn.id
     table.begin_request(client_id, flow.id)  # scripts come before the addon
@@ -43,7 +51,9 @@ def take_room(governance: Governance, flow: http.HTTPFlow, agent_id: str) -> boo
 
 
 def _close(governance: Governance, client_id: str) -> None:
-    """Close a connection now, whatever it is doing: its descriptor is needed, or nobody is there."""
+    """Close a connection now, whatever it is doing: its descriptor is needed, or
+    nobody is there.
+    """
     governance.connections.close(client_id)
     handler = governance.builtin.proxyserver.connections.get(client_id)
     transport = handler.transports.get(handler.client) if handler is not None else None
@@ -136,19 +146,28 @@ class ConnectionsAddon:
     def _close_surplus(self) -> None:
         while (oldest := self.table.surplus()) is not None:
             most = int(self.table.max_unknown)
-            self._report(f"more than {most} descriptors for connections without a token: the oldest were closed")
+            self._report(
+                f"more than {most} descriptors for connections without a token: the "
+                "oldest were closed"
+            )
             _close(self._governance, oldest)
 
     def _is_sending(self, client_id: str) -> bool:
         handler = self._builtin.proxyserver.connections.get(client_id)
         transport = handler.transports.get(handler.client) if handler is not None else None
-        if handler is None or transport is None or not isinstance(transport.writer, asyncio.StreamWriter):
+        if (
+            handler is None
+            or transport is None
+            or not isinstance(transport.writer, asyncio.StreamWriter)
+        ):
             return False
         waits_here = transport.writer.transport.get_write_buffer_size() > 0
         return waits_here or patches.is_buffering(handler.client)
 
     def _report(self, reason: str) -> None:
-        self._events.limited_event("error", error="connections_closed", reason=reason, limit=self._limit)
+        self._events.limited_event(
+            "error", error="connections_closed", reason=reason, limit=self._limit
+        )
 
     def _report_exhaustion(self, context: dict[str, Any]) -> bool:
         """Report that no descriptor is left, if that is what happened. Return whether it is."""
@@ -156,7 +175,9 @@ class ConnectionsAddon:
         if not isinstance(error, OSError) or error.errno not in _OUT_OF_DESCRIPTORS:
             return False
         reason = "no more connections can be accepted"
-        self._events.limited_event("error", error="descriptors_exhausted", reason=reason, limit=self._limit)
+        self._events.limited_event(
+            "error", error="descriptors_exhausted", reason=reason, limit=self._limit
+        )
         if (oldest := self.table.most_dispensable()) is not None:
             _close(self._governance, oldest)
         return True

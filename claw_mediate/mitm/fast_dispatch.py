@@ -1,27 +1,34 @@
 """All speed patches of mitmproxy (decision 0008; bench/README.md has the figures).
 
-Events. For each of its forty addons and each of the eight events of a flow, mitmproxy enters a context manager, a coroutine and
-two generators, mostly to find no handler: half of mitmdump's time. ``FastManager`` first reads two attributes.
-It caches only which of mitmproxy's and our own addons have no handler for an event, and only while the chain has the very same
-addons. All others are looked at each time: scripts are reloaded, addons come, go and nest, and handlers may be set later. A
-method is called at once; anything else goes to mitmproxy's own functions.
+Events. For each of its forty addons and each of the eight events of a flow, mitmproxy enters a
+context manager, a coroutine and two generators, mostly to find no handler: half of mitmdump's time.
+``FastManager`` first reads two attributes. It caches only which of mitmproxy's and our own addons
+have no handler for an event, and only while the chain has the very same addons. All others are
+looked at each time: scripts are reloaded, addons come, go and nest, and handlers may be set later.
+A method is called at once; anything else goes to mitmproxy's own functions.
 
-Types. With each request and response mitmproxy compares every field of the message with its annotation, which it takes apart
-anew each time. ``check_types`` does that once. A field of exactly an allowed type passes; mitmproxy decides about all others.
+Types. With each request and response mitmproxy compares every field of the message with its
+annotation, which it takes apart anew each time. ``check_types`` does that once. A field of exactly
+an allowed type passes; mitmproxy decides about all others.
 
-Headers. mitmproxy looks one up through five functions, and misses by an exception: some thirty times a request.
+Headers. mitmproxy looks one up through five functions, and misses by an exception: some thirty
+times a request.
 
-Options. mitmproxy copies the value of an option deeply with each look, mostly twice: some sixteen times a request.
+Options. mitmproxy copies the value of an option deeply with each look, mostly twice: some sixteen
+times a request.
 
-Log. For each record of its log, shown or not, mitmproxy wakes the loop and asks all addons whether they have the deprecated
-handler ``add_log``. Records are passed on only while one has, and those about connections are made only if somebody takes them.
+Log. For each record of its log, shown or not, mitmproxy wakes the loop and asks all addons whether
+they have the deprecated handler ``add_log``. Records are passed on only while one has, and those
+about connections are made only if somebody takes them.
 
 Writes. ``merged_writes`` joins those that follow each other.
 
-This is speed and not safety: a mitmproxy that is built differently is left as it is, with one line in the log.
+This is speed and not safety: a mitmproxy that is built differently is left as it is, with one line
+in the log.
 
-This module can go when mitmproxy itself skips addons without a handler and caches the types of fields; the first is proposed
-upstream as ``docs/upstream/mitmproxy-dispatch.patch``. Remove ``cllama_dispatch`` with it.
+This module can go when mitmproxy itself skips addons without a handler and caches the types of
+fields; the first is proposed upstream as ``docs/upstream/mitmproxy-dispatch.patch``. Remove
+``cllama_dispatch`` with it.
 """
 
 import logging
@@ -42,12 +49,23 @@ from claw_mediate.mitm.governance import Governance
 _EXPECTED_NAMES = {
     "AddonManager.trigger_event": {"chain", "safecall", "invoke_addon", "exceptions", "AddonHalt"},
     "AddonManager.invoke_addon": {"_iter_hooks", "args", "inspect", "isawaitable"},
-    "AddonManager.handle_lifecycle": {"args", "trigger_event", "isinstance", "flow", "Flow", "hooks", "UpdateHook"},
+    "AddonManager.handle_lifecycle": {
+        "args",
+        "trigger_event",
+        "isinstance",
+        "flow",
+        "Flow",
+        "hooks",
+        "UpdateHook",
+    },
     "hooks.Hook.args": {"fields", "append", "getattr", "name"},
     "traverse": {"hasattr", "addons", "traverse"},
 }
 """The functions of mitmproxy that this relies on, with all names that each of them uses."""
-_FIXED_ADDONS = ("mitmproxy.", "claw_mediate.")  # Packages whose addons get no handler while they run: mitmproxy's and ours
+_FIXED_ADDONS = (
+    "mitmproxy.",
+    "claw_mediate.",
+)  # Packages whose addons get no handler while they run: mitmproxy's and ours
 
 
 class FastManager(addonmanager.AddonManager):
@@ -87,7 +105,9 @@ class FastManager(addonmanager.AddonManager):
             await self.trigger_event(hooks.UpdateHook([message]))
 
     def candidates(self, name: str) -> list[Any]:
-        known: dict[str, tuple[list[Any], list[Any]]] = self.__dict__.setdefault("_candidates_by_event", {})
+        known: dict[str, tuple[list[Any], list[Any]]] = self.__dict__.setdefault(
+            "_candidates_by_event", {}
+        )
         cached_chain, candidates = known.get(name, ((), []))
         if len(cached_chain) != len(self.chain) or not all(map(is_, cached_chain, self.chain)):
             candidates = [addon for addon in self.chain if not _never_handles(addon, name)]
@@ -106,15 +126,23 @@ def _args(event: hooks.Hook) -> list[Any]:
 
 
 def _never_handles(addon: Any, name: str) -> bool:
-    """Return whether an addon has no handler for this event, now and ever: only addons that get none later."""
+    """Return whether an addon has no handler for this event, now and ever: only
+    addons that get none later.
+    """
     is_fixed = type(addon).__module__.startswith(_FIXED_ADDONS)
     return is_fixed and getattr(addon, name, None) is None and not hasattr(addon, "addons")
 
 
 def _any_handles(addons: Any, name: str) -> bool:
-    """Return whether one of these addons has a handler now, or one that it nests. A script is an addon two levels down."""
-    for addon in addons:  # noqa: SIM110 - `any` with a generator takes three times as long
-        if getattr(addon, name, None) or (hasattr(addon, "addons") and _any_handles(addon.addons, name)):
+    """Return whether one of these addons has a handler now, or one that it nests.
+
+    A script is an addon two levels down.
+    """
+    # A loop: `any` with a generator takes three times as long.
+    for addon in addons:
+        if getattr(addon, name, None) or (
+            hasattr(addon, "addons") and _any_handles(addon.addons, name)
+        ):
             return True
     return False
 
@@ -153,11 +181,17 @@ class DispatchAddon:
 
 
 def incompatibility(manager: addonmanager.AddonManager) -> str | None:
-    """Return how this mitmproxy differs from the one that ``FastManager`` was written for; None if it does not."""
+    """Return how this mitmproxy differs from the one that ``FastManager`` was
+    written for; None if it does not.
+    """
     if type(manager) not in (addonmanager.AddonManager, FastManager):
         return f"the addon manager is a {type(manager).__name__}"
-    changed = ", ".join(name for name, expected in _EXPECTED_NAMES.items() if _names_of(name) != expected)
-    return f"this version of mitmproxy calls its addons in another way: {changed}" if changed else None
+    changed = ", ".join(
+        name for name, expected in _EXPECTED_NAMES.items() if _names_of(name) != expected
+    )
+    return (
+        f"this version of mitmproxy calls its addons in another way: {changed}" if changed else None
+    )
 
 
 def _names_of(function: str) -> set[str] | None:
@@ -170,14 +204,19 @@ def _names_of(function: str) -> set[str] | None:
 _full_check: Callable[[Any], None] | None = getattr(http.MessageData, "__post_init__", None)
 """mitmproxy's own check; None if Python leaves assertions out (``-O``)."""
 _ALLOWED_TYPES = {
-    kind: tuple((field.name, frozenset(get_args(field.type) or (field.type,))) for field in fields(kind))
+    kind: tuple(
+        (field.name, frozenset(get_args(field.type) or (field.type,))) for field in fields(kind)
+    )
     for kind in (http.RequestData, http.ResponseData)
 }
 _UNKNOWN_KIND = (("__class__", frozenset[Any]()),)  # Of an unknown kind of message nothing passes
 
 
 def check_types(message: Any) -> None:
-    """Check the types of a message's fields. Raise ``TypeError`` exactly as mitmproxy's own check does."""
+    """Check the types of a message's fields.
+
+    Raise ``TypeError`` exactly as mitmproxy's own check does.
+    """
     for name, kinds in _ALLOWED_TYPES.get(type(message), _UNKNOWN_KIND):
         if type(getattr(message, name)) not in kinds:
             assert _full_check is not None
@@ -192,7 +231,9 @@ def use_fast_type_check(*, fast: bool) -> None:
 
 
 _full_get_all = http.Headers.get_all
-_FULL_LOOKUPS: dict[str, Any] = {name: getattr(http.Headers, name) for name in ("get_all", "get", "__contains__")}
+_FULL_LOOKUPS: dict[str, Any] = {
+    name: getattr(http.Headers, name) for name in ("get_all", "get", "__contains__")
+}
 
 
 def _get_all(headers: http.Headers, name: str | bytes) -> list[str]:
@@ -255,9 +296,17 @@ def _is_heard(_record: logging.LogRecord | None = None) -> bool:
 
 
 def skip_untaken_records() -> None:
-    """Make no record of what happens to connections if no handler takes it: there are some six for each."""
-    handlers = [each for name in ("", "mitmproxy", "mitmproxy.proxy") for each in logging.getLogger(name).handlers]
-    levels = (each.level for each in handlers if not isinstance(each, log.LegacyLogEvents) or _is_heard())
+    """Make no record of what happens to connections if no handler takes it: there
+    are some six for each.
+    """
+    handlers = [
+        each
+        for name in ("", "mitmproxy", "mitmproxy.proxy")
+        for each in logging.getLogger(name).handlers
+    ]
+    levels = (
+        each.level for each in handlers if not isinstance(each, log.LegacyLogEvents) or _is_heard()
+    )
     lowest = min(levels, default=logging.NOTSET)
     if _connections.level != lowest:
         _connections.setLevel(lowest)

@@ -1,8 +1,9 @@
 """The state of a flow: one ``FlowState`` for all parts of the addon.
 
-It is an attribute of the flow object, not kept by its id: a flow that is loaded from a file may have the id of one under way.
-It is not in ``flow.metadata``, which is copied and saved with the flow, and not in an addon: a script may be reloaded between
-two hooks of one request, and this module outlives it.
+It is an attribute of the flow object, not kept by its id: a flow that is loaded from a file may
+have the id of one under way. It is not in ``flow.metadata``, which is copied and saved with the
+flow, and not in an addon: a script may be reloaded between two hooks of one request, and this
+module outlives it.
 """
 
 import asyncio
@@ -24,7 +25,9 @@ type HeaderField = tuple[bytes, bytes]
 type HeaderFields = tuple[HeaderField, ...]
 
 _MAX_COLLECTED = 65_536  # Bytes that are collected, if they are ready, before they are sent
-_closing: set[asyncio.Future[Any]] = set()  # Generators that are being closed: asyncio itself keeps no reference to a task
+_closing: set[asyncio.Future[Any]] = (
+    set()
+)  # Generators that are being closed: asyncio itself keeps no reference to a task
 
 
 class ChunkSource:
@@ -39,7 +42,10 @@ class ChunkSource:
         self._next: asyncio.Future[bytes] | None = None
 
     async def pull(self) -> None:
-        """Wait for a chunk and take what is ready behind it. Never raise: set ``has_ended``, and ``error`` after a failure."""
+        """Wait for a chunk and take what is ready behind it.
+
+        Never raise: set ``has_ended``, and ``error`` after a failure.
+        """
         self.was_pulled = True
         collected = bytearray()
         while len(collected) < _MAX_COLLECTED and not self.has_ended:
@@ -58,7 +64,10 @@ class ChunkSource:
         self.ready = bytes(collected)
 
     def cancel(self) -> None:
-        """Stop, because the runner has left or the stream is over. The generator is closed even if it was never started."""
+        """Stop, because the runner has left or the stream is over.
+
+        The generator is closed even if it was never started.
+        """
         if self._next is not None:
             self._next.cancel()
         if not self.has_ended:
@@ -92,10 +101,11 @@ class ForwardedRequest(NamedTuple):
 
 
 class TurnAnswer:
-    """The answer of one turn on its way to all runners that ask for it: delivered when the last of them has it, or has left.
+    """The answer of one turn on its way to all runners that ask for it: delivered when the last of
+    them has it, or has left.
 
-    Several runners may have joined one turn. If it were done when the first has its answer, another one that got only a part,
-    and asks anew, would begin a new turn.
+    Several runners may have joined one turn. If it were done when the first has its answer, another
+    one that got only a part, and asks anew, would begin a new turn.
     """
 
     def __init__(self, on_delivered: Callable[[], Awaitable[None]]) -> None:
@@ -113,7 +123,9 @@ class TurnAnswer:
         return answer
 
     def note_end(self, *, is_delivered: bool) -> Awaitable[None] | None:
-        """Note that a runner has the answer, or never will; return what marks the answer if this was the last of them."""
+        """Note that a runner has the answer, or never will; return what marks the
+        answer if this was the last of them.
+        """
         self._runners -= 1
         self._has_reached_one |= is_delivered
         return self._on_delivered() if self._has_reached_one and not self._runners else None
@@ -125,7 +137,8 @@ _marking: set[asyncio.Future[None]] = set()
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A governed request, until the last byte of its response was handed to the connection, or never will be.
+    """A governed request, until the last byte of its response was handed to the
+    connection, or never will be.
 
     The answer of a turn must have left the process (``response_stream/delivery.py``).
     """
@@ -134,9 +147,13 @@ class PendingRequest:
     body: HeldBody | None = None  # The bytes that are counted for its body
     admitted: Identity | None = None  # The agent, while the body is still to come
     answer: TurnAnswer | None = None  # What the response is, if it is a turn's
-    is_being_delivered: bool = False  # The response is whole, and may wait in the connection's buffers
+    is_being_delivered: bool = (
+        False  # The response is whole, and may wait in the connection's buffers
+    )
     has_ended: bool = False  # mitmproxy has reported the response, or the error
-    done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    done: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
 
 @dataclass(slots=True)
@@ -144,10 +161,16 @@ class Originals:
     """The parts of one message that are not shown, each by what is shown in its place."""
 
     fields: dict[HeaderField, HeaderField] = field(default_factory=dict)
-    """No two headers are shown alike: each leads back to its own original, wherever it stands by then."""
-    head: tuple[HeaderFields, HeaderFields] | None = None  # All headers (shown, original), as long as nobody has edited one
+    """No two headers are shown alike: each leads back to its own original, wherever
+    it stands by then.
+    """
+    head: tuple[HeaderFields, HeaderFields] | None = (
+        None  # All headers (shown, original), as long as nobody has edited one
+    )
     line: tuple[bytes, bytes] | None = None  # A request's target, or a response's reason phrase
-    body: tuple[bytes, bytes] | None = None  # The very object that is shown: any other body is an edit
+    body: tuple[bytes, bytes] | None = (
+        None  # The very object that is shown: any other body is an edit
+    )
     head_searched: bool = False
     body_searched: bool = False  # Known secrets were searched for
 
@@ -161,8 +184,14 @@ class Originals:
 class FlowRedaction:
     """The originals of one flow, and the secrets to search for in it."""
 
-    heads: Redactor | None = None  # All known secrets and the request's own credentials; None while nobody observes flows
-    bodies: Redactor | None = None  # The agent's secrets only: hundreds of values in each body would cost more than the request
+    heads: Redactor | None = (
+        # All known secrets and the request's own credentials; None while nobody observes flows
+        None
+    )
+    bodies: Redactor | None = (
+        # The agent's secrets only: hundreds of values in each body would cost more than the request
+        None
+    )
     request: Originals = field(default_factory=Originals)
     response: Originals = field(default_factory=Originals)
 
@@ -172,15 +201,23 @@ class FlowState:
     """All that is known of one flow while it is under way."""
 
     is_recorded: bool = False
-    """Loaded from a file, to be looked at: nobody waits for its response, and nothing is decided about it."""
-    verdict: Literal["forward", "answered"] | None = None  # The decision. Without one the guard lets nothing governed out.
+    """Loaded from a file, to be looked at: nobody waits for its response, and
+    nothing is decided about it.
+    """
+    verdict: Literal["forward", "answered"] | None = (
+        None  # The decision. Without one the guard lets nothing governed out.
+    )
     runner_left: bool = False  # The runner left before its response was whole
     pending: PendingRequest | None = None
     decision: asyncio.Task[Any] | None = None  # The task of the hook that is still deciding
     source: ChunkSource | None = None
-    fallback: Callable[[], http.Response] | None = None  # Makes the response of a forwarded request whose provider gives none
+    fallback: Callable[[], http.Response] | None = (
+        None  # Makes the response of a forwarded request whose provider gives none
+    )
     held_tap: ResponseTap | None = None
-    """The response is held back until it is whole; one that is too long for that streams through this tap."""
+    """The response is held back until it is whole; one that is too long for that
+    streams through this tap.
+    """
     forwarded: ForwardedRequest | None = None
     redaction: FlowRedaction | None = None  # None as soon as nothing more of the flow is sent
     awaited_turn: str | None = None  # The id of the turn that the runner of this flow waits for
@@ -205,7 +242,10 @@ def _new_state(flow: http.HTTPFlow) -> FlowState:
 
 
 def begin(flow: http.HTTPFlow) -> None:
-    """Note at its first hook whether a flow was loaded from a file. A flow that is replayed is decided about anew."""
+    """Note at its first hook whether a flow was loaded from a file.
+
+    A flow that is replayed is decided about anew.
+    """
     if not flow.live:
         state_of(flow).is_recorded = True
     elif flow.is_replay:
@@ -214,8 +254,19 @@ def begin(flow: http.HTTPFlow) -> None:
 
 def release(flow: http.HTTPFlow, state: FlowState) -> None:
     """Drop the state of a flow for which nothing is left to do."""
-    parts = (state.pending, state.redaction, state.decision, state.source, state.forwarded, state.entry_written)
-    if not any(part is not None for part in parts) and state.awaited_turn is None and not state.is_recorded:
+    parts = (
+        state.pending,
+        state.redaction,
+        state.decision,
+        state.source,
+        state.forwarded,
+        state.entry_written,
+    )
+    if (
+        not any(part is not None for part in parts)
+        and state.awaited_turn is None
+        and not state.is_recorded
+    ):
         flow.__dict__.pop(_ATTRIBUTE, None)
         _flows.discard(flow)
 
@@ -240,7 +291,9 @@ def pending_requests() -> list[PendingRequest]:
 
 
 def end_pending(flow: http.HTTPFlow, state: FlowState) -> None:
-    """End the request of a flow whose stream has nothing left to do, if mitmproxy has reported its end."""
+    """End the request of a flow whose stream has nothing left to do, if mitmproxy
+    has reported its end.
+    """
     pending = state.pending
     if pending is not None and pending.has_ended and not pending.is_being_delivered:
         finish(flow, pending)
@@ -258,10 +311,16 @@ def finish(flow: http.HTTPFlow, pending: PendingRequest) -> None:
 
 
 def end_requests_of(client_id: str) -> None:
-    """End all requests of a connection that is closed, but for answers that its transport still sends."""
+    """End all requests of a connection that is closed, but for answers that its
+    transport still sends.
+    """
     for state in all_states():
         pending = state.pending
-        if pending is not None and pending.client_id == client_id and not pending.is_being_delivered:
+        if (
+            pending is not None
+            and pending.client_id == client_id
+            and not pending.is_being_delivered
+        ):
             state.pending = None
             _end(pending)
 

@@ -1,7 +1,8 @@
-"""The ``Governance`` that every part of the addon shares, by its constructor: what is governed, and by which mediator.
+"""The ``Governance`` that every part of the addon shares, by its constructor: what is governed, and
+by which mediator.
 
-It outlives the script: what the last script set holds when that is gone. Before any script has set it, nothing is governed but
-the base URL, and egress is denied.
+It outlives the script: what the last script set holds when that is gone. Before any script has set
+it, nothing is governed but the base URL, and egress is denied.
 """
 
 import ipaddress
@@ -24,13 +25,17 @@ from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 
 BASE_URL = None  # The destination of a request at the base-URL listener: the proxy itself
-_MAX_HOST_LENGTH = 255  # Of a host's name (RFC 1035). Longer ones, which anybody may send, are not cached.
+_MAX_HOST_LENGTH = (
+    255  # Of a host's name (RFC 1035). Longer ones, which anybody may send, are not cached.
+)
 _NOTHING_KNOWN = Redactor(())
 
 
 @dataclass(frozen=True)
 class BuiltinAddons:
-    """mitmproxy's own addons that ours use; None where the program has none (mitmdump has no view)."""
+    """mitmproxy's own addons that ours use; None where the program has none
+    (mitmdump has no view).
+    """
 
     proxyauth: Any = None
     proxyserver: Any = None
@@ -49,19 +54,29 @@ class BuiltinAddons:
 
 
 class Governance:
-    """The governed hosts, the mediator, the limits that the script set, and mitmproxy's own addons."""
+    """The governed hosts, the mediator, the limits that the script set, and
+    mitmproxy's own addons.
+    """
 
     def __init__(self, events: EventLog, builtin: BuiltinAddons | None = None) -> None:
         self.events = events
         self.builtin = builtin or BuiltinAddons()
-        self.observers: tuple[Any, ...] = ()  # The addons that are notified of hidden flows, in this order
+        self.observers: tuple[
+            Any, ...
+        ] = ()  # The addons that are notified of hidden flows, in this order
         self.mediator: Mediator | None = None
         self.has_script = False  # A script is there that decides
-        self.hosts: Mapping[str, str] = {}  # The governed hosts as last read: canonical name → as configured
+        self.hosts: Mapping[
+            str, str
+        ] = {}  # The governed hosts as last read: canonical name → as configured
         self.denies_egress = True
-        self.egress_networks: tuple[Network, ...] = ()  # The private networks that ungoverned connections may lead to
+        self.egress_networks: tuple[
+            Network, ...
+        ] = ()  # The private networks that ungoverned connections may lead to
         self.max_flows = 0
-        self.max_bytes = 0  # How many flows the view keeps, and how many bytes of them; 0 flows: no limit
+        self.max_bytes = (
+            0  # How many flows the view keeps, and how many bytes of them; 0 flows: no limit
+        )
         self.connections = ConnectionTable()
         self.body_bytes = BodyBytes()
         self._is_observed: bool | None = None
@@ -105,7 +120,9 @@ class Governance:
 
 
 def canonical(host: str) -> str:
-    """Return a host in one spelling, as a name resolver would read it, so that no other spelling bypasses a rule."""
+    """Return a host in one spelling, as a name resolver would read it, so that no
+    other spelling bypasses a rule.
+    """
     return _canonical(host) if len(host) <= _MAX_HOST_LENGTH else _canonical.__wrapped__(host)
 
 
@@ -121,7 +138,9 @@ def _canonical(host: str) -> str:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
         try:
-            return socket.inet_ntoa(socket.inet_aton(host))  # 127.1, 0x7f000001 and 2130706433 are addresses too
+            return socket.inet_ntoa(
+                socket.inet_aton(host)
+            )  # 127.1, 0x7f000001 and 2130706433 are addresses too
         except OSError:
             return host
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
@@ -134,7 +153,8 @@ def _by_canonical_name(hosts: frozenset[str]) -> Mapping[str, str]:
 
 
 def destination(flow: http.HTTPFlow, governed: Mapping[str, str]) -> str | None:
-    """Return the host that the runner wants, or ``BASE_URL``: by its connection and its SNI, never by its Host header.
+    """Return the host that the runner wants, or ``BASE_URL``: by its connection and
+    its SNI, never by its Host header.
 
     ``governed`` is canonical name → host as configured; a governed name comes before any other.
     """
@@ -145,9 +165,12 @@ def destination(flow: http.HTTPFlow, governed: Mapping[str, str]) -> str | None:
 
 
 def log_to_stderr() -> None:
-    """Let mitmproxy's own messages go to stderr, from the first one on. Call it before mitmproxy starts.
+    """Let mitmproxy's own messages go to stderr, from the first one on.
 
-    Its "Loading script" comes before any script runs, so that an addon alone can't keep it from stdout.
+    Call it before mitmproxy starts.
+
+    Its "Loading script" comes before any script runs, so that an addon alone can't keep it from
+    stdout.
     """
     # It imports all of mitmproxy's addons, which its programs do anyway.
     from mitmproxy.addons import termlog

@@ -1,10 +1,13 @@
-"""The lifecycle of the proxy, which outlives the script: the mediator, the end of every request, and the drain (decision 0029).
+"""The lifecycle of the proxy, which outlives the script: the mediator, the end of every request,
+and the drain (decision 0029).
 
 a script is reloaded     it goes on with the mediator that exists: state, budgets, turns and all
-settings change          a new mediator takes over the state of the old one, which is closed when its requests are over. A
+settings change          a new mediator takes over the state of the old one, which is closed when
+its requests are over. A
                          proxy that is shutting down takes up no new settings
 a request ends           this is heard here, because the script may be broken or gone by then
-SIGTERM, SIGINT          nothing new is begun (503, retry later); a connection that waits for its next request is closed after a
+SIGTERM, SIGINT          nothing new is begun (503, retry later); a connection that waits for its
+next request is closed after a
                          moment, since the request may be on its way. What was begun has ``cllama_drain_ms`` to end. Then it
                          is cut off: runners that wait are told, and the journal knows where each turn goes on
 """
@@ -24,7 +27,13 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import flow_state, listeners
-from claw_mediate.mitm.flow_state import PendingRequest, TurnAnswer, pending_requests, state_of, wait_until_done
+from claw_mediate.mitm.flow_state import (
+    PendingRequest,
+    TurnAnswer,
+    pending_requests,
+    state_of,
+    wait_until_done,
+)
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
 from claw_mediate.mitm.governance import Governance
@@ -37,12 +46,18 @@ from claw_mediate.workers import worker as workers
 
 TURN_SECONDS = 900.0  # Seconds that turns have to end after new settings replaced their mediator
 _GRACE_SECONDS = 0.3
-"""For a request that is on its way: on a connection that closes it would get no answer at all, not even a refusal."""
+"""For a request that is on its way: on a connection that closes it would get no
+answer at all, not even a refusal.
+"""
 _FRESH_SECONDS = 1.0  # A connection that is younger may be about to send its first request
 _PAUSE_SECONDS = 0.02
-_LOST_SECONDS = 2.0  # After a runner's connection was closed, by which its requests have ended, or never will
+_LOST_SECONDS = (
+    2.0  # After a runner's connection was closed, by which its requests have ended, or never will
+)
 _LAST_SECONDS = 0.5
-"""Seconds for each of the last steps: refusals for what was cut off, closing our connections, sending the last bytes."""
+"""Seconds for each of the last steps: refusals for what was cut off, closing our
+connections, sending the last bytes.
+"""
 
 
 class Lifecycle:
@@ -61,7 +76,10 @@ class Lifecycle:
         """The ids of connections that have had a governed request."""
 
     def apply(self, settings: Settings) -> Mediator:
-        """Govern by these settings, and return their mediator. Raise ``ValueError`` or ``OptionsError`` if this fails."""
+        """Govern by these settings, and return their mediator.
+
+        Raise ``ValueError`` or ``OptionsError`` if this fails.
+        """
         self._tls_ca.check(settings)
         listeners.check(settings)
         mediator = self._mediator_of(settings)
@@ -72,8 +90,12 @@ class Lifecycle:
         old = self.governance.mediator
         if old is not None and (settings == self._settings or _is_shutting_down()):
             return old
-        mediator = Mediator(settings, self.governance.events, before=old.state if old is not None else None)
-        if (problem := mediator.missing() or self._observation_problem(mediator, settings)) is not None:
+        mediator = Mediator(
+            settings, self.governance.events, before=old.state if old is not None else None
+        )
+        if (
+            problem := mediator.missing() or self._observation_problem(mediator, settings)
+        ) is not None:
             self._retire(mediator, [])
             raise ValueError(problem)
         self._settings = settings
@@ -98,7 +120,9 @@ class Lifecycle:
         if self.governance.mediator is not None:
             await self.governance.mediator.prepare()
         gc.collect()
-        gc.freeze()  # what was made by now stays: without this each full collection stops the loop for a tenth of a second
+        # what was made by now stays: without this each full collection stops the loop for a tenth
+        # of a second
+        gc.freeze()
 
     def begin(self, flow: http.HTTPFlow) -> None:
         state_of(flow).pending = PendingRequest(flow.client_conn.id)
@@ -110,8 +134,12 @@ class Lifecycle:
         assert pending is not None
         pending.admitted = admitted
 
-    def hold_body(self, flow: http.HTTPFlow, admitted: Identity, size: int) -> RunnerResponse | None:
-        """Count a body from now until its request is over; return the refusal if there is no room for it."""
+    def hold_body(
+        self, flow: http.HTTPFlow, admitted: Identity, size: int
+    ) -> RunnerResponse | None:
+        """Count a body from now until its request is over; return the refusal if
+        there is no room for it.
+        """
         pending = state_of(flow).pending
         assert pending is not None
         if pending.body is None:
@@ -126,8 +154,13 @@ class Lifecycle:
         return guard.refuse_body(flow.request.path, limit)
 
     def refuse_connection(self, flow: http.HTTPFlow, admitted: Identity) -> RunnerResponse:
-        """Return the refusal of a request for which its agent has too many connections, or requests under way."""
-        reason = f"a request of agent {admitted.agent.id} was refused: it has too many connections or requests under way"
+        """Return the refusal of a request for which its agent has too many
+        connections, or requests under way.
+        """
+        reason = (
+            f"a request of agent {admitted.agent.id} was refused: it has too many connections "
+            "or requests under way"
+        )
         self.governance.events.limited_event("error", error="too_many_connections", reason=reason)
         return guard.refuse_connection(flow.request.path)
 
@@ -173,7 +206,9 @@ class Lifecycle:
             _close_connection_if_shutting_down(flow)
 
     async def response(self, flow: http.HTTPFlow) -> None:
-        """Handle the end of a response: a stream has been sent by now, and a whole response is sent next."""
+        """Handle the end of a response: a stream has been sent by now, and a whole
+        response is sent next.
+        """
         state = state_of(flow)
         if state.is_recorded:
             return
@@ -218,7 +253,9 @@ class Lifecycle:
         closing = asyncio.ensure_future(self._close_waiting())
         begun = [each for each in pending_requests() if _has_begun(each, clients)]
         await wait_until_done(begun, seconds)
-        await asyncio.gather(closing, *(mediator.finish(until - loop.time()) for mediator in mediators))
+        await asyncio.gather(
+            closing, *(mediator.finish(until - loop.time()) for mediator in mediators)
+        )
         await _cut_off(begun)
         # What is sent now is marked as delivered before the journal is closed.
         delivered = [each for each in begun if each.is_being_delivered]
@@ -227,21 +264,27 @@ class Lifecycle:
         await _wait_for_all(_LAST_SECONDS, *(mediator.close(0) for mediator in mediators))
 
     async def _close_waiting(self) -> None:
-        """Close the connections that wait for a request, after a moment in which those on their way are refused."""
+        """Close the connections that wait for a request, after a moment in which
+        those on their way are refused.
+        """
         connections = self.governance.builtin.proxyserver.connections
         until = time.monotonic() + _GRACE_SECONDS
         is_over = False
         while not is_over:
             await asyncio.sleep(_PAUSE_SECONDS)
             waiting = self._waiting_clients()
-            is_over = time.monotonic() >= until or not any(each.client.id in waiting for each in connections.values())
+            is_over = time.monotonic() >= until or not any(
+                each.client.id in waiting for each in connections.values()
+            )
         _close_idle(connections.values(), self._runners & self._waiting_clients())
 
     def _waiting_clients(self) -> set[str]:
         """Return the clients that have sent no request yet, or wait to send the next one."""
         connections = self.governance.builtin.proxyserver.connections.values()
         opened = time.time() - _FRESH_SECONDS
-        fresh = {each.client.id for each in connections if (each.client.timestamp_start or 0.0) > opened}
+        fresh = {
+            each.client.id for each in connections if (each.client.timestamp_start or 0.0) > opened
+        }
         return (self._runners | fresh) - {each.client_id for each in pending_requests()}
 
     def _retire(self, mediator: Mediator, requests: Collection[PendingRequest]) -> None:
@@ -250,7 +293,9 @@ class Lifecycle:
 
 
 def _has_begun(request: PendingRequest, clients: Collection[str]) -> bool:
-    """Return whether a request is to end in the time of the drain; an answer may outlive mitmproxy's end of its connection."""
+    """Return whether a request is to end in the time of the drain; an answer may outlive
+    mitmproxy's end of its connection.
+    """
     return request.is_being_delivered or (request.client_id in clients and request.admitted is None)
 
 
@@ -280,14 +325,18 @@ async def _wait_for_all(seconds: float, *steps: Any) -> None:
 
 
 async def _send_written(handler: Any) -> None:
-    writer = handler.transports[handler.client].writer if handler.client in handler.transports else None
+    writer = (
+        handler.transports[handler.client].writer if handler.client in handler.transports else None
+    )
     if isinstance(writer, asyncio.StreamWriter) and not writer.is_closing():
         writer.transport.set_write_buffer_limits(0)
         await writer.drain()
 
 
 def _flush_standard_streams() -> None:
-    """Drop lines that can't be written, because a disk is full or a reader has gone: exit 120 would blame the proxy."""
+    """Drop lines that can't be written, because a disk is full or a reader has
+    gone: exit 120 would blame the proxy.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -296,7 +345,9 @@ def _flush_standard_streams() -> None:
 
 
 def _ignore_signals() -> None:
-    """Ignore further signals to the very end: asyncio's handlers go with its loop, before the process does."""
+    """Ignore further signals to the very end: asyncio's handlers go with its loop,
+    before the process does.
+    """
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().remove_signal_handler(sign)
         signal.signal(sign, signal.SIG_IGN)
@@ -308,5 +359,9 @@ def _is_shutting_down() -> bool:
 
 def _close_connection_if_shutting_down(flow: http.HTTPFlow) -> None:
     """Close the runner's connection: it would send its next request to a proxy that is gone."""
-    if _is_shutting_down() and flow.response is not None and flow.request.http_version.startswith("HTTP/1"):
+    if (
+        _is_shutting_down()
+        and flow.response is not None
+        and flow.request.http_version.startswith("HTTP/1")
+    ):
         flow.response.headers["connection"] = "close"

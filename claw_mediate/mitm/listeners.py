@@ -1,10 +1,11 @@
 """Listeners that several workers share (``claw proxy --workers N``, decision 0035).
 
-Rules. Every worker opens every listener of mitmproxy with SO_REUSEPORT, and the kernel deals connections out among them. The
-first worker tries each address without it before: an address that another program uses, or another proxy, is refused, after a
-wait for workers of a proxy that was killed. Those stop to listen as soon as their supervisor is gone: who has connected by then
-gets an answer, and nobody else can connect. Each worker has one more listener, on loopback, where the others reach it. It is an
-entrance like the base URL.
+Rules. Every worker opens every listener of mitmproxy with SO_REUSEPORT, and the kernel deals
+connections out among them. The first worker tries each address without it before: an address that
+another program uses, or another proxy, is refused, after a wait for workers of a proxy that was
+killed. Those stop to listen as soon as their supervisor is gone: who has connected by then gets an
+answer, and nobody else can connect. Each worker has one more listener, on loopback, where the
+others reach it. It is an entrance like the base URL.
 """
 
 import asyncio
@@ -26,7 +27,8 @@ from claw_mediate.workers import worker as workers
 from claw_mediate.workers.worker import Worker
 
 _PAUSE_SECONDS: Final = 0.05
-_INNER: Final = "reverse:http://pod.invalid@127.0.0.1:1"  # The socket is there; the port of the specification is not used
+# The socket is there; the port of the specification is not used
+_INNER: Final = "reverse:http://pod.invalid@127.0.0.1:1"
 _FILES: Final = ("save_stream_file", "hardump")
 """Options that name a file which each worker would write."""
 
@@ -35,7 +37,10 @@ _taking: set[asyncio.Task[None]] = set()
 
 
 def run_worker() -> object:
-    """Run mitmdump in a worker. Listeners that ``--mode`` names are opened before a script is loaded."""
+    """Run mitmdump in a worker.
+
+    Listeners that ``--mode`` names are opened before a script is loaded.
+    """
     worker = workers.current()
     assert worker is not None
     try:
@@ -48,9 +53,15 @@ def run_worker() -> object:
 
 
 def _share(worker: Worker) -> None:
-    """Open all listeners of this process as shared ones. Raise ``RuntimeError`` for a mitmproxy that is built differently."""
+    """Open all listeners of this process as shared ones.
+
+    Raise ``RuntimeError`` for a mitmproxy that is built differently.
+    """
     if "start_server" not in mode_servers.AsyncioServerInstance.listen.__code__.co_names:
-        raise RuntimeError("this version of mitmproxy is built differently: its listeners can't be shared by workers")
+        raise RuntimeError(
+            "this version of mitmproxy is built differently: its listeners can't be "
+            "shared by workers"
+        )
 
     async def listen(instance: Any, host: str, port: int) -> list[asyncio.Server]:
         if instance.mode.transport_protocol != "tcp" or not port:
@@ -69,7 +80,10 @@ def _share(worker: Worker) -> None:
 
 
 async def _wait_until_free(worker: Worker, host: str, port: int) -> None:
-    """Wait for an address that somebody listens on. Raise ``OSError`` if it is still in use after ``ADDRESS_SECONDS``."""
+    """Wait for an address that somebody listens on.
+
+    Raise ``OSError`` if it is still in use after ``ADDRESS_SECONDS``.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + ADDRESS_SECONDS
     is_first = True
@@ -85,7 +99,10 @@ async def _wait_until_free(worker: Worker, host: str, port: int) -> None:
         if is_first:
             is_first = False
             # Not by logging: what is below an error is not shown, and an error would end the start.
-            sys.stderr.write(f"cllama: {host or '*'}:{port} is in use; waiting {ADDRESS_SECONDS:g} s for it to be free\n")
+            sys.stderr.write(
+                f"cllama: {host or '*'}:{port} is in use; waiting {ADDRESS_SECONDS:g} s "
+                "for it to be free\n"
+            )
             sys.stderr.flush()
         await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -95,7 +112,9 @@ async def _leave_alone(_reader: asyncio.StreamReader, _writer: asyncio.StreamWri
 
 
 def _stop_listening(server: asyncio.Server, handle: HandleStream) -> None:
-    """Stop to listen, and take those who have connected: what the kernel has accepted it would reset, without a word."""
+    """Stop to listen, and take those who have connected: what the kernel has
+    accepted it would reset, without a word.
+    """
     copies = [socket.socket(fileno=socket.dup(each.fileno())) for each in server.sockets]
     for copy in copies:
         _take_all(copy, handle)
@@ -122,21 +141,31 @@ async def _take(connection: socket.socket, handle: HandleStream) -> None:
 
 async def _refuse(_instance: object) -> None:
     """Raise ``OSError`` for a way in that workers can't share."""
-    raise OSError(errno.EOPNOTSUPP, "workers share listeners of TCP with a fixed port, and no others (--workers 1)")
+    raise OSError(
+        errno.EOPNOTSUPP,
+        "workers share listeners of TCP with a fixed port, and no others (--workers 1)",
+    )
 
 
 def check(settings: Settings) -> None:
-    """Refuse what several workers can't do. Raise ``ValueError`` or ``OptionsError`` with one line."""
+    """Refuse what several workers can't do.
+
+    Raise ``ValueError`` or ``OptionsError`` with one line.
+    """
     if (worker := workers.current()) is None:
         return
     if settings.state.shown == "memory":
         raise ValueError(
-            f"{worker.place.count} workers need a state that they share: set CLAW_STATE to a file, or to redis://HOST:PORT/DB;"
-            " without one a retry that reaches another worker would repeat a write (or run --workers 1)"
+            f"{worker.place.count} workers need a state that they share: set CLAW_STATE to a "
+            "file, or to redis://HOST:PORT/DB;"
+            " without one a retry that reaches another worker would repeat a write (or run "
+            "--workers 1)"
         )
     for name in _FILES:
         if getattr(ctx.options, name, None):
-            raise exceptions.OptionsError(f"{name}: {worker.place.count} workers would write one file (run --workers 1)")
+            raise exceptions.OptionsError(
+                f"{name}: {worker.place.count} workers would write one file (run --workers 1)"
+            )
 
 
 async def open_all(builtin: BuiltinAddons) -> None:
@@ -147,5 +176,7 @@ async def open_all(builtin: BuiltinAddons) -> None:
         return
     if not worker.is_up:
         instance: Any = mode_servers.ServerInstance.make(_INNER, builtin.proxyserver)
-        worker.inner_server = await asyncio.start_server(instance.handle_stream, sock=worker.place.inner)
+        worker.inner_server = await asyncio.start_server(
+            instance.handle_stream, sock=worker.place.inner
+        )
     await worker.begin()

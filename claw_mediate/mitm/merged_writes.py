@@ -1,8 +1,9 @@
 """Writes that follow each other go out as one (decision 0008).
 
-mitmproxy writes each part of a message with a system call of its own: a head, its body, each chunk of a stream. Each wakes the
-peer, and on a machine with few cores that costs more than all of mitmproxy's work for the message. Between two writes that
-are merged nothing is waited for, so no byte goes out later than the one after it; no hook comes between them either.
+mitmproxy writes each part of a message with a system call of its own: a head, its body, each chunk
+of a stream. Each wakes the peer, and on a machine with few cores that costs more than all of
+mitmproxy's work for the message. Between two writes that are merged nothing is waited for, so no
+byte goes out later than the one after it; no hook comes between them either.
 
 Only bytes of a stream are merged: a datagram stays one. A long write is not copied.
 """
@@ -22,7 +23,9 @@ def install(handler: Any) -> None:
 
 
 def _merge(handle_event: Callable[[Any], Iterator[Any]], event: Any) -> Iterator[Any]:
-    """Yield the commands of an event, with writes to one connection joined that follow each other."""
+    """Yield the commands of an event, with writes to one connection joined that
+    follow each other.
+    """
     held: commands.SendData | None = None
     try:
         for command in handle_event(event):
@@ -47,5 +50,7 @@ def _merge(handle_event: Callable[[Any], Iterator[Any]], event: Any) -> Iterator
 
 
 def _can_merge(held: commands.SendData, command: commands.SendData) -> bool:
-    is_one_stream = held.connection is command.connection and command.connection.transport_protocol == "tcp"
+    is_one_stream = (
+        held.connection is command.connection and command.connection.transport_protocol == "tcp"
+    )
     return is_one_stream and len(held.data) + len(command.data) <= _MAX_MERGED

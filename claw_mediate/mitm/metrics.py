@@ -1,4 +1,6 @@
-"""``/metrics`` on a listener of its own. It outlives the script: a reload loses no count, and a broken script shows.
+"""``/metrics`` on a listener of its own.
+
+It outlives the script: a reload loses no count, and a broken script shows.
 
 Of several workers each listens, and whichever is asked adds up the counts of all.
 """
@@ -35,7 +37,9 @@ class MetricsAddon:
         self._events = governance.events
         self._is_counting = False
         self._mediator: Mediator | None = None
-        self._mediators: WeakSet[Mediator] = WeakSet()  # Also the earlier ones, whose turns may not have ended
+        self._mediators: WeakSet[Mediator] = (
+            WeakSet()
+        )  # Also the earlier ones, whose turns may not have ended
         self._tracing: Tracing | None = None
         self._listener: ListenAddress | None = None
         self._scrape: MetricsServer | None = None
@@ -44,9 +48,15 @@ class MetricsAddon:
             worker.when_orphaned(self._stop_listening)
 
     def observe(self, mediator: Mediator, listener: ListenAddress | None) -> None:
-        """Report this mediator from now on, at this listener. Raise ``ValueError`` with one line."""
+        """Report this mediator from now on, at this listener.
+
+        Raise ``ValueError`` with one line.
+        """
         self._listen(listener)
-        if self._mediator is None and (tracing := tracing_from_environment(self._events.redact)) is not None:
+        if (
+            self._mediator is None
+            and (tracing := tracing_from_environment(self._events.redact)) is not None
+        ):
             self._tracing = tracing
             self._events.add_listener(tracing.handle_event)
         self._mediator = mediator
@@ -58,7 +68,10 @@ class MetricsAddon:
         if listener == self._listener:
             return
         if listener is not None and not listener.is_loopback and not _token():
-            raise ValueError(f"cllama_metrics: runners can reach {listener.shown}: set {TOKEN}, or listen on 127.0.0.1")
+            raise ValueError(
+                f"cllama_metrics: runners can reach {listener.shown}: set {TOKEN}, or "
+                "listen on 127.0.0.1"
+            )
         if listener is not None and not self._is_counting:
             self._is_counting = True
             self._events.add_listener(self.metrics.count)
@@ -73,15 +86,25 @@ class MetricsAddon:
             raise
 
     def _serve(self, listener: ListenAddress | None) -> None:
-        """Serve at this listener and no other. Raise ``ValueError`` with one line, and then nothing has changed."""
-        scrape = MetricsServer(listener, _token(), self._write, _sharing()) if listener is not None else None
+        """Serve at this listener and no other.
+
+        Raise ``ValueError`` with one line, and then nothing has changed.
+        """
+        scrape = (
+            MetricsServer(listener, _token(), self._write, _sharing())
+            if listener is not None
+            else None
+        )
         self._close()
         self._listener, self._scrape = listener, scrape
         if scrape is not None:
             self._serving = asyncio.ensure_future(scrape.serve())
 
     def done(self) -> Any:
-        """Close the listener. No coroutine function, because mitmproxy calls it from sync code too."""
+        """Close the listener.
+
+        No coroutine function, because mitmproxy calls it from sync code too.
+        """
         try:
             self._close()
         finally:
@@ -102,7 +125,8 @@ class MetricsAddon:
     async def _write(self, accept: str) -> Page:
         if (worker := workers.current()) is not None and worker.is_up:
             if not (parts := await worker.ask_all("metrics")):
-                raise TimeoutError  # The supervisor is silent: our own counts alone are less than the last page's
+                # The supervisor is silent: our own counts alone are less than the last page's
+                raise TimeoutError
             return write_text(SummedMetrics(add_up(map(decode, parts.values()))), accept)
         await self._observe()
         return self.metrics.text(accept)
@@ -114,7 +138,11 @@ class MetricsAddon:
     async def _observe(self) -> None:
         try:
             async with asyncio.timeout(_SECONDS):
-                now = await self._mediator.observed() if self._mediator is not None else HealthSnapshot()
+                now = (
+                    await self._mediator.observed()
+                    if self._mediator is not None
+                    else HealthSnapshot()
+                )
         except TimeoutError:
             now = HealthSnapshot()
         now = now._replace(ready=now.ready and self._governance.has_script)

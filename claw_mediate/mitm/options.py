@@ -1,7 +1,9 @@
-"""The options of mitmproxy that governance depends on: ours, and mitmproxy's own that are forced or refused (decision 0004).
+"""The options of mitmproxy that governance depends on: ours, and mitmproxy's own that are forced or
+refused (decision 0004).
 
-Without ``--mode`` there are two listeners: base URL and forward proxy (``docs/spec/mediation.md`` section 1). mitmproxy begins
-to open its default listener before it loads a script, but binds its port later: that task is cancelled, and ours are opened.
+Without ``--mode`` there are two listeners: base URL and forward proxy (``docs/spec/mediation.md``
+section 1). mitmproxy begins to open its default listener before it loads a script, but binds its
+port later: that task is cancelled, and ours are opened.
 """
 
 import asyncio
@@ -21,7 +23,9 @@ from claw_mediate.telemetry.event_log import EventLog
 
 _TASK = "setup_servers"  # mitmproxy's name of the task that opens the listeners
 _LOOKUP_FAILED = "Transparent mode failure: "
-"""The beginning of mitmproxy's line about a connection whose original destination the kernel does not know."""
+"""The beginning of mitmproxy's line about a connection whose original destination
+the kernel does not know.
+"""
 
 
 def modes(listen: str, proxy: str) -> list[str]:
@@ -32,17 +36,24 @@ def modes(listen: str, proxy: str) -> list[str]:
         proxy_host, proxy_port = parse_address(proxy, "proxy")
     except ValueError as error:
         raise exceptions.OptionsError(str(error)) from error
-    return [f"reverse:http://pod.invalid@{_prefix(base_host)}{base_port}", f"regular@{_prefix(proxy_host)}{proxy_port}"]
+    return [
+        f"reverse:http://pod.invalid@{_prefix(base_host)}{base_port}",
+        f"regular@{_prefix(proxy_host)}{proxy_port}",
+    ]
 
 
 def survive_direct_connections(builtin: BuiltinAddons) -> None:
-    """Let the proxy start though somebody connects to a transparent listener and no NAT rule led them there.
+    """Let the proxy start though somebody connects to a transparent listener and no
+    NAT rule led them there.
 
-    mitmproxy closes such a connection and logs an error. Any error that is logged before it runs ends it, though.
-    Raise ``RuntimeError`` for a mitmproxy that is built differently.
+    mitmproxy closes such a connection and logs an error. Any error that is logged before it runs
+    ends it, though. Raise ``RuntimeError`` for a mitmproxy that is built differently.
     """
     if _LOOKUP_FAILED not in mode_servers.ServerInstance.handle_stream.__code__.co_consts:
-        raise RuntimeError("this version of mitmproxy is built differently: its lookup of destinations can't be watched")
+        raise RuntimeError(
+            "this version of mitmproxy is built differently: its lookup of destinations "
+            "can't be watched"
+        )
     logging.getLogger(mode_servers.__name__).addFilter(_explain)
     if builtin.errorcheck is not None:
         builtin.errorcheck.logger.addFilter(_concerns_startup)
@@ -61,7 +72,8 @@ def _explain(record: logging.LogRecord) -> bool:
     reason = record.getMessage()
     if reason.startswith(_LOOKUP_FAILED):
         record.msg = (
-            "cllama: closed a connection to the transparent listener: no redirect of the kernel led it there"
+            "cllama: closed a connection to the transparent listener: no redirect of the kernel "
+            "led it there"
             f" ({reason.removeprefix(_LOOKUP_FAILED)})"
         )
         record.args = ()
@@ -78,7 +90,9 @@ def _prefix(host: str) -> str:
 
 
 FORCED: dict[str, Any] = {"connection_strategy": "lazy", "rawtcp": False}
-"""Nothing may dial a provider before we decided, and bytes that are not HTTP must not pass on a governed connection."""
+"""Nothing may dial a provider before we decided, and bytes that are not HTTP must
+not pass on a governed connection.
+"""
 REFUSED = ("stream_large_bodies", "ignore_hosts", "allow_hosts", "tcp_hosts", "udp_hosts")
 """Each lets traffic to governed hosts out before a decision, or without one."""
 DEFAULTS: dict[str, Any] = {
@@ -93,21 +107,31 @@ DEFAULTS: dict[str, Any] = {
 """Set unless the operator did."""
 _WEB_OPTION = "web_port"  # An option of mitmweb, which must log the address of its page
 VERBOSE_LOGGERS = ("httpcore2", "httpx2")
-"""Loggers with a dozen records a request, with headers. mitmproxy passes every record of every level to all of its addons,
-shown or not: a third of a turn's time (bench/README.md)."""
-MIN_TCP_TIMEOUT = 300  # Seconds; a shorter idle time-out would cut turns that are waiting for a model
+"""Loggers with a dozen records a request, with headers. mitmproxy passes every record of every
+level to all of its addons, shown or not: a third of a turn's time (bench/README.md).
+"""
+MIN_TCP_TIMEOUT = (
+    300  # Seconds; a shorter idle time-out would cut turns that are waiting for a model
+)
 
 
 def is_set(name: str) -> bool:
-    """Return whether the operator gave this option a value, on the command line or in mitmproxy's configuration."""
+    """Return whether the operator gave this option a value, on the command line or
+    in mitmproxy's configuration.
+    """
     return ctx.options._options[name].value is not optmanager.unset  # noqa: SLF001 - there is no public way to ask
 
 
 def add(loader: Any) -> None:
-    """Add an option for every setting. Its default is the environment variable, unless that is empty or a secret."""
+    """Add an option for every setting.
+
+    Its default is the environment variable, unless that is empty or a secret.
+    """
     for setting in SETTINGS:
         default = setting.default if setting.is_secret else _of_environment(setting)
-        loader.add_option(f"cllama_{setting.name}", str, default, f"{setting.help} Environment: {setting.env}.")
+        loader.add_option(
+            f"cllama_{setting.name}", str, default, f"{setting.help} Environment: {setting.env}."
+        )
 
 
 def values() -> dict[str, str]:
@@ -132,19 +156,28 @@ def max_body_bytes() -> float:
 
 
 def _upstream_trust() -> dict[str, Any]:
-    """Return the option that makes mitmproxy trust the CAs that our own connections trust (``SSL_CERT_FILE``)."""
+    """Return the option that makes mitmproxy trust the CAs that our own connections
+    trust (``SSL_CERT_FILE``).
+    """
     option = "ssl_verify_upstream_trusted_ca"
     bundle = os.environ.get("SSL_CERT_FILE")
     return {option: bundle} if bundle and option in ctx.options and not is_set(option) else {}
 
 
 def harden(builtin: BuiltinAddons) -> None:
-    """Force the options that governance needs, and choose the listeners. Raise ``OptionsError`` with one line."""
+    """Force the options that governance needs, and choose the listeners.
+
+    Raise ``OptionsError`` with one line.
+    """
     for name, value in FORCED.items():
         if is_set(name) and getattr(ctx.options, name) != value:
-            raise exceptions.OptionsError(f"cllama needs {name}={_text(value)}; remove the option {name}")
+            raise exceptions.OptionsError(
+                f"cllama needs {name}={_text(value)}; remove the option {name}"
+            )
     check()
-    changes = {name: value for name, value in DEFAULTS.items() if name in ctx.options and not is_set(name)}
+    changes = {
+        name: value for name, value in DEFAULTS.items() if name in ctx.options and not is_set(name)
+    }
     changes |= _upstream_trust()
     if _WEB_OPTION in ctx.options:
         changes.pop("termlog_verbosity", None)
@@ -162,7 +195,9 @@ def harden(builtin: BuiltinAddons) -> None:
 
 
 def event_log(builtin: BuiltinAddons) -> EventLog:
-    """Return the event log: on stdout, or among mitmproxy's own events in the console, which draws on stdout."""
+    """Return the event log: on stdout, or among mitmproxy's own events in the
+    console, which draws on stdout.
+    """
     if builtin.consoleaddon is None:
         return EventLog()
     return EventLog(lambda line: logging.getLogger("cllama").info(line.decode().rstrip()))
@@ -174,15 +209,22 @@ def _is_worth_logging(record: logging.LogRecord) -> bool:
 
 
 def check() -> None:
-    """Check what must hold at every moment. Raise ``OptionsError``, and mitmproxy takes the change back."""
+    """Check what must hold at every moment.
+
+    Raise ``OptionsError``, and mitmproxy takes the change back.
+    """
     for name in REFUSED:
         if getattr(ctx.options, name):
-            raise exceptions.OptionsError(f"cllama can't govern with {name}: it lets requests out undecided")
+            raise exceptions.OptionsError(
+                f"cllama can't govern with {name}: it lets requests out undecided"
+            )
     for name, value in FORCED.items():
         if is_set(name) and getattr(ctx.options, name) != value:
             raise exceptions.OptionsError(f"cllama needs {name}={_text(value)}")
     if is_set("tcp_timeout") and ctx.options.tcp_timeout < MIN_TCP_TIMEOUT:
-        raise exceptions.OptionsError(f"cllama needs tcp_timeout of {MIN_TCP_TIMEOUT} seconds or more")
+        raise exceptions.OptionsError(
+            f"cllama needs tcp_timeout of {MIN_TCP_TIMEOUT} seconds or more"
+        )
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,6 @@
-"""The proxy's additions to a system prompt: memory, context blocks, feeds and time (docs/spec/mediation.md section 8)."""
+"""The proxy's additions to a system prompt: memory, context blocks, feeds and time
+(docs/spec/mediation.md section 8).
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +11,13 @@ from zoneinfo import ZoneInfo
 from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.prompt_context import assemble, block_section, feed_notice, feed_section, memory_section
+from claw_mediate.core.prompt_context import (
+    assemble,
+    block_section,
+    feed_notice,
+    feed_section,
+    memory_section,
+)
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.prompt.feeds import AskWorkers, FeedLimits, FeedReader, FeedSnapshot
 from claw_mediate.prompt.fetch import ContextClient
@@ -45,7 +53,9 @@ class PromptContext:
         self._unknown_zones: set[tuple[str, str]] = set()
 
     @classmethod
-    def of(cls, settings: Settings, log: EventLog, ask_workers: AskWorkers | None = None) -> "PromptContext":
+    def of(
+        cls, settings: Settings, log: EventLog, ask_workers: AskWorkers | None = None
+    ) -> "PromptContext":
         """Build it from the settings; ``ask_workers`` asks all workers of this proxy for a feed."""
         client = ContextClient()
         limits = FeedLimits(settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds)
@@ -55,19 +65,33 @@ class PromptContext:
 
     def has_context(self, agent: Agent) -> bool:
         """Return whether anything may be added to this agent's requests."""
-        return bool(self._time_line or agent.feeds or agent.blocks or (agent.memory and agent.memory.recall))
+        return bool(
+            self._time_line or agent.feeds or agent.blocks or (agent.memory and agent.memory.recall)
+        )
 
-    async def text(self, agent: Agent, view: RunnerRequest, redactor: Redactor, *, recall: bool = True) -> str:
-        """Return the text for this request, "" if there is none. ``recall`` False: do not ask the memory service."""
+    async def text(
+        self, agent: Agent, view: RunnerRequest, redactor: Redactor, *, recall: bool = True
+    ) -> str:
+        """Return the text for this request, "" if there is none.
+
+        ``recall`` False: do not ask the memory service.
+        """
         memories, feeds = await asyncio.gather(
-            self._memories.recall(agent, view, redactor) if recall else _no_memories(), self.feeds.read(agent)
+            self._memories.recall(agent, view, redactor) if recall else _no_memories(),
+            self.feeds.read(agent),
         )
         before, after = (
             [block_section(block) for block in agent.blocks if block.placement == placement]
             for placement in ("before_feeds", "after_feeds")
         )
         remembered = memory_section(agent.memory.service, memories) if agent.memory else ""
-        sections = [remembered, *before, *self._feed_sections(agent, view, feeds), *after, self._time(agent)]
+        sections = [
+            remembered,
+            *before,
+            *self._feed_sections(agent, view, feeds),
+            *after,
+            self._time(agent),
+        ]
         return redactor.text(assemble(sections))
 
     def retain(self, agent: Agent, entry: JsonObject, redactor: Redactor) -> None:
@@ -79,7 +103,9 @@ class PromptContext:
         await self.feeds.close()
         await self._client.close()
 
-    def _feed_sections(self, agent: Agent, view: RunnerRequest, feeds: list[FeedSnapshot]) -> list[str]:
+    def _feed_sections(
+        self, agent: Agent, view: RunnerRequest, feeds: list[FeedSnapshot]
+    ) -> list[str]:
         sections: list[str] = []
         total = 0
         for snapshot in feeds:
@@ -87,7 +113,9 @@ class PromptContext:
             section, status = _section(snapshot)
             size = len(section.encode())
             if status == "included" and total + size > self.feeds.limits.total_bytes:
-                section = feed_notice(feed.name, feed.source, "left out, for all feeds together are too long")
+                section = feed_notice(
+                    feed.name, feed.source, "left out, for all feeds together are too long"
+                )
                 status = "skipped_total_cap"
             elif status == "included":
                 total += size
@@ -108,7 +136,9 @@ class PromptContext:
         return sections
 
     def _time(self, agent: Agent) -> str:
-        """Return the original's line, ``Current time: 2006-01-02 3:04 PM UTC (UTC)``; "" if it is off."""
+        """Return the original's line, ``Current time: 2006-01-02 3:04 PM UTC
+        (UTC)``; "" if it is off.
+        """
         if not self._time_line:
             return ""
         name = agent.metadata.timezone
@@ -117,11 +147,16 @@ class PromptContext:
         except (LookupError, ValueError, OSError):  # no such zone, or no tzdata on this machine
             if (agent.id, name) not in self._unknown_zones:
                 self._unknown_zones.add((agent.id, name))
-                self._log.event("intervention", agent, intervention="timezone_unknown", timezone=name)
+                self._log.event(
+                    "intervention", agent, intervention="timezone_unknown", timezone=name
+                )
             name, zone = "UTC", None
         now = self._now().astimezone(zone or UTC)
         half = "AM" if now.hour < 12 else "PM"  # noqa: PLR2004 - noon
-        return f"Current time: {now:%Y-%m-%d} {now.hour % 12 or 12}:{now:%M} {half} {now.tzname()} ({name})"
+        return (
+            f"Current time: {now:%Y-%m-%d} {now.hour % 12 or 12}:{now:%M} {half} "
+            f"{now.tzname()} ({name})"
+        )
 
 
 def _section(snapshot: FeedSnapshot) -> tuple[str, str]:

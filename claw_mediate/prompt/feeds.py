@@ -6,8 +6,8 @@
     the fetch fails                 the youngest copy with its age, ours or another worker's, or a note; not fetched again for a
                                     while
 
-The third rule keeps yesterday's price from passing for today's. A fetch belongs to no turn: it goes on when its runner
-leaves, and concurrent turns share it.
+The third rule keeps yesterday's price from passing for today's. A fetch belongs to no turn: it goes
+on when its runner leaves, and concurrent turns share it.
 """
 
 import asyncio
@@ -29,7 +29,9 @@ from claw_mediate.http.headers import bearer
 from claw_mediate.prompt.fetch import ContextClient, FetchRequest, FetchResult, identity_headers
 from claw_mediate.telemetry.event_log import EventLog
 
-_RETRY_SECONDS = 10.0  # Pause after a failure, or the feed's TTL if shorter: otherwise every turn would wait for the feed again
+# Pause after a failure, or the feed's TTL if shorter: otherwise every turn would wait for the feed
+# again
+_RETRY_SECONDS = 10.0
 
 
 type AskWorkers = Callable[[bytes], Awaitable[Mapping[int, bytes]]]
@@ -65,7 +67,10 @@ class FeedLimits:
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """A feed as a turn sees it. ``text`` None: there is none. ``stale_seconds``: the age, if beyond the TTL."""
+    """A feed as a turn sees it. ``text`` None: there is none.
+
+    ``stale_seconds``: the age, if beyond the TTL.
+    """
 
     feed: Feed
     text: str | None
@@ -96,21 +101,29 @@ class FeedReader:
         clock: Callable[[], float] = time.monotonic,
         ask_workers: AskWorkers | None = None,
     ) -> None:
-        """``ask_workers`` is given where this proxy has several: what one has read, all have when the source is gone."""
+        """``ask_workers`` is given where this proxy has several: what one has read,
+        all have when the source is gone.
+        """
         self.limits = limits
         self._ask_workers = ask_workers
         self._client = client
         self._secrets = secrets
         self._log = log
         self._clock = clock
-        self._cache: dict[str, dict[str, _CacheEntry]] = {}  # By agent and URL; only URLs that the agent still has
+        self._cache: dict[
+            str, dict[str, _CacheEntry]
+        ] = {}  # By agent and URL; only URLs that the agent still has
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def read(self, agent: Agent) -> list[FeedSnapshot]:
         """Return the agent's feeds as they are now, in the order of its file."""
         known = self._cache.get(agent.id, {})
-        entries = self._cache[agent.id] = {feed.url: known.get(feed.url) or _CacheEntry() for feed in agent.feeds}
-        return await asyncio.gather(*(self._read(agent, feed, entries[feed.url]) for feed in agent.feeds))
+        entries = self._cache[agent.id] = {
+            feed.url: known.get(feed.url) or _CacheEntry() for feed in agent.feeds
+        }
+        return await asyncio.gather(
+            *(self._read(agent, feed, entries[feed.url]) for feed in agent.feeds)
+        )
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -119,7 +132,9 @@ class FeedReader:
             await asyncio.wait(self._tasks)
 
     def reply(self, question: bytes) -> bytes:
-        """Return what another worker asked for: our copy of an agent's feed; empty if there is none."""
+        """Return what another worker asked for: our copy of an agent's feed; empty
+        if there is none.
+        """
         asked = _read_question(question)
         entry = self._cache.get(asked.agent_id, {}).get(asked.url)
         if entry is None or entry.text is None:
@@ -132,8 +147,11 @@ class FeedReader:
         if age < feed.ttl:
             return FeedSnapshot(feed, entry.text, entry.is_cut)
         if entry.task is None and now >= entry.retry_at:
-            # Never eager, as mitmproxy's tasks are: it may end at once, and then forgets itself before it is stored here.
-            entry.task = asyncio.Task(self._refresh(agent, feed, entry), loop=asyncio.get_running_loop())
+            # Never eager, as mitmproxy's tasks are: it may end at once, and then forgets itself
+            # before it is stored here.
+            entry.task = asyncio.Task(
+                self._refresh(agent, feed, entry), loop=asyncio.get_running_loop()
+            )
             self._tasks.add(entry.task)
             entry.task.add_done_callback(self._tasks.discard)
         if entry.task is not None and age >= 2 * feed.ttl:
@@ -154,7 +172,11 @@ class FeedReader:
             entry.has_failed = problem is not None
             if problem is None:
                 entry.is_cut = result.is_cut or len(result.body) > self.limits.feed_bytes
-                body = redactor.cut(result.body, self.limits.feed_bytes) if entry.is_cut else result.body
+                body = (
+                    redactor.cut(result.body, self.limits.feed_bytes)
+                    if entry.is_cut
+                    else result.body
+                )
                 entry.text = decode_printable(redactor.document(body), self.limits.feed_bytes)
                 entry.fetched = self._clock()
             else:
@@ -181,14 +203,19 @@ class FeedReader:
         except MissingCredentialError:
             return FetchResult(0, failure="credential_missing"), Redactor(agent.secrets)
         redactor = Redactor([*agent.secrets, *([credential] if credential else [])])
-        headers = [*identity_headers(agent), ("accept", "application/json, text/plain;q=0.9, */*;q=0.5")]
+        headers = [
+            *identity_headers(agent),
+            ("accept", "application/json, text/plain;q=0.9, */*;q=0.5"),
+        ]
         if credential is not None:
             headers.append(bearer(credential))
         max_bytes = self.limits.feed_bytes + redactor.max_form_bytes
         request = FetchRequest("GET", feed.url, headers, None, max_bytes, self.limits.seconds)
         return await self._client.fetch(agent.id, request), redactor
 
-    def _log_fetch(self, agent: Agent, feed: Feed, result: FetchResult, problem: str | None) -> None:
+    def _log_fetch(
+        self, agent: Agent, feed: Feed, result: FetchResult, problem: str | None
+    ) -> None:
         self._log.event(
             "feed_fetch",
             agent,
@@ -198,7 +225,9 @@ class FeedReader:
             latency_ms=result.latency_ms,
             feed_source_bytes=None if result.failure else len(result.body),
             feed_source_exact=not result.failure and not result.is_cut,
-            feed_fetched_at=datetime.now(UTC).isoformat(timespec="seconds") if problem is None else None,
+            feed_fetched_at=datetime.now(UTC).isoformat(timespec="seconds")
+            if problem is None
+            else None,
             error=problem,
         )
 

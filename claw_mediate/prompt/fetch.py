@@ -1,7 +1,8 @@
-"""Client for feeds and memory services: bounded in time and bytes, with connections of each agent's own.
+"""Client for feeds and memory services: bounded in time and bytes, with connections
+of each agent's own.
 
-It follows no redirect and uses no proxy of the environment. A failure is one word and never an address: it reaches prompts and
-the log.
+It follows no redirect and uses no proxy of the environment. A failure is one word and never an
+address: it reaches prompts and the log.
 """
 
 import asyncio
@@ -32,7 +33,10 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """A response of any status, or a failure in one word. ``is_cut``: there was more than ``body``."""
+    """A response of any status, or a failure in one word.
+
+    ``is_cut``: there was more than ``body``.
+    """
 
     latency_ms: int
     status: int | None = None
@@ -64,13 +68,20 @@ class ContextClient:
             headers = ascii_headers(request.headers)
             async with (
                 asyncio.timeout(request.seconds),
-                self._pools[agent_id].stream(request.method, request.url, headers, request.body) as response,
+                self._pools[agent_id].stream(
+                    request.method, request.url, headers, request.body
+                ) as response,
             ):
                 body, size = await read_bounded(response, request.max_bytes, request.max_bytes)
             return FetchResult(0, response.status_code, body, size > request.max_bytes)
         except TimeoutError:
             return FetchResult(0, failure="timed_out")
-        except (httpx2.InvalidURL, httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, UnicodeError):
+        except (
+            httpx2.InvalidURL,
+            httpx2.LocalProtocolError,
+            httpx2.UnsupportedProtocol,
+            UnicodeError,
+        ):
             return FetchResult(0, failure="misconfigured")
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             return FetchResult(0, failure="unreachable")
@@ -82,7 +93,10 @@ class ContextClient:
 
 
 def identity_headers(agent: Agent) -> Headers:
-    """Return headers that name agent and pod. The pod's name is free text; it is left out if no header can hold it."""
+    """Return headers that name agent and pod.
+
+    The pod's name is free text; it is left out if no header can hold it.
+    """
     pod = agent.metadata.pod
     pod_header = [("x-claw-pod", pod)] if pod.isascii() and pod.isprintable() else []
     return [("user-agent", "clawdapus"), ("x-claw-id", agent.id), *pod_header]

@@ -1,7 +1,8 @@
-"""Memory: what a service recalls for a request, and what it is given to retain (docs/spec/mediation.md section 8).
+"""Memory: what a service recalls for a request, and what it is given to retain
+(docs/spec/mediation.md section 8).
 
-A failing or slow service costs its memories and at most its time, never the turn. Both directions are redacted: the agent's own
-secrets by value, and anything that looks like a credential.
+A failing or slow service costs its memories and at most its time, never the turn. Both directions
+are redacted: the agent's own secrets by value, and anything that looks like a credential.
 """
 
 import asyncio
@@ -62,16 +63,29 @@ class MemoryClient:
                 {
                     "agent_id": agent.id,
                     "pod": agent.metadata.pod,
-                    "messages": [{"role": "user", "content": text} for text in _latest(view.user_texts)],
+                    "messages": [
+                        {"role": "user", "content": text} for text in _latest(view.user_texts)
+                    ],
                     "metadata": _metadata(agent, view.model),
                 }
             )
         )
-        result = await self._post(agent, memory, memory.recall.path, body, memory.recall.timeout_ms / 1000)
+        result = await self._post(
+            agent, memory, memory.recall.path, body, memory.recall.timeout_ms / 1000
+        )
         accepted, removed, problem = _read_memories(result)
         texts = [redactor.text(text) for text in accepted]
         size = sum(len(text.encode()) for text in texts)
-        self._log_operation(agent, view.model, "recall", result, problem, blocks=len(accepted), size=size, removed=removed)
+        self._log_operation(
+            agent,
+            view.model,
+            "recall",
+            result,
+            problem,
+            blocks=len(accepted),
+            size=size,
+            removed=removed,
+        )
         return texts
 
     def retain(self, agent: Agent, entry: JsonObject, redactor: Redactor) -> None:
@@ -81,9 +95,18 @@ class MemoryClient:
             return
         if len(self._retaining) >= MAX_IN_FLIGHT:
             skipped = FetchResult(0, failure="too_many_in_flight")
-            self._log_operation(agent, entry.get("requested_model"), "retain", skipped, skipped.failure, status="skipped")
+            self._log_operation(
+                agent,
+                entry.get("requested_model"),
+                "retain",
+                skipped,
+                skipped.failure,
+                status="skipped",
+            )
             return
-        task = asyncio.ensure_future(self._retain(agent, memory, memory.retain.path, entry, redactor))
+        task = asyncio.ensure_future(
+            self._retain(agent, memory, memory.retain.path, entry, redactor)
+        )
         self._retaining.add(task)
         task.add_done_callback(self._retaining.discard)
 
@@ -92,17 +115,28 @@ class MemoryClient:
         if self._retaining:
             await asyncio.wait(self._retaining)
 
-    async def _retain(self, agent: Agent, memory: Memory, path: str, entry: JsonObject, redactor: Redactor) -> None:
+    async def _retain(
+        self, agent: Agent, memory: Memory, path: str, entry: JsonObject, redactor: Redactor
+    ) -> None:
         model = entry.get("requested_model")
-        document = {"agent_id": agent.id, "pod": agent.metadata.pod, "metadata": _metadata(agent, model), "entry": entry}
+        document = {
+            "agent_id": agent.id,
+            "pod": agent.metadata.pod,
+            "metadata": _metadata(agent, model),
+            "entry": entry,
+        }
         redacted = redactor.document(encode_json(document))
         body = redact_credentials(redacted.decode(errors="replace")).encode()
         result = await self._post(agent, memory, path, body, RETAIN_SECONDS)
         self._log_operation(agent, model, "retain", result, result.problem)
 
-    async def _post(self, agent: Agent, memory: Memory, path: str, body: bytes, seconds: float) -> FetchResult:
+    async def _post(
+        self, agent: Agent, memory: Memory, path: str, body: bytes, seconds: float
+    ) -> FetchResult:
         try:
-            credential = None if memory.auth is None else resolve_secret(self._secrets, memory.auth.token)
+            credential = (
+                None if memory.auth is None else resolve_secret(self._secrets, memory.auth.token)
+            )
         except MissingCredentialError:
             return FetchResult(0, failure="credential_missing")
         headers = [
@@ -116,13 +150,23 @@ class MemoryClient:
         result = await self._client.fetch(agent.id, request)
         if credential is None:
             return result
-        # Other redactors don't know a credential that is a reference: a service must not repeat it to the model.
+        # Other redactors don't know a credential that is a reference: a service must not repeat it
+        # to the model.
         return replace(result, body=Redactor([credential]).document(result.body))
 
     def _log_operation(
-        self, agent: Agent, model: object, operation: str, result: FetchResult, problem: str | None, **more: Any
+        self,
+        agent: Agent,
+        model: object,
+        operation: str,
+        result: FetchResult,
+        problem: str | None,
+        **more: Any,
     ) -> None:
-        """Log a ``memory_op``. ``more``: ``blocks``, ``size`` and ``removed`` of a recall; ``status`` if not by the result."""
+        """Log a ``memory_op``.
+
+        ``more``: ``blocks``, ``size`` and ``removed`` of a recall; ``status`` if not by the result.
+        """
         assert agent.memory is not None
         self._log.event(
             "memory_op",
@@ -130,7 +174,10 @@ class MemoryClient:
             model=model,
             memory_service=agent.memory.service,
             memory_op=operation,
-            memory_status=more.get("status", "timed_out" if problem == "timed_out" else "failed" if problem else "succeeded"),
+            memory_status=more.get(
+                "status",
+                "timed_out" if problem == "timed_out" else "failed" if problem else "succeeded",
+            ),
             memory_blocks=more.get("blocks"),
             memory_bytes=more.get("size"),
             memory_removed=more.get("removed"),
@@ -141,7 +188,9 @@ class MemoryClient:
 
 
 def _latest(messages: tuple[str, ...]) -> list[str]:
-    """Return the latest messages that fit into ``MAX_QUERY_BYTES``, oldest first; the first one may be cut at its end."""
+    """Return the latest messages that fit into ``MAX_QUERY_BYTES``, oldest first;
+    the first one may be cut at its end.
+    """
     room, latest = MAX_QUERY_BYTES, []
     for text in reversed(messages):
         if room <= 0:
@@ -152,7 +201,11 @@ def _latest(messages: tuple[str, ...]) -> list[str]:
 
 
 def _metadata(agent: Agent, model: object) -> JsonObject:
-    metadata = {"service": agent.metadata.service, "type": agent.metadata.type, "timezone": agent.metadata.timezone}
+    metadata = {
+        "service": agent.metadata.service,
+        "type": agent.metadata.type,
+        "timezone": agent.metadata.timezone,
+    }
     return {**metadata, "requested_model": model}
 
 
@@ -177,16 +230,22 @@ def _read_memories(result: FetchResult) -> tuple[list[str], int, str | None]:
 
 
 def _memory_text(entry: Any) -> str | None:
-    """Return one memory as text for the model; None if it is malformed, empty or only repeats the conversation."""
+    """Return one memory as text for the model; None if it is malformed, empty or
+    only repeats the conversation.
+    """
     try:
         memory = msgspec.convert(entry, _RecalledMemory)
     except msgspec.ValidationError:
         return None
     kind, source = memory.kind.strip().lower(), memory.source.strip().lower()
-    text = redact_credentials(decode_printable(memory.text.encode(errors="replace"), MAX_TEXT_BYTES + 1))
+    text = redact_credentials(
+        decode_printable(memory.text.encode(errors="replace"), MAX_TEXT_BYTES + 1)
+    )
     if not text or kind in _RAW or source in _RAW:
         return None
     marks = [
-        f"{name}={flatten_name(value)}" for name, value in (("kind", kind), ("source", source), ("ts", memory.ts)) if value
+        f"{name}={flatten_name(value)}"
+        for name, value in (("kind", kind), ("source", source), ("ts", memory.ts))
+        if value
     ]
     return f"[{', '.join(marks)}]\n{text}" if marks else text

@@ -7,9 +7,10 @@
     5xx, no whole response, no reply      next candidate
     any other 4xx                         done; the runner gets it
 
-A runner repeats a whole turn for less than a failed request. So once a turn has cost something (``may_retry``) and all
-candidates fail, they are tried twice more: first the candidate that answered earlier, then the others. A key that rests for
-seconds is waited for. If everything fails, the runner gets the last real response.
+A runner repeats a whole turn for less than a failed request. So once a turn has cost something
+(``may_retry``) and all candidates fail, they are tried twice more: first the candidate that
+answered earlier, then the others. A key that rests for seconds is waited for. If everything fails,
+the runner gets the last real response.
 """
 
 import asyncio
@@ -24,7 +25,14 @@ from msgspec.structs import replace
 
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
-from claw_mediate.core.observer import NO_OBSERVER, RequestInfo, ResponseInfo, Subject, TurnObserver, mask_values
+from claw_mediate.core.observer import (
+    NO_OBSERVER,
+    RequestInfo,
+    ResponseInfo,
+    Subject,
+    TurnObserver,
+    mask_values,
+)
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
 from claw_mediate.http.client import ConnectionPools
@@ -39,7 +47,9 @@ from claw_mediate.telemetry.event_log import EventLog
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024  # A longer response is a fault of the provider
 CONNECT_SECONDS = 10.0
-_IDLE_SECONDS = 4.0  # Less than the 5 s after which common servers close: a request sent at that moment is lost
+_IDLE_SECONDS = (
+    4.0  # Less than the 5 s after which common servers close: a request sent at that moment is lost
+)
 MISCONFIGURED = "provider_misconfigured"
 UNREACHABLE = "provider_unreachable"
 BROKE_OFF = "provider_broke_off"
@@ -58,7 +68,10 @@ class ProviderResponse(msgspec.Struct, frozen=True):
 
 
 class TransportFailure(msgspec.Struct, frozen=True):
-    """No usable response. ``message`` names no address; ``status`` and ``retry_after`` are for the runner."""
+    """No usable response.
+
+    ``message`` names no address; ``status`` and ``retry_after`` are for the runner.
+    """
 
     code: str
     message: str
@@ -74,42 +87,64 @@ def too_large(provider: Provider) -> TransportFailure:
 
 
 class ProviderClient:
-    """Client with a connection pool for each agent, so that no agent can read another's response."""
+    """Client with a connection pool for each agent, so that no agent can read
+    another's response.
+    """
 
     def __init__(self) -> None:
         self._pools = ConnectionPools[str](idle=_IDLE_SECONDS, connect=CONNECT_SECONDS)
 
     async def send(self, agent_id: str, provider: Provider, request: RequestInfo) -> ProviderResult:
-        """Send a request, whose URL is a path (with query) below the provider's base URL. The caller bounds the time."""
+        """Send a request, whose URL is a path (with query) below the provider's base URL.
+
+        The caller bounds the time.
+        """
         pool, body = self._pools[agent_id], request.body or None
         try:
             async with pool.stream(
-                request.method, provider.base_url, raw_headers([*request.headers]), body, path=request.url
+                request.method,
+                provider.base_url,
+                raw_headers([*request.headers]),
+                body,
+                path=request.url,
             ) as response:
                 content, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
-            return TransportFailure(MISCONFIGURED, f"the configuration of the provider {provider.name!r} is not usable")
+            return TransportFailure(
+                MISCONFIGURED, f"the configuration of the provider {provider.name!r} is not usable"
+            )
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             return TransportFailure(UNREACHABLE, f"the provider {provider.name!r} can't be reached")
         except httpx2.HTTPError:
-            return TransportFailure(BROKE_OFF, f"the provider {provider.name!r} broke off its response")
+            return TransportFailure(
+                BROKE_OFF, f"the provider {provider.name!r} broke off its response"
+            )
         if size > MAX_RESPONSE_BYTES:
             return too_large(provider)
         content_type = response.headers.get("content-type", "application/json")
-        retry_after, shown = response.headers.get("retry-after", ""), runner_headers(response.headers.items())
+        retry_after, shown = (
+            response.headers.get("retry-after", ""),
+            runner_headers(response.headers.items()),
+        )
         return ProviderResponse(response.status_code, content_type, content, retry_after, shown)
 
     async def ask_about(self, provider: Provider, key: PoolKey) -> tuple[int, bytes] | None:
-        """Return status and the beginning of an error's body, of a GET of our own with a key; None without an answer."""
+        """Return status and the beginning of an error's body, of a GET of our own
+        with a key; None without an answer.
+        """
         path, headers = key_question(provider)
         headers = [*headers, *provider_auth(provider, key.secret)]
         pool = self._pools[_OWN_QUESTIONS]
         try:
             async with (
                 asyncio.timeout(_QUESTION_SECONDS),
-                pool.stream("GET", provider.base_url, raw_headers(headers), None, path=path) as response,
+                pool.stream(
+                    "GET", provider.base_url, raw_headers(headers), None, path=path
+                ) as response,
             ):
-                is_plain = not response.headers.get_list("content-encoding")  # a few packed bytes could be gigabytes
+                is_plain = not response.headers.get_list(
+                    "content-encoding"
+                )  # a few packed bytes could be gigabytes
                 if response.status_code < _CLIENT_ERROR or not is_plain:
                     return response.status_code, b""
                 body, _ = await read_bounded(response, _ERROR_BYTES, _ERROR_BYTES)
@@ -146,9 +181,12 @@ type ModelResult = ModelResponse | ProviderResponse | TransportFailure
 
 
 class ModelCall(msgspec.Struct, frozen=True):
-    """A model call. ``read`` raises the two errors of unusable responses; ``until`` is a deadline in loop time.
+    """A model call.
 
-    ``adapt`` returns the body for a provider and model (``Candidate.maker``), where that may be another one than ``body``.
+    ``read`` raises the two errors of unusable responses; ``until`` is a deadline in loop time.
+
+    ``adapt`` returns the body for a provider and model (``Candidate.maker``), where that may be
+    another one than ``body``.
     """
 
     body: bytes
@@ -164,7 +202,8 @@ class ModelCall(msgspec.Struct, frozen=True):
 
 
 class KeyQuestions:
-    """Questions of our own about keys, in the background: one for each key within ``_QUESTION_INTERVAL_SECONDS``.
+    """Questions of our own about keys, in the background: one for each key within
+    ``_QUESTION_INTERVAL_SECONDS``.
 
     So agents can't make the proxy ask more often, whatever they send.
     """
@@ -179,7 +218,9 @@ class KeyQuestions:
     def ask(self, provider: Provider, key: PoolKey) -> None:
         """Begin to ask whether a key is sound, unless that was asked a moment ago."""
         now = _now()
-        self._asked = {each: at for each, at in self._asked.items() if now - at < _QUESTION_INTERVAL_SECONDS}
+        self._asked = {
+            each: at for each, at in self._asked.items() if now - at < _QUESTION_INTERVAL_SECONDS
+        }
         if (provider.name, key.secret) in self._asked or self._is_closed:
             return
         self._asked[provider.name, key.secret] = now
@@ -203,7 +244,10 @@ class ProviderFailover:
     """Client of all providers that retries and fails over."""
 
     def __init__(
-        self, registry: ProviderRegistry, log: EventLog, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        registry: ProviderRegistry,
+        log: EventLog,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._registry = registry
         self._log = log
@@ -222,7 +266,11 @@ class ProviderFailover:
         for attempt in range(_MAX_RETRIES + 1):
             result, is_repeatable = await self._try_candidates(route, call, active, last)
             best = _better(best, result)
-            pause = self._retry_pause(route, result, attempt) if is_repeatable and call.may_retry() else None
+            pause = (
+                self._retry_pause(route, result, attempt)
+                if is_repeatable and call.may_retry()
+                else None
+            )
             if pause is None or _now() + pause >= call.until:
                 break
             await self._pause(route, pause)
@@ -232,7 +280,9 @@ class ProviderFailover:
         result, _ = await self._try_candidates(route, call, fallbacks, last, best)
         return _better(best, result)
 
-    async def fetch(self, agent_id: str, provider: Provider, request: RequestInfo) -> ProviderResult:
+    async def fetch(
+        self, agent_id: str, provider: Provider, request: RequestInfo
+    ) -> ProviderResult:
         """Send a request that asks no model, once, with the provider's first ready key.
 
         Its URL is a path below the provider's base URL, and its headers hold no credential.
@@ -245,9 +295,13 @@ class ProviderFailover:
         credential = provider_auth(provider, key.secret if key else None)
         try:
             async with asyncio.timeout(_FETCH_SECONDS):
-                result = await self._client.send(agent_id, provider, request._replace(headers=[*request.headers, *credential]))
+                result = await self._client.send(
+                    agent_id, provider, request._replace(headers=[*request.headers, *credential])
+                )
         except TimeoutError:
-            return TransportFailure(TIMEOUT, f"the provider {provider.name!r} did not answer in time")
+            return TransportFailure(
+                TIMEOUT, f"the provider {provider.name!r} did not answer in time"
+            )
         if key is not None and isinstance(result, ProviderResponse):
             answer = KeyAnswer(result.status, result.body, result.retry_after, is_model_call=False)
             self._registry.record_response(provider, key, answer)
@@ -262,9 +316,16 @@ class ProviderFailover:
             await self._sleep(seconds)
 
     async def _try_candidates(
-        self, route: Route, call: ModelCall, positions: Sequence[int], last: int, failure: ModelResult | None = None
+        self,
+        route: Route,
+        call: ModelCall,
+        positions: Sequence[int],
+        last: int,
+        failure: ModelResult | None = None,
     ) -> tuple[ModelResult, bool]:
-        """Try the candidates at these positions until one result is final. ``failure``: of the candidate before.
+        """Try the candidates at these positions until one result is final.
+
+        ``failure``: of the candidate before.
 
         Return (the best result, True if trying all again may help).
         """
@@ -274,7 +335,9 @@ class ProviderFailover:
                 step = (route.candidate, route.candidates[position])
                 log_failover(self._log, route.requester, step, _failover_reason(failure))
             route.position = position
-            failure = await self._try_candidate(route, call, None if position == last else (call.until - _now()) / 2)
+            failure = await self._try_candidate(
+                route, call, None if position == last else (call.until - _now()) / 2
+            )
             if _is_final(failure):
                 route.has_answered = route.has_answered or isinstance(failure, ModelResponse)
                 return failure, False
@@ -282,7 +345,9 @@ class ProviderFailover:
         assert best is not None
         return best, is_repeatable
 
-    async def _try_candidate(self, route: Route, call: ModelCall, seconds: float | None) -> ModelResult:
+    async def _try_candidate(
+        self, route: Route, call: ModelCall, seconds: float | None
+    ) -> ModelResult:
         if seconds is None:  # the caller bounds the time
             return await self._try_keys(route, call)
         try:
@@ -304,10 +369,14 @@ class ProviderFailover:
             return self._no_key(candidate.provider, candidate.model)
         size = len(result.body) if isinstance(result, ProviderResponse) else 0
         parsed = await compute(size, partial(parse_response, result, call.read))
-        return replace(parsed, maker=candidate.maker) if isinstance(parsed, ModelResponse) else parsed
+        return (
+            replace(parsed, maker=candidate.maker) if isinstance(parsed, ModelResponse) else parsed
+        )
 
     def _keys(self, candidate: Candidate) -> Iterator[PoolKey | None]:
-        """Yield the keys to try, one after another: those that are ready, then the dead ones whose trial is due."""
+        """Yield the keys to try, one after another: those that are ready, then the
+        dead ones whose trial is due.
+        """
         ready = self._registry.ready(candidate.provider, candidate.model)
         if ready:
             self._registry.check_dead_keys(candidate.provider)
@@ -315,7 +384,9 @@ class ProviderFailover:
         while (key := self._registry.claim(candidate.provider)) is not None:
             yield key
 
-    async def _send_with(self, route: Route, call: ModelCall, key: PoolKey | None) -> ProviderResult:
+    async def _send_with(
+        self, route: Route, call: ModelCall, key: PoolKey | None
+    ) -> ProviderResult:
         """Send a call with a key, and record what the answer says of it."""
         provider, scope = route.candidate.provider, route.candidate.model
         if key is None:
@@ -325,11 +396,18 @@ class ProviderFailover:
             result = await self._send(route, call, provider_auth(provider, key.secret))
             if isinstance(result, ProviderResponse):
                 request = AgentRequest(route.path, route.headers, call.body)
-                answer = KeyAnswer(result.status, result.body, result.retry_after, scope, request=request)
+                answer = KeyAnswer(
+                    result.status, result.body, result.retry_after, scope, request=request
+                )
         finally:
-            # Also if the runner has left: the key may be a dead one, which nobody else tries until this is known.
+            # Also if the runner has left: the key may be a dead one, which nobody else tries until
+            # this is known.
             is_about_key = self._registry.record_response(provider, key, answer)
-        return replace(result, is_about_key=True) if is_about_key and isinstance(result, ProviderResponse) else result
+        return (
+            replace(result, is_about_key=True)
+            if is_about_key and isinstance(result, ProviderResponse)
+            else result
+        )
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
         candidate, own = route.candidate, route.provider_headers
@@ -338,9 +416,13 @@ class ProviderFailover:
         path = provider.strip_base_path(route.path)
 
         def describe() -> RequestInfo:
-            return RequestInfo("POST", provider.base_url.rstrip("/") + path, [*own, *mask_values(credential)], body)
+            return RequestInfo(
+                "POST", provider.base_url.rstrip("/") + path, [*own, *mask_values(credential)], body
+            )
 
-        with call.observer.observe(Subject("model", call.round, provider.name), describe) as exchange:
+        with call.observer.observe(
+            Subject("model", call.round, provider.name), describe
+        ) as exchange:
             with route.stopwatch.model_call(candidate) as set_status:
                 request = RequestInfo("POST", path, [*own, *credential], body)
                 result = await self._client.send(route.requester.agent.id, provider, request)
@@ -369,12 +451,22 @@ class ProviderFailover:
         wait = self._wait(route)
         if attempt == _MAX_RETRIES or wait > _MAX_WAIT_SECONDS:
             return None
-        asked = self._registry.rest(result.retry_after) if isinstance(result, ProviderResponse) else None
-        return max(wait, _BACKOFF_SECONDS * 4.0**attempt, asked if asked and asked <= _MAX_WAIT_SECONDS else 0.0)
+        asked = (
+            self._registry.rest(result.retry_after)
+            if isinstance(result, ProviderResponse)
+            else None
+        )
+        return max(
+            wait,
+            _BACKOFF_SECONDS * 4.0**attempt,
+            asked if asked and asked <= _MAX_WAIT_SECONDS else 0.0,
+        )
 
     def _wait(self, route: Route) -> float:
         candidates = [route.candidates[position] for position in route.active]
-        return min(self._registry.wait(candidate.provider, candidate.model) for candidate in candidates)
+        return min(
+            self._registry.wait(candidate.provider, candidate.model) for candidate in candidates
+        )
 
 
 def parse_response(result: ProviderResult, read: Callable[[bytes], ModelResponse]) -> ModelResult:
@@ -386,7 +478,9 @@ def parse_response(result: ProviderResult, read: Callable[[bytes], ModelResponse
     except UnreadableResponseError as error:
         return TransportFailure(BAD_REPLY, str(error))
     except FailedResponseError as error:
-        return ProviderResponse(error.status, result.content_type, error.body, result.retry_after, result.headers)
+        return ProviderResponse(
+            error.status, result.content_type, error.body, result.retry_after, result.headers
+        )
 
 
 def _now() -> float:
@@ -403,11 +497,17 @@ def _is_final(result: ModelResult) -> bool:
 def _is_repeatable(result: ModelResult) -> bool:
     if isinstance(result, ProviderResponse):
         return result.status == RATE_LIMITED or result.status >= _SERVER_ERROR
-    return isinstance(result, TransportFailure) and result.code in {UNREACHABLE, BROKE_OFF, BAD_REPLY}
+    return isinstance(result, TransportFailure) and result.code in {
+        UNREACHABLE,
+        BROKE_OFF,
+        BAD_REPLY,
+    }
 
 
 def _better(before: ModelResult | None, later: ModelResult) -> ModelResult:
-    """Return the result for the runner: the last response of a provider, rather than a missing key or connection."""
+    """Return the result for the runner: the last response of a provider, rather
+    than a missing key or connection.
+    """
     return before if before is not None and _rank(before) > _rank(later) else later
 
 
@@ -421,7 +521,9 @@ def _failover_reason(failure: ModelResult) -> str:
     match failure:
         case TransportFailure(code=code):
             return _REASONS.get(code, code)
-        case ProviderResponse(status=status, is_about_key=is_about_key) if is_about_key or status == RATE_LIMITED:
+        case ProviderResponse(status=status, is_about_key=is_about_key) if (
+            is_about_key or status == RATE_LIMITED
+        ):
             return "provider_keys_exhausted"
         case ProviderResponse(status=status):
             return f"http_{status}"

@@ -1,4 +1,5 @@
-"""The meaning of a provider's answer for the key that was sent (docs/spec/mediation.md section 4, "The model's side").
+"""The meaning of a provider's answer for the key that was sent (docs/spec/mediation.md section 4,
+"The model's side").
 
     accepted    the key was let in: 2xx, and any other 4xx
     bad         401 or 403 with a code of a bad key: it is dead
@@ -7,14 +8,16 @@
     throttled   any other 429: the key rests for that model
     unknown     3xx, 5xx, or no whole answer
 
-A request decides about much of its answer: the endpoint may need a right that the key lacks (OpenAI: 401 "Missing scopes"),
-``max_tokens`` may cost more than the balance (OpenRouter: 402). Such an answer must not outlive its request for others.
-So only codes count, and they are read at the JSON's own places for them: an error may repeat an agent's words anywhere else.
-Nor do they count where the server may have taken another credential from the request (``request_credentials``).
+A request decides about much of its answer: the endpoint may need a right that the key lacks
+(OpenAI: 401 "Missing scopes"), ``max_tokens`` may cost more than the balance (OpenRouter: 402).
+Such an answer must not outlive its request for others. So only codes count, and they are read at
+the JSON's own places for them: an error may repeat an agent's words anywhere else. Nor do they
+count where the server may have taken another credential from the request (``request_credentials``).
 
-Sources: the pages about errors of developers.openai.com, platform.claude.com, ai.google.dev, docs.x.ai, openrouter.ai and
-vercel.com/docs/ai-gateway, and bug reports of runners (continuedev/continue 10059 and 10748, openai/codex 1352,
-anthropics/claude-code 5983, Fosowl/agenticSeek 407).
+Sources: the pages about errors of developers.openai.com, platform.claude.com, ai.google.dev,
+docs.x.ai, openrouter.ai and vercel.com/docs/ai-gateway, and bug reports of runners
+(continuedev/continue 10059 and 10748, openai/codex 1352, anthropics/claude-code 5983,
+Fosowl/agenticSeek 407).
 """
 
 from collections.abc import Iterator
@@ -42,55 +45,91 @@ _BAD_REQUEST_TOO = frozenset({400, 401, 403})
 
 @dataclass(frozen=True, slots=True)
 class KeyRules:
-    """One row: how a provider tells that a key is bad, and what to ask it about a key of which that is not known."""
+    """One row: how a provider tells that a key is bad, and what to ask it about a
+    key of which that is not known.
+    """
 
     bad_key: frozenset[str]
     account: frozenset[str] = frozenset()
     refusals: frozenset[int] = _UNAUTHORIZED
-    question: str = "/models"  # Path of a GET below ``/v1`` that needs a sound key, and no other right
+    question: str = (
+        "/models"  # Path of a GET below ``/v1`` that needs a sound key, and no other right
+    )
     headers: tuple[tuple[str, str], ...] = ()
     names_bad_keys: bool = False
-    """True if a bad key always has its code. Then a refusal of the question without one is a right that the key lacks."""
+    """True if a bad key always has its code.
+
+    Then a refusal of the question without one is a right that the key lacks.
+    """
     may_be_gateway: bool = False
-    """True at any host but the provider's own: an error may be another server's, asked with a key of the request or model."""
+    """True at any host but the provider's own: an error may be another server's, asked with a key
+    of the request or model.
+    """
 
 
 _ACCOUNT = frozenset(
-    {"insufficient_quota", "credit_balance_exhausted", "billing_hard_limit_reached", "billing_not_active", "billing_error"}
+    {
+        "insufficient_quota",
+        "credit_balance_exhausted",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "billing_error",
+    }
 )
 _OPENAI_BAD = frozenset({"invalid_api_key", "account_deactivated"})
 _ANTHROPIC_VERSION = ("anthropic-version", "2023-06-01")
 _ROWS: Final[dict[str, KeyRules]] = {
-    # Restricted keys may lack the right to list models: "Missing scopes: api.model.read", without a code.
+    # Restricted keys may lack the right to list models: "Missing scopes: api.model.read", without a
+    # code.
     "openai": KeyRules(_OPENAI_BAD, _ACCOUNT, names_bad_keys=True),
-    "anthropic": KeyRules(frozenset({"authentication_error"}), _ACCOUNT, headers=(_ANTHROPIC_VERSION,)),
+    "anthropic": KeyRules(
+        frozenset({"authentication_error"}), _ACCOUNT, headers=(_ANTHROPIC_VERSION,)
+    ),
     # Its codes are the status, and anybody may list its models.
     "openrouter": KeyRules(frozenset(), question="/key"),
     # A bad key is 400 INVALID_ARGUMENT with the reason API_KEY_INVALID, in ``details``.
-    "google": KeyRules(frozenset({"API_KEY_INVALID", "API_KEY_EXPIRED"}), refusals=_BAD_REQUEST_TOO, names_bad_keys=True),
-    # A bad key is 400 with no code of its own, as any bad request is. Keys may be limited to endpoints and models.
+    "google": KeyRules(
+        frozenset({"API_KEY_INVALID", "API_KEY_EXPIRED"}),
+        refusals=_BAD_REQUEST_TOO,
+        names_bad_keys=True,
+    ),
+    # A bad key is 400 with no code of its own, as any bad request is. Keys may be limited to
+    # endpoints and models.
     "xai": KeyRules(frozenset(), refusals=_BAD_REQUEST_TOO, question="/api-key"),
-    # Anybody may list its models, and a request may hold keys of other providers: a code may be about those.
+    # Anybody may list its models, and a request may hold keys of other providers: a code may be
+    # about those.
     "ai-gateway": KeyRules(frozenset(), frozenset({"insufficient_funds"}), question="/credits"),
 }
 _SERVERS: Final[dict[ApiFormat, KeyRules]] = {
     # Others that speak a format, and take their codes from both.
     "openai": KeyRules(_OPENAI_BAD | {"authentication_error"}, _ACCOUNT),
-    "anthropic": KeyRules(_OPENAI_BAD | {"authentication_error"}, _ACCOUNT, headers=(_ANTHROPIC_VERSION,)),
+    "anthropic": KeyRules(
+        _OPENAI_BAD | {"authentication_error"}, _ACCOUNT, headers=(_ANTHROPIC_VERSION,)
+    ),
 }
-_HOSTS: Final = {urlsplit(known.base_url).hostname: name for name, known in KNOWN_PROVIDERS.items() if known.base_url}
+_HOSTS: Final = {
+    urlsplit(known.base_url).hostname: name
+    for name, known in KNOWN_PROVIDERS.items()
+    if known.base_url
+}
 _FORMATS: Final = frozenset({"openai", "anthropic"})
 
 
 @lru_cache(maxsize=64)
 def _find_rules(name: str, base_url: str, auth: ProviderAuth, api_format: ApiFormat) -> KeyRules:
-    # The names of formats say nothing where the base URL leads elsewhere: to a gateway, or a server of one's own.
+    # The names of formats say nothing where the base URL leads elsewhere: to a gateway, or a server
+    # of one's own.
     host = urlsplit(base_url).hostname
     known = _HOSTS.get(host, "" if name in _FORMATS else name)
     rules = replace(_ROWS.get(known, _SERVERS[api_format]), may_be_gateway=host not in _HOSTS)
     if known == "anthropic" and auth == "bearer":
-        # A subscription's token is refused with the code of a bad key where the agent leaves a beta header out.
-        rules = replace(rules, bad_key=frozenset(), headers=(*rules.headers, ("anthropic-beta", "oauth-2025-04-20")))
+        # A subscription's token is refused with the code of a bad key where the agent leaves a beta
+        # header out.
+        rules = replace(
+            rules,
+            bad_key=frozenset(),
+            headers=(*rules.headers, ("anthropic-beta", "oauth-2025-04-20")),
+        )
     return rules
 
 
@@ -104,7 +143,8 @@ class KeyAnswer(NamedTuple):
 
     ``scope``: what a 429 is about, a model and how it is used; None where it names none.
     ``is_model_call``: False on a path of no dialect, where a code may be about something else.
-    ``request``: what was asked, in whose credentials the error may have its cause; None for a request of our own.
+    ``request``: what was asked, in whose credentials the error may have its cause; None for a
+    request of our own.
     """
 
     status: int

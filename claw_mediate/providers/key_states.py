@@ -4,7 +4,8 @@
             ``RETRY_SECONDS`` again, the others go on as if the key were dead
     rests   no request of one scope (a model), or of any, uses the key until a time at most ``MAX_REST_SECONDS`` ahead
 
-A time further ahead than any state lasts was written by a clock that was wrong: then that state is over.
+A time further ahead than any state lasts was written by a clock that was wrong: then that state is
+over.
 """
 
 import fcntl
@@ -32,11 +33,16 @@ from claw_mediate.telemetry.event_log import EventLog, rfc3339
 MAX_REST_SECONDS = 600.0
 RETRY_SECONDS = 300.0
 _MAX_AHEAD_SECONDS = MAX_REST_SECONDS + 60.0  # With what the clocks of two machines may differ by
-_MIN_STORED_SECONDS = 5.0  # A shorter rest is not worth a file: it is over before a new process could use it
+_MIN_STORED_SECONDS = (
+    5.0  # A shorter rest is not worth a file: it is over before a new process could use it
+)
 _MTIME_STEP_NS = 100_000_000  # Resolution of a file system's times
 _SAME_SECONDS = 1.0  # Times this close are one finding of concurrent requests
 _MAX_RESTS = 128
-"""Limit of rests in files, and of those in memory. An agent may name any model, and so cause a rest by each request."""
+"""Limit of rests in files, and of those in memory.
+
+An agent may name any model, and so cause a rest by each request.
+"""
 _MAX_SCOPE = 200  # Characters of a scope that count; a model's name may have any length
 _LOCK = ".lock"
 
@@ -44,8 +50,8 @@ _LOCK = ".lock"
 class KeyStatus(NamedTuple):
     """A key and its times, as POSIX time.
 
-    ``ready_at``: in the past if it is ready; infinite if it is dead. ``retry_at``: when a dead key may be tried;
-    infinite for any other key, and for one that the operator laid off.
+    ``ready_at``: in the past if it is ready; infinite if it is dead. ``retry_at``: when a dead key
+    may be tried; infinite for any other key, and for one that the operator laid off.
     """
 
     key: PoolKey
@@ -61,7 +67,9 @@ class _State(NamedTuple):
 class KeyStates:
     """The states of keys by provider and secret, and of rests by scope, too."""
 
-    def __init__(self, directory: Path, log: EventLog, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, directory: Path, log: EventLog, clock: Callable[[], float] = time.time
+    ) -> None:
         self.now = clock
         self._directory = directory
         self._log = log
@@ -78,7 +86,9 @@ class KeyStates:
         return bool(self._stored or self._unstored)
 
     def statuses(self, provider: Provider, scope: str | None) -> list[KeyStatus]:
-        """Return the provider's keys in order, for requests of a scope; None: rests for a scope don't count."""
+        """Return the provider's keys in order, for requests of a scope; None: rests
+        for a scope don't count.
+        """
         if provider.keys:
             self._load()
         if not self.has_any:
@@ -119,13 +129,23 @@ class KeyStates:
         name, until = _key_name(provider, key.secret), now + RETRY_SECONDS
         before = self._find(name)
         was_dead = before is not None and before.is_dead
-        is_known = was_dead and before is not None and _is_ahead(before, now) and until <= before.until + _SAME_SECONDS
+        is_known = (
+            was_dead
+            and before is not None
+            and _is_ahead(before, now)
+            and until <= before.until + _SAME_SECONDS
+        )
         if not is_known:
             self._save(name, _State(True, until), _record(provider, key, status))
         return not was_dead
 
-    def rest(self, provider: str, key: PoolKey, scope: str | None, seconds: float, status: int) -> float | None:
-        """Let the key rest for a scope, or for all (None). Return its end as POSIX time; None if that was known."""
+    def rest(
+        self, provider: str, key: PoolKey, scope: str | None, seconds: float, status: int
+    ) -> float | None:
+        """Let the key rest for a scope, or for all (None).
+
+        Return its end as POSIX time; None if that was known.
+        """
         self._load()
         now = self.now()
         until = now + min(seconds, MAX_REST_SECONDS)
@@ -147,7 +167,9 @@ class KeyStates:
         return until
 
     def claim(self, provider: str, key: PoolKey, status: int = 0) -> bool:
-        """Return True if this request is the one that tries a dead key whose time has come; the others then wait."""
+        """Return True if this request is the one that tries a dead key whose time
+        has come; the others then wait.
+        """
         now = self.now()
         name = _key_name(provider, key.secret)
         with self._locked() as is_locked:
@@ -155,7 +177,12 @@ class KeyStates:
                 return False
             self._load()
             state = self._find(name)
-            if state is None or not state.is_dead or _is_ahead(state, now) or key.unavailable_until > now:
+            if (
+                state is None
+                or not state.is_dead
+                or _is_ahead(state, now)
+                or key.unavailable_until > now
+            ):
                 return False
             self._save(name, _State(True, now + RETRY_SECONDS), _record(provider, key, status))
         self._trials.add(name)
@@ -185,9 +212,15 @@ class KeyStates:
 
     @contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Yield False if another process claims a key at this moment, and hold the lock otherwise."""
+        """Yield False if another process claims a key at this moment, and hold the
+        lock otherwise.
+        """
         try:
-            descriptor = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(
+                self._directory / _LOCK,
+                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+                0o600,
+            )
         except OSError:  # nothing can be written there: then no other process knows of the state
             yield True
             return
@@ -203,7 +236,11 @@ class KeyStates:
     def _remember(self, name: str, state: _State, now: float) -> None:
         """Keep a state in memory only."""
         if len(self._unstored) >= _MAX_RESTS:
-            self._unstored = {each: kept for each, kept in self._unstored.items() if kept.is_dead or _is_ahead(kept, now)}
+            self._unstored = {
+                each: kept
+                for each, kept in self._unstored.items()
+                if kept.is_dead or _is_ahead(kept, now)
+            }
         if len(self._unstored) >= _MAX_RESTS:
             del self._unstored[min(self._unstored, key=lambda each: self._unstored[each])]
         self._unstored[name] = state
@@ -287,7 +324,9 @@ def _record(provider: str, key: PoolKey, status: int, scope: str | None = None) 
         provider=provider,
         key_id=key.id,
         secret_sha256=hashlib.sha256(key.secret.reveal().encode()).hexdigest(),
-        scope=None if scope is None else scope[:_MAX_SCOPE].encode("ascii", "backslashreplace").decode(),
+        scope=None
+        if scope is None
+        else scope[:_MAX_SCOPE].encode("ascii", "backslashreplace").decode(),
         state="dead",
         last_error_code=status,
         at="",

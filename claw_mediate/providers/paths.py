@@ -1,7 +1,8 @@
-"""The row of the known paths that a request is in, or its refusal (docs/spec/mediation.md section 1).
+"""The row of the known paths that a request is in, or its refusal
+(docs/spec/mediation.md section 1).
 
-Deny by default. A request at the proxy's own listener names no provider by its host, so that it is looked for in the tables of
-all of them first, and in that of its provider as soon as that is known.
+Deny by default. A request at the proxy's own listener names no provider by its host, so that it is
+looked for in the tables of all of them first, and in that of its provider as soon as that is known.
 """
 
 import re
@@ -33,39 +34,52 @@ from claw_mediate.telemetry.event_log import EventLog
 PATH_NOT_ALLOWED: Final = "path_not_allowed"
 _MAX_SHOWN = 200  # Characters of a path in a message
 BODYLESS: Final = frozenset({"GET", "HEAD"})
-"""Methods whose body has no meaning (RFC 9110, 9.3): a server that reads one reads another request."""
+"""Methods whose body has no meaning (RFC 9110, 9.3): a server that reads one reads
+another request.
+"""
 _OVERRIDE = re.compile(r"_method|x-http-method(?:-override)?|\$.*", re.IGNORECASE)
-"""Members of a query by which a server reads another request than the one that was decided about: ``_method`` of Rails and PHP,
-and Google's ``$httpMethod``, ``$httpHeaders`` and ``$req``."""
+"""Members of a query by which a server reads another request than the one that was decided about:
+``_method`` of Rails and PHP, and Google's ``$httpMethod``, ``$httpHeaders`` and ``$req``.
+"""
 
 
 _PLAIN_PATH = re.compile(r"[!-$&-~]*")  # Visible ASCII, without a percent sign
 
 _SHARED_ROWS: Final = frozenset(KNOWN_PATHS["openai"]) & frozenset(KNOWN_PATHS["anthropic"])
-"""Files and models: at the proxy's own listener only the header ``anthropic-version`` tells whose they are."""
+"""Files and models: at the proxy's own listener only the header
+``anthropic-version`` tells whose they are.
+"""
 
 
 class PathTables:
     """The known paths of the configured providers, and those that the operator opened."""
 
-    def __init__(self, registry: ProviderRegistry, opened: tuple[OpenedPath, ...], log: EventLog) -> None:
+    def __init__(
+        self, registry: ProviderRegistry, opened: tuple[OpenedPath, ...], log: EventLog
+    ) -> None:
         self._registry = registry
         self._opened = opened
         self._log = log
 
     def find(self, request: Request) -> PathMatch | None:
-        """Return the row of a request: at its host's provider, or (at the proxy's own listener) at any."""
+        """Return the row of a request: at its host's provider, or (at the proxy's
+        own listener) at any.
+        """
         return self._find(self._base(request), request)
 
     def knows(self, request: Request) -> bool:
-        """Return whether a request is in a row, or for a stored object, of which every path has an answer of its own."""
+        """Return whether a request is in a row, or for a stored object, of which
+        every path has an answer of its own.
+        """
         if self.find(request) is not None:
             return True
         stored = find_stored(request.path)
         return stored is not None and stored.prefix.lower() in self._base(request).prefixes
 
     def _base(self, request: Request) -> ApiBase:
-        provider = self._registry.by_host_as_read(request.host) if request.host is not None else None
+        provider = (
+            self._registry.by_host_as_read(request.host) if request.host is not None else None
+        )
         return PROXY_BASE if provider is None else _provider_base(provider)
 
     def find_at(self, provider: Provider, request: Request) -> PathMatch | None:
@@ -80,14 +94,21 @@ class PathTables:
         if "?" in request.path and _overrides_method(request.path):
             return None
         known = find_known_path(base, method, request.path)
-        if known is not None and base is PROXY_BASE and known.family == "openai" and known.row in _SHARED_ROWS:
+        if (
+            known is not None
+            and base is PROXY_BASE
+            and known.family == "openai"
+            and known.row in _SHARED_ROWS
+        ):
             known = self._find_of_anthropic(request) or known
         if known is not None or not self._opened:
             return known
         return self._find_opened(base, request)
 
     def _find_of_anthropic(self, request: Request) -> PathMatch | None:
-        """Return the row of Anthropic's for a path that OpenAI has too; None where the request is no client of Anthropic's."""
+        """Return the row of Anthropic's for a path that OpenAI has too; None where
+        the request is no client of Anthropic's.
+        """
         if not request.header("anthropic-version"):
             return None
 
@@ -100,7 +121,8 @@ class PathTables:
         method, path = request.method.upper(), resolve_path(request.path)
         plain = path.lower()
         is_opened = any(each.opens(method, plain) for each in self._opened)
-        # A path that some decode twice, or cut at a space, is another one there. No setting opens what mints credentials.
+        # A path that some decode twice, or cut at a space, is another one there. No setting opens
+        # what mints credentials.
         is_plain = _PLAIN_PATH.fullmatch(path) is not None
         if not is_opened or not is_plain or find_credentials(plain) is not None:
             return None
@@ -114,7 +136,8 @@ class PathTables:
         return PathMatch(family, row, {}, quote(path[len(prefix) :]), prefix)
 
     def canonical(self, request: Request, match: PathMatch | None) -> Request:
-        """Return the request with its path in the one spelling that was decided about, which is the one that is sent.
+        """Return the request with its path in the one spelling that was decided
+        about, which is the one that is sent.
 
         ``match``: what ``find`` returned for it.
         """
@@ -130,20 +153,43 @@ class PathTables:
         return request if path == request.path else replace(request, path=path)
 
     def refuse(self, agent: Agent, request: Request) -> RunnerResponse:
-        """Return the refusal of a request that is in no row, with the path and the remedy, and log it."""
+        """Return the refusal of a request that is in no row, with the path and the
+        remedy, and log it.
+        """
         method, path = request.method.upper(), resolve_path(request.path)[:_MAX_SHOWN]
-        self._log.event("intervention", agent, intervention=PATH_NOT_ALLOWED, reason=f"{method} {path}")
-        provider = self._registry.by_host_as_read(request.host) if request.host is not None else None
+        self._log.event(
+            "intervention", agent, intervention=PATH_NOT_ALLOWED, reason=f"{method} {path}"
+        )
+        provider = (
+            self._registry.by_host_as_read(request.host) if request.host is not None else None
+        )
         is_anthropic = provider is not None and provider.api_format == "anthropic"
         # The shape of the error is that of the host's dialect, whatever the path is.
         shape = "/messages" if is_anthropic else request.path
-        return refuse(shape, 403, PATH_NOT_ALLOWED, f"{method} {path} is not allowed here: {_remedy(request, path)}")
+        return refuse(
+            shape,
+            403,
+            PATH_NOT_ALLOWED,
+            f"{method} {path} is not allowed here: {_remedy(request, path)}",
+        )
 
     def refuse_body(self, agent: Agent, request: Request) -> RunnerResponse:
-        """Return the refusal of a body that a method has not: a server that reads it reads another request."""
+        """Return the refusal of a body that a method has not: a server that reads
+        it reads another request.
+        """
         method = request.method.upper()
-        self._log.event("intervention", agent, intervention="body_not_allowed", reason=f"{method} {request.path[:_MAX_SHOWN]}")
-        return refuse(request.path, 400, "invalid_request", f"a {method} has no body; send the request without one")
+        self._log.event(
+            "intervention",
+            agent,
+            intervention="body_not_allowed",
+            reason=f"{method} {request.path[:_MAX_SHOWN]}",
+        )
+        return refuse(
+            request.path,
+            400,
+            "invalid_request",
+            f"a {method} has no body; send the request without one",
+        )
 
 
 def _remedy(request: Request, path: str) -> str:
@@ -153,11 +199,16 @@ def _remedy(request: Request, path: str) -> str:
     if (named := find_credentials(path)) is not None:
         return f"{named!r} mints or lists credentials, and no setting opens that"
     entry = f"{request.method.upper()} {path.lower()}"
-    return f"the operator can open it with cllama: {{paths: [{entry!r}]}} in the pod, or CLLAMA_PATHS={entry!r}"
+    return (
+        f"the operator can open it with cllama: {{paths: [{entry!r}]}} in the pod, or "
+        f"CLLAMA_PATHS={entry!r}"
+    )
 
 
 def provider_target(provider: Provider, match: PathMatch, path: str) -> tuple[str, str]:
-    """Return the base URL that a request goes to, and below it the row's path with the query of its own ``path``."""
+    """Return the base URL that a request goes to, and below it the row's path with
+    the query of its own ``path``.
+    """
     split = urlsplit(provider.base_url)
     _, mark, query = path.partition("?")
     target = f"{match.below(split.path)}{mark}{query}"

@@ -1,6 +1,8 @@
-"""Model providers and their keys: providers.json over the environment (docs/spec/contract.md "providers.json").
+"""Model providers and their keys: providers.json over the environment
+(docs/spec/contract.md "providers.json").
 
-``key_answers`` says what a response tells of its key, ``key_states`` remembers it, and here is what follows from it.
+``key_answers`` says what a response tells of its key, ``key_states`` remembers it, and here is what
+follows from it.
 """
 
 import math
@@ -24,7 +26,13 @@ from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Provi
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import Candidate, KeyState, PoolKey, Provider
 from claw_mediate.file_cache import FileVersion, file_version, read_file
-from claw_mediate.providers.key_answers import KeyAnswer, answer_to_question, find_code, judge, key_rules
+from claw_mediate.providers.key_answers import (
+    KeyAnswer,
+    answer_to_question,
+    find_code,
+    judge,
+    key_rules,
+)
 from claw_mediate.providers.key_states import MAX_REST_SECONDS, KeyStates, KeyStatus, parse_rfc3339
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
@@ -40,7 +48,9 @@ _KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in KNOWN
 
 @dataclass(frozen=True, slots=True)
 class AuthPaths:
-    """The directory of providers.json, and the directory of key states: another one where the former is read-only."""
+    """The directory of providers.json, and the directory of key states: another one
+    where the former is read-only.
+    """
 
     directory: Path
     key_states: Path
@@ -76,20 +86,33 @@ class ProviderRegistry:
         self._by_host: tuple[dict[str, Provider], dict[str, Provider | None]] = {}, {}
         self._key_states = KeyStates(auth.key_states, log, clock)
         self._accepted: dict[tuple[str, Secret], frozenset[str]] = {}
-        """The scopes for which a server that may be a gateway let each key in: two at most, so that one is another's."""
+        """The scopes for which a server that may be a gateway let each key in: two
+        at most, so that one is another's.
+        """
         self.ask: Callable[[Provider, PoolKey], None] | None = None
-        """Asks the provider in the background whether a key is sound, and records it; None where nobody can."""
+        """Asks the provider in the background whether a key is sound, and records
+        it; None where nobody can.
+        """
 
     def all(self) -> dict[str, Provider]:
-        """Return all providers by name. A broken file is logged once, and the last good one stays in force."""
+        """Return all providers by name.
+
+        A broken file is logged once, and the last good one stays in force.
+        """
         version = file_version(self._file)
         if version != self._version:
             self._version, self.problem = version, None
             try:
-                entries = Providers.model_validate_json(read_file(self._file)) if version else Providers(providers={})
+                entries = (
+                    Providers.model_validate_json(read_file(self._file))
+                    if version
+                    else Providers(providers={})
+                )
             except (OSError, ValidationError) as error:
                 reason = error_line(error)
-                self._log.event("error", error="providers_broken", file=self._file.name, reason=reason)
+                self._log.event(
+                    "error", error="providers_broken", file=self._file.name, reason=reason
+                )
                 entries, self.problem = None, f"{self._file.name} can't be used: {reason}"
             if entries is not None:
                 self._providers = _merge(entries, self._env)
@@ -114,7 +137,9 @@ class ProviderRegistry:
         return self.by_host_as_read(host)
 
     def by_host_as_read(self, host: str) -> Provider | None:
-        """Return the same by the providers as last read: which hosts are governed was asked first of all for the request."""
+        """Return the same by the providers as last read: which hosts are governed
+        was asked first of all for the request.
+        """
         providers = self._providers or self.all()
         if self._by_host[0] is not providers:
             self._by_host = providers, {}
@@ -131,40 +156,56 @@ class ProviderRegistry:
         for known_name, known in KNOWN_PROVIDERS.items():
             if known.base_url and urlsplit(known.base_url).hostname == host.lower():
                 return providers.get(known_name)
-        return next((provider for provider in providers.values() if provider.host == host.lower()), None)
+        return next(
+            (provider for provider in providers.values() if provider.host == host.lower()), None
+        )
 
     def hosts(self) -> frozenset[str]:
         providers = self.all()
         if self._hosts_cache[0] is not providers:
-            hosts = _KNOWN_HOSTS | set(self._extra_hosts) | {provider.host for provider in providers.values()}
+            hosts = (
+                _KNOWN_HOSTS
+                | set(self._extra_hosts)
+                | {provider.host for provider in providers.values()}
+            )
             self._hosts_cache = providers, frozenset(hosts - {""})
         return self._hosts_cache[1]
 
     def by_model(self, model: str, family: str) -> Candidate:
-        """Return the provider that the model's prefix names, else that after which the paths are named (base-URL requests)."""
+        """Return the provider that the model's prefix names, else that after which
+        the paths are named (base-URL requests).
+        """
         providers = self.all()
         prefix, slash, rest = model.partition("/")
         if slash and prefix in providers:
             return Candidate(providers[prefix], rest)
         api_format: ApiFormat = "anthropic" if family == "anthropic" else "openai"
-        default = providers.get(family) or providers[api_format]  # each format is named after its provider
+        default = (
+            providers.get(family) or providers[api_format]
+        )  # each format is named after its provider
         if default.is_usable or family not in get_args(ApiFormat.__value__):
             return Candidate(default, model)
         others = (p for p in providers.values() if p.is_usable and p.api_format == api_format)
         return Candidate(next(others, default), model)
 
     def ready(self, provider: Provider, scope: str | None) -> list[PoolKey | None]:
-        """Return the keys that may be used for a scope (``KeyAnswer``) now, in order; [None] for a provider that takes none.
+        """Return the keys that may be used for a scope (``KeyAnswer``) now, in
+        order; [None] for a provider that takes none.
 
         A dead key is not among them; it is tried by ``claim`` and ``check_dead_keys``.
         """
         if provider.auth == "none":
             return [None]
         now = self._key_states.now()
-        return [status.key for status in self._key_states.statuses(provider, scope) if status.ready_at <= now]
+        return [
+            status.key
+            for status in self._key_states.statuses(provider, scope)
+            if status.ready_at <= now
+        ]
 
     def claim(self, provider: Provider) -> PoolKey | None:
-        """Return a dead key whose time for a trial has come, for the one request that tries it; None if there is none.
+        """Return a dead key whose time for a trial has come, for the one request
+        that tries it; None if there is none.
 
         ``record_response`` must be given the outcome.
         """
@@ -175,22 +216,31 @@ class ProviderRegistry:
         return None
 
     def check_dead_keys(self, provider: Provider) -> None:
-        """Ask about a dead key whose time for a trial has come, where no request of an agent has to try it.
+        """Ask about a dead key whose time for a trial has come, where no request of
+        an agent has to try it.
 
         Called after ``ready``, which has read the states.
         """
         if self._key_states.has_any and (key := self.claim(provider)) is not None:
-            # The answer to the question decides, and not that of a request which was sent before the key died.
+            # The answer to the question decides, and not that of a request which was sent before
+            # the key died.
             self._key_states.end_trial(provider.name, key)
             self._ask(provider, key)
 
     def _dead(self, provider: Provider) -> list[KeyStatus]:
         if provider.auth == "none":
             return []
-        return [status for status in self._key_states.statuses(provider, None) if status.retry_at < math.inf]
+        return [
+            status
+            for status in self._key_states.statuses(provider, None)
+            if status.retry_at < math.inf
+        ]
 
     def wait(self, provider: Provider, scope: str | None) -> float:
-        """Return the seconds until a key may be used for a scope; ``inf`` while all are dead. None: for some scope."""
+        """Return the seconds until a key may be used for a scope; ``inf`` while all are dead.
+
+        None: for some scope.
+        """
         if provider.auth == "none":
             return 0.0
         now = self._key_states.now()
@@ -222,17 +272,23 @@ class ProviderRegistry:
         return parse_retry_after(retry_after, self._key_states.now())
 
     def record_response(self, provider: Provider, key: PoolKey, answer: KeyAnswer) -> bool:
-        """Record what a response, or the lack of one, tells of its key. Return whether to try the next key."""
+        """Record what a response, or the lack of one, tells of its key.
+
+        Return whether to try the next key.
+        """
         verdict = judge(provider, answer)
         # Only the trial's own answer revives a dead key: others were sent before it died.
         was_dead = self._key_states.end_trial(provider.name, key)
         if verdict == "bad" and self._works_elsewhere(provider, key, answer.scope):
-            # A gateway has a sound key for another model: it may have passed on what that of this model's provider is.
+            # A gateway has a sound key for another model: it may have passed on what that of this
+            # model's provider is.
             self._ask(provider, key)
             return True
 
         if verdict == "bad":
-            self._kill(provider, key, answer.status, find_code(key_rules(provider).bad_key, answer.body))
+            self._kill(
+                provider, key, answer.status, find_code(key_rules(provider).bad_key, answer.body)
+            )
             return True
 
         if verdict == "doubtful" or (verdict == "unknown" and was_dead):
@@ -262,7 +318,9 @@ class ProviderRegistry:
         """Return True if a server that may be a gateway has let a key in for another scope."""
         return any(each != scope for each in self._accepted.get((provider.name, key.secret), ()))
 
-    def record_answer_to_question(self, provider: Provider, key: PoolKey, status: int, body: bytes) -> None:
+    def record_answer_to_question(
+        self, provider: Provider, key: PoolKey, status: int, body: bytes
+    ) -> None:
         """Record what the provider answered when it was asked about a key."""
         verdict = answer_to_question(provider, status, body)
         if verdict == "bad":
@@ -297,7 +355,12 @@ class ProviderRegistry:
 
         until = self._key_states.rest(provider.name, key, scope, seconds, answer.status)
         if until is not None:
-            event = {"action": "cooldown", "reason": reason, "cooldown_until": rfc3339(until), "model": scope}
+            event = {
+                "action": "cooldown",
+                "reason": reason,
+                "cooldown_until": rfc3339(until),
+                "model": scope,
+            }
             self._log.event("provider_pool", provider=provider.name, key_id=key.id, **event)
 
     def secrets(self) -> list[Secret]:
@@ -305,7 +368,9 @@ class ProviderRegistry:
 
 
 def parse_retry_after(retry_after: str, now: float) -> float | None:
-    """Return ``Retry-After`` (seconds or a date) in seconds, at most ``MAX_REST_SECONDS``; None if it is not usable."""
+    """Return ``Retry-After`` (seconds or a date) in seconds, at most
+    ``MAX_REST_SECONDS``; None if it is not usable.
+    """
     try:
         seconds = float(retry_after)
     except ValueError:
@@ -323,7 +388,9 @@ def _merge(file: Providers, env: Mapping[str, str]) -> dict[str, Provider]:
     for name in names:
         entry, known = file.providers.get(name, ProviderEntry()), KNOWN_PROVIDERS.get(name)
         prefix = known.env if known else re.sub(r"[^A-Z0-9]", "_", name.upper())
-        base_url = env.get(f"{prefix}_BASE_URL") or entry.base_url or (known.base_url if known else None)
+        base_url = (
+            env.get(f"{prefix}_BASE_URL") or entry.base_url or (known.base_url if known else None)
+        )
         if base_url is None:
             continue
         merged[name] = Provider(
@@ -355,7 +422,8 @@ def _env_keys(known: KnownProvider | None, env: Mapping[str, str]) -> tuple[Pool
     keys: dict[str, PoolKey] = {}
     for name in known.keys if known else ():
         numbered = sorted(
-            (key for key in env if re.fullmatch(rf"{name}_\d+", key)), key=lambda key: int(key.rpartition("_")[2])
+            (key for key in env if re.fullmatch(rf"{name}_\d+", key)),
+            key=lambda key: int(key.rpartition("_")[2]),
         )
         for variable in (name, *numbered):
             if value := env.get(variable, "").strip():

@@ -1,14 +1,17 @@
-"""The credentials that an agent writes into a request itself: then an error about a key may not be about ours.
+"""The credentials that an agent writes into a request itself: then an error about a
+key may not be about ours.
 
-Google reads a key in the query. A gateway reads more: LiteLLM takes ``api_key``, ``api_base`` and ``extra_headers`` in the
-body, others take headers of their own. It passes the provider's error on, with the code of a bad key or an empty account.
+Google reads a key in the query. A gateway reads more: LiteLLM takes ``api_key``, ``api_base`` and
+``extra_headers`` in the body, others take headers of their own. It passes the provider's error on,
+with the code of a bad key or an empty account.
 
-At a server that may pass others' errors on, only a request that is known to name nothing of the kind is believed. So its
-members are a list of those that runners send, and not of those that some gateway reads. A member that is missing here costs
-little: the provider is asked about the key (``key_answers``), and the request is not sent again with the next one.
+At a server that may pass others' errors on, only a request that is known to name nothing of the
+kind is believed. So its members are a list of those that runners send, and not of those that some
+gateway reads. A member that is missing here costs little: the provider is asked about the key
+(``key_answers``), and the request is not sent again with the next one.
 
-Sources: docs.litellm.ai/docs/proxy/clientside_auth, portkey.ai/docs, developers.cloudflare.com/ai-gateway, docs.helicone.ai,
-and the references of the three protocols.
+Sources: docs.litellm.ai/docs/proxy/clientside_auth, portkey.ai/docs,
+developers.cloudflare.com/ai-gateway, docs.helicone.ai, and the references of the three protocols.
 """
 
 import re
@@ -74,37 +77,45 @@ class AgentRequest(NamedTuple):
         """
         if has_credential_in_query(self.path):
             return True
-        return for_gateway and (has_credential_in_headers(self.headers) or not is_ordinary_body(self.body))
+        return for_gateway and (
+            has_credential_in_headers(self.headers) or not is_ordinary_body(self.body)
+        )
 
 
 def has_credential_in_query(path: str) -> bool:
     """Return True if a path's query may name a credential.
 
-    >>> has_credential_in_query("/v1/messages?beta=true"), has_credential_in_query("/chat/completions?%6bey=AIza")
-    (False, True)
+    >>> has_credential_in_query("/v1/messages?beta=true"),
+    has_credential_in_query("/chat/completions?%6bey=AIza") (False, True)
     """
     query = path.partition("?")[2]
     if not query:
         return False
-    names = [name.lower() for name, _ in parse_qsl(query, keep_blank_values=True, max_num_fields=None)]
+    names = [
+        name.lower() for name, _ in parse_qsl(query, keep_blank_values=True, max_num_fields=None)
+    ]
     return any(word in name for name in names for word in _IN_QUERY)
 
 
 def has_credential_in_headers(headers: Sequence[tuple[str, str]]) -> bool:
-    """Return True if a header that goes to the provider may hold a credential, or say whose is used.
+    """Return True if a header that goes to the provider may hold a credential, or
+    say whose is used.
 
-    >>> has_credential_in_headers([("User-Agent", "x")]), has_credential_in_headers([("X_Portkey_Api_Key", "y")])
-    (False, True)
+    >>> has_credential_in_headers([("User-Agent", "x")]),
+    has_credential_in_headers([("X_Portkey_Api_Key", "y")]) (False, True)
     """
-    names = {name.lower().replace("_", "-") for name, _ in headers} - CREDENTIALS - _HARMLESS_HEADERS
+    names = (
+        {name.lower().replace("_", "-") for name, _ in headers} - CREDENTIALS - _HARMLESS_HEADERS
+    )
     return any(_IN_HEADERS.search(name) for name in names)
 
 
 def is_ordinary_body(body: bytes) -> bool:
-    """Return True if a body is one short JSON object of known members, none of which can hold a credential.
+    """Return True if a body is one short JSON object of known members, none of
+    which can hold a credential.
 
-    >>> is_ordinary_body(b'{"model": "a", "messages": []}'), is_ordinary_body(b'{"model": "a", "api_key": "b"}')
-    (True, False)
+    >>> is_ordinary_body(b'{"model": "a", "messages": []}'), is_ordinary_body(b'{"model": "a",
+    "api_key": "b"}') (True, False)
     """
     if len(body) > _MAX_READ_BYTES:
         return False
@@ -114,4 +125,6 @@ def is_ordinary_body(body: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
-    return members.keys() <= _MEMBERS and all(_TOOL_MEMBERS.isdisjoint(tool) for tool in tools or ())
+    return members.keys() <= _MEMBERS and all(
+        _TOOL_MEMBERS.isdisjoint(tool) for tool in tools or ()
+    )

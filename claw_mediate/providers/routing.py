@@ -1,6 +1,8 @@
-"""Routing of requests: to the provider that the host or the model's prefix names, or to what the agent's model policy allows.
+"""Routing of requests: to the provider that the host or the model's prefix names, or to what the
+agent's model policy allows.
 
-Every request that names a model is routed here, also on paths of no dialect (``turns/passthrough.py``).
+Every request that names a model is routed here, also on paths of no dialect
+(``turns/passthrough.py``).
 """
 
 import json
@@ -25,8 +27,21 @@ from claw_mediate.core.http import (
     refuse_unknown_id,
     refuse_unknown_object,
 )
-from claw_mediate.core.model_names import NamedModel, find_models_in_query, find_models_in_text, find_named_models, names_model
-from claw_mediate.core.model_policy import Candidate, ModelChoice, PoolKey, Provider, ProviderScope, choose_models
+from claw_mediate.core.model_names import (
+    NamedModel,
+    find_models_in_query,
+    find_models_in_text,
+    find_named_models,
+    names_model,
+)
+from claw_mediate.core.model_policy import (
+    Candidate,
+    ModelChoice,
+    PoolKey,
+    Provider,
+    ProviderScope,
+    choose_models,
+)
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT, read_form_fields
 from claw_mediate.http.headers import TURN_STATE, Headers
@@ -49,13 +64,18 @@ class Requester(NamedTuple):
 
 
 def new_turn_id() -> str:
-    """Return an unguessable id that begins with the time, so that records of one time are stored together."""
+    """Return an unguessable id that begins with the time, so that records of one
+    time are stored together.
+    """
     return f"turn_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 @dataclass(slots=True)
 class Route:
-    """The candidates of one turn's model calls. ``path``: the runner's, with its query; ``headers``: without a credential."""
+    """The candidates of one turn's model calls.
+
+    ``path``: the runner's, with its query; ``headers``: without a credential.
+    """
 
     requester: Requester
     path: str
@@ -65,7 +85,9 @@ class Route:
     has_answered: bool = False  # True once that candidate has answered: then the turn keeps it
     key_label: str = ""  # The label of the key that was sent last
     stopwatch: Stopwatch = field(default_factory=Stopwatch, repr=False)
-    _turn_states: dict[str, str] = field(default_factory=dict, repr=False)  # By provider: what it wants back in the turn
+    _turn_states: dict[str, str] = field(
+        default_factory=dict, repr=False
+    )  # By provider: what it wants back in the turn
     _bodies: tuple[bytes, dict[str, bytes]] = field(default=(b"", {}), repr=False)
 
     @property
@@ -90,7 +112,10 @@ class Route:
         state = self._turn_states.get(self.candidate.provider.name)
         if state is None:
             return self.headers
-        return [*(header for header in self.headers if header[0].lower() != TURN_STATE), (TURN_STATE, state)]
+        return [
+            *(header for header in self.headers if header[0].lower() != TURN_STATE),
+            (TURN_STATE, state),
+        ]
 
     def keep_turn_state(self, headers: Iterable[tuple[str, str]]) -> None:
         """Keep what the current candidate's provider wants back with later calls of the turn."""
@@ -99,7 +124,10 @@ class Route:
                 self._turn_states[self.candidate.provider.name] = value
 
     def body(self, body: bytes) -> bytes:
-        """Return the request with the current candidate's model; ``body`` names the first one's. Cached by model."""
+        """Return the request with the current candidate's model; ``body`` names the first one's.
+
+        Cached by model.
+        """
         model = self.candidate.model
         if model == self.candidates[0].model:
             return body
@@ -112,10 +140,15 @@ class Route:
 
 
 class LimitedPart(StrEnum):
-    """A part of a provider's API that has rate limits of its own. So a 429 of one lets no key rest for another."""
+    """A part of a provider's API that has rate limits of its own.
+
+    So a 429 of one lets no key rest for another.
+    """
 
     ANSWERS = ""
-    COUNTS = "count_tokens "  # Free of charge: an agent could use its limit up, and so disable the model
+    COUNTS = (
+        "count_tokens "  # Free of charge: an agent could use its limit up, and so disable the model
+    )
     OTHER_PATHS = "other paths "
     NO_MODEL = "-"
 
@@ -140,7 +173,8 @@ class Router:
     ) -> Sequence[Candidate] | RunnerResponse:
         """Return at least one candidate, best first; or the refusal.
 
-        A request that names what a provider keeps has one: that provider, with the key that was used (``kept``).
+        A request that names what a provider keeps has one: that provider, with the key that was
+        used (``kept``).
         """
         names_no_model = view is None or not view.model
         keeper: Provider | None = None
@@ -158,14 +192,22 @@ class Router:
         return (replace(keepers[0], provider=self._with_key(keepers[0].provider, kept.key_label)),)
 
     def _with_key(self, provider: Provider, label: str) -> Provider:
-        """Return a provider with one of its keys only; with all of them if that one is gone, or dead."""
+        """Return a provider with one of its keys only; with all of them if that one
+        is gone, or dead.
+        """
         alone = replace(provider, keys=tuple(key for key in provider.keys if key.id == label))
         return alone if alone.keys and self._registry.wait(alone, None) < math.inf else provider
 
     async def _find_candidates(
-        self, requester: Requester, request: Request, view: RunnerRequest | None, keeper: Provider | None
+        self,
+        requester: Requester,
+        request: Request,
+        view: RunnerRequest | None,
+        keeper: Provider | None,
     ) -> Sequence[Candidate] | RunnerResponse:
-        """Return all candidates; ``keeper``: the provider of a request that names no model, by what it keeps."""
+        """Return all candidates; ``keeper``: the provider of a request that names
+        no model, by what it keeps.
+        """
         match = self._paths.find(request)
         family = match.family if match is not None else "openai"
         api_format: ApiFormat = "anthropic" if family == "anthropic" else "openai"
@@ -177,10 +219,16 @@ class Router:
         elif (only := self._registry.by_host(request.host)) is not None:
             named = Candidate(only, model)
         else:
-            return refuse(request.path, 502, "no_provider", "no provider is configured for this host")
+            return refuse(
+                request.path, 502, "no_provider", "no provider is configured for this host"
+            )
         policy = requester.agent.metadata.model_policy
         has_no_policy = policy is None or not policy.allowed or view is None
-        if keeper is None and (request.host is not None or has_no_policy) and not named.provider.is_usable:
+        if (
+            keeper is None
+            and (request.host is not None or has_no_policy)
+            and not named.provider.is_usable
+        ):
             message = f"the provider {named.provider.name!r} has no key"
             return refuse(request.path, 502, NO_KEY, message)
         if policy is None or not policy.allowed or view is None:
@@ -188,7 +236,9 @@ class Router:
 
         # What the provider keeps says where a request goes, and never which model it may ask.
         is_bound = request.host is not None or keeper is not None
-        reach = ProviderScope(self._registry.all(), api_format, named.provider if is_bound else None)
+        reach = ProviderScope(
+            self._registry.all(), api_format, named.provider if is_bound else None
+        )
         choice = choose_models(policy, model, reach)
         self._log_choice(requester, model, choice)
         if not choice.candidates:
@@ -198,7 +248,8 @@ class Router:
     async def _candidates_for_names(
         self, agent: Agent, request: Request, view: RunnerRequest, choice: ModelChoice
     ) -> Sequence[Candidate] | RunnerResponse:
-        """Return the candidates at whose provider every other model that the request names is allowed too; or the refusal.
+        """Return the candidates at whose provider every other model that the
+        request names is allowed too; or the refusal.
 
         The model that was asked for must be one of them: only fallbacks are left out.
         """
@@ -215,16 +266,24 @@ class Router:
             return self.refuse_model(agent, request, named)
         return fitting
 
-    def refuse_model(self, agent: Agent, request: Request, named: Sequence[NamedModel]) -> RunnerResponse:
-        """Return the refusal of a request that names other models than its policy allows, and log it."""
+    def refuse_model(
+        self, agent: Agent, request: Request, named: Sequence[NamedModel]
+    ) -> RunnerResponse:
+        """Return the refusal of a request that names other models than its policy
+        allows, and log it.
+        """
         first = named[0]
         message = (
-            f"{first.member!r} names the model {first.name[:MAX_SHOWN_NAME]!r}, and the agent's model policy allows no other"
-            " models than its own at this provider: leave the member out, or name only models that are allowed"
+            f"{first.member!r} names the model {first.name[:MAX_SHOWN_NAME]!r}, and the agent's "
+            "model policy allows no other"
+            " models than its own at this provider: leave the member out, or name only models "
+            "that are allowed"
         )
         return self.refuse_by_policy(agent, request, message, first.member)
 
-    def refuse_by_policy(self, agent: Agent, request: Request, message: str, param: str | None = None) -> RunnerResponse:
+    def refuse_by_policy(
+        self, agent: Agent, request: Request, message: str, param: str | None = None
+    ) -> RunnerResponse:
         """Return a refusal of the agent's model policy, and log it."""
         self._log.event("intervention", agent, intervention="model_not_allowed", reason=message)
         return refuse(request.path, 403, "model_not_allowed", message, param=param)
@@ -232,7 +291,8 @@ class Router:
     def first_ready(
         self, requester: Requester, candidates: Sequence[Candidate], part: LimitedPart
     ) -> tuple[Candidate, PoolKey | None] | None:
-        """Return the first candidate that has a ready key, with that key, for a request that is sent only once.
+        """Return the first candidate that has a ready key, with that key, for a
+        request that is sent only once.
 
         If there is none, a model call may try a dead key whose trial is due.
         """
@@ -251,7 +311,10 @@ class Router:
         return None
 
     def body_for_model(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
-        """Return the request with that model. Under a policy, raise ``JsonSpliceError`` if it names a model twice."""
+        """Return the request with that model.
+
+        Under a policy, raise ``JsonSpliceError`` if it names a model twice.
+        """
         if model == view.model:
             # Paths of no dialect were checked when they were read.
             if agent.metadata.model_policy is not None and view.bypass != NO_DIALECT:
@@ -286,7 +349,10 @@ MAX_SHOWN_NAME = 80  # Characters
 
 
 def find_other_models(request: Request, view: RunnerRequest | None) -> Sequence[NamedModel]:
-    """Return the models that a request names beside its own, in its body and query. Raise ``AmbiguousMemberError``."""
+    """Return the models that a request names beside its own, in its body and query.
+
+    Raise ``AmbiguousMemberError``.
+    """
     in_query = find_models_in_query(request.path)
     if view is None:
         return in_query
@@ -296,21 +362,30 @@ def find_other_models(request: Request, view: RunnerRequest | None) -> Sequence[
 
 
 def _find_models_in_form(request: Request, body: bytes) -> Iterator[NamedModel]:
-    """Yield the models that a form names beside its ``model``, by a field or by one whose value is JSON."""
+    """Yield the models that a form names beside its ``model``, by a field or by one
+    whose value is JSON.
+    """
     for each in read_form_fields(", ".join(request.header("content-type")), body):
         if names_model(each.name):
-            yield NamedModel(each.name, "")  # A field may stand twice, so that its value decides nothing
+            yield NamedModel(
+                each.name, ""
+            )  # A field may stand twice, so that its value decides nothing
         elif each.is_text:
             inner = find_models_in_text(body[each.start : each.end])
             yield from (NamedModel(each.name, model.name) for model in inner)
 
 
 def replace_model(body: bytes, model: str) -> bytes:
-    """Return the request with that model and every other byte unchanged. Raise ``JsonSpliceError``."""
+    """Return the request with that model and every other byte unchanged.
+
+    Raise ``JsonSpliceError``.
+    """
     return json_splice.edit(body, {"model": json.dumps(model).encode()})
 
 
-def log_failover(log: EventLog, requester: Requester, step: tuple[Candidate, Candidate], reason: str) -> None:
+def log_failover(
+    log: EventLog, requester: Requester, step: tuple[Candidate, Candidate], reason: str
+) -> None:
     """Log the step from one candidate to another."""
     before, after = step
     log.event(
@@ -326,17 +401,30 @@ def log_failover(log: EventLog, requester: Requester, step: tuple[Candidate, Can
     )
 
 
-def _refuse_kept(request: Request, view: RunnerRequest | None, kept: OwnedObject | ProviderObject) -> RunnerResponse:
+def _refuse_kept(
+    request: Request, view: RunnerRequest | None, kept: OwnedObject | ProviderObject
+) -> RunnerResponse:
     naming: Naming = "response_id"
     if view is not None:
         naming = "previous_response_id" if view.previous_response else "conversation"
-    reason = f"the provider {kept.provider!r}, which keeps it, can't be asked for this request any more"
+    reason = (
+        f"the provider {kept.provider!r}, which keeps it, can't be asked for this request any more"
+    )
     if isinstance(kept, ProviderObject):
-        return refuse_unknown_object(request.path, UnknownObject(kept.kind, kept.id, f"{kept.kind}_id", reason))
+        return refuse_unknown_object(
+            request.path, UnknownObject(kept.kind, kept.id, f"{kept.kind}_id", reason)
+        )
     return refuse_unknown_id(request.path, naming, kept.id, reason)
 
 
 def _nothing_allowed(request: Request) -> RunnerResponse:
     if request.host is not None:
-        return refuse(request.path, 403, "model_not_allowed", "the model policy allows no model of this provider")
-    return refuse(request.path, 502, "no_provider", "no model that the model policy allows is available here")
+        return refuse(
+            request.path,
+            403,
+            "model_not_allowed",
+            "the model policy allows no model of this provider",
+        )
+    return refuse(
+        request.path, 502, "no_provider", "no model that the model policy allows is available here"
+    )

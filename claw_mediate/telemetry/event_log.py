@@ -1,4 +1,6 @@
-"""The structured log: one JSON object a line (docs/spec/contract.md "The log"; ``claw_contract.log`` defines every line)."""
+"""The structured log: one JSON object a line (docs/spec/contract.md "The log";
+``claw_contract.log`` defines every line).
+"""
 
 import logging
 import time
@@ -52,7 +54,8 @@ def _date_and_time(second: int) -> str:
 
 
 def encode_json(document: Any) -> bytes:
-    r"""Encode JSON, even text that holds surrogates: Python decodes a peer's bytes that are not UTF-8 as these.
+    r"""Encode JSON, even text that holds surrogates: Python decodes a peer's bytes
+    that are not UTF-8 as these.
 
     >>> encode_json({"path": "/v1/\udcff", "tools": ["caf\u00e9"]})
     b'{"path":"/v1/\\\\udcff","tools":["caf\xc3\xa9"]}'
@@ -64,7 +67,9 @@ def encode_json(document: Any) -> bytes:
 
 
 def _escape_surrogates(value: Any) -> Any:
-    """Return the value with surrogates spelled out as text; strict readers refuse JSON's own escapes for them."""
+    """Return the value with surrogates spelled out as text; strict readers refuse
+    JSON's own escapes for them.
+    """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):
@@ -75,7 +80,10 @@ def _escape_surrogates(value: Any) -> Any:
 
 
 class EventLog:
-    """Writes events to stdout and to listeners. A ``Redactor`` is the last step before a line is written."""
+    """Writes events to stdout and to listeners.
+
+    A ``Redactor`` is the last step before a line is written.
+    """
 
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
         """Write to stdout, or to ``write`` instead."""
@@ -85,7 +93,9 @@ class EventLog:
         self._redactor = Redactor(())
         self._listeners: list[EventListener] = []
         self._limit = LineLimit()
-        self.origin: Mapping[str, int] = {}  # The members of every line that say which process wrote it
+        self.origin: Mapping[
+            str, int
+        ] = {}  # The members of every line that say which process wrote it
 
     def protect(self, secrets: Iterable[Secret]) -> None:
         """Redact these secrets, too, from now on."""
@@ -102,9 +112,16 @@ class EventLog:
         return self._redactor.text(text)
 
     def limited_event(
-        self, kind: EventType, agent: AgentRef | None = None, *, error: str, reason: str, limit: LineLimit | None = None
+        self,
+        kind: EventType,
+        agent: AgentRef | None = None,
+        *,
+        error: str,
+        reason: str,
+        limit: LineLimit | None = None,
     ) -> None:
-        """Write a fault that strangers can cause as often as they like: a few lines a minute for each reason.
+        """Write a fault that strangers can cause as often as they like: a few lines
+        a minute for each reason.
 
         A line says how many of its kind were ``left_out`` before it.
         """
@@ -117,12 +134,25 @@ class EventLog:
             self.event(kind, agent, error=error, reason=reason)
 
     def event(self, kind: EventType, agent: AgentRef | str | None = None, **fields: Any) -> None:
-        """Write one event. ``turn_id``, ``model`` and ``intervention`` are in every line. ``agent`` may be an id only."""
+        """Write one event. ``turn_id``, ``model`` and ``intervention`` are in every line.
+
+        ``agent`` may be an id only.
+        """
         if self._stdout is not None and (lines := self._stdout.take_unreported()):
             self.event("error", error="log_lines_dropped", lines=lines)
-        claw_id, digest = (agent, None) if agent is None or isinstance(agent, str) else (agent.id, agent.digest)
+        claw_id, digest = (
+            (agent, None) if agent is None or isinstance(agent, str) else (agent.id, agent.digest)
+        )
         common = {name: fields.pop(name, None) for name in ("turn_id", "model", "intervention")}
-        event = {"ts": now_rfc3339(), "type": kind, "claw_id": claw_id, **common, "digest": digest, **self.origin, **fields}
+        event = {
+            "ts": now_rfc3339(),
+            "type": kind,
+            "claw_id": claw_id,
+            **common,
+            "digest": digest,
+            **self.origin,
+            **fields,
+        }
         try:
             line = msgspec.json.encode(event)
         except UnicodeEncodeError:  # listeners can't encode it either

@@ -1,4 +1,6 @@
-"""Session history: one line a turn, each with the hash of the line before (docs/spec/contract.md)."""
+"""Session history: one line a turn, each with the hash of the line before
+(docs/spec/contract.md).
+"""
 
 import errno
 import mmap
@@ -14,15 +16,17 @@ from claw_contract.chain import GENESIS, SEAL_BYTES, read_seal, seal_entry
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.telemetry.event_log import encode_json
 
-_check_json = msgspec.json.Decoder(msgspec.Raw).decode  # Builds nothing, and knows no number that is too large
+_check_json = msgspec.json.Decoder(
+    msgspec.Raw
+).decode  # Builds nothing, and knows no number that is too large
 MAX_BODY_BYTES = 262_144
 """Limit of a request or response in history. A longer one is cut, and marked as such."""
 
 MAX_FREE_BODY_BYTES = 4096
 """The same limit for a turn that failed and cost its agent nothing.
 
-An agent can make as many of those as it likes, for example requests that the provider refuses. Kept whole,
-they would push everything else out of history.
+An agent can make as many of those as it likes, for example requests that the provider refuses. Kept
+whole, they would push everything else out of history.
 """
 
 _OLDER_FILE = re.compile(r"history\.jsonl\.([1-9][0-9]{0,8})")
@@ -40,8 +44,8 @@ class AppendedLine(NamedTuple):
 class History:
     """The history files of all agents in one directory.
 
-    A full ``history.jsonl`` becomes ``history.jsonl.1``, which was ``.2`` before, and so on: ``generations``
-    older files are kept.
+    A full ``history.jsonl`` becomes ``history.jsonl.1``, which was ``.2`` before, and so on:
+    ``generations`` older files are kept.
     """
 
     def __init__(self, directory: Path, max_bytes: int, generations: int = 1) -> None:
@@ -53,7 +57,9 @@ class History:
         """The end of each agent's chain: the file as this writer left it, and the last hash."""
 
     def is_writable(self) -> bool:
-        """Return whether the directory exists, or can be created, and is writable by its permissions."""
+        """Return whether the directory exists, or can be created, and is writable
+        by its permissions.
+        """
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError:
@@ -68,7 +74,9 @@ class History:
         state = _state(file)
         left, last = self._ends.pop(agent_id, (None, GENESIS))
         is_empty = state is None or not state.size  # something else rotated it: the chain goes on
-        if left is None or (left != state and not is_empty):  # a mediator of other settings may have written
+        if left is None or (
+            left != state and not is_empty
+        ):  # a mediator of other settings may have written
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             is_cut = left is not None and not _contains(left, state, _newest_older(file))
             (last, has_rotated), prefix = _chain_end(file), b"\n" * _is_torn(file)
@@ -78,7 +86,9 @@ class History:
             _rotate(file, self._generations)
             prefix, has_rotated = b"", True
         # Not blocking: a pipe may have replaced the file.
-        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        descriptor = os.open(
+            file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600
+        )
         try:
             _write(descriptor, prefix + line)
             now = _regular_file(os.fstat(descriptor))
@@ -111,7 +121,9 @@ def _state(file: Path) -> _FileState | None:
 
 
 def _contains(left: _FileState, *now: _FileState | None) -> bool:
-    """Return whether one of the files is the one that was left and no shorter: other writers append or rotate."""
+    """Return whether one of the files is the one that was left and no shorter:
+    other writers append or rotate.
+    """
     return any(file is not None and file[:2] == left[:2] and file.size >= left.size for file in now)
 
 
@@ -136,10 +148,11 @@ def _newest_older(file: Path) -> _FileState | None:
 
 
 def _rotate(file: Path, generations: int) -> None:
-    """Rename a full file to ``.1``, and each older file to the next number, as far as there is no room.
+    """Rename a full file to ``.1``, and each older file to the next number, as far
+    as there is no room.
 
-    The oldest moves first, so that a crash in between leaves a number free and loses nothing: the next
-    rotation fills that number. Files beyond ``generations`` are deleted, the oldest first.
+    The oldest moves first, so that a crash in between leaves a number free and loses nothing: the
+    next rotation fills that number. Files beyond ``generations`` are deleted, the oldest first.
     """
     existing = _generations_of(file)
     for number in reversed(existing):
@@ -155,7 +168,9 @@ def _rotate(file: Path, generations: int) -> None:
 
 
 def _chain_end(file: Path) -> tuple[str, bool]:
-    """Return (the last hash, True if it is in an older file, as right after a rotation), for a restart."""
+    """Return (the last hash, True if it is in an older file, as right after a
+    rotation), for a restart.
+    """
     if last := last_hash(file):
         return last, False
 
@@ -172,7 +187,10 @@ def _open(file: Path) -> BinaryIO:
 
 
 def last_hash(file: Path) -> str | None:
-    """Return the hash of the last sealed line, if any. A torn last line (a crash while writing) is skipped."""
+    """Return the hash of the last sealed line, if any.
+
+    A torn last line (a crash while writing) is skipped.
+    """
     try:
         with _open(file) as reader, mmap.mmap(reader.fileno(), 0, access=mmap.ACCESS_READ) as data:
             end = len(data)
@@ -198,14 +216,19 @@ def _is_torn(file: Path) -> bool:
 
 
 def cut_for_history(body: bytes, size: int, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> Any:
-    """Return the beginning of a body of ``size`` bytes. The cut does not split a secret: half of one would not be found."""
+    """Return the beginning of a body of ``size`` bytes.
+
+    The cut does not split a secret: half of one would not be found.
+    """
     head = redactor.cut(body[: limit + redactor.max_form_bytes], limit)
     text = head.decode(errors="replace")
     return {"truncated": True, "original_bytes": size, "head": text}
 
 
 def body_for_history(body: bytes, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> Any:
-    """Return a JSON body unchanged (exact numbers), other bodies as text; a body above the limit is cut."""
+    """Return a JSON body unchanged (exact numbers), other bodies as text; a body
+    above the limit is cut.
+    """
     # Secrets are redacted later, in the whole line.
     if len(body) > limit:
         return cut_for_history(body, len(body), redactor, limit)

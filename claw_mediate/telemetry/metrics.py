@@ -1,7 +1,10 @@
-"""Prometheus metrics (docs/metrics.md), counted from the log's events, so that both agree. Gauges are set on request.
+"""Prometheus metrics (docs/metrics.md), counted from the log's events, so that both agree.
 
-No label is free text: agents, tools, feeds and providers have the names of the operator's files, all else is from a closed set.
-A tool that nobody was granted is ``unknown``; the model's name is the runner's choice, and so no label.
+Gauges are set on request.
+
+No label is free text: agents, tools, feeds and providers have the names of the operator's files,
+all else is from a closed set. A tool that nobody was granted is ``unknown``; the model's name is
+the runner's choice, and so no label.
 """
 
 import platform
@@ -11,7 +14,14 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
@@ -65,36 +75,70 @@ class Metrics:
         }
 
     def _define_counters(self) -> None:
-        self.requests = self._counter("requests", "agent mediated", "Requests of authenticated agents (request).")
-        self.ended = self._counter(
-            "requests_ended", "agent mediated outcome", "Requests that have ended, by outcome (response, error)."
+        self.requests = self._counter(
+            "requests", "agent mediated", "Requests of authenticated agents (request)."
         )
-        self.errors = self._counter("request_errors", "agent code", "Failed requests, by error code (error).")
-        self.tool_calls = self._counter("tool_calls", "agent tool status code", "Calls of managed tools (tool_call).")
-        self.tokens = self._counter("tokens", "agent provider kind", "Tokens that providers report (response, error).")
+        self.ended = self._counter(
+            "requests_ended",
+            "agent mediated outcome",
+            "Requests that have ended, by outcome (response, error).",
+        )
+        self.errors = self._counter(
+            "request_errors", "agent code", "Failed requests, by error code (error)."
+        )
+        self.tool_calls = self._counter(
+            "tool_calls", "agent tool status code", "Calls of managed tools (tool_call)."
+        )
+        self.tokens = self._counter(
+            "tokens", "agent provider kind", "Tokens that providers report (response, error)."
+        )
         self.cost = self._counter(
-            "cost_usd", "agent provider", "Cost in US dollars of requests with a known price (response, error)."
+            "cost_usd",
+            "agent provider",
+            "Cost in US dollars of requests with a known price (response, error).",
         )
         self.unpriced = self._counter(
-            "unpriced_requests", "agent provider", "Requests that used tokens but have no known price (response, error)."
+            "unpriced_requests",
+            "agent provider",
+            "Requests that used tokens but have no known price (response, error).",
         )
         self.interventions = self._counter(
-            "interventions", "agent intervention", "Times that the proxy changed or refused a request (intervention)."
+            "interventions",
+            "agent intervention",
+            "Times that the proxy changed or refused a request (intervention).",
         )
         self.failovers = self._counter(
-            "failovers", "from_provider to_provider reason", "Moves to another provider or model (failover)."
+            "failovers",
+            "from_provider to_provider reason",
+            "Moves to another provider or model (failover).",
         )
-        self.resumes = self._counter("resumes", "agent", "Turns that continued an interrupted attempt (resume).")
+        self.resumes = self._counter(
+            "resumes", "agent", "Turns that continued an interrupted attempt (resume)."
+        )
         self.joins = self._counter(
-            "joins", "agent how", "Retries that received the answer of an earlier request's turn (join)."
+            "joins",
+            "agent how",
+            "Retries that received the answer of an earlier request's turn (join).",
         )
         self.anchors = self._counter(
-            "continuity_anchors", "agent result", "Lookups of hidden rounds for earlier answers, by result (continuity)."
+            "continuity_anchors",
+            "agent result",
+            "Lookups of hidden rounds for earlier answers, by result (continuity).",
         )
-        self.feeds = self._counter("feed_fetches", "agent feed status", "Fetches of feeds (feed_fetch).")
-        self.memory = self._counter("memory_operations", "agent operation status", "Requests to memory services (memory_op).")
-        self.faults = self._counter("faults", "fault", "Faults of the proxy or its surroundings, by error code (error).")
-        self.dropped = self._counter("log_lines_dropped", "", "Lines of the log that were lost: not read, or no space left.")
+        self.feeds = self._counter(
+            "feed_fetches", "agent feed status", "Fetches of feeds (feed_fetch)."
+        )
+        self.memory = self._counter(
+            "memory_operations",
+            "agent operation status",
+            "Requests to memory services (memory_op).",
+        )
+        self.faults = self._counter(
+            "faults", "fault", "Faults of the proxy or its surroundings, by error code (error)."
+        )
+        self.dropped = self._counter(
+            "log_lines_dropped", "", "Lines of the log that were lost: not read, or no space left."
+        )
 
     def _define_histograms(self) -> None:
         self.turn_seconds = self._histogram(
@@ -107,30 +151,45 @@ class Metrics:
             "Duration of a request to a provider (model_calls of response, error).",
         )
         self.tool_seconds = self._histogram(
-            "tool_duration_seconds", "tool", _WAITS, "Duration of a request to a service (tool_call)."
+            "tool_duration_seconds",
+            "tool",
+            _WAITS,
+            "Duration of a request to a service (tool_call).",
         )
         self.own_seconds = self._histogram(
             "turn_overhead_seconds",
             "",
             _OVERHEADS,
-            "Duration of a mediated turn without waiting for providers and services (overhead_ms of response, error).",
+            (
+                "Duration of a mediated turn without waiting for providers and services "
+                "(overhead_ms of response, error)."
+            ),
         )
-        self.rounds = self._histogram("turn_rounds", "", _ROUNDS, "Model replies in a mediated turn (response, error).")
+        self.rounds = self._histogram(
+            "turn_rounds", "", _ROUNDS, "Model replies in a mediated turn (response, error)."
+        )
 
     def _define_gauges(self) -> None:
         self.turns = self._gauge("turns_under_way", "", "Mediated turns that are running.")
         self.ready = self._gauge("ready", "", "1 if the proxy can serve turns, as /ready reports.")
         self.writable = self._gauge("state_writable", "", "1 if CLAW_STATE can be written.")
         self.keys = self._gauge("provider_keys", "provider state", "Keys of a provider, by state.")
-        self.built = self._gauge("build_info", "version mitmproxy python", "Versions of the proxy, mitmproxy and Python.")
-        self.built.labels(version("clawdapus"), version("mitmproxy"), platform.python_version()).set(1)
+        self.built = self._gauge(
+            "build_info", "version mitmproxy python", "Versions of the proxy, mitmproxy and Python."
+        )
+        self.built.labels(
+            version("clawdapus"), version("mitmproxy"), platform.python_version()
+        ).set(1)
 
     def count(self, event: Event) -> None:
         if (handler := self._handlers.get(event["type"])) is not None:
             handler(event)
 
     def observe(self, health: HealthSnapshot, turns: int, dropped: int) -> None:
-        """Set the gauges. ``dropped``: lines of the log that were dropped since the process started."""
+        """Set the gauges.
+
+        ``dropped``: lines of the log that were dropped since the process started.
+        """
         self.turns.set(turns)
         self.ready.set(health.ready)
         self.writable.set(health.state_writable)
@@ -149,16 +208,29 @@ class Metrics:
 
     def _error(self, event: Event) -> None:
         if "status_code" in event:
-            self.errors.labels(event["claw_id"], _status_class(event.get("error") or f"http_{event['status_code']}")).inc()
+            self.errors.labels(
+                event["claw_id"],
+                _status_class(event.get("error") or f"http_{event['status_code']}"),
+            ).inc()
             self._request_ended(event)
         else:
             self.faults.labels(event["error"]).inc(1 + event.get("left_out", 0))
 
     def _request_ended(self, event: Event) -> None:
         agent, provider, mediated = event["claw_id"], event["provider"], event["mediated"]
-        outcome = "ok" if event["type"] == "response" else "left" if event["status_code"] == GONE else "error"
+        outcome = (
+            "ok"
+            if event["type"] == "response"
+            else "left"
+            if event["status_code"] == GONE
+            else "error"
+        )
         self.ended.labels(agent, _yes_no(mediated), outcome).inc()
-        tokens = {"input": event["tokens_in"], "output": event["tokens_out"], "cached": event["cached_tokens"]}
+        tokens = {
+            "input": event["tokens_in"],
+            "output": event["tokens_out"],
+            "cached": event["cached_tokens"],
+        }
         for kind, count in tokens.items() if provider else ():
             self.tokens.labels(agent, provider, kind).inc(max(0, count))
         if event["cost_usd"] is not None:
@@ -175,7 +247,9 @@ class Metrics:
 
     def _tool_call(self, event: Event) -> None:
         tool = event["name"] if event["service"] else UNKNOWN_TOOL
-        self.tool_calls.labels(event["claw_id"], tool, event["status"], _status_class(event["code"] or "")).inc()
+        self.tool_calls.labels(
+            event["claw_id"], tool, event["status"], _status_class(event["code"] or "")
+        ).inc()
         if event["ran"]:
             self.tool_seconds.labels(tool).observe(event["latency_ms"] / 1000)
 
@@ -184,10 +258,14 @@ class Metrics:
         self.interventions.labels(event["claw_id"], name).inc()
 
     def _failover(self, event: Event) -> None:
-        self.failovers.labels(event["from_provider"], event["to_provider"], _status_class(event["reason"])).inc()
+        self.failovers.labels(
+            event["from_provider"], event["to_provider"], _status_class(event["reason"])
+        ).inc()
 
     def _feed_fetch(self, event: Event) -> None:
-        self.feeds.labels(event["claw_id"], event["feed_name"], "error" if event["error"] else "ok").inc()
+        self.feeds.labels(
+            event["claw_id"], event["feed_name"], "error" if event["error"] else "ok"
+        ).inc()
 
     def _memory_op(self, event: Event) -> None:
         self.memory.labels(event["claw_id"], event["memory_op"], event["memory_status"]).inc()
@@ -202,12 +280,18 @@ class Metrics:
     def _gauge(self, name: str, labels: str, text: str) -> Gauge:
         return Gauge(f"claw_{name}", text, labels.split(), registry=self.registry)
 
-    def _histogram(self, name: str, labels: str, buckets: tuple[float, ...], text: str) -> Histogram:
-        return Histogram(f"claw_{name}", text, labels.split(), buckets=buckets, registry=self.registry)
+    def _histogram(
+        self, name: str, labels: str, buckets: tuple[float, ...], text: str
+    ) -> Histogram:
+        return Histogram(
+            f"claw_{name}", text, labels.split(), buckets=buckets, registry=self.registry
+        )
 
 
 def write_text(metrics: Collector, accept: str) -> tuple[bytes, str]:
-    """Return (all metrics, content type): OpenMetrics if ``accept`` names it, else Prometheus' text format."""
+    """Return (all metrics, content type): OpenMetrics if ``accept`` names it, else
+    Prometheus' text format.
+    """
     if _OPENMETRICS in accept:
         return openmetrics.generate_latest(metrics), openmetrics.CONTENT_TYPE_LATEST
     return generate_latest(metrics), CONTENT_TYPE_PLAIN_0_0_4
@@ -218,6 +302,8 @@ def _yes_no(value: bool) -> str:
 
 
 def _status_class(code: str) -> str:
-    """Return the code with its HTTP status replaced by a class: ``provider_http_503`` → ``provider_http_5xx``."""
+    """Return the code with its HTTP status replaced by a class:
+    ``provider_http_503`` → ``provider_http_5xx``.
+    """
     name, separator, status = code.rpartition("http_")
     return f"{name}http_{status[0]}xx" if separator and status.isdecimal() else code

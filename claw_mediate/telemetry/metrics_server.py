@@ -1,8 +1,10 @@
-"""HTTP server of ``/metrics`` and nothing else, one response a connection (docs/decisions/0028 compares it with others).
+"""HTTP server of ``/metrics`` and nothing else, one response a connection (docs/decisions/0028
+compares it with others).
 
-A hostile client costs little: heads and connections are bounded (the newest connection replaces the oldest), a connection has
-seconds, and metrics are generated at most ten times a second. On an address that others can reach, clients need a bearer token:
-runners can reach the proxy, and must not learn what other agents do.
+A hostile client costs little: heads and connections are bounded (the newest connection replaces the
+oldest), a connection has seconds, and metrics are generated at most ten times a second. On an
+address that others can reach, clients need a bearer token: runners can reach the proxy, and must
+not learn what other agents do.
 """
 
 import asyncio
@@ -35,7 +37,13 @@ type Generate = Callable[[str], Awaitable[Page]]  # Returns the metrics for an `
 class MetricsServer:
     """One listener, which listens at once and responds after ``serve``."""
 
-    def __init__(self, address: ListenAddress, token: Secret | None, generate: Generate, sharing: Sharing = "none") -> None:
+    def __init__(
+        self,
+        address: ListenAddress,
+        token: Secret | None,
+        generate: Generate,
+        sharing: Sharing = "none",
+    ) -> None:
         """Raise ``ValueError`` with one line for an unusable address."""
         if sharing == "first":
             _wait_until_free(address)
@@ -54,7 +62,10 @@ class MetricsServer:
         await self._server.start_serving()
 
     def stop_listening(self) -> None:
-        """Let nobody connect any more. The server first: it needs the open socket to leave the loop."""
+        """Let nobody connect any more.
+
+        The server first: it needs the open socket to leave the loop.
+        """
         if self._server is not None:
             self._server.close()
         self._socket.close()
@@ -65,7 +76,9 @@ class MetricsServer:
         for writer in list(self._connections):
             writer.transport.abort()
 
-    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._connections[writer] = None
         if len(self._connections) > MAX_CONNECTIONS:
             next(iter(self._connections)).transport.abort()
@@ -81,7 +94,10 @@ class MetricsServer:
             writer.transport.abort()
 
     async def _respond(self, reader: asyncio.StreamReader) -> bytes:
-        """Read a request's head and return the whole response. Raise ``EOFError`` if the client leaves."""
+        """Read a request's head and return the whole response.
+
+        Raise ``EOFError`` if the client leaves.
+        """
         http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
         try:
             while not isinstance(request := http.next_event(), h11.Request):
@@ -106,7 +122,9 @@ class MetricsServer:
             return True
         scheme, _, token = authorization.partition(" ")
         expected = self._token.reveal().encode()
-        return scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode("latin-1"), expected)
+        return scheme.lower() == "bearer" and hmac.compare_digest(
+            token.strip().encode("latin-1"), expected
+        )
 
     async def _page(self, accept: str) -> Page:
         is_openmetrics = "openmetrics" in accept
@@ -118,22 +136,39 @@ class MetricsServer:
         return page
 
 
-def _response(http: h11.Connection, status: HTTPStatus, page: Page | None = None, *extra_headers: tuple[str, str]) -> bytes:
+def _response(
+    http: h11.Connection,
+    status: HTTPStatus,
+    page: Page | None = None,
+    *extra_headers: tuple[str, str],
+) -> bytes:
     """Return a whole response; without a page, its body is the status in words."""
     body, content_type = page or (f"{status.phrase}\n".encode(), _PLAIN)
-    headers = [("content-type", content_type), ("content-length", str(len(body))), ("connection", "close"), *extra_headers]
-    head = http.send(h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()))
+    headers = [
+        ("content-type", content_type),
+        ("content-length", str(len(body))),
+        ("connection", "close"),
+        *extra_headers,
+    ]
+    head = http.send(
+        h11.Response(status_code=status, headers=headers, reason=status.phrase.encode())
+    )
     return (head or b"") + body
 
 
 def _wait_until_free(address: ListenAddress) -> None:
-    """Wait for an address that somebody listens on. Raise ``ValueError`` if it is still in use after ``ADDRESS_SECONDS``."""
+    """Wait for an address that somebody listens on.
+
+    Raise ``ValueError`` if it is still in use after ``ADDRESS_SECONDS``.
+    """
     until = time.monotonic() + ADDRESS_SECONDS
     while True:
         try:
             _listening_socket(address).close()
         except ValueError as error:
-            is_taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+            is_taken = (
+                isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+            )
             if not is_taken or time.monotonic() >= until:
                 raise
             time.sleep(_PAUSE_SECONDS)  # Nothing else runs in this process yet
@@ -145,6 +180,13 @@ def _listening_socket(address: ListenAddress, *, is_shared: bool = False) -> soc
     is_dual = not address.host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual or ":" in address.host else socket.AF_INET
     try:
-        return socket.create_server((address.host, address.port), family=family, dualstack_ipv6=is_dual, reuse_port=is_shared)
+        return socket.create_server(
+            (address.host, address.port),
+            family=family,
+            dualstack_ipv6=is_dual,
+            reuse_port=is_shared,
+        )
     except OSError as error:
-        raise ValueError(f"cllama_metrics: can't listen on {address.shown}: {error.strerror or error}") from error
+        raise ValueError(
+            f"cllama_metrics: can't listen on {address.shown}: {error.strerror or error}"
+        ) from error

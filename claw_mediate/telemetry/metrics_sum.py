@@ -1,7 +1,8 @@
-"""The metrics of several processes as one: ``/metrics`` of a proxy with workers (docs/metrics.md "Workers").
+"""The metrics of several processes as one: ``/metrics`` of a proxy with workers
+(docs/metrics.md "Workers").
 
-Counters and histograms are added up. So are gauges, but for those in ``_COMBINE``: a proxy is as ready as its least ready
-worker, and what every worker reads from the same files counts once.
+Counters and histograms are added up. So are gauges, but for those in ``_COMBINE``: a proxy is as
+ready as its least ready worker, and what every worker reads from the same files counts once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +33,12 @@ _DECODE = msgspec.msgpack.Decoder(Snapshot).decode
 def snapshot(registry: CollectorRegistry) -> Snapshot:
     """Return the metrics of a registry as data."""
     return [
-        (family.name, family.type, family.documentation, [(each.name, each.labels, each.value) for each in family.samples])
+        (
+            family.name,
+            family.type,
+            family.documentation,
+            [(each.name, each.labels, each.value) for each in family.samples],
+        )
         for family in registry.collect()
     ]
 
@@ -61,7 +67,12 @@ def add_up(parts: Iterable[Snapshot]) -> Snapshot:
             combine = _COMBINE.get(name, _add)
             values[key] = combine(values[key], value) if key in values else value
     return [
-        (name, kind, text, [(sample, dict(labels), value) for (sample, labels), value in values.items()])
+        (
+            name,
+            kind,
+            text,
+            [(sample, dict(labels), value) for (sample, labels), value in values.items()],
+        )
         for name, (kind, text, values) in families.items()
     ]
 

@@ -1,8 +1,9 @@
 """Writer of lines to a file that may be a pipe without a reader: no request waits for one.
 
-A line is written at once if that can't block, so that it precedes whatever comes next and survives a kill. Otherwise a thread
-writes it when there is room. Lines beyond a bound are dropped whole and counted, as are lines that a full disk or a reader that
-left costs; the line after a torn one starts on a line of its own.
+A line is written at once if that can't block, so that it precedes whatever comes next and survives
+a kill. Otherwise a thread writes it when there is room. Lines beyond a bound are dropped whole and
+counted, as are lines that a full disk or a reader that left costs; the line after a torn one starts
+on a line of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class LineWriter:
 
     @classmethod
     def of(cls, descriptor: int) -> LineWriter:
-        """Return the writer of this descriptor's file: two writers of one pipe would each rely on the same free space."""
+        """Return the writer of this descriptor's file: two writers of one pipe
+        would each rely on the same free space.
+        """
         try:
             status = os.fstat(descriptor)
         except OSError:
@@ -64,11 +67,15 @@ class LineWriter:
             self._queue.append(line)
             self._queued_bytes += len(line)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._write_queue, name="claw-log", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._write_queue, name="claw-log", daemon=True
+                )
                 self._thread.start()
 
     def take_unreported(self) -> int:
-        """Return how many lines were dropped since the last call; 0 while a line about it could not be written."""
+        """Return how many lines were dropped since the last call; 0 while a line
+        about it could not be written.
+        """
         with self._lock:
             if self._thread is not None or self._has_failed:
                 return 0
@@ -115,7 +122,10 @@ class LineWriter:
                 self.dropped += self._has_failed
 
     def _write_some(self, line: bytes, max_bytes: int | None = None) -> bytes:
-        """Write at least a part; return the rest. After a failure within a line, start a new line."""
+        """Write at least a part; return the rest.
+
+        After a failure within a line, start a new line.
+        """
         data = b"\n" + line if self._has_failed and self._is_within_line else line
         size = os.write(self._descriptor, data[:max_bytes])
         self._has_failed, self._is_within_line = False, not data.endswith(b"\n", 0, size)

@@ -1,7 +1,8 @@
 """A turn's own time: its duration without the time that it waited for providers and services.
 
-Calls run concurrently, so waiting is the time with at least one under way, not their sum. Parsing, deciding, writing and the
-journal count as the turn's own, as does finding out whether its request is a retry.
+Calls run concurrently, so waiting is the time with at least one under way, not their sum. Parsing,
+deciding, writing and the journal count as the turn's own, as does finding out whether its request
+is a retry.
 """
 
 import time
@@ -48,7 +49,10 @@ class Stopwatch:
 
     @contextmanager
     def model_call(self, candidate: Candidate) -> Iterator[Callable[[int], None]]:
-        """Record a request to a provider, and count it as waiting. Yield a function that takes the response's status."""
+        """Record a request to a provider, and count it as waiting.
+
+        Yield a function that takes the response's status.
+        """
         statuses: list[int] = []
         started, started_at = self._clock(), now_rfc3339()
         try:
@@ -67,4 +71,6 @@ class Stopwatch:
 
     @property
     def timings(self) -> Timings:
-        return Timings(self.model_calls, round((self._clock() - self._started - self._waited) * 1000, 3))
+        return Timings(
+            self.model_calls, round((self._clock() - self._started - self._waited) * 1000, 3)
+        )

@@ -1,11 +1,12 @@
-"""OpenTelemetry traces by the GenAI semantic conventions, built from the log's events when a request has ended.
+"""OpenTelemetry traces by the GenAI semantic conventions, built from the log's
+events when a request has ended.
 
     turn                        the request: agent, tokens, rounds, outcome
     ├─ chat MODEL               each request to a provider, failed ones included
     └─ execute_tool TOOL        each call of a service
 
-Enabled by ``OTEL_EXPORTER_OTLP_ENDPOINT``; needs the extra ``otel``. Spans contain redacted names and numbers, no text of a
-conversation. If the collector is down, spans are lost and nothing else.
+Enabled by ``OTEL_EXPORTER_OTLP_ENDPOINT``; needs the extra ``otel``. Spans contain redacted names
+and numbers, no text of a conversation. If the collector is down, spans are lost and nothing else.
 """
 
 from __future__ import annotations
@@ -69,12 +70,17 @@ class Tracing:
         request = next((event for event in events if event["type"] == "request"), end)
         ended = _nanoseconds(end["ts"])
         turn = self._tracer.start_span(
-            "turn", Context(), attributes=self._turn_attributes(request, end), start_time=_nanoseconds(request["ts"])
+            "turn",
+            Context(),
+            attributes=self._turn_attributes(request, end),
+            start_time=_nanoseconds(request["ts"]),
         )
         parent = set_span_in_context(turn, Context())
         for call in end["model_calls"]:
             name, attributes = self._model_call(call)
-            error = None if call["status_code"] == 200 else str(call["status_code"] or "no_response")  # noqa: PLR2004
+            error = (
+                None if call["status_code"] == 200 else str(call["status_code"] or "no_response")  # noqa: PLR2004
+            )
             self._child(parent, (name, attributes, error), call, ended)
         for event in events:
             if event["type"] == "tool_call" and event["started"] is not None:
@@ -82,12 +88,16 @@ class Tracing:
                 self._child(parent, (name, attributes, event["code"]), event, ended)
             elif event["type"] == "intervention":
                 word = event["intervention"].partition(":")[0]
-                turn.add_event("claw.intervention", {"claw.intervention": word}, _nanoseconds(event["ts"]))
+                turn.add_event(
+                    "claw.intervention", {"claw.intervention": word}, _nanoseconds(event["ts"])
+                )
         if end["type"] == "error":
             self._fail(turn, end.get("error") or str(end["status_code"]))
         turn.end(ended)
 
-    def _child(self, parent: Any, span_of: tuple[str, dict[str, Any], str | None], event: Event, ended: int) -> None:
+    def _child(
+        self, parent: Any, span_of: tuple[str, dict[str, Any], str | None], event: Event, ended: int
+    ) -> None:
         from opentelemetry.trace import SpanKind
 
         name, attributes, error = span_of
@@ -121,7 +131,11 @@ class Tracing:
 
     def _model_call(self, call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         model = self._redact(call["model"])[:_MAX_CHARACTERS]
-        attributes = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": call["provider"], "gen_ai.request.model": model}
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": call["provider"],
+            "gen_ai.request.model": model,
+        }
         return f"chat {model}", attributes
 
     def _tool_call(self, event: Event) -> tuple[str, dict[str, Any]]:
@@ -138,7 +152,10 @@ class Tracing:
 
 
 def tracing_from_environment(redact: Callable[[str], str]) -> Tracing | None:
-    """Return a listener if the environment enables tracing. Raise ``ValueError`` with one line if the extra is missing."""
+    """Return a listener if the environment enables tracing.
+
+    Raise ``ValueError`` with one line if the extra is missing.
+    """
     variable = next((name for name in ENDPOINTS if os.environ.get(name)), None)
     if variable is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None

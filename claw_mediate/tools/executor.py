@@ -1,4 +1,6 @@
-"""Execution of managed calls (docs/spec/mediation.md section 4): time limit, credentials, and the transport of each tool."""
+"""Execution of managed calls (docs/spec/mediation.md section 4): time limit, credentials, and the
+transport of each tool.
+"""
 
 import asyncio
 import time
@@ -6,7 +8,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, HttpExecution, McpExecution, NoAuth
+from claw_contract.manifest import (
+    Auth,
+    BasicAuth,
+    BearerAuth,
+    HeaderAuth,
+    HttpExecution,
+    McpExecution,
+    NoAuth,
+)
 from claw_contract.secret import Secret
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ToolCall, ToolResult
@@ -27,7 +37,9 @@ class ToolExecutor:
         self._mcp = McpTransport(http.tls, log)
         self._transports: dict[type, Transport] = {HttpExecution: http, McpExecution: self._mcp}
 
-    async def call(self, context: CallContext, call: ToolCall, key: str, seconds: float) -> ToolResult:
+    async def call(
+        self, context: CallContext, call: ToolCall, key: str, seconds: float
+    ) -> ToolResult:
         """Execute one call in at most ``seconds``; raise nothing but cancellation.
 
         ``key`` identifies the call within its turn and is the same when the turn is repeated.
@@ -39,7 +51,9 @@ class ToolExecutor:
             limit = min(seconds, own / 1000)
         try:
             async with asyncio.timeout(limit):
-                result = await self._execute(context, call, key, asyncio.get_running_loop().time() + limit)
+                result = await self._execute(
+                    context, call, key, asyncio.get_running_loop().time() + limit
+                )
         except TimeoutError:
             result = tool_result.timeout(call, limit)
         return replace(result, latency_ms=round((time.monotonic() - started) * 1000))
@@ -52,12 +66,16 @@ class ToolExecutor:
         for transport in self._transports.values():
             await transport.close()
 
-    async def _execute(self, context: CallContext, call: ToolCall, key: str, until: float) -> ToolResult:
+    async def _execute(
+        self, context: CallContext, call: ToolCall, key: str, until: float
+    ) -> ToolResult:
         assert call.tool is not None
         try:
             credentials, secrets = self._credentials(call.tool.execution.auth)
         except MissingCredentialError:
-            result = tool_result.request_failed(call, "The tool's credential is not available.", sent=False)
+            result = tool_result.request_failed(
+                call, "The tool's credential is not available.", sent=False
+            )
             return report_not_made(context, key, result)
         context = replace(context, redactor=context.redactor.with_secrets(secrets))
         managed = ManagedCall(context, call, key, credentials, until)

@@ -1,7 +1,7 @@
 """Execution of managed calls over HTTP (docs/spec/mediation.md section 4, "Executing over HTTP").
 
-Only the manifest's host is contacted: no redirects, no proxies of the environment. Connections are pooled by agent and service,
-so that agents share none.
+Only the manifest's host is contacted: no redirects, no proxies of the environment. Connections are
+pooled by agent and service, so that agents share none.
 """
 
 import httpx2
@@ -21,7 +21,9 @@ class HttpTransport:
     """One request for each call."""
 
     def __init__(self) -> None:
-        self._pools = ConnectionPools[tuple[str, str, str]](idle=IDLE_SECONDS)  # By agent, service and base URL
+        self._pools = ConnectionPools[tuple[str, str, str]](
+            idle=IDLE_SECONDS
+        )  # By agent, service and base URL
         self.tls = self._pools.tls
 
     async def run(self, managed: ManagedCall) -> ToolResult:
@@ -36,10 +38,15 @@ class HttpTransport:
             headers.append(("content-type", "application/json"))
 
         def describe() -> RequestInfo:
-            url, shown = execution.base_url.rstrip("/") + request.target, [*mask_values(managed.credentials), *headers]
+            url, shown = (
+                execution.base_url.rstrip("/") + request.target,
+                [*mask_values(managed.credentials), *headers],
+            )
             return RequestInfo(request.method, url, shown, request.body or b"")
 
-        with managed.context.observer.observe(managed.subject, describe, managed.context.redactor) as exchange:
+        with managed.context.observer.observe(
+            managed.subject, describe, managed.context.redactor
+        ) as exchange:
             result = await self._send(managed, request, [*managed.credentials, *headers], exchange)
             exchange.on_failure(result.code or "")  # ignored after a response
         return result
@@ -48,19 +55,33 @@ class HttpTransport:
         await self._pools.close()
 
     async def _send(
-        self, managed: ManagedCall, request: ToolRequest, headers: Headers, exchange: ExchangeObserver
+        self,
+        managed: ManagedCall,
+        request: ToolRequest,
+        headers: Headers,
+        exchange: ExchangeObserver,
     ) -> ToolResult:
-        execution, redactor, limit = managed.tool.execution, managed.context.redactor, managed.max_bytes
+        execution, redactor, limit = (
+            managed.tool.execution,
+            managed.context.redactor,
+            managed.max_bytes,
+        )
         pool = self._pools[managed.context.agent.id, execution.service, execution.base_url]
         try:
             raw, url = ascii_headers(headers), execution.base_url
-            async with pool.stream(request.method, url, raw, request.body, path=request.target) as response:
-                body, size = await read_bounded(response, limit + 4 + redactor.max_form_bytes, MAX_BODY_BYTES)
+            async with pool.stream(
+                request.method, url, raw, request.body, path=request.target
+            ) as response:
+                body, size = await read_bounded(
+                    response, limit + 4 + redactor.max_form_bytes, MAX_BODY_BYTES
+                )
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
             return managed.fail(error)
         if size > MAX_BODY_BYTES:
             return too_large(managed.call)
         # Before the result is built: cutting must not split a credential, and JSON must stay JSON.
         body = redactor.document(redactor.cut(body, limit) if size > limit else body)
-        exchange.on_response(ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size))
+        exchange.on_response(
+            ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size)
+        )
         return tool_result.read_http_response(managed.call, response.status_code, body, size, limit)

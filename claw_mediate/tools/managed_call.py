@@ -17,9 +17,13 @@ from claw_mediate.core.tool_call import round_of_key, write_arguments
 from claw_mediate.core.types import Arguments, ToolCall, ToolResult
 from claw_mediate.http.headers import Headers
 
-MAX_BODY_BYTES = 64 * 1024 * 1024  # Reading stops at this size; the result is then ``response_too_large``
+MAX_BODY_BYTES = (
+    64 * 1024 * 1024
+)  # Reading stops at this size; the result is then ``response_too_large``
 IDLE_SECONDS = 4.0
-"""Less than the 5 s after which common servers close: the outcome of a request sent at that moment is unknown."""
+"""Less than the 5 s after which common servers close: the outcome of a request sent
+at that moment is unknown.
+"""
 
 
 class CallContext(msgspec.Struct, frozen=True):
@@ -77,7 +81,9 @@ class ManagedCall(msgspec.Struct, frozen=True):
         return report_not_made(self.context, self.key, result)
 
     def fail(self, error: httpx2.HTTPError | httpx2.InvalidURL | UnicodeError) -> ToolResult:
-        """Return the result of a call whose request could not be made, or whose connection broke."""
+        """Return the result of a call whose request could not be made, or whose
+        connection broke.
+        """
         match error:
             case httpx2.InvalidURL() | httpx2.LocalProtocolError() | UnicodeError():
                 message, was_sent = "The service can't be called as it is configured.", False
@@ -105,4 +111,6 @@ def report_not_made(context: CallContext, key: str, result: ToolResult) -> ToolR
 
 
 def too_large(call: ToolCall) -> ToolResult:
-    return tool_result.failure(call, tool_result.RESPONSE_TOO_LARGE, "The service's answer is too large.", ran=True)
+    return tool_result.failure(
+        call, tool_result.RESPONSE_TOO_LARGE, "The service's answer is too large.", ran=True
+    )

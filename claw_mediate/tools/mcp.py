@@ -1,7 +1,8 @@
 """Execution of managed calls over MCP (docs/spec/mcp.md, "Tools over MCP").
 
-A call is one ``tools/call``. It is repeated in a new session after 404 in a session that was known, because the server did not
-process it then; nothing else is sent twice. Agents share no session and no connection.
+A call is one ``tools/call``. It is repeated in a new session after 404 in a session that was known,
+because the server did not process it then; nothing else is sent twice. Agents share no session and
+no connection.
 """
 
 import asyncio
@@ -26,7 +27,9 @@ from claw_mediate.tools.managed_call import IDLE_SECONDS, ManagedCall, too_large
 from claw_mediate.tools.mcp_session import McpConnection, Session, SessionError
 from claw_mediate.tools.mcp_wire import FAILURES, AnswerTooLargeError, Reply
 
-SESSION_IDLE_SECONDS = 600.0  # An unused session is ended after this time; servers keep one for 30 minutes
+SESSION_IDLE_SECONDS = (
+    600.0  # An unused session is ended after this time; servers keep one for 30 minutes
+)
 _CLOSE_SECONDS = 0.4  # For the ends of all sessions when the proxy stops
 _MAX_WORDS = 4096  # Bytes of what a server says when it refuses a session
 _MAX_LOGGED_WORDS = 500
@@ -34,7 +37,10 @@ _NOT_FOUND, _REDIRECT, _FIRST_ERROR = 404, 300, 400
 
 
 class _Key(NamedTuple):
-    """The owner and the server of a connection. The credential itself is compared when it is used: its file may change."""
+    """The owner and the server of a connection.
+
+    The credential itself is compared when it is used: its file may change.
+    """
 
     agent_id: str
     service: str
@@ -99,7 +105,9 @@ class McpTransport:
             connection.drop(session)
         return replace(result, mcp=session.record)
 
-    async def _call(self, managed: ManagedCall, connection: McpConnection, session: Session) -> tuple[int | None, ToolResult]:
+    async def _call(
+        self, managed: ManagedCall, connection: McpConnection, session: Session
+    ) -> tuple[int | None, ToolResult]:
         """Return the status and the result of one request."""
         tool = managed.tool
         assert isinstance(tool.execution, McpExecution)
@@ -112,33 +120,60 @@ class McpTransport:
         headers += managed.own_headers(protocol.ACCEPT)
 
         def describe() -> RequestInfo:
-            return RequestInfo("POST", connection.url, _shown_headers(connection, session, headers), body, session.server)
+            return RequestInfo(
+                "POST",
+                connection.url,
+                _shown_headers(connection, session, headers),
+                body,
+                session.server,
+            )
 
-        with managed.context.observer.observe(managed.subject, describe, managed.context.redactor) as exchange:
+        with managed.context.observer.observe(
+            managed.subject, describe, managed.context.redactor
+        ) as exchange:
             try:
                 reply = await connection.ask(session, request_id, headers, body)
             except (AnswerTooLargeError, *FAILURES) as error:
-                result = too_large(managed.call) if isinstance(error, AnswerTooLargeError) else managed.fail(error)
+                result = (
+                    too_large(managed.call)
+                    if isinstance(error, AnswerTooLargeError)
+                    else managed.fail(error)
+                )
                 exchange.on_failure(result.code or "")
                 return None, result
             exchange.on_response(ResponseInfo(reply.status, reply.content_type, reply.body))
             return reply.status, await compute(len(reply.body), lambda: _read_reply(managed, reply))
 
-    def _find_problem(self, managed: ManagedCall, connection: McpConnection, session: Session) -> ToolResult | None:
-        """Return the result of a call whose tool the server has changed; log each such tool of the agent once a session."""
+    def _find_problem(
+        self, managed: ManagedCall, connection: McpConnection, session: Session
+    ) -> ToolResult | None:
+        """Return the result of a call whose tool the server has changed; log each
+        such tool of the agent once a session.
+        """
         execution = managed.tool.execution
         assert isinstance(execution, McpExecution)
         for name, reason in connection.find_changes(session, managed.context.agent, execution):
             if self._log is not None:
                 intervention = f"managed_tool_quarantined:{name}"
-                self._log.event("intervention", managed.context.agent, intervention=intervention, tool=name, reason=reason)
+                self._log.event(
+                    "intervention",
+                    managed.context.agent,
+                    intervention=intervention,
+                    tool=name,
+                    reason=reason,
+                )
         if session.listing.find_problem(managed.tool) is None:
             return None
-        message = "The service has changed this tool since it was granted, so that it is not called. Use another tool."
+        message = (
+            "The service has changed this tool since it was granted, so that it is not "
+            "called. Use another tool."
+        )
         return tool_result.request_failed(managed.call, message, sent=False)
 
     def _not_opened(self, managed: ManagedCall, error: SessionError) -> ToolResult:
-        """Return the result of a call that was not sent, because its session could not be opened; log the server's words."""
+        """Return the result of a call that was not sent, because its session could
+        not be opened; log the server's words.
+        """
         redactor = managed.context.redactor
         limit = min(managed.max_bytes, _MAX_WORDS)
         words = redactor.document(redactor.cut(error.words, limit)).strip()
@@ -147,15 +182,24 @@ class McpTransport:
             assert isinstance(execution, McpExecution)
             said = tool_result.utf8_prefix(words, _MAX_LOGGED_WORDS)
             intervention = f"mcp_session_refused:{execution.service}"
-            self._log.event("intervention", managed.context.agent, intervention=intervention, reason=f"{error}: {said}")
+            self._log.event(
+                "intervention",
+                managed.context.agent,
+                intervention=intervention,
+                reason=f"{error}: {said}",
+            )
 
         details, _ = tool_result.read_body(words, len(words), limit)
         if error.status is None:
-            return tool_result.failure(managed.call, tool_result.REQUEST_FAILED, str(error), details=details)
+            return tool_result.failure(
+                managed.call, tool_result.REQUEST_FAILED, str(error), details=details
+            )
         if error.status < _FIRST_ERROR:
             return tool_result.redirect_refused(managed.call, error.status, ran=False)
         code = f"http_{error.status}"
-        return tool_result.failure(managed.call, code, str(error), details=details, status_code=error.status)
+        return tool_result.failure(
+            managed.call, code, str(error), details=details, status_code=error.status
+        )
 
     def _connection(self, key: _Key, credentials: Headers) -> McpConnection:
         connection = self._connections.get(key)
@@ -164,9 +208,13 @@ class McpTransport:
             connection = None
         if connection is None:
             pool = ConnectionPool(self._tls, idle=IDLE_SECONDS)
-            connection = self._connections[key] = McpConnection(pool, key.url, credentials, self._versions)
+            connection = self._connections[key] = McpConnection(
+                pool, key.url, credentials, self._versions
+            )
         if self._sweep_timer is None:
-            self._sweep_timer = asyncio.get_running_loop().call_later(SESSION_IDLE_SECONDS, self._sweep)
+            self._sweep_timer = asyncio.get_running_loop().call_later(
+                SESSION_IDLE_SECONDS, self._sweep
+            )
         return connection
 
     def _release(self, key: _Key) -> None:
@@ -200,9 +248,14 @@ class McpTransport:
 
 
 def _shown_headers(connection: McpConnection, session: Session, headers: Headers) -> Headers:
-    """Return the headers as an observer sees them: without the credential and the whole id of the session."""
+    """Return the headers as an observer sees them: without the credential and the
+    whole id of the session.
+    """
     shown = [*mask_values(connection.credentials), ("content-type", protocol.JSON_TYPE), *headers]
-    return [(name, session.record.session or "" if name == protocol.SESSION_ID else value) for name, value in shown]
+    return [
+        (name, session.record.session or "" if name == protocol.SESSION_ID else value)
+        for name, value in shown
+    ]
 
 
 def _plain_arguments(managed: ManagedCall) -> JsonObject:
@@ -211,11 +264,17 @@ def _plain_arguments(managed: ManagedCall) -> JsonObject:
 
 def _read_reply(managed: ManagedCall, reply: Reply) -> ToolResult:
     call, redactor, limit = managed.call, managed.context.redactor, managed.max_bytes
-    result = read_call_result(call, reply.message, redactor, limit) if reply.message is not None else None
+    result = (
+        read_call_result(call, reply.message, redactor, limit)
+        if reply.message is not None
+        else None
+    )
     if result is not None:
         return result
     if reply.status >= _REDIRECT:
         size = len(reply.body)
         body = redactor.document(redactor.cut(reply.body, limit) if size > limit else reply.body)
         return tool_result.read_http_response(call, reply.status, body, size, limit)
-    return tool_result.request_failed(call, "The service's answer is no result of a tool.", sent=True)
+    return tool_result.request_failed(
+        call, "The service's answer is no result of a tool.", sent=True
+    )

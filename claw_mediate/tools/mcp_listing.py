@@ -1,7 +1,9 @@
-"""The tools that an MCP server lists, compared with what was compiled (docs/spec/mcp.md, "Drift"). No I/O.
+"""The tools that an MCP server lists, compared with what was compiled (docs/spec/mcp.md, "Drift").
 
-A tool is called only while the server still lists it with the schema that was granted. Texts that only describe are ignored:
-the model sees those that were compiled.
+No I/O.
+
+A tool is called only while the server still lists it with the schema that was granted. Texts that
+only describe are ignored: the model sees those that were compiled.
 """
 
 from collections.abc import Iterator
@@ -14,8 +16,12 @@ from claw_contract.transcript.text import as_line
 MAX_PAGES = 100
 MAX_TOOLS = 1000
 MAX_LIST_BYTES = 4 << 20  # Of all pages together
-_ANNOTATIONS = frozenset({"title", "description", "$schema", "$comment", "$id", "examples", "default", "deprecated"})
-_NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_ANNOTATIONS = frozenset(
+    {"title", "description", "$schema", "$comment", "$id", "examples", "default", "deprecated"}
+)
+_NAMED_SCHEMAS = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
 _ABSENT: Any = object()
 
 
@@ -35,7 +41,9 @@ class ToolListing:
                 self._schemas.setdefault(name, entry.get("inputSchema"))
 
     def find_problem(self, tool: Tool) -> str | None:
-        """Return in one line how the server's tool differs from the compiled one; None if it does not."""
+        """Return in one line how the server's tool differs from the compiled one;
+        None if it does not.
+        """
         known = self._problems.get(tool.name)
         if known is None or known[0] is not tool:
             assert isinstance(tool.execution, McpExecution)
@@ -53,10 +61,15 @@ class ToolListing:
         if place is None:
             return None
         where = as_line(".".join(place))
-        return f"the server's inputSchema of {as_line(name)!r} is not the one that was compiled; it differs at {where!r}"
+        return (
+            f"the server's inputSchema of {as_line(name)!r} is not the one that was compiled; "
+            f"it differs at {where!r}"
+        )
 
 
-def find_differences(granted: Any, listed: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def find_differences(
+    granted: Any, listed: Any, place: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
     """Yield the places at which two schemas differ in what they accept.
 
     >>> list(find_differences({"type": "string", "title": "a"}, {"type": "string"}))
@@ -66,13 +79,17 @@ def find_differences(granted: Any, listed: Any, place: tuple[str, ...] = ()) -> 
         is_schema = not _holds_names(place)
         for key in {**granted, **listed}:
             if not is_schema or key not in _ANNOTATIONS:
-                yield from find_differences(granted.get(key, _ABSENT), listed.get(key, _ABSENT), (*place, key))
+                yield from find_differences(
+                    granted.get(key, _ABSENT), listed.get(key, _ABSENT), (*place, key)
+                )
     elif not _is_equal(granted, listed, place):
         yield place
 
 
 def _holds_names(place: tuple[str, ...]) -> bool:
-    """Return whether the keys of the object at a place are names that the schema's author chose, and no keywords."""
+    """Return whether the keys of the object at a place are names that the schema's
+    author chose, and no keywords.
+    """
     return bool(place) and place[-1] in _NAMED_SCHEMAS and not _holds_names(place[:-1])
 
 

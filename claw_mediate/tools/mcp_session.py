@@ -1,7 +1,9 @@
-"""An agent's connection to one MCP server: its session, and the messages in it (docs/spec/mcp.md, "Tools over MCP").
+"""An agent's connection to one MCP server: its session, and the messages in it
+(docs/spec/mcp.md, "Tools over MCP").
 
-A session is opened when it is first needed, kept, and shared by the agent's concurrent calls. The handshake is tried first; a
-server that refuses it is asked in the stateless way. Nothing is sent twice here: ``McpTransport`` repeats a call after 404.
+A session is opened when it is first needed, kept, and shared by the agent's concurrent calls. The
+handshake is tried first; a server that refuses it is asked in the stateless way. Nothing is sent
+twice here: ``McpTransport`` repeats a call after 404.
 """
 
 import asyncio
@@ -27,7 +29,8 @@ from claw_mediate.http.headers import Headers
 from claw_mediate.tools.mcp_listing import MAX_LIST_BYTES, MAX_PAGES, ToolListing
 from claw_mediate.tools.mcp_wire import FAILURES, AnswerTooLargeError, McpWire, Reply
 
-OPEN_SECONDS = 60.0  # For the handshake and the list of tools together; a call does not wait longer than its own time
+# For the handshake and the list of tools together; a call does not wait longer than its own time
+OPEN_SECONDS = 60.0
 _CUT_OFF_SECONDS = 0.01  # Before a call is cut off, it is known that it was not sent
 _TOO_SLOW = "The service took too long to open a session."
 _MAX_ID_BYTES = 256  # Of a server's request that is answered
@@ -36,7 +39,12 @@ _CLIENT: Final = {"name": "clawdapus", "version": version("clawdapus")}
 _META: Final = protocol.stateless_meta(_CLIENT)
 _RAW_META: Final = msgspec.json.encode(_META)
 _NOT_HANDSHAKE = frozenset(
-    {protocol.SERVER_ERROR, protocol.UNSUPPORTED_VERSION, protocol.INVALID_PARAMS, protocol.HEADER_MISMATCH}
+    {
+        protocol.SERVER_ERROR,
+        protocol.UNSUPPORTED_VERSION,
+        protocol.INVALID_PARAMS,
+        protocol.HEADER_MISMATCH,
+    }
 )
 """Codes by which a server without the handshake refuses it, with status 400."""
 _PERHAPS_REFUSALS = _NOT_HANDSHAKE - {protocol.UNSUPPORTED_VERSION}
@@ -76,7 +84,9 @@ class Session:
 
     @cached_property
     def record(self) -> McpRecord:
-        shown = self.id if self.id is None or len(self.id) <= _SHOWN_ID else f"{self.id[:_SHOWN_ID]}…"
+        shown = (
+            self.id if self.id is None or len(self.id) <= _SHOWN_ID else f"{self.id[:_SHOWN_ID]}…"
+        )
         return McpRecord(server=self.server, session=shown, protocol=self.version)
 
     def headers(self, method: str, name: str = "") -> Headers:
@@ -94,7 +104,9 @@ class Session:
 class McpConnection:
     """One agent's connection to one server, with one credential."""
 
-    def __init__(self, pool: ConnectionPool, url: str, credentials: Headers, versions: dict[str, str]) -> None:
+    def __init__(
+        self, pool: ConnectionPool, url: str, credentials: Headers, versions: dict[str, str]
+    ) -> None:
         """``versions`` has the last version of each server, by URL: all connections share it."""
         self.url = url
         self.credentials = credentials
@@ -113,16 +125,20 @@ class McpConnection:
     async def open(self, until: float) -> Session:
         """Return the session; open it, or read its list of tools again, where that is needed.
 
-        Raise ``SessionError``, also shortly before ``until``, when the caller is cut off: its call was certainly not sent.
+        Raise ``SessionError``, also shortly before ``until``, when the caller is cut off: its call
+        was certainly not sent.
         """
         if self._session is not None and not self._is_list_stale:
             return self._session
         if self._opening is None:
-            # A task of its own: the call that began it may run out of time, and the others still get the session.
+            # A task of its own: the call that began it may run out of time, and the others still
+            # get the session.
             self._opening = asyncio.ensure_future(self._prepare())
             self._opening.add_done_callback(self._end_opening)
         opening = self._opening
-        await asyncio.wait([opening], timeout=max(until - asyncio.get_running_loop().time() - _CUT_OFF_SECONDS, 0))
+        await asyncio.wait(
+            [opening], timeout=max(until - asyncio.get_running_loop().time() - _CUT_OFF_SECONDS, 0)
+        )
         if not opening.done():
             raise SessionError(_TOO_SLOW)
         if opening.cancelled():
@@ -134,9 +150,17 @@ class McpConnection:
         if self._session == session:
             self._session = None
 
-    def find_changes(self, session: Session, agent: Agent, here: McpExecution) -> Iterator[tuple[str, str]]:
-        """Yield (name, difference) of each of the agent's tools of this server that the server has changed, once."""
-        if self._checked is not None and self._checked[0] is session.listing and self._checked[1] is agent:
+    def find_changes(
+        self, session: Session, agent: Agent, here: McpExecution
+    ) -> Iterator[tuple[str, str]]:
+        """Yield (name, difference) of each of the agent's tools of this server that
+        the server has changed, once.
+        """
+        if (
+            self._checked is not None
+            and self._checked[0] is session.listing
+            and self._checked[1] is agent
+        ):
             return
         self._checked = session.listing, agent
         for tool in agent.granted:
@@ -150,8 +174,12 @@ class McpConnection:
     def next_id(self) -> bytes:
         return b"%d" % next(self._ids)
 
-    async def ask(self, session: Session, request_id: bytes, headers: Headers, body: bytes) -> Reply:
-        """Send one request and return what came back. Raise ``FAILURES`` and ``AnswerTooLargeError``.
+    async def ask(
+        self, session: Session, request_id: bytes, headers: Headers, body: bytes
+    ) -> Reply:
+        """Send one request and return what came back.
+
+        Raise ``FAILURES`` and ``AnswerTooLargeError``.
 
         A server is told when nobody waits for the answer any more.
         """
@@ -160,8 +188,13 @@ class McpConnection:
         except asyncio.CancelledError:
             if not session.is_stateless:  # there, the end of the connection says it
                 method = "notifications/cancelled"
-                params = b'{"requestId":%b,"reason":"nobody waits for the answer any longer"}' % request_id
-                self._wire.send_later("POST", session.headers(method), protocol.write_notification(method, params))
+                params = (
+                    b'{"requestId":%b,"reason":"nobody waits for the answer any longer"}'
+                    % request_id
+                )
+                self._wire.send_later(
+                    "POST", session.headers(method), protocol.write_notification(method, params)
+                )
             raise
         if _is_lost(session, reply):
             self.drop(session)
@@ -188,10 +221,15 @@ class McpConnection:
             self._session = opening.result()
 
     async def _prepare(self) -> Session:
-        """Return a session with its list of tools: the present one, if it still works. Raise ``SessionError``."""
+        """Return a session with its list of tools: the present one, if it still works.
+
+        Raise ``SessionError``.
+        """
         session, self._session = self._session, None
         self._refusal = None
-        self._is_list_stale = False  # What the server says of changes while it lists is about the next list
+        self._is_list_stale = (
+            False  # What the server says of changes while it lists is about the next list
+        )
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 if session is not None:
@@ -199,11 +237,17 @@ class McpConnection:
                         return await self._list_tools(session)
                     self._end_session(session)
                 is_stateless = self._versions.get(self.url) == protocol.STATELESS_VERSION
-                session = Session(protocol.STATELESS_VERSION) if is_stateless else await self._shake_hands()
+                session = (
+                    Session(protocol.STATELESS_VERSION)
+                    if is_stateless
+                    else await self._shake_hands()
+                )
                 try:
                     session = await self._list_tools(session)
                 except SessionError:
-                    if self._refusal is not None:  # It was no matter of the era, then: these are the words that count
+                    if (
+                        self._refusal is not None
+                    ):  # It was no matter of the era, then: these are the words that count
                         raise self._refusal from None
                     raise
         except (SessionError, TimeoutError, AnswerTooLargeError, *FAILURES) as error:
@@ -216,7 +260,11 @@ class McpConnection:
 
     async def _shake_hands(self) -> Session:
         """Open a session, or find that the server needs none."""
-        params = {"protocolVersion": protocol.HANDSHAKE_VERSIONS[0], "capabilities": {}, "clientInfo": _CLIENT}
+        params = {
+            "protocolVersion": protocol.HANDSHAKE_VERSIONS[0],
+            "capabilities": {},
+            "clientInfo": _CLIENT,
+        }
         session, request_id = Session(protocol.HANDSHAKE_VERSIONS[0]), self.next_id()
         body = protocol.write_request(request_id, "initialize", msgspec.json.encode(params))
         reply = await self._ask(session, request_id, [("accept", protocol.ACCEPT)], body)
@@ -233,9 +281,13 @@ class McpConnection:
             raise SessionError("The service opened a session without a valid id.")
         session = Session(chosen, session_id, _server_name(result.get("serverInfo")))
         method = "notifications/initialized"
-        status, words = await self._wire.send("POST", session.headers(method), protocol.write_notification(method))
+        status, words = await self._wire.send(
+            "POST", session.headers(method), protocol.write_notification(method)
+        )
         if status >= _REDIRECT:
-            raise SessionError(f"The service refused to open a session (status {status}).", status, words)
+            raise SessionError(
+                f"The service refused to open a session (status {status}).", status, words
+            )
         return session
 
     async def _list_tools(self, session: Session) -> Session:
@@ -261,14 +313,22 @@ class McpConnection:
             params["cursor"] = cursor
         return replace(session, server=server, listing=listing)
 
-    async def _ask(self, session: Session, request_id: bytes, headers: Headers, body: bytes) -> Reply:
-        return await self._wire.ask(request_id, headers, body, lambda message: self._hear(session, message))
+    async def _ask(
+        self, session: Session, request_id: bytes, headers: Headers, body: bytes
+    ) -> Reply:
+        return await self._wire.ask(
+            request_id, headers, body, lambda message: self._hear(session, message)
+        )
 
     def _hear(self, session: Session, message: Message) -> None:
         """Take note of a message that is not the response."""
         if message.method == "notifications/tools/list_changed":
             self._is_list_stale = True
-        elif message.is_request and not session.is_stateless and len(bytes(message.id)) <= _MAX_ID_BYTES:
+        elif (
+            message.is_request
+            and not session.is_stateless
+            and len(bytes(message.id)) <= _MAX_ID_BYTES
+        ):
             self._wire.send_later("POST", session.headers(""), _answer(message))
 
 
@@ -277,7 +337,9 @@ def _server(execution: McpExecution) -> tuple[str, str, str]:
 
 
 def _answer(request: Message) -> bytes:
-    """Return the response to a server's request: nothing that it could ask for is declared as a capability."""
+    """Return the response to a server's request: nothing that it could ask for is
+    declared as a capability.
+    """
     request_id = bytes(request.id)
     match request.method:
         case "ping":
@@ -297,7 +359,9 @@ def _refuses_handshake(reply: Reply) -> bool:
     supported = error.data.get("supported") if isinstance(error.data, dict) else None
     if isinstance(supported, list):
         return protocol.STATELESS_VERSION in supported
-    return error.code == protocol.METHOD_NOT_FOUND or (reply.status == _BAD_REQUEST and error.code in _NOT_HANDSHAKE)
+    return error.code == protocol.METHOD_NOT_FOUND or (
+        reply.status == _BAD_REQUEST and error.code in _NOT_HANDSHAKE
+    )
 
 
 def _find_refusal(reply: Reply) -> SessionError | None:
@@ -314,7 +378,10 @@ def _find_refusal(reply: Reply) -> SessionError | None:
 
 
 def _is_lost(session: Session, reply: Reply) -> bool:
-    """Return whether the next call needs a new session. With 400, some servers refuse one that they do not know."""
+    """Return whether the next call needs a new session.
+
+    With 400, some servers refuse one that they do not know.
+    """
     if reply.status != _BAD_REQUEST or not session.is_stateless:
         return reply.status == _BAD_REQUEST
     error = reply.message.rpc_error() if reply.message is not None else None
@@ -324,12 +391,16 @@ def _is_lost(session: Session, reply: Reply) -> bool:
 def _read_result(reply: Reply) -> dict[str, Any]:
     """Return the result of a request that opens a session. Raise ``SessionError``."""
     if reply.status >= _REDIRECT:
-        raise SessionError(f"The service answered with status {reply.status}.", reply.status, reply.body)
+        raise SessionError(
+            f"The service answered with status {reply.status}.", reply.status, reply.body
+        )
     if reply.message is None:
         raise SessionError("The service does not answer as an MCP server should.")
     if (error := reply.message.rpc_error()) is not None:
         words = error.message.encode(errors="replace")
-        raise SessionError(f"The service refused to open a session (error {error.code}).", words=words)
+        raise SessionError(
+            f"The service refused to open a session (error {error.code}).", words=words
+        )
     return protocol.read_object(reply.message.result)
 
 

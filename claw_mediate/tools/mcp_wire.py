@@ -1,7 +1,8 @@
 """Messages to one MCP server over HTTP, and what comes back (docs/spec/mcp.md, "Tools over MCP").
 
-Each message is one POST, which is made once. Its response comes as JSON, or in a stream of events that may hold other messages
-of the server before it. Everything is bounded: a message, a stream, and the messages that nobody waits for.
+Each message is one POST, which is made once. Its response comes as JSON, or in a stream of events
+that may hold other messages of the server before it. Everything is bounded: a message, a stream,
+and the messages that nobody waits for.
 """
 
 import asyncio
@@ -23,8 +24,12 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 MAX_REFUSAL_BYTES = 64 * 1024  # Of a refused notification
 NOTE_SECONDS = 5.0  # For a message that nobody waits for
 MAX_NOTES = 8  # Such messages on the way at once; further ones are not sent
-_DRAIN_SECONDS = 0.02  # Time for a stream to end after its response: only then can its connection be used again
-_MAX_UNSHARED_BYTES = 1 << 16  # Of a stream, after which others have their turn between two of its pieces
+_DRAIN_SECONDS = (
+    0.02  # Time for a stream to end after its response: only then can its connection be used again
+)
+_MAX_UNSHARED_BYTES = (
+    1 << 16
+)  # Of a stream, after which others have their turn between two of its pieces
 _FIRST_ERROR = 400
 _NULL = b"null"
 _HEADERS: Final[Headers] = [("accept-encoding", "identity"), ("content-type", protocol.JSON_TYPE)]
@@ -56,8 +61,11 @@ class McpWire:
         self._credentials = credentials
         self._notes: set[asyncio.Task[None]] = set()
 
-    async def ask(self, request_id: bytes, headers: Headers, body: bytes, hear: Callable[[Message], None]) -> Reply:
-        """Send a request once and return what came back; ``hear`` is called with each message before the response.
+    async def ask(
+        self, request_id: bytes, headers: Headers, body: bytes, hear: Callable[[Message], None]
+    ) -> Reply:
+        """Send a request once and return what came back; ``hear`` is called with
+        each message before the response.
 
         Raise ``FAILURES`` and ``AnswerTooLargeError``.
         """
@@ -67,9 +75,13 @@ class McpWire:
         async with self._pool.stream("POST", self._url, raw, body) as response:
             content_type = response.headers.get("content-type", "")
             if coding_names(response.headers.get_list("content-encoding")):
-                if response.status_code >= _FIRST_ERROR:  # A program before the server may encode what it refuses
+                if (
+                    response.status_code >= _FIRST_ERROR
+                ):  # A program before the server may encode what it refuses
                     return Reply(response.status_code, content_type, b"", None)
-                raise httpx2.RemoteProtocolError("the answer is encoded, though that was not accepted")
+                raise httpx2.RemoteProtocolError(
+                    "the answer is encoded, though that was not accepted"
+                )
             is_stream = content_type.partition(";")[0].strip().lower() == protocol.SSE_TYPE
             if is_stream and response.status_code < _FIRST_ERROR:
                 content_type = protocol.JSON_TYPE
@@ -79,13 +91,26 @@ class McpWire:
                 if size > MAX_MESSAGE_BYTES:
                     raise AnswerTooLargeError
                 message = find(answer, may_lack_id=response.status_code >= _FIRST_ERROR)
-        return Reply(response.status_code, content_type, answer, message, response.headers.get(protocol.SESSION_ID, None))
+        return Reply(
+            response.status_code,
+            content_type,
+            answer,
+            message,
+            response.headers.get(protocol.SESSION_ID, None),
+        )
 
-    async def send(self, method: str, headers: Headers, body: bytes | None = None) -> tuple[int, bytes]:
-        """Send a message that has no response; return the status, and the beginning of a refusal. Raise ``FAILURES``."""
+    async def send(
+        self, method: str, headers: Headers, body: bytes | None = None
+    ) -> tuple[int, bytes]:
+        """Send a message that has no response; return the status, and the beginning of a refusal.
+
+        Raise ``FAILURES``.
+        """
         raw = ascii_headers([*self._credentials, *_HEADERS, ("accept", protocol.ACCEPT), *headers])
         async with self._pool.stream(method, self._url, raw, body) as response:
-            if response.status_code >= _FIRST_ERROR and not coding_names(response.headers.get_list("content-encoding")):
+            if response.status_code >= _FIRST_ERROR and not coding_names(
+                response.headers.get_list("content-encoding")
+            ):
                 words, _ = await read_bounded(response, MAX_REFUSAL_BYTES, MAX_REFUSAL_BYTES)
                 return response.status_code, words
             await _drain(response.aiter_raw())
@@ -99,7 +124,10 @@ class McpWire:
             task.add_done_callback(self._notes.discard)
 
     async def close(self) -> None:
-        """Let the messages on the way leave, and close every connection. If cancelled, do not wait for them."""
+        """Let the messages on the way leave, and close every connection.
+
+        If cancelled, do not wait for them.
+        """
         try:
             if self._notes:
                 await asyncio.wait(self._notes)
@@ -125,14 +153,18 @@ class _ResponseFinder:
         self._hear = hear
 
     def __call__(self, body: bytes, *, may_lack_id: bool = False) -> Message | None:
-        """Return the response; ``may_lack_id``: an error without id is one, since an HTTP error may not know the request."""
+        """Return the response; ``may_lack_id``: an error without id is one, since
+        an HTTP error may not know the request.
+        """
         try:
             messages = protocol.read_answers(body)
         except MessageError:
             return None
         found = None
         for message in messages:
-            if found is None and (message.answers(self._request_id) or (may_lack_id and message.answers(_NULL))):
+            if found is None and (
+                message.answers(self._request_id) or (may_lack_id and message.answers(_NULL))
+            ):
                 found = message
             else:
                 self._hear(message)
@@ -140,7 +172,10 @@ class _ResponseFinder:
 
 
 async def _read_stream(response: Response, find: _ResponseFinder) -> tuple[bytes, Message]:
-    """Return (the event with the response, the response). Raise ``HTTPError`` if the stream ends before it."""
+    """Return (the event with the response, the response).
+
+    Raise ``HTTPError`` if the stream ends before it.
+    """
     reader, size = SseReader(MAX_MESSAGE_BYTES), 0
     chunks = response.aiter_raw()
     try:
@@ -154,7 +189,9 @@ async def _read_stream(response: Response, find: _ResponseFinder) -> tuple[bytes
             if size > MAX_BODY_BYTES:
                 raise AnswerTooLargeError
             if size > _MAX_UNSHARED_BYTES:
-                await asyncio.sleep(0)  # A flood of events that is there already would let nobody else have a turn
+                await asyncio.sleep(
+                    0
+                )  # A flood of events that is there already would let nobody else have a turn
     except EventTooLongError as error:
         raise AnswerTooLargeError from error
     raise httpx2.RemoteProtocolError("the stream ended without the response")

@@ -1,7 +1,9 @@
-"""The budgets and the price list: the cost of requests, and the refusal of an agent that has spent its budget.
+"""The budgets and the price list: the cost of requests, and the refusal of an agent
+that has spent its budget.
 
-A request is counted when it is admitted, durably; history is never read again for it (docs/spec/mediation.md section 8).
-Without a price list, only the costs that providers report are known.
+A request is counted when it is admitted, durably; history is never read again for it
+(docs/spec/mediation.md section 8). Without a price list, only the costs that providers report are
+known.
 
 With a limit in dollars:
 
@@ -50,13 +52,17 @@ from claw_state.url import StoreError
 
 type FailMode = Literal["open", "closed"]
 """Requests while the spending can't be read: they pass ("open"), or they get 503 ("closed")."""
-_MAX_RETRY_SECONDS = 60  # SDKs wait no longer than a minute for a ``Retry-After``; with a longer one they come back at once
+# SDKs wait no longer than a minute for a ``Retry-After``; with a longer one they come back at once
+_MAX_RETRY_SECONDS = 60
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.3)
 """Seconds between the tries to admit a request that only others under way keep out.
 
-A runner has its answer a moment before the cost of it is stored: its next request must not be refused for that.
+A runner has its answer a moment before the cost of it is stored: its next request must not be
+refused for that.
 """
-_MAX_MEASURED_IN_LOOP = 256 << 10  # Bytes of a request that are measured in the event loop; a longer one in a thread
+_MAX_MEASURED_IN_LOOP = (
+    256 << 10
+)  # Bytes of a request that are measured in the event loop; a longer one in a thread
 _FIRST_ERROR = 400
 
 
@@ -69,7 +75,9 @@ class Admission:
 
     size: RequestSize
     reservation: Reservation | None
-    is_under_way: bool = False  # True from when it goes to a provider: from there on its end is reported
+    is_under_way: bool = (
+        False  # True from when it goes to a provider: from there on its end is reported
+    )
     spent: float = 0.0  # The cost of the model calls of a turn, as far as they have answered
     lost: float = 0.0  # The estimate of those whose answer, or its usage, never came
     per_call: float = 0.0  # The estimate of each
@@ -90,17 +98,26 @@ class PriceList:
         return compute_cost(usage, find_price(self._prices.root, provider, model))
 
     def find(self, provider: str, model: str) -> Price | None:
-        """Return the price of a model, or the dearest of the list where it is not there; None for an empty list."""
+        """Return the price of a model, or the dearest of the list where it is not
+        there; None for an empty list.
+        """
         self._reload()
-        return find_price(self._prices.root, provider, model) or find_dearest_price(self._prices.root, model)
+        return find_price(self._prices.root, provider, model) or find_dearest_price(
+            self._prices.root, model
+        )
 
     def expect(self, agent: Agent, model: str) -> Price | None:
-        """Return the dearest price that a request for a model may have, before it is known who will answer."""
+        """Return the dearest price that a request for a model may have, before it
+        is known who will answer.
+        """
         self._reload()
         return find_dearest_price(self._prices.root, _expected_model(agent, model))
 
     def _reload(self) -> None:
-        """Read the file if it changed. A broken list counts as none, with one event: a wrong price is worse."""
+        """Read the file if it changed.
+
+        A broken list counts as none, with one event: a wrong price is worse.
+        """
         if (now := file_version(self._file)) == self._known:
             return
         self._known, self._prices = now, Prices({})
@@ -109,7 +126,9 @@ class PriceList:
         try:
             self._prices = Prices.model_validate_json(read_file(self._file))
         except (OSError, ValidationError) as error:
-            reason = error.strerror or "unreadable" if isinstance(error, OSError) else error_line(error)
+            reason = (
+                error.strerror or "unreadable" if isinstance(error, OSError) else error_line(error)
+            )
             self._log.event("error", error="prices_not_read", reason=reason)
 
 
@@ -129,22 +148,31 @@ class Budgets:
         self._log = log
         self._fail_mode = fail_mode
         self._clock = clock
-        self._warned: dict[str, float] = {}  # When each agent's requests of unknown cost were last logged
+        self._warned: dict[
+            str, float
+        ] = {}  # When each agent's requests of unknown cost were last logged
         self._under_way: WeakSet[Reservation] = WeakSet()
-        """Those that are renewed. What is lost without a report of its end is not renewed, and lapses."""
+        """Those that are renewed.
+
+        What is lost without a report of its end is not renewed, and lapses.
+        """
         self._renewal: asyncio.Task[None] | None = None
 
     async def admit(
         self, agent: Agent, request: Request, view: RunnerRequest, turn_id: str = ""
     ) -> RunnerResponse | Admission | None:
-        """Count a request; return the refusal when the agent's budget is spent, or what is reserved for it.
+        """Count a request; return the refusal when the agent's budget is spent, or
+        what is reserved for it.
 
-        ``turn_id``: the turn's, where there is one already: a resumed turn takes the place of its earlier attempt.
+        ``turn_id``: the turn's, where there is one already: a resumed turn takes the place of its
+        earlier attempt.
         """
         budget = agent.metadata.budget
         if budget is None or (budget.max_requests is None and budget.limit_usd is None):
             return None
-        admission = None if budget.limit_usd is None else await self._measure(agent, request, view, turn_id)
+        admission = (
+            None if budget.limit_usd is None else await self._measure(agent, request, view, turn_id)
+        )
         try:
             excess = await self._count(agent, budget, admission)
         except StoreError as error:
@@ -167,9 +195,13 @@ class Budgets:
         return admission if soft else _refusal(request, code, budget, excess)
 
     def has_limit_usd(self, agent: Agent) -> bool:
-        """Return whether the agent is refused what it can't pay: a soft limit in dollars only warns."""
+        """Return whether the agent is refused what it can't pay: a soft limit in
+        dollars only warns.
+        """
         budget = agent.metadata.budget
-        return budget is not None and budget.limit_usd is not None and budget.behavior != "soft_alert"
+        return (
+            budget is not None and budget.limit_usd is not None and budget.behavior != "soft_alert"
+        )
 
     @contextmanager
     def held(self, agent: Agent, model: str, admission: Admission | None) -> Iterator[None]:
@@ -184,8 +216,12 @@ class Budgets:
         """Return the US dollars of a usage object; None where they are not known."""
         return self._prices.cost(provider, model, usage)
 
-    def cost_of_answer(self, provider: str, model: str, answer: ReceivedAnswer, admission: Admission | None) -> Cost:
-        """Return the cost of one answer of a provider; of a request with a limit in dollars an estimate if need be."""
+    def cost_of_answer(
+        self, provider: str, model: str, answer: ReceivedAnswer, admission: Admission | None
+    ) -> Cost:
+        """Return the cost of one answer of a provider; of a request with a limit in
+        dollars an estimate if need be.
+        """
         known = self._prices.cost(provider, model, answer.usage) if answer.is_usage_final else None
         if admission is None:
             return Cost(known)
@@ -202,8 +238,12 @@ class Budgets:
             return Cost(None, estimate_answer(answer, admission.size, price))
         return Cost(None, admission.per_call or None)
 
-    def cost_of_turn(self, provider: str, model: str, usage: JsonObject, admission: Admission | None) -> Cost:
-        """Return the cost of a turn by the usage of its model calls, with an estimate for those that have none."""
+    def cost_of_turn(
+        self, provider: str, model: str, usage: JsonObject, admission: Admission | None
+    ) -> Cost:
+        """Return the cost of a turn by the usage of its model calls, with an
+        estimate for those that have none.
+        """
         known = self._prices.cost(provider, model, usage)
         if admission is None:
             return Cost(known)
@@ -215,9 +255,13 @@ class Budgets:
             estimated = self._estimate_by_usage(provider, model, usage) or admission.per_call
         return Cost(known, estimated or None)
 
-    def note_call(self, provider: str, model: str, body: bytes, usage: JsonObject | None, admission: Admission) -> None:
+    def note_call(
+        self, provider: str, model: str, body: bytes, usage: JsonObject | None, admission: Admission
+    ) -> None:
         """Note a turn's model call; ``usage``: empty, or None, if nobody will ever know it."""
-        cost = self._believable(provider, model, usage or {}, self._prices.cost(provider, model, usage or {}))
+        cost = self._believable(
+            provider, model, usage or {}, self._prices.cost(provider, model, usage or {})
+        )
         if cost is not None:
             admission.spent += cost
             return
@@ -230,19 +274,27 @@ class Budgets:
         admission.lost += lost
         admission.spent += lost
 
-    def _believable(self, provider: str, model: str, usage: JsonObject, cost: float | None) -> float | None:
-        """Return a cost, or None for one of nothing though its model has a price: that usage says nothing."""
+    def _believable(
+        self, provider: str, model: str, usage: JsonObject, cost: float | None
+    ) -> float | None:
+        """Return a cost, or None for one of nothing though its model has a price:
+        that usage says nothing.
+        """
         price = self._prices.find(provider, model)
         has_price = price is not None and (price.input > 0 or price.output > 0)
         return None if cost == 0 and has_price and "cost" not in usage else cost
 
     def _estimate_by_usage(self, provider: str, model: str, usage: JsonObject) -> float | None:
-        """Return the cost of a usage at the dearest price, for a model that has none; None if nothing can be computed."""
+        """Return the cost of a usage at the dearest price, for a model that has
+        none; None if nothing can be computed.
+        """
         price = self._prices.find(provider, model)
         return None if price is None else compute_cost(usage, price) or None
 
     async def grow(self, admission: Admission) -> None:
-        """Reserve what a turn has cost so far, and as much as was expected of a model call for its next one."""
+        """Reserve what a turn has cost so far, and as much as was expected of a
+        model call for its next one.
+        """
         reservation = admission.reservation
         if reservation is None or not admission.spent:
             return
@@ -250,7 +302,9 @@ class Budgets:
         with suppress(StoreError):  # the turn's end reports it
             await self._spending.renew([reservation])
 
-    def settle(self, agent: Agent, model: str, cost: Cost, admission: Admission | None = None) -> None:
+    def settle(
+        self, agent: Agent, model: str, cost: Cost, admission: Admission | None = None
+    ) -> None:
         """Add the cost of a request that was counted, in the place of what was reserved for it."""
         budget = agent.metadata.budget
         reservation = None if admission is None else admission.reservation
@@ -272,33 +326,50 @@ class Budgets:
         if not cost.is_known and budget.limit_usd is not None and now - warned >= budget.seconds:
             self._warned[agent.id] = now
             reason = "the answer has no usage" if cost.estimated else "the model has no price"
-            self._log.event("intervention", agent, model=model, intervention="budget_cost_unknown", reason=reason)
+            self._log.event(
+                "intervention",
+                agent,
+                model=model,
+                intervention="budget_cost_unknown",
+                reason=reason,
+            )
 
     async def close(self) -> None:
         if self._renewal is not None:
             self._renewal.cancel()
         await self._spending.close()
 
-    async def _measure(self, agent: Agent, request: Request, view: RunnerRequest, turn_id: str) -> Admission:
-        """Return what a request may cost: its input and output by bytes and declared limits, at the dearest price."""
+    async def _measure(
+        self, agent: Agent, request: Request, view: RunnerRequest, turn_id: str
+    ) -> Admission:
+        """Return what a request may cost: its input and output by bytes and
+        declared limits, at the dearest price.
+        """
         declared = request.header("content-length")
-        length = int(declared[0]) if declared and declared[0].isascii() and declared[0].isdigit() else 0
+        length = (
+            int(declared[0]) if declared and declared[0].isascii() and declared[0].isdigit() else 0
+        )
         if len(view.body) > _MAX_MEASURED_IN_LOOP:
             size = await asyncio.to_thread(measure_request, view.body, request.path, length)
         else:
             size = measure_request(view.body, request.path, length)
 
         price = self._prices.expect(agent, view.model)
-        if price is not None and not (price.input or price.output):  # it costs nothing: there is nothing to reserve
+        if price is not None and not (
+            price.input or price.output
+        ):  # it costs nothing: there is nothing to reserve
             return Admission(size, None)
         estimate = needed = 0.0
         if price is not None:
             estimate = price_tokens(price, size.input_tokens, size.output_tokens)
-            # A limit that the runner sets is its own estimate. Else all that is sure is what it has sent.
+            # A limit that the runner sets is its own estimate. Else all that is sure is what it has
+            # sent.
             needed = estimate if size.is_limited else price_tokens(price, size.input_tokens, 0)
         return Admission(size, Reservation(turn_id or new_turn_id(), agent.id, estimate, needed))
 
-    async def _count(self, agent: Agent, budget: Budget, admission: Admission | None) -> BudgetExcess | None:
+    async def _count(
+        self, agent: Agent, budget: Budget, admission: Admission | None
+    ) -> BudgetExcess | None:
         if admission is None or admission.reservation is None:
             return await self._spending.count_request(agent.id, budget)
         reservation = admission.reservation
@@ -325,15 +396,30 @@ class Budgets:
             except StoreError:
                 continue  # each request's end reports it
 
-    def _unavailable(self, agent: Agent, request: Request, model: str, error: StoreError) -> RunnerResponse | None:
-        self._log.event("intervention", agent, model=model, intervention="budget_check_unavailable", reason=str(error))
+    def _unavailable(
+        self, agent: Agent, request: Request, model: str, error: StoreError
+    ) -> RunnerResponse | None:
+        self._log.event(
+            "intervention",
+            agent,
+            model=model,
+            intervention="budget_check_unavailable",
+            reason=str(error),
+        )
         if self._fail_mode == "open":
             return None
-        return refuse(request.path, 503, "budget_unavailable", "what this agent has spent can't be read at the moment")
+        return refuse(
+            request.path,
+            503,
+            "budget_unavailable",
+            "what this agent has spent can't be read at the moment",
+        )
 
 
 def _expected_model(agent: Agent, model: str) -> str:
-    """Return the model that will be asked if all goes well: the policy's first one for a model that it does not allow."""
+    """Return the model that will be asked if all goes well: the policy's first one
+    for a model that it does not allow.
+    """
     policy = agent.metadata.model_policy
     if policy is None or not policy.allowed:
         return model
@@ -358,7 +444,9 @@ def _refusal(request: Request, code: str, budget: Budget, excess: BudgetExcess) 
 def _describe(budget: Budget, excess: BudgetExcess) -> str:
     if excess.limit == "max_requests":
         return f"{excess.requests} of {budget.max_requests} requests"
-    reserved = f", and {excess.reserved:.4f} reserved for requests under way," if excess.reserved else ""
+    reserved = (
+        f", and {excess.reserved:.4f} reserved for requests under way," if excess.reserved else ""
+    )
     return f"{excess.cost:.4f}{reserved} of {budget.limit_usd} US dollars"
 
 

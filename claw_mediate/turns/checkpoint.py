@@ -1,4 +1,5 @@
-"""The checkpoint of one turn: replays the steps that an earlier attempt recorded, and records new ones.
+"""The checkpoint of one turn: replays the steps that an earlier attempt recorded,
+and records new ones.
 
 a call        it is recorded                    the journal can't be written
 ────────────  ────────────────────────────────  ───────────────────────────────────────────
@@ -6,9 +7,9 @@ that reads    its result                        it runs
 that writes   its result; or, if it was sent,   it does not run: nothing would keep it from
               that its outcome is unknown       running twice (nor if it could not be read)
 
-A step that could not be written is written before the next one, or none is: what the model was shown is found again as it was,
-or not at all. This holds also for a call that was not made: a resumed turn must not make it behind the model's back.
-(docs/spec/mediation.md section 5)
+A step that could not be written is written before the next one, or none is: what the model was
+shown is found again as it was, or not at all. This holds also for a call that was not made: a
+resumed turn must not make it behind the model's back. (docs/spec/mediation.md section 5)
 """
 
 import asyncio
@@ -59,7 +60,9 @@ _SENT = msgspec.msgpack.encode(_CallRecord())  # The record of a call that is ab
 def _encode_result(result: ToolResult) -> bytes:
     status, latency, session = result.status_code, result.latency_ms, result.mcp
     mcp = None if session is None else (session.server, session.session, session.protocol)
-    record = _CallRecord(result.content, result.ok, result.code, status, latency, result.ran, result.images, mcp)
+    record = _CallRecord(
+        result.content, result.ok, result.code, status, latency, result.ran, result.images, mcp
+    )
     return msgspec.msgpack.encode(record)
 
 
@@ -71,14 +74,22 @@ def _decode_result(record: bytes, call: ToolCall) -> ToolResult | InFlight:
         raise StoreError(f"what is kept of a call can't be read: {error}") from error
     if read.content is None:
         return InFlight()
-    result = ToolResult(call, read.content, read.ok, read.code, read.status_code, read.latency_ms, read.ran)
-    mcp = None if read.mcp is None else McpRecord(server=read.mcp[0], session=read.mcp[1], protocol=read.mcp[2])
+    result = ToolResult(
+        call, read.content, read.ok, read.code, read.status_code, read.latency_ms, read.ran
+    )
+    mcp = (
+        None
+        if read.mcp is None
+        else McpRecord(server=read.mcp[0], session=read.mcp[1], protocol=read.mcp[2])
+    )
     return replace(result, images=read.images, mcp=mcp)
 
 
 @dataclass(slots=True)
 class ReplayStats:
-    """The steps taken from an earlier attempt: model responses, calls with a result, calls of unknown outcome."""
+    """The steps taken from an earlier attempt: model responses, calls with a
+    result, calls of unknown outcome.
+    """
 
     replies: int = 0
     calls: int = 0
@@ -88,8 +99,8 @@ class ReplayStats:
 class TurnCheckpoint:
     """The recorded steps of a turn.
 
-    ``on_failure`` is called once when the journal can't be used, ``on_resumed`` once when every step of an earlier attempt was
-    replayed.
+    ``on_failure`` is called once when the journal can't be used, ``on_resumed`` once when every
+    step of an earlier attempt was replayed.
     """
 
     def __init__(
@@ -103,11 +114,15 @@ class TurnCheckpoint:
         self._journal = journal
         self.turn_id = turn_id
         self._on_failure: Callable[[str], None] | None = on_failure
-        self._on_resumed: Callable[[ReplayStats], None] | None = on_resumed if attempt == "resumed" else None
+        self._on_resumed: Callable[[ReplayStats], None] | None = (
+            on_resumed if attempt == "resumed" else None
+        )
         self._stats = ReplayStats()
         self._attempt = attempt
         self._unwritten: deque[_Step] = deque()
-        """Steps that are not written yet, in order: a later one without them would describe another turn."""
+        """Steps that are not written yet, in order: a later one without them would
+        describe another turn.
+        """
         self._writing = asyncio.Lock()
 
     async def response(self, round_number: int) -> bytes | None:
@@ -120,19 +135,29 @@ class TurnCheckpoint:
         return recorded
 
     async def mark_sent(self, round_number: int, response: ModelResponse) -> ModelResponse:
-        """Return an earlier attempt's response with its recorded calls marked: they are not judged again."""
+        """Return an earlier attempt's response with its recorded calls marked: they
+        are not judged again.
+        """
         try:
-            records = [await self._call_record(round_number, place, call) for place, call in enumerate(response.calls)]
+            records = [
+                await self._call_record(round_number, place, call)
+                for place, call in enumerate(response.calls)
+            ]
         except StoreError as error:
             self._report(error)
             return response
         pairs = zip(response.calls, records, strict=True)
-        return replace(response, calls=tuple(replace(call, sent=record is not None) for call, record in pairs))
+        return replace(
+            response, calls=tuple(replace(call, sent=record is not None) for call, record in pairs)
+        )
 
-    async def record_response(self, round_number: int, body: bytes, *, is_answer: bool = False) -> None:
+    async def record_response(
+        self, round_number: int, body: bytes, *, is_answer: bool = False
+    ) -> None:
         """Record a good response of the model: this round's model call is never made again.
 
-        If it is the turn's answer, that is recorded next, and the response itself only where the turn fails all the same.
+        If it is the turn's answer, that is recorded next, and the response itself only where the
+        turn fails all the same.
         """
         step = partial(self._journal.record_response, self.turn_id, round_number, body)
         if not is_answer:
@@ -140,7 +165,13 @@ class TurnCheckpoint:
         elif self._attempt != "journal_unavailable":
             self._unwritten.append(step)
 
-    async def call(self, round_number: int, place: int, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    async def call(
+        self,
+        round_number: int,
+        place: int,
+        call: ToolCall,
+        run: Callable[[], Awaitable[ToolResult]],
+    ) -> ToolResult:
         """Return the result of a call: the recorded one, or what running it gives."""
         record_result = partial(self._journal.record_result, self.turn_id, round_number, place)
         try:
@@ -164,10 +195,14 @@ class TurnCheckpoint:
         return result
 
     async def record_unmade(self, round_number: int, place: int, result: ToolResult) -> None:
-        """Record what the model is shown of a call that was settled without being made: no other attempt may make it."""
+        """Record what the model is shown of a call that was settled without being
+        made: no other attempt may make it.
+        """
         if _may_write(result.call) and not result.call.sent:
             record = _encode_result(result)
-            await self._write(partial(self._journal.record_result, self.turn_id, round_number, place, record))
+            await self._write(
+                partial(self._journal.record_result, self.turn_id, round_number, place, record)
+            )
 
     async def billed_responses(self) -> int:
         """Return how many responses of earlier attempts are paid for."""
@@ -202,7 +237,9 @@ class TurnCheckpoint:
             self._report(error)
             return None
 
-    async def _call_record(self, round_number: int, place: int, call: ToolCall) -> ToolResult | InFlight | None:
+    async def _call_record(
+        self, round_number: int, place: int, call: ToolCall
+    ) -> ToolResult | InFlight | None:
         if self._attempt != "resumed":
             return None
         record = await self._journal.call_record(self.turn_id, round_number, place)
@@ -217,7 +254,9 @@ class TurnCheckpoint:
             await self._journal.record_intent(self.turn_id, round_number, place, _SENT)
 
     async def _write(self, step: _Step) -> None:
-        """Write a step, if the journal has this turn; of a turn that could not be entered nothing is written."""
+        """Write a step, if the journal has this turn; of a turn that could not be
+        entered nothing is written.
+        """
         if self._attempt == "journal_unavailable":
             return
         async with self._writing:

@@ -24,9 +24,16 @@ class DialectRequest(msgspec.Struct, frozen=True):
     dialect: Dialect
     redactor: Redactor
     only_counts: bool = False  # True if the tokens are to be counted, and no model is asked
-    kept: OwnedObject | None = None  # What the provider keeps and the request goes on from, where the agent is known to own it
-    named_object: ProviderObject | None = None  # The first file or the like that it names, where the agent owns it
-    covered: frozenset[str] = frozenset()  # Marks of answers that are in it already, beside the request's own copy of them
+    kept: OwnedObject | None = (
+        # What the provider keeps and the request goes on from, where the agent is known to own it
+        None
+    )
+    named_object: ProviderObject | None = (
+        None  # The first file or the like that it names, where the agent owns it
+    )
+    covered: frozenset[str] = (
+        frozenset()
+    )  # Marks of answers that are in it already, beside the request's own copy of them
     woven: bytes = b""  # Hidden items (comma separated) that were put into the view's body
 
     @property
@@ -35,7 +42,9 @@ class DialectRequest(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> OwnedObject | ProviderObject | None:
-        """Return what decides about the provider and the key, where the request names what a provider keeps."""
+        """Return what decides about the provider and the key, where the request
+        names what a provider keeps.
+        """
         return self.kept or self.named_object
 
 
@@ -47,9 +56,12 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     view: RunnerRequest | None  # None where the request asks no model
     redactor: Redactor
-    route: Route | None = None  # None where no provider is asked: a call that the runner makes itself (``broker``)
+    route: Route | None = (
+        None  # None where no provider is asked: a call that the runner makes itself (``broker``)
+    )
     admission: Admission | None = None  # None for an agent without a limit in dollars
-    is_side_request: bool = False  # True for a request of the runner's own housekeeping, which is no part of the conversation
+    # True for a request of the runner's own housekeeping, which is no part of the conversation
+    is_side_request: bool = False
 
     @property
     def provider(self) -> str:
@@ -69,12 +81,16 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
     dialect: Dialect
     catalog: ToolCatalog
     variants: RequestVariants  # The request with the managed tools, for each use of tools
-    requests: MakerRequests | None = None  # The same for other providers and models than the first; None where there is one
+    requests: MakerRequests | None = (
+        None  # The same for other providers and models than the first; None where there is one
+    )
     woven: bytes = b""  # Hidden items (comma separated) of earlier turns in the request
     session: str = ""  # The conversation, where the runner names it
     fingerprint: str = ""  # The digest by which the request is recognised when it comes again
     attempt: AttemptKind = "first"
-    conversation: KeptConversation | None = None  # The conversation that the provider puts the turn into
+    conversation: KeptConversation | None = (
+        None  # The conversation that the provider puts the turn into
+    )
 
 
 class TurnResult(msgspec.Struct, frozen=True):

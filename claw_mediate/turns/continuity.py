@@ -1,7 +1,7 @@
 """The hidden rounds of a conversation: stored after a turn, found again before the next one.
 
-A store that fails costs the memory of earlier turns, never the turn (docs/spec/mediation.md section 7).
-One event reports it; where the whole state is gone, the state's own event does.
+A store that fails costs the memory of earlier turns, never the turn (docs/spec/mediation.md section
+7). One event reports it; where the whole state is gone, the state's own event does.
 """
 
 import asyncio
@@ -33,8 +33,12 @@ class Continuity:
         self._store = store
         self._log = log
 
-    async def find_hidden_rounds(self, incoming: DialectRequest, session: str, turn_id: str | None) -> Mapping[int, bytes]:
-        """Return hidden messages by the index of the message that they go before; the same bytes every time."""
+    async def find_hidden_rounds(
+        self, incoming: DialectRequest, session: str, turn_id: str | None
+    ) -> Mapping[int, bytes]:
+        """Return hidden messages by the index of the message that they go before;
+        the same bytes every time.
+        """
         agent, dialect, size = incoming.agent, incoming.dialect, len(incoming.view.body)
         # It reads every word; whoever has asked before has left it there.
         evidence = await compute(size, partial(_own_evidence, incoming))
@@ -49,14 +53,24 @@ class Continuity:
         except StateUnavailableError:
             return {}
         except StoreError as error:
-            self._log.event("error", agent, turn_id=turn_id, error="continuity_not_read", reason=str(error))
+            self._log.event(
+                "error", agent, turn_id=turn_id, error="continuity_not_read", reason=str(error)
+            )
             return {}
         if recall.event.anchors:
-            self._log.event("continuity", agent, turn_id=turn_id, model=incoming.view.model, **recall.event.model_dump())
+            self._log.event(
+                "continuity",
+                agent,
+                turn_id=turn_id,
+                model=incoming.view.model,
+                **recall.event.model_dump(),
+            )
         return recall.insertions
 
     async def _candidates(self, agent_id: str, keys: Sequence[str]) -> list[StoredRounds]:
-        """Ask the store for a few keys at a time, so that a conversation of 100,000 messages keeps no other one waiting."""
+        """Ask the store for a few keys at a time, so that a conversation of 100,000
+        messages keeps no other one waiting.
+        """
         stored: list[StoredRounds] = []
         for number, batch in enumerate(batched(keys, _BATCH)):
             if number > 0:
@@ -64,25 +78,39 @@ class Continuity:
             stored += await self._store.find(agent_id, batch)
         return join_by_id(stored)
 
-    async def remember(self, context: TurnContext, anchor: Anchor, hidden: tuple[bytes, ...]) -> None:
+    async def remember(
+        self, context: TurnContext, anchor: Anchor, hidden: tuple[bytes, ...]
+    ) -> None:
         """Store the hidden messages that led to an answer or a handoff."""
         session = _digest(context.session)
         try:
-            await self._store.save(context.agent.id, _own(context.dialect, anchor), session, b",".join(hidden))
+            await self._store.save(
+                context.agent.id, _own(context.dialect, anchor), session, b",".join(hidden)
+            )
         except StateUnavailableError:
             return
         except StoreError as error:
-            self._log.event("error", context.agent, error="continuity_not_written", reason=str(error))
+            self._log.event(
+                "error", context.agent, error="continuity_not_written", reason=str(error)
+            )
 
 
 def _uncovered(incoming: DialectRequest) -> Evidence:
-    """Return the evidence without answers that the provider has with their hidden rounds: they would be there twice."""
+    """Return the evidence without answers that the provider has with their hidden
+    rounds: they would be there twice.
+    """
     evidence, covered = incoming.view.evidence, incoming.covered
     if incoming.view.keeps_rounds:
-        evidence = replace(evidence, gaps={})  # A failed turn has its place in the conversation itself
+        evidence = replace(
+            evidence, gaps={}
+        )  # A failed turn has its place in the conversation itself
     if not covered:
         return evidence
-    anchors = {index: anchor for index, anchor in evidence.anchors.items() if covered.isdisjoint(marks_of([anchor]))}
+    anchors = {
+        index: anchor
+        for index, anchor in evidence.anchors.items()
+        if covered.isdisjoint(marks_of([anchor]))
+    }
     return replace(evidence, anchors=anchors)
 
 
@@ -101,12 +129,18 @@ def _own_evidence(incoming: DialectRequest) -> Evidence:
 
 
 def _own(dialect: Dialect, anchor: Anchor) -> Anchor:
-    """Return the anchor with the dialect in its keys: a conversation that goes on in another dialect must not find it."""
+    """Return the anchor with the dialect in its keys: a conversation that goes on
+    in another dialect must not find it.
+    """
     prefix = f"{dialect.NAME}:"
-    alternatives, names = (tuple([prefix + key for key in keys]) for keys in (anchor.alternatives, anchor.names))
+    alternatives, names = (
+        tuple([prefix + key for key in keys]) for keys in (anchor.alternatives, anchor.names)
+    )
     return Anchor(prefix + anchor.key, anchor.before, alternatives, names)
 
 
 def _digest(session: str) -> str:
-    """Return a digest of a session's name, which is only compared; a runner may put anything there."""
+    """Return a digest of a session's name, which is only compared; a runner may put
+    anything there.
+    """
     return hashlib.sha256(session.encode()).hexdigest() if session else ""

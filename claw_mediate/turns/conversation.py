@@ -1,15 +1,18 @@
-"""A conversation that the provider keeps, during one turn: its row tells at any time what the conversation is owed.
+"""A conversation that the provider keeps, during one turn: its row tells at any
+time what the conversation is owed.
 
-A provider takes no request while a call of the conversation is unanswered. So the answers that were not sent yet stand first in
-the next request, whatever became of the turn (docs/spec/responses.md section 10).
+A provider takes no request while a call of the conversation is unanswered. So the answers that were
+not sent yet stand first in the next request, whatever became of the turn (docs/spec/responses.md
+section 10).
 
     a response came         each of its calls is owed that its outcome is unknown
     calls ran               their results; the others as before
     the turn was delivered  nothing, since native calls are the runner's; of a turn that a tool ended, its results
     the turn failed         the results; for each call that did not run, that it was not run
 
-Whether the provider has what it was sent is not known where nobody heard its answer. If it refuses what is owed, the next
-request goes without it, and if it misses it then, the one after that goes with it.
+Whether the provider has what it was sent is not known where nobody heard its answer. If it refuses
+what is owed, the next request goes without it, and if it misses it then, the one after that goes
+with it.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -18,7 +21,15 @@ import msgspec
 
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
-from claw_mediate.core.types import Deliver, ModelFailed, ModelResponse, Outcome, Round, ToolCall, ToolResult
+from claw_mediate.core.types import (
+    Deliver,
+    ModelFailed,
+    ModelResponse,
+    Outcome,
+    Round,
+    ToolCall,
+    ToolResult,
+)
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.responses.stored import ids_in
 from claw_mediate.providers.routing import Route
@@ -43,10 +54,14 @@ class KeptConversation:
     async def note_progress(self, response: ModelResponse, results: Sequence[ToolResult]) -> None:
         """Record what is owed if the process ends now."""
         is_runners = all(call.owner == "native" for call in response.calls)
-        await self._save(response, b"" if is_runners else self._write(response, results, tool_result.outcome_unknown))
+        await self._save(
+            response,
+            b"" if is_runners else self._write(response, results, tool_result.outcome_unknown),
+        )
 
     async def note_end(self, outcome: Outcome, last: Round | None, marks: Collection[str]) -> None:
-        """Record what is owed behind the turn, and the marks of its answer, whose hidden rounds the conversation has.
+        """Record what is owed behind the turn, and the marks of its answer, whose
+        hidden rounds the conversation has.
 
         ``last``: its last response, as far as it is answered; None if that is not known.
         """
@@ -66,19 +81,30 @@ class KeptConversation:
             await self._save_row(self._route.requester.agent, row)
 
     def _is_about_owed(self, failure: ModelFailed) -> bool:
-        """Return whether the provider refuses a request for a call that is owed an answer, or for having it twice.
+        """Return whether the provider refuses a request for a call that is owed an
+        answer, or for having it twice.
 
-        It may have taken the answer along with a request whose runner left: then nobody knows that it has it.
+        It may have taken the answer along with a request whose runner left: then nobody knows that
+        it has it.
         """
         named = failure.body if failure.status == BAD_REQUEST and failure.body is not None else b""
         return any(call_id.encode() in named for call_id in ids_in(self._row.owed))
 
-    def _write(self, response: ModelResponse, results: Sequence[ToolResult], unrun: Callable[[ToolCall], ToolResult]) -> bytes:
+    def _write(
+        self,
+        response: ModelResponse,
+        results: Sequence[ToolResult],
+        unrun: Callable[[ToolCall], ToolResult],
+    ) -> bytes:
         known = {result.call.id: result for result in results}
         return self._join(response, [known.get(call.id) or unrun(call) for call in response.calls])
 
     def _join(self, response: ModelResponse, results: Sequence[ToolResult]) -> bytes:
-        return b",".join(self._dialect.write_answers(Round(0, response, tuple(results)))) if results else b""
+        return (
+            b",".join(self._dialect.write_answers(Round(0, response, tuple(results))))
+            if results
+            else b""
+        )
 
     def _hide(self, rounds: Sequence[Round]) -> None:
         """Note the items of rounds, which the runner must not read in the conversation."""
@@ -86,7 +112,10 @@ class KeptConversation:
         self._hidden |= dict.fromkeys(sorted(ids_in(b",".join(items))))
 
     async def _save(self, response: ModelResponse, owed: bytes) -> None:
-        """Save the row, if it changes. The runner never gets the calls of a response that the proxy has to answer."""
+        """Save the row, if it changes.
+
+        The runner never gets the calls of a response that the proxy has to answer.
+        """
         self._hidden |= dict.fromkeys(call.id for call in response.calls if owed)
         asker = self._route.requester
         row = msgspec.structs.replace(

@@ -1,4 +1,6 @@
-"""The driver of a turn: carries out its commands, with time-outs and cancellation, and sends back what happened."""
+"""The driver of a turn: carries out its commands, with time-outs and cancellation,
+and sends back what happened.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,9 +29,19 @@ from claw_mediate.core.types import (
     ToolUse,
     TurnGenerator,
 )
-from claw_mediate.dialects.base import Dialect, MakerRequests, RequestVariants, UnreadableResponseError
+from claw_mediate.dialects.base import (
+    Dialect,
+    MakerRequests,
+    RequestVariants,
+    UnreadableResponseError,
+)
 from claw_mediate.http.large_bodies import compute
-from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import (
+    ModelCall,
+    ModelResult,
+    ProviderResponse,
+    TransportFailure,
+)
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.replayable import ReplayableReasoning
 
@@ -39,7 +51,9 @@ _MAX_ERROR_TEXT = 1000  # Characters of a provider's own words in an error of ou
 
 
 type Model = Callable[[ModelCall], Awaitable[ModelResult]]  # The port to the provider
-type Tools = Callable[[ToolCall, str, float], Awaitable[ToolResult]]  # The port to the services: call, key, seconds
+type Tools = Callable[
+    [ToolCall, str, float], Awaitable[ToolResult]
+]  # The port to the services: call, key, seconds
 type Note = Callable[[ModelResponse, Sequence[ToolResult]], Awaitable[None]]
 
 
@@ -54,14 +68,18 @@ class Ports(msgspec.Struct, frozen=True):
     now: Callable[[], float]
     observer: TurnObserver = NO_OBSERVER
     note_progress: Note = _note_nothing
-    """Told of the last response that the provider has, and of what its calls gave so far: never of an earlier one."""
+    """Told of the last response that the provider has, and of what its calls gave
+    so far: never of an earlier one.
+    """
     reasoning: ReplayableReasoning = msgspec.field(default_factory=ReplayableReasoning)
     report: Callable[[str], None] = lambda _: None
     """Told the name of an intervention."""
 
 
 class Progress:
-    """The note that a waiting runner is shown, and whether the turn is past the point where its status is fixed."""
+    """The note that a waiting runner is shown, and whether the turn is past the
+    point where its status is fixed.
+    """
 
     def __init__(self) -> None:
         self.note = "claw round=1 waiting=model"
@@ -86,9 +104,15 @@ class TurnDriver:
     ) -> None:
         self._dialect = dialect
         self._catalog = catalog
-        self._requests = variants if isinstance(variants, MakerRequests) else MakerRequests("", lambda _: variants)
+        self._requests = (
+            variants
+            if isinstance(variants, MakerRequests)
+            else MakerRequests("", lambda _: variants)
+        )
         self._variants = self._requests.build(self._requests.first)
-        self._asked = ""  # The provider and model that was asked for responses that can be sent back whole, in this model call
+        # The provider and model that was asked for responses that can be sent back whole, in this
+        # model call
+        self._asked = ""
         self._reported: set[str] = set()
         self._ports = ports
         self._checkpoint = checkpoint
@@ -96,10 +120,14 @@ class TurnDriver:
         self.rounds: tuple[Round, ...] = ()
         self._messages: list[tuple[bytes, ...]] = []
         self.response: ModelResponse | None = None
-        self.results: list[ToolResult] = []  # The results of the open round: what a turn that is cut short has done
+        self.results: list[
+            ToolResult
+        ] = []  # The results of the open round: what a turn that is cut short has done
         self.is_stopping = False
         """True if the turn is cancelled because the proxy ends, and not because its runner left."""
-        self._is_replaying = True  # Until something new happens: an earlier attempt may have got later responses
+        self._is_replaying = (
+            True  # Until something new happens: an earlier attempt may have got later responses
+        )
 
     async def ask(self, command: AskModel) -> ModelReplied | ModelFailed:
         """Make one model call, within the time that is left of the turn."""
@@ -110,7 +138,9 @@ class TurnDriver:
         number = len(command.rounds) + 1
         if (recorded := await self._checkpoint.response(number)) is not None:
             self.progress.committed.set()
-            self._ports.observer.report_replayed(Subject("model", number, ""), ResponseInfo(_OK, _JSON, recorded))
+            self._ports.observer.report_replayed(
+                Subject("model", number, ""), ResponseInfo(_OK, _JSON, recorded)
+            )
             read = replace(self._read(recorded), maker=self._requests.first)
             self.response = await self._checkpoint.mark_sent(number, read)
             return ModelReplied(self.response, self._ports.now())
@@ -135,7 +165,9 @@ class TurnDriver:
                 if isinstance(answer, ProviderResponse) and self._must_ask_again(answer):
                     answer = await self._ports.model(call)
         except TimeoutError:
-            answer = TransportFailure("total_timeout", "the model did not answer within the turn's time")
+            answer = TransportFailure(
+                "total_timeout", "the model did not answer within the turn's time"
+            )
         match answer:
             case ModelResponse():
                 self.response, self.progress.headers = answer, answer.headers
@@ -147,12 +179,17 @@ class TurnDriver:
                 return _upstream_error(answer, self._ports.now())
             case TransportFailure():
                 now = self._ports.now()
-                return ModelFailed(answer.status, answer.code, answer.message, now, retry_after=answer.retry_after)
+                return ModelFailed(
+                    answer.status, answer.code, answer.message, now, retry_after=answer.retry_after
+                )
             case _:
                 assert_never(answer)
 
     async def run(self, command: RunTools) -> ToolsAnswered:
-        """Run calls side by side. When the runner leaves, cancel reads, and let writes in flight finish."""
+        """Run calls side by side.
+
+        When the runner leaves, cancel reads, and let writes in flight finish.
+        """
         self.progress.committed.set()
         self.progress.set_waiting(command.round, ",".join(call.canonical for call in command.calls))
         tasks = {asyncio.ensure_future(self._run(command, call)): call for call in command.calls}
@@ -165,7 +202,9 @@ class TurnDriver:
             except asyncio.CancelledError:  # the proxy can wait no longer
                 self._add(
                     [
-                        task.result() if task.done() and not task.cancelled() else tool_result.outcome_unknown(call)
+                        task.result()
+                        if task.done() and not task.cancelled()
+                        else tool_result.outcome_unknown(call)
                         for task, call in tasks.items()
                     ]
                 )
@@ -185,14 +224,22 @@ class TurnDriver:
             self._is_replaying = False
 
     async def _record_unmade(self, rounds: tuple[Round, ...]) -> None:
-        """Record the calls of closed rounds that were not made, mostly for want of time: the model is shown that now."""
+        """Record the calls of closed rounds that were not made, mostly for want of
+        time: the model is shown that now.
+        """
         for past in rounds[len(self.rounds) :]:
             places = _places(past.response)
             for result in past.results:
-                if result.call.owner != "native" and not any(result is known for known in self.results):
-                    await self._checkpoint.record_unmade(past.number, places[result.call.id], result)
+                if result.call.owner != "native" and not any(
+                    result is known for known in self.results
+                ):
+                    await self._checkpoint.record_unmade(
+                        past.number, places[result.call.id], result
+                    )
                     self._ports.observer.report_not_made(
-                        _subject(past.number, result), write_arguments(result.call), result.code or ""
+                        _subject(past.number, result),
+                        write_arguments(result.call),
+                        result.code or "",
                     )
 
     async def _run(self, command: RunTools, call: ToolCall) -> ToolResult:
@@ -203,19 +250,26 @@ class TurnDriver:
         async def run() -> ToolResult:
             nonlocal is_made
             is_made = True
-            return await self._ports.tools(call, call_key(self._checkpoint.turn_id, command.round, place), command.seconds)
+            return await self._ports.tools(
+                call, call_key(self._checkpoint.turn_id, command.round, place), command.seconds
+            )
 
         result = await self._checkpoint.call(command.round, place, call, run)
         if result.replayed:
             self._ports.observer.report_replayed(
-                _subject(command.round, result), ResponseInfo(result.status_code or _OK, _JSON, result.content)
+                _subject(command.round, result),
+                ResponseInfo(result.status_code or _OK, _JSON, result.content),
             )
         elif not is_made:
-            self._ports.observer.report_not_made(_subject(command.round, result), write_arguments(call), result.code or "")
+            self._ports.observer.report_not_made(
+                _subject(command.round, result), write_arguments(call), result.code or ""
+            )
         return result
 
     def _hidden(self, command: AskModel) -> list[bytes]:
-        """Return what the provider has not of the rounds; each is written once, since rounds are only ever added."""
+        """Return what the provider has not of the rounds; each is written once,
+        since rounds are only ever added.
+        """
         if command.keeps_rounds and command.rounds:
             last = command.rounds[-1]
             return [*self._dialect.write_answers(last)]
@@ -229,7 +283,11 @@ class TurnDriver:
     def _adapt(self, command: AskModel, body: bytes, maker: str) -> bytes:
         """Return a request as a provider and model takes it: without the reasoning of others."""
         rules, first = self._dialect.REPLAY_RULES, self._requests.first
-        makers = () if command.keeps_rounds else (first, *(past.response.maker for past in command.rounds))
+        makers = (
+            ()
+            if command.keeps_rounds
+            else (first, *(past.response.maker for past in command.rounds))
+        )
         if any(each != maker for each in makers):
             hidden: list[bytes] = []
             for past, messages in zip(command.rounds, self._messages, strict=True):
@@ -238,13 +296,21 @@ class TurnDriver:
                 if adapted != whole:
                     self._report("reasoning_replay_dropped_failover")
                 hidden += messages if adapted == whole else [adapted]
-            body = self._dialect.write_request(self._requests.build(maker)(command.tool_use), hidden)
+            body = self._dialect.write_request(
+                self._requests.build(maker)(command.tool_use), hidden
+            )
         self._asked = maker if self._ports.reasoning.is_asked_for(maker) else ""
         return rules.ask_for_replayable(body) if self._asked else body
 
     def _must_ask_again(self, answer: ProviderResponse) -> bool:
-        """Return whether the provider refused only to be asked for what can be sent back, which is not done again."""
-        if not self._asked or answer.status != _BAD_REQUEST or not self._dialect.REPLAY_RULES.refuses_replayable(answer.body):
+        """Return whether the provider refused only to be asked for what can be sent
+        back, which is not done again.
+        """
+        if (
+            not self._asked
+            or answer.status != _BAD_REQUEST
+            or not self._dialect.REPLAY_RULES.refuses_replayable(answer.body)
+        ):
             return False
         self._ports.reasoning.note_refusal(self._asked)
         return True
@@ -260,7 +326,9 @@ class TurnDriver:
         return self._ports.now()
 
     def partial_rounds(self) -> tuple[Round, ...]:
-        """Return the rounds of a turn that did not end by itself, the open one with what has run of it."""
+        """Return the rounds of a turn that did not end by itself, the open one with
+        what has run of it.
+        """
         if self.response is None or not self.results:
             return self.rounds
         return (*self.rounds, Round(len(self.rounds) + 1, self.response, tuple(self.results)))
@@ -273,7 +341,9 @@ class TurnDriver:
         return tuple(response.usage for response in responses)
 
     def last_round(self) -> Round | None:
-        """Return the last response that the provider has, as far as it is answered; None if that is not known."""
+        """Return the last response that the provider has, as far as it is answered;
+        None if that is not known.
+        """
         if self.response is None or self._is_replaying:
             return None
         if self.rounds and self.rounds[-1].response is self.response:
@@ -281,12 +351,17 @@ class TurnDriver:
         return Round(len(self.rounds) + 1, self.response, tuple(self.results))
 
     def _read(self, body: bytes) -> ModelResponse:
-        """Read a response. One that can't be read may be an error with status 200: its own words go into the message."""
+        """Read a response.
+
+        One that can't be read may be an error with status 200: its own words go into the message.
+        """
         try:
             return self._dialect.read_response(body, self._catalog)
         except UnreadableResponseError as unreadable:
             text = read_error_message(body)[:_MAX_ERROR_TEXT]
-            raise UnreadableResponseError(f"{unreadable}: {text}" if text else str(unreadable)) from None
+            raise UnreadableResponseError(
+                f"{unreadable}: {text}" if text else str(unreadable)
+            ) from None
 
 
 async def drive[T](turn: TurnGenerator[T], driver: TurnDriver) -> T:
@@ -318,7 +393,9 @@ def _places(reply: ModelResponse) -> dict[str, int]:
 
 
 async def _final_result(task: asyncio.Future[ToolResult], call: ToolCall) -> ToolResult:
-    """Return the result of a call whose runner has left: a write's own, within its time; a read is canceled."""
+    """Return the result of a call whose runner has left: a write's own, within its
+    time; a read is canceled.
+    """
     if call.tool is not None and call.tool.effect == "read" and not task.done():
         task.cancel()
         await asyncio.wait([task])
@@ -329,8 +406,13 @@ async def _final_result(task: asyncio.Future[ToolResult], call: ToolCall) -> Too
 
 def _upstream_error(answer: ProviderResponse, now: float) -> ModelFailed:
     """Pass an error on; any other status is no answer of a model, and becomes a 502."""
-    code, message = f"provider_http_{answer.status}", f"the provider answered with status {answer.status}"
+    code, message = (
+        f"provider_http_{answer.status}",
+        f"the provider answered with status {answer.status}",
+    )
     if answer.status not in _ERRORS:
         return ModelFailed(502, code, message, now)
-    failed = ModelFailed(answer.status, code, message, now, answer.body, answer.content_type, answer.retry_after)
+    failed = ModelFailed(
+        answer.status, code, message, now, answer.body, answer.content_type, answer.retry_after
+    )
     return replace(failed, headers=answer.headers)

@@ -1,4 +1,6 @@
-"""A document that the proxy fetches itself, because it is edited as a whole: how it, or its failure, becomes an answer."""
+"""A document that the proxy fetches itself, because it is edited as a whole: how it, or its
+failure, becomes an answer.
+"""
 
 import re
 from collections.abc import Awaitable
@@ -31,7 +33,9 @@ def whole_body(result: ProviderResponse | TransportFailure) -> bytes:
         raise FailedFetchError(result)
     if result.status in {_NO_CONTENT, _NOT_MODIFIED}:
         raise FailedFetchError(replace(result, body=b""))
-    if result.status != _OK:  # A part of an answer can't be edited, and what else it may be is not known
+    if (
+        result.status != _OK
+    ):  # A part of an answer can't be edited, and what else it may be is not known
         raise UnreadableResponseError(f"the provider answered with status {result.status}")
     return result.body
 
@@ -44,9 +48,15 @@ async def answer_with(path: str, document: Awaitable[bytes]) -> TurnResult:
         match error.result:
             case ProviderResponse(status, content_type, body, retry_after):
                 # A provider can say anything in its headers.
-                media_type = "application/json" if "json" in content_type.lower() else "application/octet-stream"
+                media_type = (
+                    "application/json"
+                    if "json" in content_type.lower()
+                    else "application/octet-stream"
+                )
                 later = retry_after if _SECONDS.fullmatch(retry_after) else ""
-                return TurnResult(status, ok=False, body=body, content_type=media_type, retry_after=later)
+                return TurnResult(
+                    status, ok=False, body=body, content_type=media_type, retry_after=later
+                )
             case TransportFailure(code, message, status, retry_after):
                 return _error_result(path, status, code, message, retry_after)
     except UnreadableResponseError as error:
@@ -58,6 +68,8 @@ async def answer_with(path: str, document: Awaitable[bytes]) -> TurnResult:
         return _error_result(path, 503, STATE_UNAVAILABLE, message)
 
 
-def _error_result(path: str, status: int, code: str, message: str, retry_after: str = "") -> TurnResult:
+def _error_result(
+    path: str, status: int, code: str, message: str, retry_after: str = ""
+) -> TurnResult:
     body = build_error_body(path, status, code, message)
     return TurnResult(status, ok=False, body=body, code=code, retry_after=retry_after)

@@ -1,11 +1,13 @@
-"""The lookup of retries: a runner that sends a request again finds its turn (docs/spec/mediation.md section 5).
+"""The lookup of retries: a runner that sends a request again finds its turn
+(docs/spec/mediation.md section 5).
 
 the same request, within 10 minutes               what happens
-────────────────────────────────────────────────  ─────────────────────────────────────────────────────
-its turn runs in this process                     both get the answer of the one turn (``registry``)
-its turn runs in another process                  waits for it, then one of the rows below
-its runner left, and a write is in flight         the same, also with words behind the last ones
-its turn has an answer, not yet delivered         CompletedTurn: that answer, also while it waits in the buffer of
+────────────────────────────────────────────────
+───────────────────────────────────────────────────── its turn runs in this process
+both get the answer of the one turn (``registry``) its turn runs in another process
+waits for it, then one of the rows below its runner left, and a write is in flight         the same,
+also with words behind the last ones its turn has an answer, not yet delivered
+CompletedTurn: that answer, also while it waits in the buffer of
                                                   another connection; with words behind the last ones only
                                                   once nobody is delivering it
 its turn is done, and the runner says it retries  CompletedTurn: that answer
@@ -14,9 +16,10 @@ cut off on its way
 its turn failed, or its process died              Resume: what it did is replayed, not done again
 anything else                                     None: a new turn
 
-In a conversation that the provider keeps, equal words are sent again and again. So a turn behind which another one came is
-found only by a runner that says it retries: it gets that turn's answer. One that failed behind a step is "overtaken": it can't
-go on, since the conversation did, and must not begin anew, since it may have written.
+In a conversation that the provider keeps, equal words are sent again and again. So a turn behind
+which another one came is found only by a runner that says it retries: it gets that turn's answer.
+One that failed behind a step is "overtaken": it can't go on, since the conversation did, and must
+not begin anew, since it may have written.
 """
 
 import asyncio
@@ -51,7 +54,10 @@ class CompletedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A turn that goes on where it was. Without steps the model had not answered, and there is nothing to replay."""
+    """A turn that goes on where it was.
+
+    Without steps the model had not answered, and there is nothing to replay.
+    """
 
     turn_id: str
     has_steps: bool
@@ -60,11 +66,14 @@ class Resume:
 def fingerprint(request: Request, view: RunnerRequest, redactor: Redactor) -> RequestFingerprint:
     """Return the digests by which a request is recognised when it comes again.
 
-    The path is part of them, since another protocol could not read what was recorded in this one; and the session, where it is
-    named, or what the provider keeps of it, since equal words in two conversations are two turns.
+    The path is part of them, since another protocol could not read what was recorded in this one;
+    and the session, where it is named, or what the provider keeps of it, since equal words in two
+    conversations are two turns.
     """
     earlier, scope = view.evidence.earlier, _scope(request, view)
-    words = redactor.text(next(filter(is_resent, reversed(view.user_texts)), ""))  # it is stored, and may hold anything
+    words = redactor.text(
+        next(filter(is_resent, reversed(view.user_texts)), "")
+    )  # it is stored, and may hold anything
     key = (request.header("idempotency-key") or [""])[0]
     return RequestFingerprint(
         _digest(*scope, body=request.body),
@@ -87,7 +96,10 @@ def cut_answers(request: Request, view: RunnerRequest) -> list[CutAnswer]:
     if not (found := view.load_resent()):
         return []
     scope = _scope(request, view)
-    return [CutAnswer(RequestFingerprint(_digest(*scope, body=each.body), "", "", ""), each.leave_out) for each in found]
+    return [
+        CutAnswer(RequestFingerprint(_digest(*scope, body=each.body), "", "", ""), each.leave_out)
+        for each in found
+    ]
 
 
 def _scope(request: Request, view: RunnerRequest) -> tuple[str, str, str]:
@@ -107,9 +119,17 @@ class RetryLookup:
         self._journal = journal
 
     async def find(
-        self, agent_id: str, turn_id: str, known_by: RequestFingerprint, cut: Sequence[CutAnswer] = (), *, says_retry: bool
+        self,
+        agent_id: str,
+        turn_id: str,
+        known_by: RequestFingerprint,
+        cut: Sequence[CutAnswer] = (),
+        *,
+        says_retry: bool,
     ) -> CompletedTurn | Resume | Literal["overtaken"] | None:
-        """Find the attempt to go on with; if there is none, enter a new turn, ``turn_id``, and return None."""
+        """Find the attempt to go on with; if there is none, enter a new turn,
+        ``turn_id``, and return None.
+        """
         if (rest := await self._find_rest(agent_id, cut)) is not None:
             return rest
         awaited = looked_at = ""
@@ -120,10 +140,11 @@ class RetryLookup:
             if past is not None and past.is_alive:
                 awaited = past.turn_id
                 await asyncio.sleep(POLL_SECONDS)
-            elif (past is not None and past.turn_id not in {awaited, looked_at}) and _may_be_delivered(
-                past, known_by, says_retry=says_retry
-            ):
-                # The kernel may have just taken the answer, which is recorded a moment later: then this is a new turn.
+            elif (
+                past is not None and past.turn_id not in {awaited, looked_at}
+            ) and _may_be_delivered(past, known_by, says_retry=says_retry):
+                # The kernel may have just taken the answer, which is recorded a moment later: then
+                # this is a new turn.
                 looked_at = past.turn_id
                 await asyncio.sleep(POLL_SECONDS)
             elif (past is not None and past.response is not None) and (
@@ -139,8 +160,12 @@ class RetryLookup:
             else:
                 await asyncio.sleep(POLL_SECONDS)
 
-    async def is_another_alive(self, agent_id: str, known_by: RequestFingerprint, turn_id: str) -> bool:
-        """Return whether a turn runs in another process, and is not that of an equal request, which ``find`` waits for."""
+    async def is_another_alive(
+        self, agent_id: str, known_by: RequestFingerprint, turn_id: str
+    ) -> bool:
+        """Return whether a turn runs in another process, and is not that of an
+        equal request, which ``find`` waits for.
+        """
         if not await self._journal.is_alive(turn_id):
             return False
         past = await self._journal.find(agent_id, known_by)
@@ -149,7 +174,10 @@ class RetryLookup:
     async def _find_previous(
         self, agent_id: str, known_by: RequestFingerprint, awaited: str, *, says_retry: bool
     ) -> PreviousAttempt | Literal["overtaken"] | None:
-        """Find an earlier attempt. An overtaken one is not found, unless it was waited for or the runner retries it."""
+        """Find an earlier attempt.
+
+        An overtaken one is not found, unless it was waited for or the runner retries it.
+        """
         past = await self._journal.find(agent_id, known_by)
         if past is None or past.turn_id == awaited or not _is_overtaken(past, known_by):
             return past
@@ -159,12 +187,17 @@ class RetryLookup:
         return "overtaken" if past.response is None and await self._has_steps(past) else past
 
     async def _close(self, past: PreviousAttempt, known_by: RequestFingerprint) -> None:
-        """End a turn whose process died: nothing goes on with it, and no other can begin as long as it seems to run."""
+        """End a turn whose process died: nothing goes on with it, and no other can
+        begin as long as it seems to run.
+        """
         if past.state in {"running", "abandoned"} and await self._journal.resume(past, known_by):
             await self._journal.end(past.turn_id, None)
 
     async def _find_rest(self, agent_id: str, cut: Sequence[CutAnswer]) -> CompletedTurn | None:
-        """Return what a runner has not got yet of an answer. One that was just delivered is not cut off."""
+        """Return what a runner has not got yet of an answer.
+
+        One that was just delivered is not cut off.
+        """
         for answer in cut:
             past = await self._journal.find(agent_id, answer.known_by)
             if past is not None and past.state == "answered":
@@ -173,7 +206,9 @@ class RetryLookup:
             if past is not None and past.state == "answered" and past.response is not None:
                 rest = answer.leave_out(past.response.body)
                 if rest is not None:
-                    return CompletedTurn(past.turn_id, msgspec.structs.replace(past.response, body=rest))
+                    return CompletedTurn(
+                        past.turn_id, msgspec.structs.replace(past.response, body=rest)
+                    )
         return None
 
     async def _resume(self, past: PreviousAttempt, known_by: RequestFingerprint) -> Resume | None:
@@ -183,7 +218,8 @@ class RetryLookup:
                 return None
             return Resume(past.turn_id, await self._has_steps(past))
         except BaseException:
-            # The runner has gone, or the journal: a turn that seems to run here would be found by no other request.
+            # The runner has gone, or the journal: a turn that seems to run here would be found by
+            # no other request.
             with suppress(StoreError):
                 await self._journal.end(past.turn_id, None)
             raise
@@ -193,7 +229,9 @@ class RetryLookup:
 
 
 def _is_overtaken(past: PreviousAttempt, known_by: RequestFingerprint) -> bool:
-    """Return whether another turn came behind this one in the conversation that the provider keeps."""
+    """Return whether another turn came behind this one in the conversation that the
+    provider keeps.
+    """
     return bool(known_by.latest_turn) and past.turn_id != known_by.latest_turn and not past.is_alive
 
 
@@ -201,14 +239,22 @@ def _is_wanted(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retr
     return past.state == "answered" or _is_retried(past, known_by, says_retry=says_retry)
 
 
-def _may_be_delivered(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:
-    """Return whether it matters that the answer is delivered by now: who retries gets it again in any case."""
+def _may_be_delivered(
+    past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool
+) -> bool:
+    """Return whether it matters that the answer is delivered by now: who retries
+    gets it again in any case.
+    """
     return past.state == "answered" and not _is_retried(past, known_by, says_retry=says_retry)
 
 
 def _is_retried(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:
-    """Return whether the runner says that it sends this attempt again, rather than the same words once more."""
-    has_same_key = bool(known_by.idempotency_key) and known_by.idempotency_key == past.idempotency_key
+    """Return whether the runner says that it sends this attempt again, rather than
+    the same words once more.
+    """
+    has_same_key = (
+        bool(known_by.idempotency_key) and known_by.idempotency_key == past.idempotency_key
+    )
     return says_retry or has_same_key
 
 

@@ -1,7 +1,7 @@
 """Lists of what a provider keeps, as one agent may read them: its own objects, and pages of these.
 
-The provider's list is of all agents of the account. So the proxy reads its pages itself, from the beginning or from the cursor
-of the request, until it has a page of the agent's own.
+The provider's list is of all agents of the account. So the proxy reads its pages itself, from the
+beginning or from the cursor of the request, until it has a page of the agent's own.
 """
 
 from dataclasses import dataclass
@@ -85,30 +85,47 @@ class _ListRequest:
 class ObjectLists:
     """The lists of the providers' objects, for the agents of one mediator."""
 
-    def __init__(self, upstream: ProviderFailover, routing: Router, objects: ProviderObjects) -> None:
+    def __init__(
+        self, upstream: ProviderFailover, routing: Router, objects: ProviderObjects
+    ) -> None:
         self._upstream = upstream
         self._routing = routing
         self._objects = objects
 
-    async def find_provider(self, admitted: Identity, request: Request, match: PathMatch) -> Provider | RunnerResponse:
+    async def find_provider(
+        self, admitted: Identity, request: Request, match: PathMatch
+    ) -> Provider | RunnerResponse:
         """Return the provider whose list a request asks for, or the refusal."""
         kind = match.row.lists
-        if kind is None or match.family not in _PAGING or request.method.upper() not in match.row.methods:
-            unknown = UnknownObject(kind or "", "", "path", "there is no such list of an agent's own objects")
+        if (
+            kind is None
+            or match.family not in _PAGING
+            or request.method.upper() not in match.row.methods
+        ):
+            unknown = UnknownObject(
+                kind or "", "", "path", "there is no such list of an agent's own objects"
+            )
             return refuse_unknown_object(self._objects.error_path(request), unknown)
 
-        candidates = await self._routing.candidates(Requester(admitted.agent, new_turn_id()), request, None)
+        candidates = await self._routing.candidates(
+            Requester(admitted.agent, new_turn_id()), request, None
+        )
         return candidates if isinstance(candidates, RunnerResponse) else candidates[0].provider
 
-    async def read(self, admitted: Identity, request: Request, match: PathMatch, provider: Provider) -> bytes:
+    async def read(
+        self, admitted: Identity, request: Request, match: PathMatch, provider: Provider
+    ) -> bytes:
         """Return the page of the agent's own objects that a request asks for.
 
-        Raise ``FailedFetchError``, ``UnreadableRequestError``, ``UnreadableResponseError`` and ``StoreError``.
+        Raise ``FailedFetchError``, ``UnreadableRequestError``, ``UnreadableResponseError`` and
+        ``StoreError``.
         """
         assert match.row.lists is not None
         query = parse_qsl(request.path.partition("?")[2], errors="surrogateescape")
         size = _read_size(dict(query).get("limit", ""), match.row.lists)
-        asked = _ListRequest(admitted, request, match.row.lists, provider, _PAGING[match.family], query, size)
+        asked = _ListRequest(
+            admitted, request, match.row.lists, provider, _PAGING[match.family], query, size
+        )
 
         own = await self._objects.owned_ids(admitted.agent, asked.kind, provider.name)
         for name in (asked.paging.after, asked.paging.before):
@@ -123,7 +140,8 @@ class ObjectLists:
         return _write_page(asked, entries)
 
     async def _read_own(self, asked: _ListRequest, own: frozenset[str]) -> list[tuple[str, bytes]]:
-        """Return the agent's own entries, in the order of the list: one more than asked for, if there are as many.
+        """Return the agent's own entries, in the order of the list: one more than
+        asked for, if there are as many.
 
         Before a cursor all of them are returned.
         """
@@ -156,7 +174,10 @@ class ObjectLists:
 
         path = quote(resolve_path(asked.request.path))
         target = asked.provider.strip_base_path(f"{path}?{query}")
-        headers = [*provider_headers(asked.request.headers, asked.admitted.secret), ("accept-encoding", "gzip, deflate")]
+        headers = [
+            *provider_headers(asked.request.headers, asked.admitted.secret),
+            ("accept-encoding", "gzip, deflate"),
+        ]
         info = RequestInfo("GET", target, headers, b"")
         return whole_body(await self._upstream.fetch(asked.admitted.agent.id, asked.provider, info))
 
@@ -170,7 +191,10 @@ def _read_size(limit: str, kind: ObjectKind) -> int:
 
 
 def _read_page(body: bytes) -> tuple[list[tuple[str, bytes]], bool]:
-    """Return the ids and entries of a provider's page, and whether there are more. Raise ``UnreadableResponseError``."""
+    """Return the ids and entries of a provider's page, and whether there are more.
+
+    Raise ``UnreadableResponseError``.
+    """
     try:
         json_splice.check_utf8(body)
         page = _page_decoder.decode(body)
@@ -181,10 +205,18 @@ def _read_page(body: bytes) -> tuple[list[tuple[str, bytes]], bool]:
 
 
 def _write_page(asked: _ListRequest, entries: list[tuple[str, bytes]]) -> bytes:
-    """Return the page that a request asks for: the first entries, or (before a cursor) the last ones."""
+    """Return the page that a request asks for: the first entries, or (before a
+    cursor) the last ones.
+    """
     page = entries[-asked.size :] if asked.cursor(asked.paging.before) else entries[: asked.size]
     first, last = (encode(page[0][0]), encode(page[-1][0])) if page else (b"null", b"null")
     has_more = b"true" if len(entries) > len(page) else b"false"
     opening = b'"object":"list",' if asked.paging.is_object else b""
     data = b",".join(raw for _, raw in page)
-    return b'{%b"data":[%b],"first_id":%b,"last_id":%b,"has_more":%b}' % (opening, data, first, last, has_more)
+    return b'{%b"data":[%b],"first_id":%b,"last_id":%b,"has_more":%b}' % (
+        opening,
+        data,
+        first,
+        last,
+        has_more,
+    )

@@ -1,4 +1,5 @@
-"""Which agent owns what a provider keeps, and which requests that name it are refused (docs/spec/responses.md section 10).
+"""Which agent owns what a provider keeps, and which requests that name it are refused
+(docs/spec/responses.md section 10).
 
 An agent's request names a response, or a conversation, that
 
@@ -6,7 +7,8 @@ An agent's request names a response, or a conversation, that
     somebody else owns, or nobody      400 or 404 (``core.http``); with ``stored_ids: any`` it passes as it is
     can't be looked up                 503 ``state_unavailable``, whatever the setting is: the id may stand for another one
 
-An id that could not be saved counts as nobody's, so that the runner starts anew. One that is another agent's stays so.
+An id that could not be saved counts as nobody's, so that the runner starts anew. One that is
+another agent's stays so.
 """
 
 import asyncio
@@ -55,7 +57,10 @@ class Ownership:
     async def resolve(self, incoming: DialectRequest) -> DialectRequest | RunnerResponse:
         """Return a request with the object that it goes on from, or the refusal."""
         view = incoming.view
-        named: dict[Naming, str] = {"previous_response_id": view.previous_response, "conversation": view.conversation}
+        named: dict[Naming, str] = {
+            "previous_response_id": view.previous_response,
+            "conversation": view.conversation,
+        }
         for naming, object_id in named.items():
             if object_id:
                 found = await self.find(incoming.agent, incoming.request.path, naming, object_id)
@@ -65,20 +70,32 @@ class Ownership:
         return incoming
 
     async def _go_on_from(self, incoming: DialectRequest, kept: OwnedObject) -> DialectRequest:
-        """Return the request as the provider can take it: with its own id of the response, and what is owed to it."""
+        """Return the request as the provider can take it: with its own id of the
+        response, and what is owed to it.
+        """
         view = incoming.view
-        previous = kept.provider_id if view.previous_response and kept.provider_id != kept.id else ""
-        is_rewritten = incoming.kept is not None and bool(incoming.kept.owed)  # with what was owed then
+        previous = (
+            kept.provider_id if view.previous_response and kept.provider_id != kept.id else ""
+        )
+        is_rewritten = incoming.kept is not None and bool(
+            incoming.kept.owed
+        )  # with what was owed then
         if view.go_on_from is not None and (previous or kept.owed or is_rewritten):
             # The runner is shown the id that it knows.
-            rewritten = incoming.dialect.read_request(view.go_on_from(previous, b"" if kept.is_disputed else kept.owed))
-            own = replace(rewritten, previous_response=view.previous_response, go_on_from=view.go_on_from)
+            rewritten = incoming.dialect.read_request(
+                view.go_on_from(previous, b"" if kept.is_disputed else kept.owed)
+            )
+            own = replace(
+                rewritten, previous_response=view.previous_response, go_on_from=view.go_on_from
+            )
             incoming = replace(incoming, view=own)
         covered = await self._find_covered(incoming, kept)
         return replace(incoming, kept=kept, covered=covered)
 
     async def _find_covered(self, incoming: DialectRequest, kept: OwnedObject) -> frozenset[str]:
-        """Return the marks of answers that the named response goes on from, as far as the request repeats them."""
+        """Return the marks of answers that the named response goes on from, as far
+        as the request repeats them.
+        """
         wanted = marks_of(incoming.view.evidence.anchors.values())
         covered: set[str] = set()
         link: OwnedObject | None = kept
@@ -92,21 +109,39 @@ class Ownership:
                 break
         return frozenset(covered)
 
-    async def find(self, agent: Agent, path: str, naming: Naming, object_id: str) -> OwnedObject | RunnerResponse | None:
-        """Return an agent's object; the refusal, in the form of ``path``; None for an id that passes without an owner."""
+    async def find(
+        self, agent: Agent, path: str, naming: Naming, object_id: str
+    ) -> OwnedObject | RunnerResponse | None:
+        """Return an agent's object; the refusal, in the form of ``path``; None for
+        an id that passes without an owner.
+        """
         try:
             owned = await self._find(agent, object_id)
         except StoreError as error:
             if not isinstance(error, StateUnavailableError):  # which the state reports itself, once
                 self._log.event("error", agent, error="ownership_not_read", reason=str(error))
-            return refuse(path, 503, STATE_UNAVAILABLE, "it can't be looked up at the moment whose the id is", param=naming)
+            return refuse(
+                path,
+                503,
+                STATE_UNAVAILABLE,
+                "it can't be looked up at the moment whose the id is",
+                param=naming,
+            )
         if owned is not None or self._allowed == "any":
             return owned
-        self._log.event("intervention", agent, intervention="stored_id_refused", reason=f"{naming} {object_id[:MAX_SHOWN_ID]}")
+        self._log.event(
+            "intervention",
+            agent,
+            intervention="stored_id_refused",
+            reason=f"{naming} {object_id[:MAX_SHOWN_ID]}",
+        )
         return refuse_unknown_id(path, naming, object_id)
 
     async def find_chain(self, agent: Agent, owned: OwnedObject) -> tuple[list[OwnedObject], bool]:
-        """Return an object and all that it goes on from, and whether none of them is missing. Raises ``StoreError``."""
+        """Return an object and all that it goes on from, and whether none of them is missing.
+
+        Raises ``StoreError``.
+        """
         chain = [owned]
         while chain[-1].previous:
             before = await self._find(agent, chain[-1].previous)
@@ -123,7 +158,10 @@ class Ownership:
         return await self._store.find(agent.id, object_id)
 
     def save_soon(self, agent: Agent, owned: OwnedObject) -> None:
-        """Save an object from where nothing can be awaited. Whoever looks for it from now on waits for that."""
+        """Save an object from where nothing can be awaited.
+
+        Whoever looks for it from now on waits for that.
+        """
         place = (agent.id, owned.id)
 
         async def save() -> None:
@@ -141,7 +179,10 @@ class Ownership:
             await asyncio.wait(self._saving)
 
     async def save(self, agent: Agent, owned: OwnedObject) -> None:
-        """Save an object. A store that fails costs its id, never the response; so does another agent that owns it."""
+        """Save an object.
+
+        A store that fails costs its id, never the response; so does another agent that owns it.
+        """
         try:
             is_saved = await self._store.save(agent.id, owned, may_share=not self.is_checked)
         except StoreError as error:
@@ -164,7 +205,10 @@ class Ownership:
 
 
 def report_other_owner(log: EventLog, agent: Agent, kind: str, provider: str) -> None:
-    """Log that a provider gave an agent an id that is another agent's. Whoever made it do so may do it often."""
+    """Log that a provider gave an agent an id that is another agent's.
+
+    Whoever made it do so may do it often.
+    """
     reason = f"{provider} gave {agent.id} an id that is another agent's: a {kind}"
     log.limited_event("error", agent, error="id_of_another_agent", reason=reason)
 
@@ -175,24 +219,42 @@ def marks_of(anchors: Iterable[Anchor]) -> frozenset[str]:
 
 
 def owned_request(incoming: DialectRequest, session: str) -> OwnedObject | None:
-    """Return what is to be known of a request that is forwarded, without its id; None where no provider keeps it."""
+    """Return what is to be known of a request that is forwarded, without its id;
+    None where no provider keeps it.
+    """
     if not incoming.view.is_kept:
         return None
     kept = _owned(incoming.view, session, incoming.woven)
-    return kept if incoming.woven else structs.replace(kept, is_plain=True, tool_choice=b"", instructions=-1)
+    return (
+        kept
+        if incoming.woven
+        else structs.replace(kept, is_plain=True, tool_choice=b"", instructions=-1)
+    )
 
 
-def owned_response(context: TurnContext, outcome: Deliver, answer: Anchor, body: bytes) -> OwnedObject | None:
-    """Return what is to be known of a delivered response; None where no provider keeps it. ``body``: as it is delivered."""
+def owned_response(
+    context: TurnContext, outcome: Deliver, answer: Anchor, body: bytes
+) -> OwnedObject | None:
+    """Return what is to be known of a delivered response; None where no provider keeps it.
+
+    ``body``: as it is delivered.
+    """
     response, rounds = outcome.response, outcome.rounds
     if not (context.view.is_kept and response.id):
         return None
     earlier = list(context.view.evidence.anchors.values())[-_MAX_MARKS:]
-    # The response that a tool ended is the last round itself, and nobody has answered its calls at the provider.
+    # The response that a tool ended is the last round itself, and nobody has answered its calls at
+    # the provider.
     owed = context.dialect.write_answers(rounds[-1]) if outcome.terminal else response.owed
-    hidden = [*filter(None, [context.woven]), *context.dialect.write_hidden_rounds(rounds, replayed=False), *owed]
+    hidden = [
+        *filter(None, [context.woven]),
+        *context.dialect.write_hidden_rounds(rounds, replayed=False),
+        *owed,
+    ]
     owned = _owned(context.view, context.session, b",".join(hidden))
-    shown = ids_of_output(body) if owed else frozenset()  # What the model said beside its last calls
+    shown = (
+        ids_of_output(body) if owed else frozenset()
+    )  # What the model said beside its last calls
     return structs.replace(
         owned,
         id=response.id,
@@ -200,7 +262,9 @@ def owned_response(context: TurnContext, outcome: Deliver, answer: Anchor, body:
         provider=context.provider,
         key_label=context.route.key_label,
         anchors=tuple(sorted(marks_of([*earlier, answer]))),
-        hidden_responses=tuple(past.response.id for past in rounds if past.response.id not in {"", response.id}),
+        hidden_responses=tuple(
+            past.response.id for past in rounds if past.response.id not in {"", response.id}
+        ),
         owed=b",".join(owed),
         delivered=body if owed and len(body) <= _MAX_DELIVERED else b"",
         hidden_ids=tuple(each for each in owned.hidden_ids if each not in shown),
@@ -209,7 +273,10 @@ def owned_response(context: TurnContext, outcome: Deliver, answer: Anchor, body:
 
 
 def _owned(view: RunnerRequest, session: str, hidden: bytes) -> OwnedObject:
-    """Return what is known of what a provider keeps before it answers. ``hidden``: items that the runner did not send."""
+    """Return what is known of what a provider keeps before it answers.
+
+    ``hidden``: items that the runner did not send.
+    """
     return OwnedObject(
         id="",
         provider_id="",

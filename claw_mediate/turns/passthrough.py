@@ -3,17 +3,19 @@
 The host (``mitm``) sends the bytes; this module decides to whom, and records the outcome.
 A request that asks a model is a line of history like a mediated turn; others are events of the log.
 
-Requests on known paths of no dialect (embeddings, images, audio, …), by where their row says that they name a model:
+Requests on known paths of no dialect (embeddings, images, audio, …), by where their row says that
+they name a model:
 
     nowhere    forwarded, unread
     optional   with a model: the policy clamps it, the budget counts it, history has a line of it; without: forwarded
     required   the same; where the model can't be read, an agent with a policy is refused
     hidden     counted; an agent with a policy is refused
 
-A row may say that it is counted without a model too. Under a policy, other members that name models are clamped like
-fallbacks are (``core/model_names``), and a body that can't be read is refused. Of an agent without one, JSON and forms are read
-as far as ``body_size_limit`` goes, so that the model's prefix picks the provider; all else streams.
-What was read for a decision is sent unpacked: nobody can unpack another body than the one that was decided about.
+A row may say that it is counted without a model too. Under a policy, other members that name models
+are clamped like fallbacks are (``core/model_names``), and a body that can't be read is refused. Of
+an agent without one, JSON and forms are read as far as ``body_size_limit`` goes, so that the
+model's prefix picks the provider; all else streams. What was read for a decision is sent unpacked:
+nobody can unpack another body than the one that was decided about.
 """
 
 import asyncio
@@ -34,7 +36,14 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import creates_object, find_stored, is_batch
 from claw_mediate.core.cost import ReceivedAnswer
-from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
+from claw_mediate.core.http import (
+    Forward,
+    Request,
+    RunnerResponse,
+    build_error_body,
+    refuse,
+    respond,
+)
 from claw_mediate.core.json_outline import decode_request_outline
 from claw_mediate.core.known_paths import KnownPath
 from claw_mediate.core.model_names import find_model_headers
@@ -80,11 +89,18 @@ class PassthroughHandle:
     key: PoolKey | None
     started: float
     is_dialect: bool
-    """True for a request of a dialect. The codes of other paths are not believed: some refuse every ordinary key."""
-    kept_as: OwnedObject | None = None  # What the provider keeps of it, but for its id; None where it keeps nothing
+    """True for a request of a dialect.
+
+    The codes of other paths are not believed: some refuse every ordinary key.
+    """
+    kept_as: OwnedObject | None = (
+        None  # What the provider keeps of it, but for its id; None where it keeps nothing
+    )
     conversation: OwnedObject | None = None  # The conversation that the provider puts it into
     scope: str | None = None  # What a 429 is about (``KeyAnswer``)
-    hides_usage: bool = False  # True if we asked for the usage of the stream, and the runner did not
+    hides_usage: bool = (
+        False  # True if we asked for the usage of the stream, and the runner did not
+    )
     gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
 
 
@@ -93,10 +109,14 @@ class ForwardDetails:
     """The facts about a request that is forwarded, beside its view."""
 
     redactor: Redactor | None = None
-    purpose: Purpose = "answer"  # A count of tokens is no line of history; a side request is not remembered
+    purpose: Purpose = (
+        "answer"  # A count of tokens is no line of history; a side request is not remembered
+    )
     kept: OwnedObject | None = None  # What it goes on from: that provider is asked, with that key
     kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
-    admission: Admission | None = None  # What is reserved for it; None for an agent without a limit in dollars
+    admission: Admission | None = (
+        None  # What is reserved for it; None for an agent without a limit in dollars
+    )
     named_object: ProviderObject | None = None  # What else of the agent's it names: the same
     gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
     is_read: bool = True  # False if the request is decided about without its body
@@ -113,12 +133,20 @@ class Owners(NamedTuple):
 
 _ORDINARY = ForwardDetails()
 _SEND_USAGE_ANYWAY = frozenset({"api.mistral.ai", "openrouter.ai"})
-"""Hosts that send the usage of every stream. Mistral refuses ``stream_options.include_usage`` with 422."""
+"""Hosts that send the usage of every stream.
+
+Mistral refuses ``stream_options.include_usage`` with 422.
+"""
 
 
 class Passthrough:
     def __init__(
-        self, registry: ProviderRegistry, routing: Router, paths: PathTables, recorder: Recorder, owners: Owners
+        self,
+        registry: ProviderRegistry,
+        routing: Router,
+        paths: PathTables,
+        recorder: Recorder,
+        owners: Owners,
     ) -> None:
         self._registry = registry
         self._routing = routing
@@ -127,11 +155,19 @@ class Passthrough:
         self._ownership, self._objects = owners
 
     async def forward(
-        self, admitted: Identity, request: Request, view: RunnerRequest | None, about: ForwardDetails = _ORDINARY
+        self,
+        admitted: Identity,
+        request: Request,
+        view: RunnerRequest | None,
+        about: ForwardDetails = _ORDINARY,
     ) -> RunnerResponse | Forward:
-        """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal."""
+        """Return where the view's bytes go, with the credential swapped and the
+        model's prefix removed, or a refusal.
+        """
         asker = Requester(admitted.agent, new_turn_id())
-        candidates = await self._routing.candidates(asker, request, view, about.kept or about.named_object)
+        candidates = await self._routing.candidates(
+            asker, request, view, about.kept or about.named_object
+        )
         if isinstance(candidates, RunnerResponse):
             return candidates
         is_dialect = view is not None and view.bypass != NO_DIALECT
@@ -155,7 +191,9 @@ class Passthrough:
                 self._give_back(provider, key)
                 raise
 
-        context = self._begin(request, view, route, about, about.redactor or self._redactor(admitted))
+        context = self._begin(
+            request, view, route, about, about.redactor or self._redactor(admitted)
+        )
         return Forward(
             *target,
             credential=provider_auth(provider, key.secret if key else None),
@@ -180,7 +218,8 @@ class Passthrough:
     async def _adapt(
         self, request: Request, view: RunnerRequest, route: Route, about: ForwardDetails
     ) -> tuple[RunnerRequest, bool]:
-        """Return the view as its candidate takes it, and whether its stream is asked for a usage that the runner does not want.
+        """Return the view as its candidate takes it, and whether its stream is asked for a usage
+        that the runner does not want.
 
         Raise ``JsonSpliceError``.
         """
@@ -195,7 +234,12 @@ class Passthrough:
         return replace(view, body=with_usage or body), with_usage is not None
 
     def _begin(
-        self, request: Request, view: RunnerRequest | None, route: Route, about: ForwardDetails, redactor: Redactor
+        self,
+        request: Request,
+        view: RunnerRequest | None,
+        route: Route,
+        about: ForwardDetails,
+        redactor: Redactor,
     ) -> RequestContext:
         """Log that a request goes to its provider, and return all that is recorded of it."""
         counted = None if about.purpose == "count" else view
@@ -216,12 +260,18 @@ class Passthrough:
         return context
 
     def _give_back(self, provider: Provider, key: PoolKey | None) -> None:
-        """Record that a key was not sent after all: it may be a dead one, which only this request would have tried."""
+        """Record that a key was not sent after all: it may be a dead one, which
+        only this request would have tried.
+        """
         if key is not None:
             self._registry.record_response(provider, key, KeyAnswer(0))
 
-    def _target(self, provider: Provider, request: Request, *, is_dialect: bool) -> tuple[str, str] | None:
-        """Return base URL and path with query at a provider; None where the path is not known there."""
+    def _target(
+        self, provider: Provider, request: Request, *, is_dialect: bool
+    ) -> tuple[str, str] | None:
+        """Return base URL and path with query at a provider; None where the path is
+        not known there.
+        """
         match = self._paths.find_at(provider, request)
         if match is not None:
             return provider_target(provider, match, request.path)
@@ -237,11 +287,20 @@ class Passthrough:
         return self._routing.refuse_by_policy(agent, request, message)
 
     def note_id(self, handle: PassthroughHandle, object_id: str) -> None:
-        """Save under its id, which has just come, what the provider keeps of a request: the runner may name it next."""
+        """Save under its id, which has just come, what the provider keeps of a
+        request: the runner may name it next.
+        """
         if handle.kept_as is not None:
             key = handle.key.id if handle.key is not None else ""
-            names = {"id": object_id, "provider_id": object_id, "provider": handle.provider.name, "key_label": key}
-            self._ownership.save_soon(handle.context.agent, msgspec.structs.replace(handle.kept_as, **names))
+            names = {
+                "id": object_id,
+                "provider_id": object_id,
+                "provider": handle.provider.name,
+                "key_label": key,
+            }
+            self._ownership.save_soon(
+                handle.context.agent, msgspec.structs.replace(handle.kept_as, **names)
+            )
 
     def note_objects(self, handle: PassthroughHandle, given: Sequence[GivenObject]) -> None:
         """Save that the objects which a part of the answer gives are the agent's."""
@@ -249,7 +308,9 @@ class Passthrough:
         self._objects.save_soon(handle.context.agent, given, handle.provider.name, key)
 
     async def finish_noting(self) -> None:
-        """Wait until the objects that were noted are saved: the runner may name them at another proxy next."""
+        """Wait until the objects that were noted are saved: the runner may name
+        them at another proxy next.
+        """
         await self._objects.finish()
 
     async def record_fetch(
@@ -259,12 +320,19 @@ class Passthrough:
         asker, redactor = Requester(admitted.agent, new_turn_id()), self._redactor(admitted)
         route = Route(asker, request.path, [], [Candidate(provider, "")])
         context = RequestContext(
-            turn_id=asker.turn_id, agent=admitted.agent, request=request, view=None, redactor=redactor, route=route
+            turn_id=asker.turn_id,
+            agent=admitted.agent,
+            request=request,
+            view=None,
+            redactor=redactor,
+            route=route,
         )
         self._recorder.log_request(context)
         started = time.monotonic()
         result = await fetch
-        body = await asyncio.to_thread(redactor.document, result.body)  # A list may be long: other requests go on meanwhile
+        body = await asyncio.to_thread(
+            redactor.document, result.body
+        )  # A list may be long: other requests go on meanwhile
         result = replace(result, latency_ms=round((time.monotonic() - started) * 1000), body=body)
         self._recorder.record_forwarded(context, result, ReceivedAnswer(result.status, {}))
         return respond(result.status, result.body, result.content_type, result.retry_after)
@@ -272,18 +340,34 @@ class Passthrough:
     def _dropped_headers(self, admitted: Identity, request: Request) -> tuple[str, ...]:
         """Return the names of the headers that are not sent, beside those of every request."""
         holding = names_containing(request.headers, admitted.secret)
-        return (*holding, *find_model_headers(request.headers)) if has_policy(admitted.agent) else holding
+        return (
+            (*holding, *find_model_headers(request.headers))
+            if has_policy(admitted.agent)
+            else holding
+        )
 
     def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
         """Note the provider's status: a key that was throttled is not used for the next request."""
         if not needs_body(status):
             self._note_key(ticket, status, retry_after=retry_after)
 
-    def record_end(self, ticket: PassthroughHandle, status: int, answer: ReceivedAnswer, body: bytes, *, whole: bool) -> None:
-        """Record the response, which went through (``whole``) or broke off; ``body`` is the beginning of it."""
+    def record_end(
+        self,
+        ticket: PassthroughHandle,
+        status: int,
+        answer: ReceivedAnswer,
+        body: bytes,
+        *,
+        whole: bool,
+    ) -> None:
+        """Record the response, which went through (``whole``) or broke off;
+        ``body`` is the beginning of it.
+        """
         if not whole:
             self._note_key(ticket, 0)
-        elif status == RATE_LIMITED:  # its head was noted, but whether it is about the account stands in its body
+        elif (
+            status == RATE_LIMITED
+        ):  # its head was noted, but whether it is about the account stands in its body
             self._note_key(ticket, status, body, is_noted=True)
         elif needs_body(status):
             self._note_key(ticket, status, body)
@@ -291,15 +375,25 @@ class Passthrough:
         is_ok = whole and status < 400  # noqa: PLR2004 - HTTP's errors begin there
         if is_ok and ticket.conversation is not None:
             # What was owed to it went along, and no earlier turn of it can be resumed any more.
-            settled = msgspec.structs.replace(ticket.conversation, owed=b"", turn=ticket.context.turn_id)
+            settled = msgspec.structs.replace(
+                ticket.conversation, owed=b"", turn=ticket.context.turn_id
+            )
             self._ownership.save_soon(ticket.context.agent, settled)
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
         self._recorder.record_forwarded(ticket.context, result, answer)
 
     def _note_key(
-        self, ticket: PassthroughHandle, status: int, body: bytes = b"", *, retry_after: str = "", is_noted: bool = False
+        self,
+        ticket: PassthroughHandle,
+        status: int,
+        body: bytes = b"",
+        *,
+        retry_after: str = "",
+        is_noted: bool = False,
     ) -> None:
-        """Record what an answer says of its key; ``is_noted``: its status was, and only its code is new."""
+        """Record what an answer says of its key; ``is_noted``: its status was, and
+        only its code is new.
+        """
         if ticket.key is None:
             return
         asked = ticket.context.request
@@ -309,11 +403,20 @@ class Passthrough:
         self._registry.record_response(ticket.provider, ticket.key, answer)
 
     def _redactor(self, admitted: Identity) -> Redactor:
-        return Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
+        return Redactor(
+            [*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
+        )
 
-    def _no_key(self, request: Request, candidates: Sequence[Candidate], part: LimitedPart) -> RunnerResponse:
-        """Return the refusal where no key is usable: keys that rest will be back, dead ones will not."""
-        seconds = min(self._registry.wait(candidate.provider, part.scope(candidate)) for candidate in candidates)
+    def _no_key(
+        self, request: Request, candidates: Sequence[Candidate], part: LimitedPart
+    ) -> RunnerResponse:
+        """Return the refusal where no key is usable: keys that rest will be back,
+        dead ones will not.
+        """
+        seconds = min(
+            self._registry.wait(candidate.provider, part.scope(candidate))
+            for candidate in candidates
+        )
         message = f"no key of the provider {candidates[0].provider.name!r} is usable now"
         if seconds == math.inf:
             return refuse(request.path, 502, NO_KEY, message)
@@ -322,12 +425,20 @@ class Passthrough:
 
 
 def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> OwnedObject | None:
-    """Return the conversation that the provider puts a request into; None where it puts it into none."""
-    return about.kept if view is not None and view.conversation and about.purpose != "count" else None
+    """Return the conversation that the provider puts a request into; None where it
+    puts it into none.
+    """
+    return (
+        about.kept if view is not None and view.conversation and about.purpose != "count" else None
+    )
 
 
-def _with_usage(request: Request, view: RunnerRequest, body: bytes, provider: Provider) -> bytes | None:
-    """Return the body of a stream that asks for its usage; None if it has one anyway, or asks for it itself."""
+def _with_usage(
+    request: Request, view: RunnerRequest, body: bytes, provider: Provider
+) -> bytes | None:
+    """Return the body of a stream that asks for its usage; None if it has one
+    anyway, or asks for it itself.
+    """
     if not view.stream or view.model_span is not None or provider.host in _SEND_USAGE_ANYWAY:
         return None
     return ask_for_usage(body) if has_optional_usage(request.path) else None
@@ -342,8 +453,12 @@ def _limited_part(view: RunnerRequest | None, about: ForwardDetails) -> LimitedP
     return LimitedPart.COUNTS if about.purpose == "count" else LimitedPart.ANSWERS
 
 
-def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple[Request, RunnerRequest | None]:
-    """Return what is recorded of a request and its view: of a form its fields, in place of its files."""
+def _recorded(
+    request: Request, view: RunnerRequest | None, model: str
+) -> tuple[Request, RunnerRequest | None]:
+    """Return what is recorded of a request and its view: of a form its fields, in
+    place of its files.
+    """
     if view is None or view.history_body is None:
         return request, view
     body = view.history_body if model == view.model else replace_model(view.history_body, model)
@@ -363,7 +478,9 @@ def _sent_body(request: Request, view: RunnerRequest | None, about: ForwardDetai
 
 
 def _unreached(path: str, provider: str) -> bytes:
-    return build_error_body(path, 502, "provider_unreachable", f"the provider {provider!r} gave no response")
+    return build_error_body(
+        path, 502, "provider_unreachable", f"the provider {provider!r} gave no response"
+    )
 
 
 _HIDDEN = "on this path its body does not name it"
@@ -383,7 +500,12 @@ _batch_decoder = msgspec.json.Decoder(_Batch)
 
 class OtherPaths:
     def __init__(
-        self, passthrough: Passthrough, paths: PathTables, budgets: Budgets, owners: Owners, lists: ObjectLists
+        self,
+        passthrough: Passthrough,
+        paths: PathTables,
+        budgets: Budgets,
+        owners: Owners,
+        lists: ObjectLists,
     ) -> None:
         self._passthrough = passthrough
         self._paths = paths
@@ -400,9 +522,15 @@ class OtherPaths:
         place = self._row(request).model
         if place == "nowhere":
             return False
-        return place != "hidden" if has_policy(agent) else _is_structured(request) or is_batch(request.path)
+        return (
+            place != "hidden"
+            if has_policy(agent)
+            else _is_structured(request) or is_batch(request.path)
+        )
 
-    async def decide(self, admitted: Identity, request: Request, body: bytes) -> RunnerResponse | Forward:
+    async def decide(
+        self, admitted: Identity, request: Request, body: bytes
+    ) -> RunnerResponse | Forward:
         """Decide about a request by its body: unpacked, and without the agent's credential."""
         row = self._row(request)
         is_form = _content_type(request).lower().startswith("multipart/")
@@ -418,10 +546,16 @@ class OtherPaths:
         except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
             return await self._decide_unknown(admitted, request, row, str(error), body=body)
         if row.model == "hidden" or (row.model == "required" and view is None):
-            return await self._decide_unknown(admitted, request, row, "its body names none", view, body)
-        return await self._forward(admitted, request, view or _counted(row, body), body, is_json=is_json)
+            return await self._decide_unknown(
+                admitted, request, row, "its body names none", view, body
+            )
+        return await self._forward(
+            admitted, request, view or _counted(row, body), body, is_json=is_json
+        )
 
-    async def decide_unread(self, admitted: Identity, request: Request, reason: str = "") -> RunnerResponse | Forward:
+    async def decide_unread(
+        self, admitted: Identity, request: Request, reason: str = ""
+    ) -> RunnerResponse | Forward:
         """Decide about a request whose body is not read; ``reason``: why it is not."""
         if request.method.upper() in BODYLESS and reason:
             return self._paths.refuse_body(admitted.agent, request)
@@ -443,13 +577,22 @@ class OtherPaths:
         """
         if row.model != "nowhere" and has_policy(admitted.agent):
             reason = _HIDDEN if row.model == "hidden" else reason
-            message = f"the agent has a model policy, and the model of this request can't be read: {reason}"
+            message = (
+                "the agent has a model policy, and the model of this request can't be read: "
+                f"{reason}"
+            )
             return self._passthrough.refuse_by_policy(admitted.agent, request, message)
         counted = _counted(row, request.body if body is None else body)
         return await self._forward(admitted, request, view or counted, body)
 
     async def _forward(
-        self, admitted: Identity, request: Request, view: RunnerRequest | None, body: bytes | None, *, is_json: bool = False
+        self,
+        admitted: Identity,
+        request: Request,
+        view: RunnerRequest | None,
+        body: bytes | None,
+        *,
+        is_json: bool = False,
     ) -> RunnerResponse | Forward:
         begins_batch = self._ownership.is_checked and is_batch(request.path)
         if begins_batch and await compute(len(request.body), partial(_may_name_responses, request)):
@@ -471,12 +614,21 @@ class OtherPaths:
         with self._budgets.held(admitted.agent, view.model if view is not None else "", admission):
             is_read = body is not None
             details = dataclasses.replace(
-                owned, kept_as=kept_as, admission=admission, is_read=is_read, is_json=is_json, body=body
+                owned,
+                kept_as=kept_as,
+                admission=admission,
+                is_read=is_read,
+                is_json=is_json,
+                body=body,
             )
             return await self._passthrough.forward(admitted, request, view, details)
 
-    async def _check_objects(self, admitted: Identity, request: Request, body: bytes | None) -> ForwardDetails | RunnerResponse:
-        """Return what is known of the objects that a request names or makes; the refusal; or the agent's part of a list."""
+    async def _check_objects(
+        self, admitted: Identity, request: Request, body: bytes | None
+    ) -> ForwardDetails | RunnerResponse:
+        """Return what is known of the objects that a request names or makes; the
+        refusal; or the agent's part of a list.
+        """
         named = await self._objects.check_other(admitted.agent, request, body)
         if isinstance(named, RunnerResponse):
             return named
@@ -484,7 +636,11 @@ class OtherPaths:
         match = self._objects.find_path(request)
         if match is None:
             return ForwardDetails()
-        if match.row.lists is None or match.row.lists in RECORDED_ELSEWHERE or not self._objects.is_checked:
+        if (
+            match.row.lists is None
+            or match.row.lists in RECORDED_ELSEWHERE
+            or not self._objects.is_checked
+        ):
             return ForwardDetails(named_object=named, gives=shape_of_answer(match))
 
         provider = await self._lists.find_provider(admitted, request, match)

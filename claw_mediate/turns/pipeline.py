@@ -4,7 +4,8 @@
     token count                             add context, tools and hidden rounds → forward
     anything else                           find a running or earlier turn → admit → prepare → start a turn
 
-Admission is the budget's: a request that finds the answer of an earlier attempt is not counted again.
+Admission is the budget's: a request that finds the answer of an earlier attempt is not counted
+again.
 """
 
 import asyncio
@@ -40,7 +41,15 @@ from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.conversation import KeptConversation
-from claw_mediate.turns.idempotency import POLL_SECONDS, CompletedTurn, Resume, RetryLookup, cut_answers, fingerprint, is_retry
+from claw_mediate.turns.idempotency import (
+    POLL_SECONDS,
+    CompletedTurn,
+    Resume,
+    RetryLookup,
+    cut_answers,
+    fingerprint,
+    is_retry,
+)
 from claw_mediate.turns.ownership import Ownership, owned_request
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose, has_policy
 from claw_mediate.turns.provider_objects import ProviderObjects
@@ -54,7 +63,9 @@ from claw_state.url import StoreError
 _MAX_CATALOGS = 256
 type _Entered = RunningTurn | CompletedTurn | RunnerResponse
 type _CatalogKey = tuple[str, frozenset[str], int, bool, frozenset[str]]
-"""Agent, names of the runner's own tools, room, whether the runner may have others, names that were managed earlier."""
+"""Agent, names of the runner's own tools, room, whether the runner may have others,
+names that were managed earlier.
+"""
 
 
 class RequestPreparer:
@@ -69,11 +80,13 @@ class RequestPreparer:
     async def prepare(
         self, incoming: DialectRequest, text: str, session: str, turn_id: str | None = None
     ) -> tuple[ToolCatalog, Callable[[str], RequestVariants], bytes]:
-        """Return the tools of a request, its bodies for each provider and model, and the hidden items in them.
+        """Return the tools of a request, its bodies for each provider and model,
+        and the hidden items in them.
 
         Raise ``UnreadableRequestError``.
 
-        ``text`` goes to the end of the system prompt; ``turn_id`` is the turn that the request begins, if any.
+        ``text`` goes to the end of the system prompt; ``turn_id`` is the turn that the request
+        begins, if any.
         """
         view, dialect = incoming.view, incoming.dialect
         catalog = self._catalog(incoming)
@@ -81,16 +94,23 @@ class RequestPreparer:
 
         @cache
         def build(maker: str) -> RequestVariants:
-            adapted = {index: dialect.REPLAY_RULES.adapt(messages, maker) for index, messages in hidden.items()}
+            adapted = {
+                index: dialect.REPLAY_RULES.adapt(messages, maker)
+                for index, messages in hidden.items()
+            }
             return dialect.build_request(view, catalog, Additions(adapted, text))
 
         return catalog, build, b",".join(hidden.values())
 
     async def remind(self, incoming: DialectRequest) -> DialectRequest:
-        """Return a request that is not mediated with its hidden rounds: a summary of a conversation is to know of them."""
+        """Return a request that is not mediated with its hidden rounds: a summary
+        of a conversation is to know of them.
+        """
         view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
-        hidden = {index: dialect.REPLAY_RULES.adapt(messages, "") for index, messages in found.items()}
+        hidden = {
+            index: dialect.REPLAY_RULES.adapt(messages, "") for index, messages in found.items()
+        }
         insert = partial(insert_hidden_rounds, view.body, dialect.TRANSCRIPT, hidden)
         body = await compute(len(view.body), insert)
         return replace(incoming, view=replace(view, body=body), woven=b",".join(hidden.values()))
@@ -105,12 +125,22 @@ class RequestPreparer:
             if len(self._catalogs) >= _MAX_CATALOGS:
                 self._catalogs.clear()
             catalog = ToolCatalog.build(
-                agent.tools, view.declared_tools, room, is_open=view.declares_elsewhere, earlier=earlier
+                agent.tools,
+                view.declared_tools,
+                room,
+                is_open=view.declares_elsewhere,
+                earlier=earlier,
             )
             self._catalogs[key] = agent.tools, catalog
         if len(catalog.offered) < len(agent.tools):
             left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
-            self._log.event("intervention", agent, model=view.model, intervention="managed_tools_over_limit", tools=left_out)
+            self._log.event(
+                "intervention",
+                agent,
+                model=view.model,
+                intervention="managed_tools_over_limit",
+                tools=left_out,
+            )
         return catalog
 
 
@@ -128,18 +158,27 @@ class Stages:
 
 @dataclass(slots=True, weakref_slot=True)
 class _EntryLock:
-    """A lock that lets equal requests, or the requests of one conversation, enter their turns one at a time."""
+    """A lock that lets equal requests, or the requests of one conversation, enter
+    their turns one at a time.
+    """
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     awaited: CompletedTurn | None = None
-    """The turn in another process that the first of them waited for: it is the others' too, who waited as long."""
+    """The turn in another process that the first of them waited for: it is the
+    others' too, who waited as long.
+    """
 
 
 class TurnPipeline:
     """The requests of one mediator that are in a dialect."""
 
     def __init__(
-        self, settings: Settings, log: EventLog, stages: Stages, turns: TurnRegistry, passthrough: Passthrough
+        self,
+        settings: Settings,
+        log: EventLog,
+        stages: Stages,
+        turns: TurnRegistry,
+        passthrough: Passthrough,
     ) -> None:
         self._settings = settings
         self._log = log
@@ -152,18 +191,29 @@ class TurnPipeline:
         self._entering: WeakValueDictionary[tuple[str, str], _EntryLock] = WeakValueDictionary()
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
-        """Answer a request, or return how it is forwarded. Raise ``UnreadableRequestError`` and ``JsonSpliceError``."""
+        """Answer a request, or return how it is forwarded.
+
+        Raise ``UnreadableRequestError`` and ``JsonSpliceError``.
+        """
         view = incoming.view
         chain = [each for each in (view.previous_response, view.conversation) if each]
-        named = await self._objects.check_dialect(incoming.agent, incoming.request, view.body, chain)
+        named = await self._objects.check_dialect(
+            incoming.agent, incoming.request, view.body, chain
+        )
         if isinstance(named, RunnerResponse):
             return named
         resolved = await self._ownership.resolve(incoming)
         if isinstance(resolved, RunnerResponse):
             return resolved
 
-        if named is not None and resolved.kept is not None and named.provider != resolved.kept.provider:
-            return self._objects.refuse_elsewhere(incoming.agent, incoming.request, named, resolved.kept.id)
+        if (
+            named is not None
+            and resolved.kept is not None
+            and named.provider != resolved.kept.provider
+        ):
+            return self._objects.refuse_elsewhere(
+                incoming.agent, incoming.request, named, resolved.kept.id
+            )
 
         incoming = replace(resolved, named_object=named)
         rule = await compute(len(incoming.view.body), partial(find_side_request, incoming.view))
@@ -175,19 +225,25 @@ class TurnPipeline:
             return await self._forward_count(incoming)
         return await self._mediate(incoming)
 
-    async def _forward_side_request(self, incoming: DialectRequest, rule: str) -> RunnerResponse | Forward:
+    async def _forward_side_request(
+        self, incoming: DialectRequest, rule: str
+    ) -> RunnerResponse | Forward:
         admission = await self._admit(incoming)
         if isinstance(admission, RunnerResponse):
             return admission
         name = f"housekeeping:{rule}"
-        self._log.event("intervention", incoming.agent, model=incoming.view.model, intervention=name)
+        self._log.event(
+            "intervention", incoming.agent, model=incoming.view.model, intervention=name
+        )
         with self._budgets.held(incoming.agent, incoming.view.model, admission):
             if incoming.view.side_request is not None:
                 incoming = await self._preparer.remind(incoming)
             return await self._pass(incoming, "side request", admission)
 
     async def _forward_without_tools(self, incoming: DialectRequest) -> RunnerResponse | Forward:
-        """Forward a request that is offered no tools: the agent has none, or the form of the request rules them out."""
+        """Forward a request that is offered no tools: the agent has none, or the
+        form of the request rules them out.
+        """
         admission = await self._admit(incoming)
         if isinstance(admission, RunnerResponse):
             return admission
@@ -195,21 +251,30 @@ class TurnPipeline:
             text = await self._prompt_text(incoming)
             view = incoming.view
             if incoming.agent.tools:
-                self._log.event("intervention", incoming.agent, model=view.model, intervention=view.bypass)
+                self._log.event(
+                    "intervention", incoming.agent, model=view.model, intervention=view.bypass
+                )
             if text:
-                longer = await compute(len(view.body), partial(incoming.dialect.add_context, view, text))
+                longer = await compute(
+                    len(view.body), partial(incoming.dialect.add_context, view, text)
+                )
                 incoming = replace(incoming, view=replace(view, body=longer))
             return await self._pass(incoming, admission=admission)
 
     async def _forward_count(self, incoming: DialectRequest) -> RunnerResponse | Forward:
-        """Count tokens as they would be spent: with the managed tools, the hidden rounds and the context."""
+        """Count tokens as they would be spent: with the managed tools, the hidden
+        rounds and the context.
+        """
         text = await self._prompt_text(incoming)
         _, build, _ = await self._preparer.prepare(incoming, text, _session(incoming))
         body = await compute(len(incoming.view.body), lambda: build("")(ToolUse.AS_REQUESTED).body)
         return await self._pass(replace(incoming, view=replace(incoming.view, body=body)))
 
     async def _pass(
-        self, incoming: DialectRequest, purpose: Purpose = "answer", admission: Admission | None = None
+        self,
+        incoming: DialectRequest,
+        purpose: Purpose = "answer",
+        admission: Admission | None = None,
     ) -> RunnerResponse | Forward:
         about = ForwardDetails(
             redactor=incoming.redactor,
@@ -220,7 +285,9 @@ class TurnPipeline:
             kept_as=owned_request(incoming, _session(incoming)),
             admission=admission,
         )
-        return await self._passthrough.forward(incoming.admitted, incoming.request, incoming.view, about)
+        return await self._passthrough.forward(
+            incoming.admitted, incoming.request, incoming.view, about
+        )
 
     async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:
         agent = incoming.agent
@@ -231,7 +298,8 @@ class TurnPipeline:
         async with entrance.lock:
             turn = self._turns.find(agent.id, known_by.request)
             if turn is not None and turn.task.cancelling():
-                # Its runner has gone, and a write in flight may still finish: then this one goes on with it.
+                # Its runner has gone, and a write in flight may still finish: then this one goes on
+                # with it.
                 await asyncio.wait([turn.task])
                 turn = None
             if turn is None and entrance.awaited is not None:
@@ -248,12 +316,18 @@ class TurnPipeline:
                 turn = entered
         return await self._turns.attend(turn, self._settings.pace(incoming.dialect.NAME))
 
-    async def _enter_conversation(self, incoming: DialectRequest, known_by: RequestFingerprint) -> _Entered:
-        """Enter a turn; in a conversation that the provider keeps only behind its other turns, here or in another process."""
+    async def _enter_conversation(
+        self, incoming: DialectRequest, known_by: RequestFingerprint
+    ) -> _Entered:
+        """Enter a turn; in a conversation that the provider keeps only behind its
+        other turns, here or in another process.
+        """
         named = incoming.view.conversation
         if not named:
             return await self._enter(incoming, known_by)
-        async with self._entering.setdefault((incoming.agent.id, f"conversation {named}"), _EntryLock()).lock:
+        async with self._entering.setdefault(
+            (incoming.agent.id, f"conversation {named}"), _EntryLock()
+        ).lock:
             while True:
                 while (earlier := self._turns.find_in(incoming.agent.id, named)) is not None:
                     await asyncio.wait([earlier.task])
@@ -262,13 +336,21 @@ class TurnPipeline:
                     return resolved
                 latest = resolved.kept.turn if resolved.kept is not None else ""
                 if not await self._is_elsewhere(resolved, known_by, latest):
-                    return await self._enter(resolved, dataclasses.replace(known_by, latest_turn=latest))
+                    return await self._enter(
+                        resolved, dataclasses.replace(known_by, latest_turn=latest)
+                    )
                 await asyncio.sleep(POLL_SECONDS)
 
-    async def _is_elsewhere(self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str) -> bool:
-        """Return whether another turn runs in another process; if that can't be read, it does not."""
+    async def _is_elsewhere(
+        self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
+    ) -> bool:
+        """Return whether another turn runs in another process; if that can't be
+        read, it does not.
+        """
         try:
-            return bool(turn_id) and await self._retries.is_another_alive(incoming.agent.id, known_by, turn_id)
+            return bool(turn_id) and await self._retries.is_another_alive(
+                incoming.agent.id, known_by, turn_id
+            )
         except StoreError:  # which is reported when the turn is looked for
             return False
 
@@ -292,7 +374,9 @@ class TurnPipeline:
                 context = await self._prepare(incoming, turn_id, stopwatch)
                 if isinstance(context, RunnerResponse):
                     return context
-                known = replace(context, fingerprint=known_by.request, attempt=attempt, admission=admission)
+                known = replace(
+                    context, fingerprint=known_by.request, attempt=attempt, admission=admission
+                )
                 turn = self._turns.start(known)
                 has_started = True
                 return turn
@@ -301,10 +385,26 @@ class TurnPipeline:
                 await self._turns.abandon(turn_id)
 
     def _refuse_overtaken(self, incoming: DialectRequest) -> RunnerResponse:
-        """Refuse the retry of a failed turn behind which its conversation went on (docs/spec/responses.md section 11)."""
-        self._log.event("intervention", incoming.agent, model=incoming.view.model, intervention="retry_overtaken")
-        reason = "this request's turn failed, and the conversation has gone on since; what it did is part of the conversation"
-        return refuse(incoming.request.path, 400, "conversation_moved_on", f"{reason}: ask anew", param="conversation")
+        """Refuse the retry of a failed turn behind which its conversation went on
+        (docs/spec/responses.md section 11).
+        """
+        self._log.event(
+            "intervention",
+            incoming.agent,
+            model=incoming.view.model,
+            intervention="retry_overtaken",
+        )
+        reason = (
+            "this request's turn failed, and the conversation has gone on since; what it did "
+            "is part of the conversation"
+        )
+        return refuse(
+            incoming.request.path,
+            400,
+            "conversation_moved_on",
+            f"{reason}: ask anew",
+            param="conversation",
+        )
 
     def _answer_again(self, incoming: DialectRequest, earlier: CompletedTurn) -> RunnerResponse:
         how: JoinKind = "awaited" if earlier.awaited else "answered"
@@ -316,18 +416,25 @@ class TurnPipeline:
     async def _find_earlier(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
     ) -> CompletedTurn | Resume | Literal["overtaken"] | StoreError | None:
-        """Find an earlier attempt. A journal that can't be read costs the memory of it; writes then don't run."""
+        """Find an earlier attempt.
+
+        A journal that can't be read costs the memory of it; writes then don't run.
+        """
         try:
             request = incoming.request
             cut = await compute(len(request.body), partial(cut_answers, request, incoming.view))
-            return await self._retries.find(incoming.agent.id, turn_id, known_by, cut, says_retry=is_retry(request))
+            return await self._retries.find(
+                incoming.agent.id, turn_id, known_by, cut, says_retry=is_retry(request)
+            )
         except StateUnavailableError as error:
             return error
         except StoreError as error:
             self._log.event("error", incoming.agent, error="journal_not_read", reason=str(error))
             return error
 
-    async def _prepare(self, incoming: DialectRequest, turn_id: str, stopwatch: Stopwatch) -> TurnContext | RunnerResponse:
+    async def _prepare(
+        self, incoming: DialectRequest, turn_id: str, stopwatch: Stopwatch
+    ) -> TurnContext | RunnerResponse:
         with stopwatch.waiting():
             text = await self._prompt_text(incoming)
         agent, request, view = incoming.agent, incoming.request, incoming.view
@@ -336,7 +443,9 @@ class TurnPipeline:
         if isinstance(candidates, RunnerResponse):
             return candidates
         if candidates[0].model != view.model:
-            renamed = await compute(len(view.body), partial(replace_model, view.body, candidates[0].model))
+            renamed = await compute(
+                len(view.body), partial(replace_model, view.body, candidates[0].model)
+            )
             view = replace(view, body=renamed)
             incoming = replace(incoming, view=view)
         headers = of_json(provider_headers(request.headers, incoming.admitted.secret))
@@ -365,37 +474,67 @@ class TurnPipeline:
             conversation=self._conversation(incoming, route, catalog),
         )
 
-    def _conversation(self, incoming: DialectRequest, route: Route, catalog: ToolCatalog) -> KeptConversation | None:
-        """Return the conversation that the provider puts the request into; None where it keeps none."""
+    def _conversation(
+        self, incoming: DialectRequest, route: Route, catalog: ToolCatalog
+    ) -> KeptConversation | None:
+        """Return the conversation that the provider puts the request into; None
+        where it keeps none.
+        """
         named, row = incoming.view.conversation, incoming.kept
         if not named:
             return None
         own = row if row is not None and row.id == named else OwnedObject(named, named, provider="")
         names = (*catalog.managed, *sorted(catalog.withdrawn))
-        return KeptConversation(self._ownership.save, route, replace(own, managed_names=names), incoming.dialect)
+        return KeptConversation(
+            self._ownership.save, route, replace(own, managed_names=names), incoming.dialect
+        )
 
-    async def _admit(self, incoming: DialectRequest, turn_id: str = "") -> RunnerResponse | Admission | None:
-        """Count the request in the agent's budget; return the refusal when that is spent, or what is reserved."""
+    async def _admit(
+        self, incoming: DialectRequest, turn_id: str = ""
+    ) -> RunnerResponse | Admission | None:
+        """Count the request in the agent's budget; return the refusal when that is
+        spent, or what is reserved.
+        """
         if incoming.only_counts:
             return None
         return await self._budgets.admit(incoming.agent, incoming.request, incoming.view, turn_id)
 
     async def _prompt_text(self, incoming: DialectRequest) -> str:
-        """Return the text for the end of the system prompt; "" for an agent without any, whose requests pass unchanged."""
+        """Return the text for the end of the system prompt; "" for an agent without
+        any, whose requests pass unchanged.
+        """
         if incoming.view.bypass == NOT_READ or not self._prompt.has_context(incoming.agent):
             return ""
         recall = not incoming.only_counts
-        return await self._prompt.text(incoming.agent, incoming.view, incoming.redactor, recall=recall)
+        return await self._prompt.text(
+            incoming.agent, incoming.view, incoming.redactor, recall=recall
+        )
 
     async def _mark_delivered(self, turn_id: str) -> None:
         with suppress(StoreError):
             await self._turns.journal.mark_delivered(turn_id)
 
-    def _log_join(self, incoming: DialectRequest, turn_id: str, how: JoinKind, *, waiting: int = 0, size: int = 0) -> None:
+    def _log_join(
+        self,
+        incoming: DialectRequest,
+        turn_id: str,
+        how: JoinKind,
+        *,
+        waiting: int = 0,
+        size: int = 0,
+    ) -> None:
         if incoming.request.observer is not None:
             incoming.request.observer.on_turn(turn_id, incoming.agent.id)
         model = incoming.view.model
-        self._log.event("join", incoming.agent, turn_id=turn_id, model=model, how=how, waiting=waiting, bytes=size)
+        self._log.event(
+            "join",
+            incoming.agent,
+            turn_id=turn_id,
+            model=model,
+            how=how,
+            waiting=waiting,
+            bytes=size,
+        )
 
 
 def _session(incoming: DialectRequest) -> str:

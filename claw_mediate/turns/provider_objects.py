@@ -1,14 +1,17 @@
-"""The owners of a provider's files, batches, vector stores and the like (docs/spec/mediation.md section 2).
+"""The owners of a provider's files, batches, vector stores and the like
+(docs/spec/mediation.md section 2).
 
-A provider's account is shared by all agents. What an agent's request makes there, and what a provider gives it in an answer, is
-that agent's, unless another one has it. A request that names an object, in its path, its query or its body,
+A provider's account is shared by all agents. What an agent's request makes there, and what a
+provider gives it in an answer, is that agent's, unless another one has it. A request that names an
+object, in its path, its query or its body,
 
     of the agent's                      goes on, at the provider and with the key that keep it
     of somebody else's, or nobody's     404; with ``stored_ids: any`` it passes as it is
     that can't be looked up             503 ``state_unavailable``, whatever the setting is
 
-Nothing is sent before that. Responses and conversations have rows of their own (``ownership``). Stored chat completions
-can't be read through the proxy: they hold the hidden rounds of their agent, too.
+Nothing is sent before that. Responses and conversations have rows of their own (``ownership``).
+Stored chat completions can't be read through the proxy: they hold the hidden rounds of their agent,
+too.
 """
 
 import asyncio
@@ -20,7 +23,13 @@ from typing import Final
 
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import read_query
-from claw_mediate.core.http import Request, RunnerResponse, UnknownObject, refuse, refuse_unknown_object
+from claw_mediate.core.http import (
+    Request,
+    RunnerResponse,
+    UnknownObject,
+    refuse,
+    refuse_unknown_object,
+)
 from claw_mediate.core.known_paths import KNOWN_PATHS, PathMatch
 from claw_mediate.core.object_ids import (
     DIALECT_RULES,
@@ -45,7 +54,10 @@ from claw_state.ownership import ObjectName, OwnershipStore, ProviderObject
 from claw_state.url import StoreError
 
 _MAX_INLINE_BYTES = 256 << 10
-"""Bytes of a body whose ids are read in the event loop; a longer one is read in a thread. A walk is slower than other work."""
+"""Bytes of a body whose ids are read in the event loop; a longer one is read in a thread.
+
+A walk is slower than other work.
+"""
 RECORDED_ELSEWHERE: Final = frozenset({"response", "conversation"})
 """Kinds in a path that ``stored_objects`` decides about."""
 _UNREADABLE_KIND: Final = "stored_completion"
@@ -56,13 +68,18 @@ _BODY_PATHS = re.compile(
     r"/(?:vector_stores|containers|assistants|threads|evals|batches|messages/batches|conversations|videos|images)(?:/.*)?"
     r"|//v1(?:alpha|beta)?/models/.*"
 )
-"""Paths of no dialect on which a body may name objects. Other bodies stream, or need not be sound."""
+"""Paths of no dialect on which a body may name objects.
+
+Other bodies stream, or need not be sound.
+"""
 
 
 class ProviderObjects:
     """The files, batches and the like of all agents."""
 
-    def __init__(self, store: OwnershipStore, log: EventLog, paths: PathTables, allowed: StoredIds = "own") -> None:
+    def __init__(
+        self, store: OwnershipStore, log: EventLog, paths: PathTables, allowed: StoredIds = "own"
+    ) -> None:
         self._store = store
         self._log = log
         self._paths = paths
@@ -78,7 +95,8 @@ class ProviderObjects:
     def find_path(self, request: Request) -> PathMatch | None:
         """Return the known path of a request; None for any other.
 
-        Of a path that names an object it is also found for methods that the path has not: no setting opens them.
+        Of a path that names an object it is also found for methods that the path has not: no
+        setting opens them.
         """
         own = self._paths.find(request)
         if own is not None and own.row in _KNOWN_ROWS:
@@ -91,18 +109,28 @@ class ProviderObjects:
         return own
 
     def must_read(self, request: Request) -> bool:
-        """Return whether the body of a request of no dialect may name objects, so that it must be there."""
+        """Return whether the body of a request of no dialect may name objects, so
+        that it must be there.
+        """
         if not self.is_checked or request.method.upper() != "POST":
             return False
 
         match = self._paths.find(request)
         return match is not None and _BODY_PATHS.fullmatch(match.row.pattern) is not None
 
-    async def check_path(self, agent: Agent, request: Request) -> ProviderObject | RunnerResponse | None:
-        """Return the first object that a path or its query names; the refusal; None where they name none that is known."""
+    async def check_path(
+        self, agent: Agent, request: Request
+    ) -> ProviderObject | RunnerResponse | None:
+        """Return the first object that a path or its query names; the refusal; None
+        where they name none that is known.
+        """
         match = self.find_path(request)
         ids = {} if match is None else match.ids
-        named = [NamedObject(kind, each, f"{kind}_id") for kind, each in ids.items() if kind not in RECORDED_ELSEWHERE]
+        named = [
+            NamedObject(kind, each, f"{kind}_id")
+            for kind, each in ids.items()
+            if kind not in RECORDED_ELSEWHERE
+        ]
         if match is not None and match.row.lists == _UNREADABLE_KIND:
             named = [NamedObject(_UNREADABLE_KIND, "", "path")]
 
@@ -110,33 +138,48 @@ class ProviderObjects:
             named += _read_query(request.path)
         return await self._check(agent, request, named)
 
-    async def check_other(self, agent: Agent, request: Request, body: bytes | None) -> ProviderObject | RunnerResponse | None:
-        """Return the first object that a request of no dialect names, in its path or its body; the refusal; or None.
+    async def check_other(
+        self, agent: Agent, request: Request, body: bytes | None
+    ) -> ProviderObject | RunnerResponse | None:
+        """Return the first object that a request of no dialect names, in its path
+        or its body; the refusal; or None.
 
-        ``body``: None where it is not there. Raise ``UnreadableRequestError`` for a body in which ids can't be told.
+        ``body``: None where it is not there. Raise ``UnreadableRequestError`` for a body in which
+        ids can't be told.
         """
         in_path = await self.check_path(agent, request)
         if isinstance(in_path, RunnerResponse):
             return in_path
         if body is None:
-            message = "whose the ids in this request are can't be told, because its body can't be read"
+            message = (
+                "whose the ids in this request are can't be told, because its body can't be read"
+            )
             return self._unread(request, message) if self.must_read(request) else in_path
 
         in_body = await self.check_body(agent, request, body)
         if in_path is None or in_body is None or isinstance(in_body, RunnerResponse):
             return in_body or in_path
         is_elsewhere = in_path.provider != in_body.provider
-        return self.refuse_elsewhere(agent, request, in_body, in_path.id) if is_elsewhere else in_path
+        return (
+            self.refuse_elsewhere(agent, request, in_body, in_path.id) if is_elsewhere else in_path
+        )
 
     def _unread(self, request: Request, message: str) -> RunnerResponse:
         return refuse(self.error_path(request), 400, "invalid_request", message)
 
-    async def check_body(self, agent: Agent, request: Request, body: bytes) -> ProviderObject | RunnerResponse | None:
-        """Return the first object that the body of a request of no dialect names. Raise ``UnreadableRequestError``."""
+    async def check_body(
+        self, agent: Agent, request: Request, body: bytes
+    ) -> ProviderObject | RunnerResponse | None:
+        """Return the first object that the body of a request of no dialect names.
+
+        Raise ``UnreadableRequestError``.
+        """
         must_be_sound = self.must_read(request)
         if must_be_sound:
             # Raises for what is read in two ways
-            await compute(len(body), partial(read_other_path, body, ", ".join(request.header("content-type"))))
+            await compute(
+                len(body), partial(read_other_path, body, ", ".join(request.header("content-type")))
+            )
 
         match = self._paths.find(request)
         rules = rules_for(None if match is None else match.row)
@@ -148,7 +191,11 @@ class ProviderObjects:
             return None  # A path whose body names no object
 
     async def _check_members(
-        self, agent: Agent, request: Request, body: bytes, find: Callable[[Request, bytes], Sequence[NamedObject]]
+        self,
+        agent: Agent,
+        request: Request,
+        body: bytes,
+        find: Callable[[Request, bytes], Sequence[NamedObject]],
     ) -> ProviderObject | RunnerResponse | None:
         try:
             if len(body) < _MAX_INLINE_BYTES:
@@ -164,7 +211,8 @@ class ProviderObjects:
     ) -> ProviderObject | RunnerResponse | None:
         """Return the first object that a request of a dialect names, like ``check_body``.
 
-        ``chain``: the ids of responses and conversations that the dialect has read, which ``ownership`` decides about.
+        ``chain``: the ids of responses and conversations that the dialect has read, which
+        ``ownership`` decides about.
         """
         in_query = _read_query(request.path) if "?" in request.path else []
         find = partial(_read_dialect_body, chain=chain, in_query=in_query)
@@ -179,25 +227,37 @@ class ProviderObjects:
         shape = self.error_path(request)
         unreadable = next((each for each in named if each.kind == _UNREADABLE_KIND), None)
         try:
-            found = {} if unreadable else await self._find(agent, {ObjectName(each.kind, each.id) for each in named})
+            found = (
+                {}
+                if unreadable
+                else await self._find(agent, {ObjectName(each.kind, each.id) for each in named})
+            )
         except StoreError as error:
             if not isinstance(error, StateUnavailableError):  # which the state reports itself, once
                 self._log.event("error", agent, error="ownership_not_read", reason=str(error))
             message = "it can't be looked up at the moment whose the id is"
             return refuse(shape, 503, STATE_UNAVAILABLE, message, param=named[0].member)
 
-        unknown = unreadable or next((each for each in named if ObjectName(each.kind, each.id) not in found), None)
+        unknown = unreadable or next(
+            (each for each in named if ObjectName(each.kind, each.id) not in found), None
+        )
         if unknown is not None and (self.is_checked or unknown is unreadable):
             return self._refuse(agent, shape, UnknownObject(*unknown))
 
-        places = [found[name] for each in named if (name := ObjectName(each.kind, each.id)) in found]
+        places = [
+            found[name] for each in named if (name := ObjectName(each.kind, each.id)) in found
+        ]
         away = next((each for each in places if each.provider != places[0].provider), None)
         if away is not None:
             return self.refuse_elsewhere(agent, request, away, places[0].id)
         return places[0] if places else None
 
-    def refuse_elsewhere(self, agent: Agent, request: Request, named: ProviderObject, other_id: str) -> RunnerResponse:
-        """Return the refusal of an object at another provider than what the request names beside it."""
+    def refuse_elsewhere(
+        self, agent: Agent, request: Request, named: ProviderObject, other_id: str
+    ) -> RunnerResponse:
+        """Return the refusal of an object at another provider than what the request
+        names beside it.
+        """
         reason = f"it is at another provider than {other_id!r}"
         unknown = UnknownObject(named.kind, named.id, f"{named.kind}_id", reason)
         return self._refuse(agent, self.error_path(request), unknown)
@@ -213,33 +273,56 @@ class ProviderObjects:
         is_anthropic = match is not None and match.family == "anthropic"
         return "/messages" if is_anthropic or request.header("anthropic-version") else "/"
 
-    async def _find(self, agent: Agent, names: Collection[ObjectName]) -> dict[ObjectName, ProviderObject]:
-        unsaved = {task for name in names if (task := self._unsaved.get((agent.id, name))) is not None}
+    async def _find(
+        self, agent: Agent, names: Collection[ObjectName]
+    ) -> dict[ObjectName, ProviderObject]:
+        unsaved = {
+            task for name in names if (task := self._unsaved.get((agent.id, name))) is not None
+        }
         if unsaved:  # Only the state knows whether they are another agent's
             await asyncio.wait(unsaved)
         return {each.name: each for each in await self._store.find_objects(agent.id, names)}
 
     async def owned_ids(self, agent: Agent, kind: str, provider: str) -> frozenset[str]:
-        """Return the ids of all objects of a kind that an agent has at a provider. Raise ``StoreError``."""
-        unsaved = {task for (owner, name), task in self._unsaved.items() if owner == agent.id and name.kind == kind}
+        """Return the ids of all objects of a kind that an agent has at a provider.
+
+        Raise ``StoreError``.
+        """
+        unsaved = {
+            task
+            for (owner, name), task in self._unsaved.items()
+            if owner == agent.id and name.kind == kind
+        }
         if unsaved:
             await asyncio.wait(unsaved)
         saved = await self._store.list_objects(agent.id, kind)
         return frozenset(each.id for each in saved if each.provider == provider)
 
     async def save_given(
-        self, agent: Agent, documents: Sequence[bytes], shape: AnswerShape | None, provider: str, key_label: str
+        self,
+        agent: Agent,
+        documents: Sequence[bytes],
+        shape: AnswerShape | None,
+        provider: str,
+        key_label: str,
     ) -> None:
         """Save that the objects in a provider's answers to an agent are that agent's."""
         if shape is None:
             return
 
-        given = {each: None for document in documents for each in find_given_objects(document, shape)}
+        given = {
+            each: None for document in documents for each in find_given_objects(document, shape)
+        }
         if given:
             await self._save(agent, _placed([*given], provider, key_label))
 
-    def save_soon(self, agent: Agent, given: Sequence[GivenObject], provider: str, key_label: str) -> None:
-        """Save objects from where nothing can be awaited. Whoever looks for them here from now on waits for that."""
+    def save_soon(
+        self, agent: Agent, given: Sequence[GivenObject], provider: str, key_label: str
+    ) -> None:
+        """Save objects from where nothing can be awaited.
+
+        Whoever looks for them here from now on waits for that.
+        """
         objects = _placed(given, provider, key_label)
         places = [(agent.id, each.name) for each in objects]
 
@@ -260,9 +343,15 @@ class ProviderObjects:
             await asyncio.wait([*self._saving])
 
     async def _save(self, agent: Agent, objects: Sequence[ProviderObject]) -> None:
-        """Save objects. A store that fails costs their ids, never the response; so does another agent that owns them."""
+        """Save objects.
+
+        A store that fails costs their ids, never the response; so does another agent that owns
+        them.
+        """
         try:
-            refused = await self._store.save_objects(agent.id, objects, may_share=not self.is_checked)
+            refused = await self._store.save_objects(
+                agent.id, objects, may_share=not self.is_checked
+            )
         except StoreError as error:
             if not isinstance(error, StateUnavailableError):
                 self._log.event("error", agent, error="ownership_not_written", reason=str(error))
@@ -289,13 +378,18 @@ def _read_dialect_body(
 
 
 def _named_by_field(name: str, value: str) -> list[NamedObject]:
-    """Return the objects that a field of a form or query names: ``file_id``, ``file_ids[]``, ``image[0][file_id]``."""
+    """Return the objects that a field of a form or query names: ``file_id``,
+    ``file_ids[]``, ``image[0][file_id]``.
+    """
     kinds = map(OTHER_RULES.kind_of, _FORM_NAME.findall(name))
     return [NamedObject(kind, value, name) for kind in kinds if kind is not None and value]
 
 
 def _read_body(request: Request, body: bytes, rules: MemberRules) -> Sequence[NamedObject]:
-    """Return the objects that a body names. Raise ``UnreadableObjectsError`` and ``UnreadableRequestError``."""
+    """Return the objects that a body names.
+
+    Raise ``UnreadableObjectsError`` and ``UnreadableRequestError``.
+    """
     content_type = ", ".join(request.header("content-type"))
     if not content_type.lower().startswith("multipart/"):
         return find_named_objects(body, rules)

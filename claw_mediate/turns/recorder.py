@@ -16,12 +16,33 @@ from claw_mediate.core.cost import FREE, Cost, ReceivedAnswer
 from claw_mediate.core.http import GONE
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.tool_result import join_lines, record_arguments
-from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, ToolUse, UnreadableArguments
+from claw_mediate.core.types import (
+    ModelResponse,
+    Round,
+    ToolCall,
+    ToolResult,
+    ToolUse,
+    UnreadableArguments,
+)
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
-from claw_mediate.providers.failover import BAD_REPLY, BROKE_OFF, TIMEOUT, TOO_LARGE, ModelCall, ModelResult, ProviderResponse
+from claw_mediate.providers.failover import (
+    BAD_REPLY,
+    BROKE_OFF,
+    TIMEOUT,
+    TOO_LARGE,
+    ModelCall,
+    ModelResult,
+    ProviderResponse,
+)
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
-from claw_mediate.telemetry.history import MAX_BODY_BYTES, MAX_FREE_BODY_BYTES, History, body_for_history, cut_for_history
+from claw_mediate.telemetry.history import (
+    MAX_BODY_BYTES,
+    MAX_FREE_BODY_BYTES,
+    History,
+    body_for_history,
+    cut_for_history,
+)
 from claw_mediate.telemetry.timing import Timings
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.checkpoint import ReplayStats
@@ -31,7 +52,9 @@ _UNKNOWN_COST = Cost(None)
 
 
 def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
-    """Return the record of every round that the proxy answered, rejected ones too (``claw_contract.history.RoundRecord``)."""
+    """Return the record of every round that the proxy answered, rejected ones too
+    (``claw_contract.history.RoundRecord``).
+    """
     return [
         {
             "round": past.number,
@@ -44,7 +67,8 @@ def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
 
 
 def call_record(result: ToolResult, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> JsonObject:
-    """Return the record of a call (``ToolCallRecord``), with its arguments and its result in their exact JSON.
+    """Return the record of a call (``ToolCallRecord``), with its arguments and its
+    result in their exact JSON.
 
     Arguments of more than ``limit`` bytes are cut and marked, as a body is.
     """
@@ -79,22 +103,37 @@ def _arguments(call: ToolCall, redactor: Redactor, limit: int) -> Any:
 def usage_record(usage: JsonObject, rounds: int, cost: Cost = _UNKNOWN_COST) -> UsageRecord:
     """Return the turn's tokens and its cost; ``rounds`` counts the model calls."""
     return UsageRecord(
-        **_token_counts(usage), reported_cost_usd=cost.known, total_rounds=rounds, estimated_cost_usd=cost.estimated
+        **_token_counts(usage),
+        reported_cost_usd=cost.known,
+        total_rounds=rounds,
+        estimated_cost_usd=cost.estimated,
     )
 
 
 def usage_members(usage: UsageRecord) -> JsonObject:
     """Return the members of a line of history: an estimate only where there is one."""
-    return usage.model_dump(exclude=None if usage.estimated_cost_usd is not None else {"estimated_cost_usd"})
+    return usage.model_dump(
+        exclude=None if usage.estimated_cost_usd is not None else {"estimated_cost_usd"}
+    )
 
 
 def _token_counts(usage: JsonObject) -> dict[str, int]:
-    """Return the counts of a provider's usage object, in OpenAI's member names or in Anthropic's; 0 for what is no count."""
+    """Return the counts of a provider's usage object, in OpenAI's member names or
+    in Anthropic's; 0 for what is no count.
+    """
     details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
-    cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")
+    cached = (
+        details.get("cached_tokens")
+        if isinstance(details, dict)
+        else usage.get("cache_read_input_tokens")
+    )
     prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
     completion = usage.get("completion_tokens", usage.get("output_tokens"))
-    return {"prompt_tokens": _count(prompt), "completion_tokens": _count(completion), "cached_tokens": _count(cached)}
+    return {
+        "prompt_tokens": _count(prompt),
+        "completion_tokens": _count(completion),
+        "cached_tokens": _count(cached),
+    }
 
 
 def _count(number: object) -> int:
@@ -107,13 +146,20 @@ _SIDE_REQUEST = "side_request"  # A runner's own housekeeping calls no tools
 _NATIVE = "native"  # The runner calls the tool itself, at the broker
 
 type Ask = Callable[[ModelCall], Awaitable[ModelResult]]  # Makes one model call
-type Retain = Callable[[Agent, JsonObject, Redactor], None]  # Gives the line of a turn to the agent's memory service
+type Retain = Callable[
+    [Agent, JsonObject, Redactor], None
+]  # Gives the line of a turn to the agent's memory service
 
 
 class Recorder:
-    """Writes history and events. A history that can't be written is an event, never a lost answer."""
+    """Writes history and events.
 
-    def __init__(self, history: History | None, log: EventLog, budgets: Budgets, retain: Retain) -> None:
+    A history that can't be written is an event, never a lost answer.
+    """
+
+    def __init__(
+        self, history: History | None, log: EventLog, budgets: Budgets, retain: Retain
+    ) -> None:
         self._history = history
         self._log = log
         self._budgets = budgets
@@ -136,10 +182,16 @@ class Recorder:
             mediated=isinstance(context, TurnContext),
         )
 
-    def record_forwarded(self, context: RequestContext, result: TurnResult, answer: ReceivedAnswer) -> None:
-        """Record a forwarded request that is over; the result's body is the beginning of the response."""
+    def record_forwarded(
+        self, context: RequestContext, result: TurnResult, answer: ReceivedAnswer
+    ) -> None:
+        """Record a forwarded request that is over; the result's body is the
+        beginning of the response.
+        """
         usage = answer.usage
-        cost = self._budgets.cost_of_answer(context.provider, context.model, answer, context.admission)
+        cost = self._budgets.cost_of_answer(
+            context.provider, context.model, answer, context.admission
+        )
         tokens = usage_record(usage, 1 if usage else 0, cost)
         appended: Mapping[str, Any] = {}
         if context.view is not None:
@@ -158,9 +210,16 @@ class Recorder:
         self._log_response(context, result, tokens, Timings([model_call]), appended)
 
     def record_native_call(
-        self, context: RequestContext, catalog: ToolCatalog, result: TurnResult, call: ToolResult, wall_ms: int
+        self,
+        context: RequestContext,
+        catalog: ToolCatalog,
+        result: TurnResult,
+        call: ToolResult,
+        wall_ms: int,
     ) -> None:
-        """Record a call that the runner made at the broker: a turn of one call that asks no model."""
+        """Record a call that the runner made at the broker: a turn of one call that
+        asks no model.
+        """
         self._log_tool_call(context, 1, call)
         for name in _result_interventions([call]):
             self._event(context, "intervention", intervention=name, round=1)
@@ -174,7 +233,10 @@ class Recorder:
             "tools_offered": [offered.alias for offered in catalog.offered],
             "tools_withheld": [],
             "request_effective": None,
-            "response": {"format": "json", "json": body_for_history(result.body, context.redactor, limit)},
+            "response": {
+                "format": "json",
+                "json": body_for_history(result.body, context.redactor, limit),
+            },
             "usage": usage_members(UsageRecord()),
             "tool_trace": [{"round": 1, "wall_time_ms": wall_ms, "tool_calls": [record]}],
         }
@@ -185,11 +247,18 @@ class Recorder:
         """Add what a turn used to its agent's budget, and return it with its cost."""
         cost = self._budgets.cost_of_turn(context.provider, context.model, usage, context.admission)
         is_free = cost == _UNKNOWN_COST and _is_free(usage, status)
-        self._budgets.settle(context.agent, context.model, FREE if is_free else cost, context.admission)
+        self._budgets.settle(
+            context.agent, context.model, FREE if is_free else cost, context.admission
+        )
         return usage_record(usage, calls, cost)
 
-    async def note_model_calls(self, context: TurnContext, call: ModelCall, ask: Ask) -> ModelResult:
-        """Return the result of a turn's model call. With a limit in dollars it is reserved before, and noted behind."""
+    async def note_model_calls(
+        self, context: TurnContext, call: ModelCall, ask: Ask
+    ) -> ModelResult:
+        """Return the result of a turn's model call.
+
+        With a limit in dollars it is reserved before, and noted behind.
+        """
         admission = context.admission
         if admission is None:
             return await ask(call)
@@ -199,13 +268,21 @@ class Recorder:
         try:
             result = await ask(call)
         finally:
-            if result is None or _may_have_cost(result):  # None: the runner has left, or the turn's time is over
+            if result is None or _may_have_cost(
+                result
+            ):  # None: the runner has left, or the turn's time is over
                 usage = result.usage if isinstance(result, ModelResponse) else None
-                self._budgets.note_call(context.provider, context.model, call.body, usage, admission)
+                self._budgets.note_call(
+                    context.provider, context.model, call.body, usage, admission
+                )
         return result
 
-    def record_turn(self, context: TurnContext, result: TurnResult, rounds: Sequence[Round], usage: UsageRecord) -> None:
-        """Record a turn that is over: its calls, interventions and response in the log, then its line of history."""
+    def record_turn(
+        self, context: TurnContext, result: TurnResult, rounds: Sequence[Round], usage: UsageRecord
+    ) -> None:
+        """Record a turn that is over: its calls, interventions and response in the
+        log, then its line of history.
+        """
         for past in rounds:
             self._log_round(context, past)
         has_run = any(call.ran for past in rounds for call in past.results)
@@ -245,7 +322,9 @@ class Recorder:
         self._event(context, "error", error="journal_not_written", reason=reason)
 
     def _event(self, context: RequestContext, kind: EventType, **members: Any) -> None:
-        self._log.event(kind, context.agent, turn_id=context.turn_id, model=context.model or None, **members)
+        self._log.event(
+            kind, context.agent, turn_id=context.turn_id, model=context.model or None, **members
+        )
 
     def _log_round(self, context: TurnContext, past: Round) -> None:
         for result in past.results:
@@ -254,7 +333,9 @@ class Recorder:
         for name in _interventions(past):
             self._event(context, "intervention", intervention=name, round=past.number)
 
-    def _log_tool_call(self, context: RequestContext, round_number: int, result: ToolResult) -> None:
+    def _log_tool_call(
+        self, context: RequestContext, round_number: int, result: ToolResult
+    ) -> None:
         tool = result.call.tool
         self._log.event(
             "tool_call",
@@ -274,7 +355,12 @@ class Recorder:
         )
 
     def _log_response(
-        self, context: RequestContext, result: TurnResult, usage: UsageRecord, timings: Timings, history: Mapping[str, Any]
+        self,
+        context: RequestContext,
+        result: TurnResult,
+        usage: UsageRecord,
+        timings: Timings,
+        history: Mapping[str, Any],
     ) -> None:
         self._event(
             context,
@@ -285,7 +371,11 @@ class Recorder:
             tokens_out=usage.completion_tokens,
             cached_tokens=usage.cached_tokens,
             cost_usd=usage.reported_cost_usd,
-            **({} if usage.estimated_cost_usd is None else {"estimated_cost_usd": usage.estimated_cost_usd}),
+            **(
+                {}
+                if usage.estimated_cost_usd is None
+                else {"estimated_cost_usd": usage.estimated_cost_usd}
+            ),
             total_rounds=usage.total_rounds,
             mediated=isinstance(context, TurnContext),
             provider=context.provider,
@@ -295,15 +385,26 @@ class Recorder:
             **({} if result.code is None else {"error": result.code}),
         )
 
-    def _append(self, context: RequestContext, entry: dict[str, Any], *, is_retained: bool) -> dict[str, Any]:
-        """Append a line of history. Return what the final event says of it, so that the log knows every line."""
+    def _append(
+        self, context: RequestContext, entry: dict[str, Any], *, is_retained: bool
+    ) -> dict[str, Any]:
+        """Append a line of history.
+
+        Return what the final event says of it, so that the log knows every line.
+        """
         agent, redactor, watch = context.agent, context.redactor, context.request.observer
         appended = None
         try:
             if self._history is not None:
                 appended = self._history.append(agent.id, entry, redactor)
         except OSError as error:
-            self._log.event("error", agent, turn_id=context.turn_id, error="history_not_written", reason=error.strerror)
+            self._log.event(
+                "error",
+                agent,
+                turn_id=context.turn_id,
+                error="history_not_written",
+                reason=error.strerror,
+            )
         if appended is not None and appended.is_cut:
             self._log.event("error", agent, turn_id=context.turn_id, error="history_cut")
         if watch is not None:
@@ -312,7 +413,10 @@ class Recorder:
             self._retain(agent, entry, redactor)
         if appended is None:
             return {}
-        return {"history_hash": appended.hash, **({"history_rotated": True} if appended.has_rotated else {})}
+        return {
+            "history_hash": appended.hash,
+            **({"history_rotated": True} if appended.has_rotated else {}),
+        }
 
 
 def _sent_body(context: TurnContext, limit: int) -> Any:
@@ -329,13 +433,17 @@ def _sent_body(context: TurnContext, limit: int) -> Any:
 
 
 def _body_limit(result: TurnResult, usage: UsageRecord, *, has_run: bool) -> int:
-    """Return how many bytes of each body history keeps of a turn (docs/spec/contract.md "history.jsonl")."""
+    """Return how many bytes of each body history keeps of a turn
+    (docs/spec/contract.md "history.jsonl").
+    """
     has_used_tokens = bool(usage.prompt_tokens or usage.completion_tokens)
     is_free = not (result.ok or has_used_tokens or has_run)
     return MAX_FREE_BODY_BYTES if is_free else MAX_BODY_BYTES
 
 
-def _common_members(context: RequestContext, view: RunnerRequest | None, result: TurnResult, limit: int) -> dict[str, Any]:
+def _common_members(
+    context: RequestContext, view: RunnerRequest | None, result: TurnResult, limit: int
+) -> dict[str, Any]:
     return {
         "version": 1,
         "turn_id": context.turn_id,
@@ -354,11 +462,17 @@ def _common_members(context: RequestContext, view: RunnerRequest | None, result:
     }
 
 
-def _forwarded_entry(context: RequestContext, view: RunnerRequest, result: TurnResult, tokens: UsageRecord) -> dict[str, Any]:
+def _forwarded_entry(
+    context: RequestContext, view: RunnerRequest, result: TurnResult, tokens: UsageRecord
+) -> dict[str, Any]:
     limit, redactor = _body_limit(result, tokens, has_run=False), context.redactor
     members = _common_members(context, view, result, limit)
     is_unchanged = view.body is context.request.body
-    sent = members["request_original"] if is_unchanged else body_for_history(view.body, redactor, limit)
+    sent = (
+        members["request_original"]
+        if is_unchanged
+        else body_for_history(view.body, redactor, limit)
+    )
 
     response = {"format": "json", "json": body_for_history(result.body, redactor, limit)}
     if view.stream and limit == MAX_BODY_BYTES:
@@ -377,27 +491,46 @@ def _forwarded_entry(context: RequestContext, view: RunnerRequest, result: TurnR
 
 
 def _withheld(agent: Agent, reason: str, shown: Collection[str] = ()) -> list[JsonObject]:
-    quarantined = [{"name": tool.name, "reason": f"quarantined: {tool.reason}"} for tool in agent.quarantined]
-    mediated = ({"name": tool.name, "reason": reason} for tool in agent.tools if tool.name not in shown)
-    return [*quarantined, *mediated, *({"name": tool.name, "reason": _NATIVE} for tool in agent.native_tools)]
+    quarantined = [
+        {"name": tool.name, "reason": f"quarantined: {tool.reason}"} for tool in agent.quarantined
+    ]
+    mediated = (
+        {"name": tool.name, "reason": reason} for tool in agent.tools if tool.name not in shown
+    )
+    return [
+        *quarantined,
+        *mediated,
+        *({"name": tool.name, "reason": _NATIVE} for tool in agent.native_tools),
+    ]
 
 
 def _stream_text(body: bytes, redactor: Redactor) -> str:
-    """Return the text of a stream. The last line of a cut one is left out: half a secret would not be recognised."""
+    """Return the text of a stream.
+
+    The last line of a cut one is left out: half a secret would not be recognised.
+    """
     whole = body if len(body) < MAX_BODY_BYTES else body[: body.rfind(b"\n") + 1]
     return redact_stream(whole, redactor).decode(errors="replace")
 
 
 def _may_have_cost(result: ModelResult) -> bool:
-    """Return whether a provider may have worked for an answer: any but a refusal, and a connection that was never made."""
+    """Return whether a provider may have worked for an answer: any but a refusal,
+    and a connection that was never made.
+    """
     if isinstance(result, ProviderResponse):
         return result.status < _FIRST_ERROR
-    return isinstance(result, ModelResponse) or result.code in {BROKE_OFF, TOO_LARGE, TIMEOUT, BAD_REPLY}
+    return isinstance(result, ModelResponse) or result.code in {
+        BROKE_OFF,
+        TOO_LARGE,
+        TIMEOUT,
+        BAD_REPLY,
+    }
 
 
 def _is_free(usage: JsonObject, status: int) -> bool:
     """Return whether an answer without usage cost nothing: an error did not, as far as is known."""
-    # What was broken off, by the provider or by a runner that left, did cost something, and nobody knows what.
+    # What was broken off, by the provider or by a runner that left, did cost something, and nobody
+    # knows what.
     return not usage and status >= _FIRST_ERROR and status != GONE
 
 
@@ -412,6 +545,8 @@ def _result_interventions(results: Sequence[ToolResult]) -> list[str]:
     """Return the interventions that the codes of results show, each once."""
     codes = {result.code for result in results}
     names = [name for code, name in ROUND_INTERVENTIONS.items() if code in codes]
-    per_call = ((CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in results)
+    per_call = (
+        (CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in results
+    )
     names += [f"{name}:{tool}" for name, tool in per_call if name is not None]
     return list(dict.fromkeys(names))

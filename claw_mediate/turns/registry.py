@@ -1,4 +1,6 @@
-"""The turns that run now: each is started with its ports and its checkpoint, joined by retries, and ended with the proxy."""
+"""The turns that run now: each is started with its ports and its checkpoint, joined by retries, and
+ended with the proxy.
+"""
 
 import asyncio
 import re
@@ -62,7 +64,9 @@ class Memory(NamedTuple):
 
 
 class TurnRun:
-    def __init__(self, context: TurnContext, driver: TurnDriver, recorder: Recorder, memory: Memory) -> None:
+    def __init__(
+        self, context: TurnContext, driver: TurnDriver, recorder: Recorder, memory: Memory
+    ) -> None:
         self._context = context
         self._driver = driver
         self._recorder = recorder
@@ -71,7 +75,10 @@ class TurnRun:
         self._billed = 0  # Model responses that are paid for, by earlier attempts or by this one
 
     async def run(self, checkpoint: TurnCheckpoint) -> TurnResult:
-        """Run the turn to its end. If cancelled, because the runner left, record what ran all the same."""
+        """Run the turn to its end.
+
+        If cancelled, because the runner left, record what ran all the same.
+        """
         self._billed = billed_before = await checkpoint.billed_responses()
         try:
             result = await self._run()
@@ -85,13 +92,18 @@ class TurnRun:
         return result
 
     async def _end_failed(self, checkpoint: TurnCheckpoint, billed_before: int) -> None:
-        """End the turn without an answer. What it has paid for, a later attempt does not pay for again."""
+        """End the turn without an answer.
+
+        What it has paid for, a later attempt does not pay for again.
+        """
         if self._billed > billed_before:
             await checkpoint.record_billed(self._billed)
         await checkpoint.end(None)
 
     def _work(self) -> dict[str, Any]:
-        """Return what a turn that did not end by itself has done and used: members of its ``Refuse``."""
+        """Return what a turn that did not end by itself has done and used: members
+        of its ``Refuse``.
+        """
         return {"rounds": self._driver.partial_rounds(), "usage": self._driver.usage()}
 
     async def _run(self) -> TurnResult:
@@ -119,14 +131,20 @@ class TurnRun:
 
     def _play(self) -> TurnGenerator[Outcome]:
         context = self._context
-        return turn(context.agent.limits, self._driver.now(), keeps_rounds=context.view.keeps_rounds)
+        return turn(
+            context.agent.limits, self._driver.now(), keeps_rounds=context.view.keeps_rounds
+        )
 
     async def _save_given(self, outcome: Outcome) -> None:
-        """Save whose the objects are that the model's own tools opened and made in this turn, also in hidden rounds."""
+        """Save whose the objects are that the model's own tools opened and made in
+        this turn, also in hidden rounds.
+        """
         context, shape = self._context, self._context.dialect.ANSWER_SHAPE
         last = [outcome.response.body] if isinstance(outcome, Deliver) else []
         documents = [*(past.response.body for past in outcome.rounds), *last]
-        await self._objects.save_given(context.agent, documents, shape, context.provider, context.route.key_label)
+        await self._objects.save_given(
+            context.agent, documents, shape, context.provider, context.route.key_label
+        )
 
     async def _end(self, outcome: Outcome) -> TurnResult:
         context = self._context
@@ -134,31 +152,50 @@ class TurnRun:
         if isinstance(outcome, Deliver):
             anchor = await self._remember(outcome)
             await self._settle(outcome, marks_of([anchor]))
-            if context.view.uses_functions and len(outcome.response.calls) > 1 and not outcome.terminal:
+            if (
+                context.view.uses_functions
+                and len(outcome.response.calls) > 1
+                and not outcome.terminal
+            ):
                 self._recorder.log_intervention(context, "legacy_function_calls_serialized")
             usage = runner_usage(outcome.usage)
-            write = partial(context.dialect.write_response, outcome.response, context.view, usage, terminal=outcome.terminal)
+            write = partial(
+                context.dialect.write_response,
+                outcome.response,
+                context.view,
+                usage,
+                terminal=outcome.terminal,
+            )
             body = await compute(len(context.view.body), write)
             body = context.redactor.document(body)
             owned = owned_response(context, outcome, anchor, body)
             if owned is not None:
                 await self._ownership.save(context.agent, owned)
-            return TurnResult(200, ok=True, body=body, owned=owned, headers=self._shown(outcome.response.headers))
+            return TurnResult(
+                200, ok=True, body=body, owned=owned, headers=self._shown(outcome.response.headers)
+            )
         await self._settle(outcome)
         await self._remember_unanswered(outcome)
         failure = outcome.failure
         retry_after = _valid(_SECONDS, failure.retry_after) if failure is not None else ""
         if failure is not None and failure.body:
             body = self._without_names(context.redactor.document(failure.body))
-            media_type = _valid(_MEDIA_TYPE, failure.content_type.partition(";")[0]) or "application/octet-stream"
+            media_type = (
+                _valid(_MEDIA_TYPE, failure.content_type.partition(";")[0])
+                or "application/octet-stream"
+            )
             result = TurnResult(failure.status, False, body, media_type, outcome.code, retry_after)
             return replace(result, headers=self._shown(failure.headers))
         body = build_error_body(context.request.path, outcome.status, outcome.code, outcome.message)
         body = self._without_names(context.redactor.document(body))
-        return TurnResult(outcome.status, ok=False, body=body, code=outcome.code, retry_after=retry_after)
+        return TurnResult(
+            outcome.status, ok=False, body=body, code=outcome.code, retry_after=retry_after
+        )
 
     def _without_names(self, error: bytes) -> bytes:
-        """Return an error without the names of managed tools: a provider tells whose schema it refuses."""
+        """Return an error without the names of managed tools: a provider tells
+        whose schema it refuses.
+        """
         catalog, shown = self._context.catalog, error
         for name in sorted(catalog.managed.keys() - catalog.native, key=len, reverse=True):
             shown = shown.replace(name.encode(), b"managed_tool")
@@ -170,7 +207,9 @@ class TurnRun:
         return tuple((name, self._context.redactor.text(value)) for name, value in headers)
 
     async def _settle(self, outcome: Outcome, marks: Collection[str] = ()) -> None:
-        """Record what the turn leaves unanswered in a conversation that the provider keeps; ``marks``: of its answer."""
+        """Record what the turn leaves unanswered in a conversation that the
+        provider keeps; ``marks``: of its answer.
+        """
         context = self._context
         if context.conversation is not None:
             await context.conversation.note_end(outcome, self._driver.last_round(), marks)
@@ -182,15 +221,21 @@ class TurnRun:
         hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
         for loss in context.dialect.REPLAY_RULES.find_losses(outcome.rounds, replayed=True):
             self._recorder.log_intervention(context, loss)
-        anchor = context.dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
+        anchor = context.dialect.response_anchor(
+            outcome.response, context.view, terminal=outcome.terminal
+        )
         await self._continuity.remember(context, anchor, hidden)
         return anchor
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:
-        """Store what a failed turn did where its answer would stand: the runner may go on behind it."""
+        """Store what a failed turn did where its answer would stand: the runner may
+        go on behind it.
+        """
         context = self._context
         hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
-        await self._continuity.remember(context, Anchor(EMPTY_TEXT_KEY, context.view.evidence.before), hidden)
+        await self._continuity.remember(
+            context, Anchor(EMPTY_TEXT_KEY, context.view.evidence.before), hidden
+        )
 
     def _record(self, outcome: Outcome, result: TurnResult) -> None:
         latency_ms = round((time.monotonic() - self._started) * 1000)
@@ -201,20 +246,31 @@ class TurnRun:
         except Exception as error:  # noqa: BLE001 - a provider's odd numbers cost neither the answer nor the line of history
             self._recorder.log_fault(self._context, error)
             usage = UsageRecord(total_rounds=calls)
-        self._recorder.record_turn(self._context, replace(result, latency_ms=latency_ms), outcome.rounds, usage)
+        self._recorder.record_turn(
+            self._context, replace(result, latency_ms=latency_ms), outcome.rounds, usage
+        )
 
 
 def _could_leave(past: Round) -> bool:
-    """Return whether a round holds what is left out of later requests elsewhere: advice for one turn, or a runner's call."""
-    return any(result.code in tool_result.NOT_REINJECTED or result.call.owner == "native" for result in past.results)
+    """Return whether a round holds what is left out of later requests elsewhere:
+    advice for one turn, or a runner's call.
+    """
+    return any(
+        result.code in tool_result.NOT_REINJECTED or result.call.owner == "native"
+        for result in past.results
+    )
 
 
 def _valid(pattern: re.Pattern[str], header: str) -> str:
-    """Return a header's value if it has the right form, else ""; a provider can say anything in it."""
+    """Return a header's value if it has the right form, else ""; a provider can say
+    anything in it.
+    """
     return header.strip() if pattern.fullmatch(header.strip()) else ""
 
 
-_GRACE_SECONDS = 1.5  # The time that cancelled turns have for writes in flight, which may take longer than a stop can wait
+# The time that cancelled turns have for writes in flight, which may take longer than a stop can
+# wait
+_GRACE_SECONDS = 1.5
 
 
 class Peers(NamedTuple):
@@ -264,7 +320,9 @@ class TurnRegistry:
     def find_in(self, agent_id: str, conversation: str) -> RunningTurn | None:
         """Return a running turn of a conversation that the provider keeps, if there is one."""
         running = (turn for (owner, _), turn in self._turns.items() if owner == agent_id)
-        return next((turn for turn in running if turn.context.view.conversation == conversation), None)
+        return next(
+            (turn for turn in running if turn.context.view.conversation == conversation), None
+        )
 
     def start(self, context: TurnContext) -> RunningTurn:
         self._recorder.log_request(context, len(context.catalog.offered))
@@ -278,7 +336,9 @@ class TurnRegistry:
             lambda stats: self._recorder.log_resume(context, stats),
         )
         requests = context.requests or context.variants
-        driver = TurnDriver(context.dialect, context.catalog, requests, self._ports(context), checkpoint)
+        driver = TurnDriver(
+            context.dialect, context.catalog, requests, self._ports(context), checkpoint
+        )
         run = TurnRun(context, driver, self._recorder, self._memory)
         key = (context.agent.id, context.fingerprint)
         turn = RunningTurn(context, driver, asyncio.ensure_future(run.run(checkpoint)), checkpoint)
@@ -306,10 +366,14 @@ class TurnRegistry:
         except asyncio.CancelledError:
             turn.disconnect()
             raise
-        return replace(exchange, on_delivered=turn.checkpoint.mark_delivered, answer_of=turn.context.turn_id)
+        return replace(
+            exchange, on_delivered=turn.checkpoint.mark_delivered, answer_of=turn.context.turn_id
+        )
 
     async def finish(self, seconds: float) -> None:
-        """Let running turns end for ``seconds``, then cancel them, and then what they wait for too."""
+        """Let running turns end for ``seconds``, then cancel them, and then what
+        they wait for too.
+        """
         turns = list(self._turns.values())
         if turns:
             await asyncio.wait([turn.task for turn in turns], timeout=max(seconds, 0))
@@ -327,18 +391,25 @@ class TurnRegistry:
         while self._turns:
             await asyncio.sleep(LEASE_SECONDS / 4)
             try:
-                await self.journal.renew_leases([turn.context.turn_id for turn in self._turns.values()])
+                await self.journal.renew_leases(
+                    [turn.context.turn_id for turn in self._turns.values()]
+                )
             except StoreError:
                 continue  # the turns themselves report it
 
     def _ports(self, context: TurnContext) -> Ports:
-        onlooker = TurnObserver(context.request.observer, context.turn_id, context.agent.id, context.redactor)
+        onlooker = TurnObserver(
+            context.request.observer, context.turn_id, context.agent.id, context.redactor
+        )
         caller = CallContext(context.agent, context.turn_id, context.redactor, onlooker)
 
         async def model(call: ModelCall) -> ModelResult:
-            # What a provider echoes must reach neither a service, as an argument, nor the next provider.
+            # What a provider echoes must reach neither a service, as an argument, nor the next
+            # provider.
             redacted = replace(call, read=lambda body: call.read(context.redactor.document(body)))
-            return await self._recorder.note_model_calls(context, redacted, partial(self._peers.upstream.post, context.route))
+            return await self._recorder.note_model_calls(
+                context, redacted, partial(self._peers.upstream.post, context.route)
+            )
 
         async def tools(call: ToolCall, key: str, seconds: float) -> ToolResult:
             started = now_rfc3339()
@@ -351,4 +422,6 @@ class TurnRegistry:
                 await context.conversation.note_progress(response, results)
 
         report = partial(self._recorder.log_intervention, context)
-        return Ports(model, tools, self._peers.now, onlooker, note_progress, self._reasoning, report)
+        return Ports(
+            model, tools, self._peers.now, onlooker, note_progress, self._reasoning, report
+        )

@@ -1,8 +1,9 @@
-"""The offline replay of a recorded turn: the real turn, judge and dialect, under the agent's present manifest.
+"""The offline replay of a recorded turn: the real turn, judge and dialect, under
+the agent's present manifest.
 
-No provider and no service is asked, and nothing is written: the model says what it said, services answer what they answered,
-and the clock shows what it showed. If the turn takes another way than it took, it ends there, and names what was not recorded
-(docs/spec/inspect.md).
+No provider and no service is asked, and nothing is written: the model says what it said, services
+answer what they answered, and the clock shows what it showed. If the turn takes another way than it
+took, it ends there, and names what was not recorded (docs/spec/inspect.md).
 """
 
 from collections import deque
@@ -25,7 +26,13 @@ from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, ToolCall, ToolResult, add_usage, runner_usage
 from claw_mediate.dialects.base import Additions, Dialect
-from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, TransportFailure, parse_response
+from claw_mediate.providers.failover import (
+    ModelCall,
+    ModelResult,
+    ProviderResponse,
+    TransportFailure,
+    parse_response,
+)
 from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.checkpoint import TurnCheckpoint
@@ -38,14 +45,18 @@ _NO_SECRETS = Redactor(())  # A recording holds no secret any more
 
 
 class RecordedResponse(NamedTuple):
-    """The response to one hidden request. ``status`` None: ``body`` says why there was none. ``size``: of the whole body."""
+    """The response to one hidden request. ``status`` None: ``body`` says why there was none.
+
+    ``size``: of the whole body.
+    """
 
     status: int | None
     content_type: str
     body: bytes
     size: int
     latency_ms: int
-    whole: bool = False  # True if the body is the result as the model was told it, of an earlier attempt at the turn
+    # True if the body is the result as the model was told it, of an earlier attempt at the turn
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +66,12 @@ class RecordedTurn:
     entry: JsonObject
     path: str
     body: bytes
-    replies: Mapping[int, RecordedResponse]  # By round: the last that was asked in it, since the others did not count
-    answers: Mapping[tuple[int, str], Sequence[RecordedResponse]]  # By round and tool, in the order in which they were asked
+    replies: Mapping[
+        int, RecordedResponse
+    ]  # By round: the last that was asked in it, since the others did not count
+    answers: Mapping[
+        tuple[int, str], Sequence[RecordedResponse]
+    ]  # By round and tool, in the order in which they were asked
 
     def missing(self) -> list[str]:
         """Return what history says of the turn, and the recording does not hold."""
@@ -67,7 +82,11 @@ class RecordedTurn:
             number = _number(past, "round")
             if number not in self.replies:
                 lost.append(f"the model's reply of round {number}")
-            ran = [call for call in map(as_object, as_array(past.get("tool_calls"))) if call.get("ran", True) is True]
+            ran = [
+                call
+                for call in map(as_object, as_array(past.get("tool_calls")))
+                if call.get("ran", True) is True
+            ]
             for name in dict.fromkeys(str(call.get("name")) for call in ran):
                 there = len(self.answers.get((number, name), ()))
                 if there < sum(call.get("name") == name for call in ran):
@@ -86,21 +105,36 @@ class ReplayOutcome:
 
 
 async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -> ReplayOutcome:
-    """Play a recorded turn again. Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none."""
+    """Play a recorded turn again.
+
+    Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none.
+    """
     view = dialect.read_request(recording.body)
     room = dialect.MAX_TOOLS - len(view.declared_tools)
-    catalog = ToolCatalog.build(agent.tools, view.declared_tools, room, is_open=view.declares_elsewhere)
+    catalog = ToolCatalog.build(
+        agent.tools, view.declared_tools, room, is_open=view.declares_elsewhere
+    )
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     turn_id = str(recording.entry.get("turn_id"))
-    world = TurnDriver(dialect, catalog, dialect.build_request(view, catalog, Additions()), ports, _NullCheckpoint(turn_id))
+    world = TurnDriver(
+        dialect,
+        catalog,
+        dialect.build_request(view, catalog, Additions()),
+        ports,
+        _NullCheckpoint(turn_id),
+    )
     outcome = await drive(turn(agent.limits, peers.clock, keeps_rounds=view.keeps_rounds), world)
     if isinstance(outcome, Deliver):
-        body = dialect.write_response(outcome.response, view, runner_usage(outcome.usage), terminal=outcome.terminal)
+        body = dialect.write_response(
+            outcome.response, view, runner_usage(outcome.usage), terminal=outcome.terminal
+        )
         ended: tuple[int, bytes, str | None] = 200, body, None
     else:
         own = outcome.failure.body if outcome.failure is not None else None
-        body = own or build_error_body(recording.path, outcome.status, outcome.code, outcome.message)
+        body = own or build_error_body(
+            recording.path, outcome.status, outcome.code, outcome.message
+        )
         ended = outcome.status, body, outcome.code
     status, body, code = ended
     about = {
@@ -109,7 +143,10 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
         "status_code": status,
         "error": code,
         "tools_offered": [offered.alias for offered in catalog.offered],
-        "response": {**as_object(recording.entry.get("response")), "json": body_for_history(body, _NO_SECRETS)},
+        "response": {
+            **as_object(recording.entry.get("response")),
+            "json": body_for_history(body, _NO_SECRETS),
+        },
         "usage": usage_members(usage_record(add_usage(outcome.usage), len(outcome.usage))),
         "tool_trace": tool_trace(outcome.rounds, _NO_SECRETS),
     }
@@ -134,11 +171,18 @@ class _Peers:
         reply = self._recording.replies.get(call.round)
         if self.missing or reply is None:
             self.missing = self.missing or [f"the model's reply of round {call.round}"]
-            return TransportFailure(NOT_RECORDED, f"the turn goes another way than it went: {self.missing[0]} is not recorded")
+            return TransportFailure(
+                NOT_RECORDED,
+                f"the turn goes another way than it went: {self.missing[0]} is not recorded",
+            )
         self.clock = (sum(self._walls[: call.round - 1]) + reply.latency_ms) / 1000
         if reply.status is None:
-            return TransportFailure(str(self._recording.entry.get("error")), reply.body.decode(errors="replace"))
-        return parse_response(ProviderResponse(reply.status, reply.content_type, reply.body), call.read)
+            return TransportFailure(
+                str(self._recording.entry.get("error")), reply.body.decode(errors="replace")
+            )
+        return parse_response(
+            ProviderResponse(reply.status, reply.content_type, reply.body), call.read
+        )
 
     async def tools(self, call: ToolCall, key: str, seconds: float) -> ToolResult:
         assert call.tool is not None
@@ -157,16 +201,28 @@ class _Peers:
         return replace(_answer(call, recorded, known, limit), latency_ms=recorded.latency_ms)
 
 
-def _answer(call: ToolCall, recorded: RecordedResponse, known: JsonObject | None, limit: int) -> ToolResult:
-    """Return the result of a call, as its service's response is read now; without one, as the model read it then."""
+def _answer(
+    call: ToolCall, recorded: RecordedResponse, known: JsonObject | None, limit: int
+) -> ToolResult:
+    """Return the result of a call, as its service's response is read now; without
+    one, as the model read it then.
+    """
     if recorded.status is not None and not recorded.whole:
         cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
-        return tool_result.read_http_response(call, recorded.status, recorded.body, recorded.size, cut)
-    envelope = as_object(decode_recorded(recorded.body)) if recorded.whole else as_object(as_object(known).get("result"))
+        return tool_result.read_http_response(
+            call, recorded.status, recorded.body, recorded.size, cut
+        )
+    envelope = (
+        as_object(decode_recorded(recorded.body))
+        if recorded.whole
+        else as_object(as_object(known).get("result"))
+    )
     code = as_object(envelope.get("error")).get("code")
     status = envelope.get("status_code")
     ok = envelope.get("ok") is True
-    return ToolResult(call, msgspec.json.encode(envelope), ok, None if ok else str(code), status, ran=True)
+    return ToolResult(
+        call, msgspec.json.encode(envelope), ok, None if ok else str(code), status, ran=True
+    )
 
 
 def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject]]:
@@ -189,9 +245,13 @@ class _NullCheckpoint(TurnCheckpoint):
     def __init__(self, turn_id: str) -> None:
         super().__init__(cast("Journal", None), turn_id, lambda _: None, "first")
 
-    async def call(self, _round: int, _place: int, _call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    async def call(
+        self, _round: int, _place: int, _call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
         return await run()
 
-    async def record_response(self, _round: int, _body: bytes, *, is_answer: bool = False) -> None: ...
+    async def record_response(
+        self, _round: int, _body: bytes, *, is_answer: bool = False
+    ) -> None: ...
     async def record_unmade(self, _round: int, _place: int, _result: ToolResult) -> None: ...
     async def abandon(self) -> None: ...

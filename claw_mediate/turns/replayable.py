@@ -1,7 +1,9 @@
-"""The providers that send back only on request what they take back: reasoning, encrypted (docs/spec/responses.md section 4).
+"""The providers that send back only on request what they take back: reasoning, encrypted
+(docs/spec/responses.md section 4).
 
-A provider and model whose reasoning could not be sent back is asked for what can, from then on. One that refuses to be asked is
-never asked again. Nothing of this outlives the process: it is learned again with one reply.
+A provider and model whose reasoning could not be sent back is asked for what can, from then on. One
+that refuses to be asked is never asked again. Nothing of this outlives the process: it is learned
+again with one reply.
 """
 
 _MAX_MAKERS = 1024  # A runner may name any model

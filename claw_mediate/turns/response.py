@@ -1,7 +1,8 @@
 """The answer of a mediated turn as an HTTP response: one JSON body, or a stream that is kept alive.
 
-The headers of a stream go out when the turn goes on after a good first response, or when ``keepalive_first`` is over.
-Until then an error keeps its own status; afterwards it is an event of the stream (docs/spec/mediation.md section 6).
+The headers of a stream go out when the turn goes on after a good first response, or when
+``keepalive_first`` is over. Until then an error keeps its own status; afterwards it is an event of
+the stream (docs/spec/mediation.md section 6).
 """
 
 import asyncio
@@ -20,17 +21,27 @@ from claw_mediate.turns.driver import Progress
 from claw_state.journal import StoredResponse
 from claw_state.ownership import OwnedObject
 
-_STREAM = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), ("x-accel-buffering", "no")]
+_STREAM = [
+    ("content-type", "text/event-stream"),
+    ("cache-control", "no-cache"),
+    ("x-accel-buffering", "no"),
+]
 
 _SILENT_SECONDS, _EVENT_SECONDS = 30.0, 15.0
-"""With ``auto``: until a stream of comments gets an event, and from one to the next. Some clients count events only."""
+"""With ``auto``: until a stream of comments gets an event, and from one to the next.
+
+Some clients count events only.
+"""
 
 _CHUNK_BYTES = 16 * 1024
 type OnDisconnect = Callable[[], None]  # Called once, when a runner wants no more of a stream
 
 
 class ClientStream:
-    """A stream with its runner. It reports the disconnect itself: a generator that never began runs no ``finally``."""
+    """A stream with its runner.
+
+    It reports the disconnect itself: a generator that never began runs no ``finally``.
+    """
 
     def __init__(self, chunks: AsyncGenerator[bytes], on_disconnect: OnDisconnect) -> None:
         self._chunks = chunks
@@ -57,13 +68,19 @@ class ClientStream:
 
 
 async def json_response(task: asyncio.Task[TurnResult]) -> RunnerResponse:
-    """Return the answer of a turn that was not asked to stream. Several runners may wait for the same task."""
+    """Return the answer of a turn that was not asked to stream.
+
+    Several runners may wait for the same task.
+    """
     await asyncio.wait([task])
     return _whole(task.result())
 
 
 class StreamedTurn(NamedTuple):
-    """A running turn whose answer is streamed. ``save`` stores that the runner owns the response whose id it was sent."""
+    """A running turn whose answer is streamed.
+
+    ``save`` stores that the runner owns the response whose id it was sent.
+    """
 
     context: TurnContext
     progress: Progress
@@ -71,22 +88,32 @@ class StreamedTurn(NamedTuple):
     save: Callable[[OwnedObject], Awaitable[None]]
 
 
-async def sse_response(turn: StreamedTurn, pace: Pace, on_disconnect: OnDisconnect) -> RunnerResponse:
-    """Return the answer of a turn that was asked to stream: its error while the status is open, else its stream."""
+async def sse_response(
+    turn: StreamedTurn, pace: Pace, on_disconnect: OnDisconnect
+) -> RunnerResponse:
+    """Return the answer of a turn that was asked to stream: its error while the
+    status is open, else its stream.
+    """
     progress, task = turn.progress, turn.task
     committed = asyncio.ensure_future(progress.committed.wait())
     try:
-        await asyncio.wait([task, committed], timeout=pace.first, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [task, committed], timeout=pace.first, return_when=asyncio.FIRST_COMPLETED
+        )
     finally:
         committed.cancel()
     progress.committed.set()
     if task.done() and not (result := task.result()).ok:
         return _whole(result)
     headers = [*_STREAM, *progress.headers]
-    return RunnerResponse(200, headers, ClientStream(_events(turn, pace), on_disconnect), streaming=True)
+    return RunnerResponse(
+        200, headers, ClientStream(_events(turn, pace), on_disconnect), streaming=True
+    )
 
 
-def stored_response(view: RunnerRequest, dialect: Dialect, stored: StoredResponse) -> RunnerResponse:
+def stored_response(
+    view: RunnerRequest, dialect: Dialect, stored: StoredResponse
+) -> RunnerResponse:
     """Return once more the answer that a turn ended with."""
     if not view.stream:
         return respond(stored.status, stored.body, stored.content_type)
@@ -99,7 +126,9 @@ def stored_response(view: RunnerRequest, dialect: Dialect, stored: StoredRespons
 
 
 def _whole(result: TurnResult) -> RunnerResponse:
-    return respond(result.status, result.body, result.content_type, result.retry_after, result.headers)
+    return respond(
+        result.status, result.body, result.content_type, result.retry_after, result.headers
+    )
 
 
 async def _events(turn: StreamedTurn, pace: Pace) -> AsyncGenerator[bytes]:
@@ -120,14 +149,18 @@ async def _events(turn: StreamedTurn, pace: Pace) -> AsyncGenerator[bytes]:
     if result.ok:
         if opening.beats and result.owned is not None:
             await save(msgspec.structs.replace(result.owned, id=opening.id))
-        for events in _batches(dialect.stream(result.body, context.view, opening if opening.beats else None)):
+        for events in _batches(
+            dialect.stream(result.body, context.view, opening if opening.beats else None)
+        ):
             yield events
     else:
         yield dialect.stream_error(_error_event(context, result), opening)
 
 
 def _batches(events: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield events joined to chunks of about ``_CHUNK_BYTES``: the whole answer is there, and each chunk is a write."""
+    """Yield events joined to chunks of about ``_CHUNK_BYTES``: the whole answer is
+    there, and each chunk is a write.
+    """
     batch: list[bytes] = []
     size = 0
     for event in events:
@@ -144,4 +177,6 @@ def _error_event(context: TurnContext, result: TurnResult) -> bytes:
     if own := context.dialect.error_body(result.body):
         return own
     message = f"the provider answered with status {result.status}"
-    return build_error_body(context.request.path, result.status, f"provider_http_{result.status}", message)
+    return build_error_body(
+        context.request.path, result.status, f"provider_http_{result.status}", message
+    )

@@ -1,1 +1,3 @@
-"""Several processes of one proxy: their supervisor, and what they ask each other (decision 0035)."""
+"""Several processes of one proxy: their supervisor, and what they ask each other
+(decision 0035).
+"""

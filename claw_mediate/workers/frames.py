@@ -1,4 +1,6 @@
-"""Messages between the supervisor and a worker: MessagePack behind its length, on a pair of connected sockets."""
+"""Messages between the supervisor and a worker: MessagePack behind its length, on a
+pair of connected sockets.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -18,7 +20,8 @@ class Message(msgspec.Struct, array_like=True):
     ask       worker → supervisor   ask all workers about ``topic``; ``body`` says what of it
     question  supervisor → worker   the same, from whomever
     reply     worker → supervisor   ``parts`` has the one reply
-    answer    supervisor → worker   the replies in ``parts``, by the worker's number; 0 is the supervisor's own
+    answer    supervisor → worker   the replies in ``parts``, by the worker's number; 0 is the
+    supervisor's own
     """
 
     kind: Literal["up", "ask", "question", "reply", "answer"]

@@ -1,9 +1,10 @@
 """The output of workers, brought together: whole lines, on the supervisor's own.
 
-Rules. A regular file takes a line in one write, so workers write it themselves. Anything else, such as a pipe, would mix long
-lines and could make a worker wait: there each worker has a pipe of its own, and the supervisor copies whole lines. While its
-reader is slow it reads no more, so that each worker drops and counts what it has no room for, as one proxy does. When the
-reader has left, lines are dropped.
+Rules. A regular file takes a line in one write, so workers write it themselves. Anything else, such
+as a pipe, would mix long lines and could make a worker wait: there each worker has a pipe of its
+own, and the supervisor copies whole lines. While its reader is slow it reads no more, so that each
+worker drops and counts what it has no room for, as one proxy does. When the reader has left, lines
+are dropped.
 """
 
 import os
@@ -69,7 +70,9 @@ class Relay:
         self._line = b""
 
     def copy(self) -> bool:
-        """Copy the lines that are whole; return False at the end, where a torn line becomes a whole one."""
+        """Copy the lines that are whole; return False at the end, where a torn line
+        becomes a whole one.
+        """
         try:
             data = os.read(self.source, _READ_BYTES)
         except BlockingIOError:

@@ -1,7 +1,8 @@
-"""The supervisor's side of questions: a worker asks, all who are up reply, and the worker gets the replies together.
+"""The supervisor's side of questions: a worker asks, all who are up reply, and the
+worker gets the replies together.
 
-What workers that have ended had counted stays in the sum, and so does that of silent ones, as of the last question: a counter
-must not fall.
+What workers that have ended had counted stays in the sum, and so does that of silent ones, as of
+the last question: a counter must not fall.
 """
 
 import time
@@ -42,15 +43,21 @@ class Questions:
         self.deaths = 0
 
     def seconds_left(self) -> float | None:
-        """Return the time until a question is answered without those who are silent; None where none waits."""
+        """Return the time until a question is answered without those who are
+        silent; None where none waits.
+        """
         return min((each.until for each in self._open.values()), default=None)
 
     def ask(self, asker: int, message: Message, up: Collection[int]) -> None:
         """Pass a worker's question on to all who are up."""
         self._last_number += 1
-        self._open[self._last_number] = _Question(asker, message.number, message.topic, set(up), time.monotonic() + _SECONDS)
+        self._open[self._last_number] = _Question(
+            asker, message.number, message.topic, set(up), time.monotonic() + _SECONDS
+        )
         for number in up:
-            self._send(number, Message("question", self._last_number, message.topic, body=message.body))
+            self._send(
+                number, Message("question", self._last_number, message.topic, body=message.body)
+            )
         self._answer(self._last_number)
 
     def take_reply(self, message: Message) -> None:
@@ -91,15 +98,42 @@ class Questions:
         del self._open[number]
         if question.topic == _METRICS:
             question.parts[SUPERVISOR] = encode(self._own_metrics(question.parts.keys()))
-        self._send(question.asker, Message("answer", question.number, question.topic, question.parts))
+        self._send(
+            question.asker, Message("answer", question.number, question.topic, question.parts)
+        )
 
     def _own_metrics(self, replied: Collection[int]) -> Snapshot:
         replies = len(replied)
-        own: Snapshot = [("claw_workers", "gauge", "Processes of the proxy that reply.", [("claw_workers", {}, replies)])]
+        own: Snapshot = [
+            (
+                "claw_workers",
+                "gauge",
+                "Processes of the proxy that reply.",
+                [("claw_workers", {}, replies)],
+            )
+        ]
         if self.deaths:
             fault = ("claw_faults_total", {"fault": "worker_died"}, self.deaths)
-            own.append(("claw_faults", "counter", "Faults of the proxy or its surroundings, by error code (error).", [fault]))
+            own.append(
+                (
+                    "claw_faults",
+                    "counter",
+                    "Faults of the proxy or its surroundings, by error code (error).",
+                    [fault],
+                )
+            )
         if replies < self._count:
-            own.append(("claw_ready", "gauge", "1 if the proxy can serve turns, as /ready reports.", [("claw_ready", {}, 0)]))
-        silent = (keep_counts(decode(last)) for number, last in self._last_metrics.items() if number not in replied)
+            own.append(
+                (
+                    "claw_ready",
+                    "gauge",
+                    "1 if the proxy can serve turns, as /ready reports.",
+                    [("claw_ready", {}, 0)],
+                )
+            )
+        silent = (
+            keep_counts(decode(last))
+            for number, last in self._last_metrics.items()
+            if number not in replied
+        )
         return add_up([self._ended, *silent, own])

@@ -1,17 +1,21 @@
 """The supervisor of a proxy with workers: ``claw proxy --workers N`` (decision 0035).
 
-the start             the first worker alone: it makes what all use (mitmproxy's CA, the state's tables), and notices an address
+the start             the first worker alone: it makes what all use (mitmproxy's CA, the state's
+tables), and notices an address
                       that somebody else listens on. When its listeners are open, the others follow
-a worker dies         another takes its place at once; one that dies again within a minute waits, each time twice as long
-a worker hangs        its loop is asked every ``ALIVE_SECONDS``; after ``MAX_SILENT`` questions without any word of it, it is
+a worker dies         another takes its place at once; one that dies again within a minute waits,
+each time twice as long a worker hangs        its loop is asked every ``ALIVE_SECONDS``; after
+``MAX_SILENT`` questions without any word of it, it is
                       killed, and replaced
-one does not start    the first time: all end, with its exit code. Later only after ``MAX_FAILED_STARTS``, with the same waits
-SIGTERM, SIGINT       all workers get it, and drain; the exit code is the greatest of those that had opened their listeners.
+one does not start    the first time: all end, with its exit code. Later only after
+``MAX_FAILED_STARTS``, with the same waits SIGTERM, SIGINT       all workers get it, and drain; the
+exit code is the greatest of those that had opened their listeners.
                       One that has not ended ``LATE_SECONDS`` after its time for that is killed
 SIGHUP                all workers get it
 the supervisor dies   its workers notice, stop to listen at once, and drain
 
-Workers are forks of this process, which has imported what they need and done nothing else: it has one thread and no event loop.
+Workers are forks of this process, which has imported what they need and done nothing else: it has
+one thread and no event loop.
 """
 
 import gc
@@ -38,13 +42,21 @@ MAX_FAILED_STARTS: Final = 5
 _SOUND_SECONDS = 60.0  # A worker that lived longer is replaced at once
 FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT = 30.0
-_COPY_PAUSE_SECONDS = 0.005  # After lines were copied: those that come meanwhile are copied together
-LATE_SECONDS: Final = 4.0  # Less than the time between the drain and the end of a container (``grace_seconds``)
+_COPY_PAUSE_SECONDS = (
+    0.005  # After lines were copied: those that come meanwhile are copied together
+)
+LATE_SECONDS: Final = (
+    4.0  # Less than the time between the drain and the end of a container (``grace_seconds``)
+)
 ALIVE_SECONDS: Final = 5.0
 MAX_SILENT: Final = 6
-"""Questions are counted, and not seconds: where the whole proxy was stopped, or the machine slept, nobody was asked."""
+"""Questions are counted, and not seconds: where the whole proxy was stopped, or the
+machine slept, nobody was asked.
+"""
 _LAST_MILLISECONDS = 1000  # The time for the last lines, when all workers have ended
-_SIGNALED = 128  # A shell's exit code of a process that a signal ended is this and the signal's number
+_SIGNALED = (
+    128  # A shell's exit code of a process that a signal ended is this and the signal's number
+)
 _MAX_UNSENT_BYTES = 1 << 20  # Of messages to a worker that does not read
 _READ_BYTES = 1 << 16
 _STREAMS = (1, 2)
@@ -74,12 +86,15 @@ class _Slot:
 
 
 def supervise(
-    count: int, serve: Callable[[], object], first_wait: float = FIRST_WAIT, alive_seconds: float = ALIVE_SECONDS
+    count: int,
+    serve: Callable[[], object],
+    first_wait: float = FIRST_WAIT,
+    alive_seconds: float = ALIVE_SECONDS,
 ) -> NoReturn:
     """Run ``serve`` in ``count`` processes until they are to end, and exit with their code.
 
-    ``first_wait``: seconds before a worker is replaced that died soon after its predecessor. ``alive_seconds``: from one
-    question whether a worker's loop runs to the next.
+    ``first_wait``: seconds before a worker is replaced that died soon after its predecessor.
+    ``alive_seconds``: from one question whether a worker's loop runs to the next.
     """
     supervisor = Supervisor(count, first_wait, alive_seconds)
     place = supervisor.run()
@@ -92,13 +107,18 @@ def supervise(
 class Supervisor:
     """The processes of one proxy."""
 
-    def __init__(self, count: int, first_wait: float = FIRST_WAIT, alive_seconds: float = ALIVE_SECONDS) -> None:
+    def __init__(
+        self, count: int, first_wait: float = FIRST_WAIT, alive_seconds: float = ALIVE_SECONDS
+    ) -> None:
         """Open what outlives a worker: its listener on loopback, and the outputs."""
         self.exit_code = 0
         self._first_wait = first_wait
         self._alive_seconds = alive_seconds
         self._next_question = time.monotonic() + alive_seconds
-        self._slots = {number: _Slot(number, socket.create_server(("127.0.0.1", 0))) for number in range(1, count + 1)}
+        self._slots = {
+            number: _Slot(number, socket.create_server(("127.0.0.1", 0)))
+            for number in range(1, count + 1)
+        }
         self._outputs = _outputs()
         self._events = EventLog(self._outputs[1].write if 1 in self._outputs else None)
         self._questions = Questions(count, self._send)
@@ -108,7 +128,9 @@ class Supervisor:
         self._has_copied = False
 
     def run(self) -> Place | None:
-        """Supervise until all workers have ended, and return None; in each worker, return its place."""
+        """Supervise until all workers have ended, and return None; in each worker,
+        return its place.
+        """
         gc.collect()
         gc.freeze()  # pages stay shared with the workers
         signaled = self._begin_signals()
@@ -127,7 +149,9 @@ class Supervisor:
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for sign in _HANDLED:
-            if sign != signal.SIGHUP or not os.isatty(0):  # at a terminal it ends this process, and so all
+            if sign != signal.SIGHUP or not os.isatty(
+                0
+            ):  # at a terminal it ends this process, and so all
                 signal.signal(sign, lambda *_: None)
         self._selector.register(reader, selectors.EVENT_READ, partial(self._take_signals, reader))
         return reader, writer
@@ -142,12 +166,16 @@ class Supervisor:
         relays = {stream: Relay(output) for stream, output in self._outputs.items()}
         ports = {each.number: each.inner.getsockname()[1] for each in self._slots.values()}
         is_alone = not any(each.pid for each in self._slots.values())
-        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # until the new process has handlers of its own
+        signal.pthread_sigmask(
+            signal.SIG_BLOCK, _HANDLED
+        )  # until the new process has handlers of its own
         try:
             if not (pid := os.fork()):
                 self._leave(slot, signaled, relays)
                 ours.close()
-                return Place(slot.number, len(self._slots), theirs, slot.inner, ports, is_alone=is_alone)
+                return Place(
+                    slot.number, len(self._slots), theirs, slot.inner, ports, is_alone=is_alone
+                )
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         theirs.close()
@@ -165,11 +193,16 @@ class Supervisor:
         """Give up, in a new worker, all that is the supervisor's."""
         signal.set_wakeup_fd(-1)
         for sign in _HANDLED:
-            signal.signal(sign, signal.default_int_handler if sign == signal.SIGINT else signal.SIG_DFL)
+            signal.signal(
+                sign, signal.default_int_handler if sign == signal.SIGINT else signal.SIG_DFL
+            )
         for stream, relay in relays.items():
             os.dup2(relay.end, stream)
             relay.close_end()
-        for descriptor in (*signaled, *(relay.source for relay in (*self._relays, *relays.values()))):
+        for descriptor in (
+            *signaled,
+            *(relay.source for relay in (*self._relays, *relays.values())),
+        ):
             os.close(descriptor)
         for slot in self._slots.values():
             if slot.channel is not None:
@@ -179,8 +212,14 @@ class Supervisor:
 
     def _wait(self) -> None:
         self._watch_outputs()
-        times = [slot.due for slot in self._slots.values() if slot.state == "waiting" and self._slots[1].has_been_up]
-        times += [until for slot in self._slots.values() if (until := self._last_moment(slot)) is not None]
+        times = [
+            slot.due
+            for slot in self._slots.values()
+            if slot.state == "waiting" and self._slots[1].has_been_up
+        ]
+        times += [
+            until for slot in self._slots.values() if (until := self._last_moment(slot)) is not None
+        ]
         if self._stopped_at is None:
             times.append(self._next_question)
         if (until := self._questions.seconds_left()) is not None:
@@ -218,7 +257,9 @@ class Supervisor:
                 slot.state = "ended"
 
     def _last_moment(self, slot: _Slot) -> float | None:
-        """Return when to kill a process that has been asked to end; None if there is none, or it is killed already."""
+        """Return when to kill a process that has been asked to end; None if there
+        is none, or it is killed already.
+        """
         if self._stopped_at is None or not slot.pid or slot.is_killed:
             return None
         return self._stopped_at + slot.drain + LATE_SECONDS
@@ -230,11 +271,16 @@ class Supervisor:
                 slot.is_killed = True
                 os.kill(slot.pid, signal.SIGKILL)
                 seconds = slot.drain + LATE_SECONDS
-                reason = f"worker {slot.number} (process {slot.pid}) did not end in {seconds:g} s; it is killed"
+                reason = (
+                    f"worker {slot.number} (process {slot.pid}) did not end in {seconds:g} s; "
+                    "it is killed"
+                )
                 self._events.event("error", error="worker_died", reason=reason)
 
     def _ask_whether_alive(self) -> None:
-        """Ask each worker for a word of its loop, and kill those that hang, or that somebody has stopped."""
+        """Ask each worker for a word of its loop, and kill those that hang, or that
+        somebody has stopped.
+        """
         now = time.monotonic()
         if self._stopped_at is not None or now < self._next_question:
             return
@@ -253,7 +299,10 @@ class Supervisor:
         slot.is_killed = True
         os.kill(slot.pid, signal.SIGKILL)
         seconds = MAX_SILENT * self._alive_seconds
-        reason = f"worker {slot.number} (process {slot.pid}) hangs: it has not replied for {seconds:g} s; it is killed"
+        reason = (
+            f"worker {slot.number} (process {slot.pid}) hangs: it has not replied for "
+            f"{seconds:g} s; it is killed"
+        )
         self._events.event("error", error="worker_died", reason=reason)
 
     def _reap(self) -> None:
@@ -289,13 +338,23 @@ class Supervisor:
         now = time.monotonic()
         if slot.state == "up" and now - slot.since >= _SOUND_SECONDS:
             slot.failures = 0
-        wait = min(_LONGEST_WAIT, self._first_wait * 2 ** (slot.failures - 1)) if slot.failures else 0.0
+        wait = (
+            min(_LONGEST_WAIT, self._first_wait * 2 ** (slot.failures - 1))
+            if slot.failures
+            else 0.0
+        )
         slot.state, slot.due, slot.failures = "waiting", now + wait, slot.failures + 1
         self._questions.deaths += 1
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = (
+            f"was ended by {signal.Signals(-code).name}"
+            if code < 0
+            else f"ended with exit code {code}"
+        )
         when = f"in {wait:g} s" if wait else "at once"
         self._events.event(
-            "error", error="worker_died", reason=f"worker {slot.number} (process {pid}) {how}; it is replaced {when}"
+            "error",
+            error="worker_died",
+            reason=f"worker {slot.number} (process {pid}) {how}; it is replaced {when}",
         )
 
     def _serve(self, slot: _Slot) -> None:
@@ -321,7 +380,11 @@ class Supervisor:
                 if slot.state == "starting":
                     slot.state, slot.since, slot.has_been_up = "up", time.monotonic(), True
             case "ask":
-                up = [each.number for each in self._slots.values() if each.state == "up" and each.channel is not None]
+                up = [
+                    each.number
+                    for each in self._slots.values()
+                    if each.state == "up" and each.channel is not None
+                ]
                 self._questions.ask(slot.number, message, up)
             case _:
                 self._questions.take_reply(message)
@@ -361,7 +424,9 @@ class Supervisor:
                 if relay.output.is_behind:
                     self._selector.unregister(relay.source)
                 else:
-                    self._selector.register(relay.source, selectors.EVENT_READ, partial(self._copy, relay))
+                    self._selector.register(
+                        relay.source, selectors.EVENT_READ, partial(self._copy, relay)
+                    )
 
     def _copy(self, relay: Relay) -> None:
         self._has_copied = True

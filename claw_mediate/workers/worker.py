@@ -1,7 +1,9 @@
-"""One of several workers, which is this process: its place, and what it asks the others through the supervisor.
+"""One of several workers, which is this process: its place, and what it asks the
+others through the supervisor.
 
-Rules. A process without a supervisor has no ``current()``, and nothing here concerns it. The end of the supervisor, however it
-comes, ends its workers as SIGTERM does: they drain. They stop to listen at once, since a new proxy waits for their addresses.
+Rules. A process without a supervisor has no ``current()``, and nothing here concerns it. The end of
+the supervisor, however it comes, ends its workers as SIGTERM does: they drain. They stop to listen
+at once, since a new proxy waits for their addresses.
 """
 
 import asyncio
@@ -28,8 +30,8 @@ type Reply = Callable[[bytes], Awaitable[bytes]]
 class Place:
     """A worker's place, as the supervisor gives it. Workers count from 1.
 
-    ``inner`` is its listener on loopback, at which the others reach it; ``ports`` are those of all, by number. The supervisor
-    holds all of them open, so that none can ever lead to another program.
+    ``inner`` is its listener on loopback, at which the others reach it; ``ports`` are those of all,
+    by number. The supervisor holds all of them open, so that none can ever lead to another program.
     """
 
     number: int
@@ -37,7 +39,9 @@ class Place:
     channel: socket.socket
     inner: socket.socket
     ports: Mapping[int, int] = field(default_factory=dict)
-    is_alone: bool = False  # No other worker has a listener, so that an address in use is somebody else's
+    is_alone: bool = (
+        False  # No other worker has a listener, so that an address in use is somebody else's
+    )
 
 
 class Worker:
@@ -65,7 +69,10 @@ class Worker:
 
     @property
     def is_orphan(self) -> bool:
-        """Return whether the supervisor has ended. Ask before ``begin``: afterwards the end is noticed by itself."""
+        """Return whether the supervisor has ended.
+
+        Ask before ``begin``: afterwards the end is noticed by itself.
+        """
         try:
             return not self.place.channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -85,7 +92,9 @@ class Worker:
         self._send(Message("up", self._drain_ms))
 
     def set_drain(self, seconds: float) -> None:
-        """Let the supervisor wait so long for the end of this process after a signal to stop, from now on."""
+        """Let the supervisor wait so long for the end of this process after a
+        signal to stop, from now on.
+        """
         self._drain_ms = round(seconds * 1000)
         self._send(Message("up", self._drain_ms))  # only if it is up
 
@@ -94,7 +103,10 @@ class Worker:
         self._replies[topic] = reply
 
     async def ask_all(self, topic: Topic, body: bytes = b"") -> Mapping[int, bytes]:
-        """Return the replies of all workers, this one too, by their numbers. Those who are not up, or silent, are missing."""
+        """Return the replies of all workers, this one too, by their numbers.
+
+        Those who are not up, or silent, are missing.
+        """
         if self._writer is None:
             return {}
         number = self._last_number = self._last_number + 1
@@ -134,12 +146,23 @@ class Worker:
     def _handle(self, message: Message) -> None:
         if message.kind == "question":
             self._keep(self._reply(message))
-        elif message.kind == "answer" and (waiting := self._asked.get(message.number)) is not None and not waiting.done():
+        elif (
+            message.kind == "answer"
+            and (waiting := self._asked.get(message.number)) is not None
+            and not waiting.done()
+        ):
             waiting.set_result(message.parts)
 
     async def _reply(self, question: Message) -> None:
         if (reply := self._replies.get(question.topic)) is not None:
-            self._send(Message("reply", question.number, question.topic, {self.number: await reply(question.body)}))
+            self._send(
+                Message(
+                    "reply",
+                    question.number,
+                    question.topic,
+                    {self.number: await reply(question.body)},
+                )
+            )
 
     def _send(self, message: Message) -> None:
         if self._writer is not None and not self._writer.is_closing():
@@ -170,6 +193,8 @@ def become(place: Place) -> Worker:
 
 
 def own_history(directory: Path) -> Path:
-    """Return the directory of this process's own history: two writers would break the chain of a file."""
+    """Return the directory of this process's own history: two writers would break
+    the chain of a file.
+    """
     worker = current()
     return directory if worker is None else directory / worker_directory(worker.number)

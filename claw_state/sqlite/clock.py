@@ -1,9 +1,11 @@
-"""The time of a state in a SQLite file, which goes on evenly when somebody sets the machine's clock.
+"""The time of a state in a SQLite file, which goes on evenly when somebody sets the
+machine's clock.
 
-Rules. All users of a file are on one machine (SQLite's write-ahead log requires it), and a machine has a clock that nobody
-can set: the time since it was started, which counts its sleep too. The first process that opens the file after a start of
-the machine stores how far the wall clock is ahead of that one; from then on the sum of both is the time of the file, for
-every process. Where the system has no such clock, the wall clock is the time.
+Rules. All users of a file are on one machine (SQLite's write-ahead log requires it), and a machine
+has a clock that nobody can set: the time since it was started, which counts its sleep too. The
+first process that opens the file after a start of the machine stores how far the wall clock is
+ahead of that one; from then on the sum of both is the time of the file, for every process. Where
+the system has no such clock, the wall clock is the time.
 """
 
 import sqlite3
@@ -38,9 +40,11 @@ class Uptime(NamedTuple):
 
 
 def open_clock(database: sqlite3.Connection, wall: Clock, uptime: Uptime | None) -> Clock:
-    """Return the time of the file in seconds since 1970; store what it is made of if nobody has since the machine's start.
+    """Return the time of the file in seconds since 1970; store what it is made of if nobody has
+    since the machine's start.
 
-    It never begins before the latest time in the file: a machine may start with a clock that stands at 1970.
+    It never begins before the latest time in the file: a machine may start with a clock that stands
+    at 1970.
     """
     if uptime is None:
         return wall
@@ -51,7 +55,9 @@ def open_clock(database: sqlite3.Connection, wall: Clock, uptime: Uptime | None)
 
     (latest,) = database.execute(_LATEST).fetchone()
     ahead = max(wall(), latest or 0.0) - uptime.clock()
-    with suppress(sqlite3.OperationalError):  # another process has the lock: the next one that opens the file stores it
+    with suppress(
+        sqlite3.OperationalError
+    ):  # another process has the lock: the next one that opens the file stores it
         database.execute("INSERT OR IGNORE INTO clock VALUES (?, ?)", (uptime.boot, ahead))
     return find_clock(database, uptime) or (lambda: ahead + uptime.clock())
 

@@ -13,11 +13,12 @@ the file is damaged                 the proxy restarts, after it   a new file be
 
 Every failure is reported to ``Health`` and raised as ``StoreError``.
 
-Other processes write to the file, too, and lock it for each write. Writers wait for that lock while the event loop goes on, and
-readers never wait.
+Other processes write to the file, too, and lock it for each write. Writers wait for that lock while
+the event loop goes on, and readers never wait.
 
-All parts of a mediator share one connection, and so does the next mediator on the same state (``share``): SQLite drops its page
-cache whenever another connection has written, and a state in memory belongs to its connection.
+All parts of a mediator share one connection, and so does the next mediator on the same state
+(``share``): SQLite drops its page cache whenever another connection has written, and a state in
+memory belongs to its connection.
 """
 
 from __future__ import annotations
@@ -33,7 +34,14 @@ from typing import Any
 
 from claw_state.health import Health, StateUnavailableError
 from claw_state.sqlite.clock import Clock, Uptime, open_clock
-from claw_state.sqlite.schema import REMEDY, TABLES, VACUUM_STEP, check_integrity, describe_error, open_database
+from claw_state.sqlite.schema import (
+    REMEDY,
+    TABLES,
+    VACUUM_STEP,
+    check_integrity,
+    describe_error,
+    open_database,
+)
 from claw_state.sqlite.wal import WriteAheadLog
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -42,7 +50,9 @@ _LOCK_SECONDS = 1.0  # The longest wait of a writer for another process's lock
 _MAX_PAUSE_SECONDS = 0.004  # The longest pause between two tries; the first is a quarter of it
 _PAGES_PER_FREE_PAGE = 4  # One page in so many may stay free, for later turns
 type Execute = Callable[..., sqlite3.Cursor]
-_REPLACED = "its file, or the log beside it, was deleted or replaced: put it back, or start the proxy again"
+_REPLACED = (
+    "its file, or the log beside it, was deleted or replaced: put it back, or start the proxy again"
+)
 
 
 class Database:
@@ -51,7 +61,8 @@ class Database:
     def __init__(self, file: str, schema: str = TABLES, health: Health | None = None) -> None:
         """Open ``file``, a path, or a database in memory if it is empty.
 
-        Raise ``sqlite3.Error`` or ``OSError`` if it can't be opened or is damaged: better now than in the middle of a turn.
+        Raise ``sqlite3.Error`` or ``OSError`` if it can't be opened or is damaged: better now than
+        in the middle of a turn.
         """
         self.file = file
         self.health = health or Health()
@@ -77,7 +88,10 @@ class Database:
         return open_clock(self._db, wall, Uptime.of_machine())
 
     async def flush(self) -> None:
-        """Flush all previous writes to the disk. Raise ``StoreError`` if they may not survive a power cut."""
+        """Flush all previous writes to the disk.
+
+        Raise ``StoreError`` if they may not survive a power cut.
+        """
         if self._log is not None:
             try:
                 await self._log.flush()
@@ -96,7 +110,9 @@ class Database:
         return await self._when_free(lambda: self._execute(statement, values), backs_off=False)
 
     def try_transact(self, work: Callable[[Execute], None]) -> bool:
-        """Run ``transact`` now; return False, and change nothing, while another process has the lock."""
+        """Run ``transact`` now; return False, and change nothing, while another
+        process has the lock.
+        """
         try:
             self._attempt(lambda: self._transact(work), backs_off=True)
         except sqlite3.OperationalError:
@@ -104,7 +120,10 @@ class Database:
         return True
 
     async def transact[T](self, work: Callable[[Execute], T]) -> T:
-        """Return the result of ``work(execute)``, in a transaction that is rolled back if it fails. Raise ``StoreError``."""
+        """Return the result of ``work(execute)``, in a transaction that is rolled back if it fails.
+
+        Raise ``StoreError``.
+        """
         return await self._when_free(lambda: self._transact(work))
 
     async def _when_free[T](self, work: Callable[[], T], *, backs_off: bool = True) -> T:
@@ -125,7 +144,10 @@ class Database:
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
     def _attempt[T](self, work: Callable[[], T], *, backs_off: bool) -> T:
-        """Return the result of ``work``. Raise ``sqlite3.OperationalError`` only if another process has the lock."""
+        """Return the result of ``work``.
+
+        Raise ``sqlite3.OperationalError`` only if another process has the lock.
+        """
         if backs_off and self.health.is_backing_off:
             raise StateUnavailableError("another process has locked it")
         self._check_file()
@@ -175,7 +197,10 @@ class Database:
                 self._log.checkpoint()  # only a checkpoint shortens the file
 
     def close(self) -> None:
-        """Close the connection when the last user has called this. A second call of a user does nothing."""
+        """Close the connection when the last user has called this.
+
+        A second call of a user does nothing.
+        """
         self._users.discard(self)
         if self._users:
             return
@@ -189,7 +214,10 @@ class Database:
             self._log.record_write(sum(len(value) for value in values if isinstance(value, bytes)))
 
     def _check_file(self) -> None:
-        """Raise ``StoreError`` if the paths name other files than those that were opened. Takes microseconds."""
+        """Raise ``StoreError`` if the paths name other files than those that were opened.
+
+        Takes microseconds.
+        """
         self.health.check()
         if self._current_files() != self._opened_files:
             raise self.health.fail(_REPLACED)

@@ -1,7 +1,7 @@
 """The continuity store in SQLite: in a file, or in memory for as long as the process lives.
 
-An evicted entry leaves a mark, as does an answer without hidden rounds. So an equal answer of another conversation is not
-mistaken for it.
+An evicted entry leaves a mark, as does an answer without hidden rounds. So an equal answer of
+another conversation is not mistaken for it.
 """
 
 import json
@@ -28,15 +28,17 @@ from claw_state.url import StoreError
 _INSERT = "INSERT INTO kept (agent, key, before, session, messages, used) VALUES (?, ?, ?, ?, ?, ?)"
 _DELETE_OLD = "DELETE FROM kept WHERE agent = ? AND used < ?"
 _DELETE_ANY_OLD = "DELETE FROM kept WHERE id IN (SELECT id FROM kept WHERE used < ? LIMIT 256)"
-_SWEEP_SECONDS = 600.0  # Time between searches for old entries of agents that do not come back. Each reads a whole index.
+# Time between searches for old entries of agents that do not come back. Each reads a whole index.
+_SWEEP_SECONDS = 600.0
 _EVICT_BY_USE = """
 UPDATE kept SET messages = x'2d' WHERE agent = ? AND LENGTH(messages) > 1 AND used < (
     SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) > 1 ORDER BY used DESC LIMIT 1 OFFSET ?
 )
 """
 _MARKS_INTERVAL = 16
-"""Marks beyond the limit go with every sixteenth entry of their agent: finding them reads a thousand places of an index, which
-SQLite holds no longer when another process has written."""
+"""Marks beyond the limit go with every sixteenth entry of their agent: finding them reads a
+thousand places of an index, which SQLite holds no longer when another process has written.
+"""
 _DELETE_MARKS = """
 DELETE FROM kept WHERE agent = ? AND LENGTH(messages) <= 1 AND used < (
     SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) <= 1 ORDER BY used DESC LIMIT 1 OFFSET ?
@@ -72,7 +74,10 @@ class SqliteContinuityStore:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._max_held: dict[str, int] = {}
-        """An upper bound of each agent's bytes. They are summed up again only when the bound is too high."""
+        """An upper bound of each agent's bytes.
+
+        They are summed up again only when the bound is too high.
+        """
         self._saves: Counter[str] = Counter()
         self._swept_at = 0.0
         self._db = database
@@ -98,7 +103,9 @@ class SqliteContinuityStore:
         await self._evict(agent_id, len(messages))
 
     async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
-        stored = self._db.read(_STORED, json.dumps(sorted(set(keys))), agent_id, agent_id)  # few of many
+        stored = self._db.read(
+            _STORED, json.dumps(sorted(set(keys))), agent_id, agent_id
+        )  # few of many
         return join_by_id(entry for (key,) in stored for entry in self._find_key(agent_id, key))
 
     async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
@@ -120,13 +127,17 @@ class SqliteContinuityStore:
         self._max_held[agent_id] = self._max_held.get(agent_id, MAX_BYTES) + added
         if self._max_held[agent_id] > MAX_BYTES:
             await self._db.write(_EVICT_BY_SIZE, agent_id, MAX_BYTES)
-            ((size,),) = self._db.read("SELECT SUM(LENGTH(messages)) FROM kept WHERE agent = ?", agent_id)
+            ((size,),) = self._db.read(
+                "SELECT SUM(LENGTH(messages)) FROM kept WHERE agent = ?", agent_id
+            )
             self._max_held[agent_id] = size or 0
 
     def _find_key(self, agent_id: str, key: str) -> list[StoredRounds]:
         wanted = (agent_id, key, self._clock() - MAX_AGE_SECONDS, MAX_CANDIDATES)
         return [
-            decode_stored_rounds(number, Anchor(own, tuple(before.split()), names=names), session, bytes(messages))
+            decode_stored_rounds(
+                number, Anchor(own, tuple(before.split()), names=names), session, bytes(messages)
+            )
             for query, names in ((_FIND, ()), (_FIND_NAMED, (key,)))
             for number, own, before, session, messages in self._db.read(query, *wanted)
         ]

@@ -1,10 +1,11 @@
 """The inventory of a SQLite file, also while a proxy uses it.
 
 beside the file         how it is read                                      so that
-──────────────────────  ──────────────────────────────────────────────────  ─────────────────────────────────────
-a log and its index     like every other process                            a running proxy goes on meanwhile
-a log without an index  with an index in memory: no other process uses it   no index is created
-no log                  as an immutable file                                neither log nor index is created
+──────────────────────  ──────────────────────────────────────────────────
+───────────────────────────────────── a log and its index     like every other process
+a running proxy goes on meanwhile a log without an index  with an index in memory: no other process
+uses it   no index is created no log                  as an immutable file
+neither log nor index is created
 """
 
 import os
@@ -29,7 +30,12 @@ from claw_state.inventory import (
 )
 from claw_state.lease import Owner
 from claw_state.sqlite.clock import Uptime, find_clock
-from claw_state.sqlite.schema import check_version, describe_error, low_priority_transaction, vacuum_and_truncate_log
+from claw_state.sqlite.schema import (
+    check_version,
+    describe_error,
+    low_priority_transaction,
+    vacuum_and_truncate_log,
+)
 from claw_state.url import File, StoreError
 
 _PATIENCE_SECONDS = 5.0  # The longest wait for another process's lock
@@ -41,7 +47,10 @@ SELECT CAST(agent AS TEXT), COUNT(*) FILTER (WHERE LENGTH(messages) > 1), SUM(LE
     COUNT(*) FILTER (WHERE LENGTH(messages) <= 1)
 FROM kept GROUP BY agent
 """
-_TURNS = "SELECT CAST(agent AS TEXT), CAST(state AS TEXT), CAST(owner AS TEXT), CAST(seen AS REAL) FROM turns"
+_TURNS = (
+    "SELECT CAST(agent AS TEXT), CAST(state AS TEXT), CAST(owner AS TEXT), CAST(seen AS REAL) "
+    "FROM turns"
+)
 _SPENDING = """
 SELECT CAST(agent AS TEXT), CAST(SUM(requests) AS INTEGER), CAST(SUM(cost) AS REAL), CAST(SUM(unknown) AS INTEGER)
 FROM spending GROUP BY agent
@@ -53,11 +62,15 @@ _MARK_IDS = "SELECT id FROM kept WHERE agent = ? AND LENGTH(messages) <= 1"
 _OWNED_IDS = "SELECT agent, id FROM owned WHERE agent = ?"
 _OBJECT_NAMES = "SELECT agent, kind, id FROM provider_objects WHERE agent = ?"
 _TURN_IDS = "SELECT turn FROM turns WHERE agent = ?"
-_TURN = "SELECT CAST(state AS TEXT), CAST(owner AS TEXT), CAST(seen AS REAL) FROM turns WHERE turn = ?"
+_TURN = (
+    "SELECT CAST(state AS TEXT), CAST(owner AS TEXT), CAST(seen AS REAL) FROM turns WHERE turn = ?"
+)
 
 
 class _OpenMode(NamedTuple):
-    """Options to open the file with, and its modification time, both of which must be the same after reading."""
+    """Options to open the file with, and its modification time, both of which must
+    be the same after reading.
+    """
 
     options: str
     unchanged: int = 0
@@ -100,13 +113,17 @@ class SqliteInventory:
             objects = [*_rows(database, _OBJECT_NAMES, "provider_objects" in tables, agent_id)]
             if not any((rounds, marks, turns, owned, objects)):
                 return None
-            round_count, mark_count = (_delete_in_parts(database, ids, self._delete_round) for ids in (rounds, marks))
+            round_count, mark_count = (
+                _delete_in_parts(database, ids, self._delete_round) for ids in (rounds, marks)
+            )
             turn_count = _delete_in_parts(database, turns, self._delete_turn)
             owned_count = _delete_in_parts(database, owned, _delete_owned)
             owned_count += _delete_in_parts(database, objects, _delete_object)
             left = _ids(database, _TURN_IDS, agent_id, "turns" in tables)
             lingers = not vacuum_and_truncate_log(database)
-            return DeletionCounts(round_count, mark_count, turn_count, len(left), owned_count, lingers)
+            return DeletionCounts(
+                round_count, mark_count, turn_count, len(left), owned_count, lingers
+            )
 
     def _open_mode(self) -> _OpenMode:
         log, index = (Path(f"{self._file}{part}") for part in ("-wal", "-shm"))
@@ -115,9 +132,14 @@ class SqliteInventory:
         return _OpenMode("mode=ro" if index.exists() else "mode=ro&vfs=unix-none")
 
     def _open(self, options: str, access: int) -> sqlite3.Connection:
-        """Open the file. Only SQLite may do so: closing another descriptor would release its locks in this process."""
+        """Open the file.
+
+        Only SQLite may do so: closing another descriptor would release its locks in this process.
+        """
         if not stat.S_ISREG(self._file.stat().st_mode):
-            raise StoreError(f"{self._shown} is not a file: name the one that the proxy's CLAW_STATE names")
+            raise StoreError(
+                f"{self._shown} is not a file: name the one that the proxy's CLAW_STATE names"
+            )
         if not os.access(self._file, access, effective_ids=os.access in os.supports_effective_ids):
             raise PermissionError
         uri = f"{self._file.absolute().as_uri()}?{options}"
@@ -130,8 +152,13 @@ class SqliteInventory:
     def _read(self, database: sqlite3.Connection) -> Inventory:
         database.execute("BEGIN")
         tables = self._tables(database)
-        rounds = {agent: RoundStats(*row) for agent, *row in _rows(database, _ROUNDS, "kept" in tables)}
-        spent = {agent: SpendingTotal(*row) for agent, *row in _rows(database, _SPENDING, "spending" in tables)}
+        rounds = {
+            agent: RoundStats(*row) for agent, *row in _rows(database, _ROUNDS, "kept" in tables)
+        }
+        spent = {
+            agent: SpendingTotal(*row)
+            for agent, *row in _rows(database, _SPENDING, "spending" in tables)
+        }
         owned = Counter[str](dict(_rows(database, _OWNED, "owned" in tables)))
         owned.update(dict(_rows(database, _OBJECTS, "provider_objects" in tables)))
         turns: dict[str, list[str]] = {}
@@ -139,7 +166,11 @@ class SqliteInventory:
             turns.setdefault(agent, []).append(self._state(state, owner, seen))
         agents = tuple(
             AgentState(
-                agent, rounds.get(agent, RoundStats()), count_states(turns.get(agent, ())), spent.get(agent), owned[agent]
+                agent,
+                rounds.get(agent, RoundStats()),
+                count_states(turns.get(agent, ())),
+                spent.get(agent),
+                owned[agent],
             )
             for agent in sorted(rounds.keys() | turns.keys() | spent.keys() | owned.keys())
         )
@@ -149,9 +180,15 @@ class SqliteInventory:
 
     def _tables(self, database: sqlite3.Connection) -> set[str]:
         check_version(database)
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {
+            name
+            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
         if tables and not tables & _OURS:
-            raise StoreError(f"{self._shown} is a database of something else: name the file that the proxy's CLAW_STATE names")
+            raise StoreError(
+                f"{self._shown} is a database of something else: name the file that the "
+                "proxy's CLAW_STATE names"
+            )
         if self._fixed_clock is None and "clock" in tables:
             self._clock = find_clock(database, Uptime.of_machine()) or time.time
         return tables
@@ -166,7 +203,9 @@ class SqliteInventory:
         row = database.execute(_TURN, (turn,)).fetchone()
         if row is None or not is_deletable(self._state(*row)):
             return 0
-        database.execute("DELETE FROM steps WHERE turn = ?", (turn,))  # a file of an old version has no trigger for it
+        database.execute(
+            "DELETE FROM steps WHERE turn = ?", (turn,)
+        )  # a file of an old version has no trigger for it
         return database.execute("DELETE FROM turns WHERE turn = ?", (turn,)).rowcount
 
     @contextmanager
@@ -176,19 +215,31 @@ class SqliteInventory:
             yield
         except (FileNotFoundError, NotADirectoryError):
             raise StoreError(
-                f"there is no state at {shown}: the proxy makes it when it starts with CLAW_STATE={shown}"
+                f"there is no state at {shown}: the proxy makes it when it starts with "
+                f"CLAW_STATE={shown}"
             ) from None
         except PermissionError:
-            raise StoreError(f"this user has no access to the state {shown}: run this as the proxy's user") from None
+            raise StoreError(
+                f"this user has no access to the state {shown}: run this as the proxy's user"
+            ) from None
         except OSError as error:
             raise StoreError(f"the state {shown} can't be opened: {error.strerror}") from None
         except sqlite3.Error as error:
-            locked = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-            why = "another process has locked it for too long; try again" if locked else describe_error(error)
+            locked = getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+                sqlite3.SQLITE_BUSY,
+                sqlite3.SQLITE_LOCKED,
+            )
+            why = (
+                "another process has locked it for too long; try again"
+                if locked
+                else describe_error(error)
+            )
             raise StoreError(f"the state {shown} can't be used: {why}") from None
 
 
-def _rows(database: sqlite3.Connection, query: str, exists: bool, *about: str) -> Iterable[tuple[Any, ...]]:
+def _rows(
+    database: sqlite3.Connection, query: str, exists: bool, *about: str
+) -> Iterable[tuple[Any, ...]]:
     return database.execute(query, about) if exists else ()
 
 
@@ -201,10 +252,14 @@ def _delete_owned(database: sqlite3.Connection, place: tuple[str, str]) -> int:
 
 
 def _delete_object(database: sqlite3.Connection, place: tuple[str, str, str]) -> int:
-    return database.execute("DELETE FROM provider_objects WHERE agent = ? AND kind = ? AND id = ?", place).rowcount
+    return database.execute(
+        "DELETE FROM provider_objects WHERE agent = ? AND kind = ? AND id = ?", place
+    ).rowcount
 
 
-def _delete_in_parts[T](database: sqlite3.Connection, ids: list[T], delete: Callable[[sqlite3.Connection, T], int]) -> int:
+def _delete_in_parts[T](
+    database: sqlite3.Connection, ids: list[T], delete: Callable[[sqlite3.Connection, T], int]
+) -> int:
     deleted, waiting = 0, deque(ids)
     while waiting:
         with low_priority_transaction(database) as deadline:

@@ -1,7 +1,8 @@
 """The turn journal in SQLite.
 
-A kill -9 loses nothing: each record is in the database's log before the step that it announces. A power cut may lose the last
-moments, but never an intent: only an intent is flushed to the disk, in a thread (``claw_state/sqlite/wal.py``).
+A kill -9 loses nothing: each record is in the database's log before the step that it announces. A
+power cut may lose the last moments, but never an intent: only an intent is flushed to the disk, in
+a thread (``claw_state/sqlite/wal.py``).
 """
 
 import sqlite3
@@ -30,20 +31,36 @@ _SELECT = "SELECT turn, state, owner, seen, attempt, said FROM turns WHERE agent
 _TURN = "SELECT turn, state, owner, seen FROM turns WHERE turn = ?"
 _SAME = f"{_SELECT} AND request = ? ORDER BY state = 'running' DESC, seen DESC LIMIT 1"
 """A running turn is the latest, even if the clock was changed: no other can begin."""
-_ALTERED = f"{_SELECT} AND earlier = ? AND state != 'done' AND said != '' ORDER BY seen DESC LIMIT {MAX_CANDIDATES}"
+_ALTERED = (
+    f"{_SELECT} AND earlier = ? AND state != 'done' AND said != '' ORDER BY seen DESC LIMIT "
+    f"{MAX_CANDIDATES}"
+)
 _READ_ANSWER = "SELECT answer FROM turns WHERE turn = ? AND answer IS NOT NULL"
 _BEGIN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, NULL)"
 _RESUME = """
 UPDATE turns SET state = 'running', request = ?, earlier = ?, said = ?, attempt = ?, owner = ?, seen = ?
 WHERE turn = ? AND state = ? AND owner = ? AND seen = ?
 """
-_RECORD_STEP = "INSERT OR REPLACE INTO steps SELECT turn, ?, ?, ? FROM turns WHERE turn = ? AND owner = ?"
-_RENEW = "UPDATE turns SET seen = ? WHERE turn = ? AND owner = ? AND state IN ('running', 'abandoned')"
-_ABANDON = "UPDATE turns SET state = 'abandoned', seen = ? WHERE turn = ? AND owner = ? AND state = 'running'"
-_END = "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ? AND owner = ? AND answer IS NULL"
+_RECORD_STEP = (
+    "INSERT OR REPLACE INTO steps SELECT turn, ?, ?, ? FROM turns WHERE turn = ? AND owner = ?"
+)
+_RENEW = (
+    "UPDATE turns SET seen = ? WHERE turn = ? AND owner = ? AND state IN ('running', 'abandoned')"
+)
+_ABANDON = (
+    "UPDATE turns SET state = 'abandoned', seen = ? WHERE turn = ? AND owner = ? AND state = "
+    "'running'"
+)
+_END = (
+    "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ? AND owner = ? AND answer "
+    "IS NULL"
+)
 _MARK_DELIVERED = "UPDATE turns SET state = 'done' WHERE turn = ? AND state = 'answered'"
 _PRUNE_INTERVAL = 8
-"""Expired turns are deleted with every eighth turn that begins. Turns that were written together lie together."""
+"""Expired turns are deleted with every eighth turn that begins.
+
+Turns that were written together lie together.
+"""
 _PRUNE = """
 DELETE FROM turns WHERE turn IN (SELECT turn FROM turns WHERE seen <= ? ORDER BY seen LIMIT 32)
 """
@@ -55,7 +72,9 @@ _READ_STEP = "SELECT record FROM steps WHERE turn = ? AND round = ? AND place = 
 class SqliteJournal:
     """A ``Journal`` in SQLite: in a file, or in memory."""
 
-    def __init__(self, database: Database, owner: Owner, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, database: Database, owner: Owner, clock: Callable[[], float] = time.time
+    ) -> None:
         """Raise ``OSError`` if the lock that proves this mediator's life can't be taken."""
         self._owner = owner.with_file(database.file)
         self._clock = clock
@@ -70,7 +89,10 @@ class SqliteJournal:
         if altered := row is None and bool(fingerprint.last_message):
             candidates = self._db.read(_ALTERED, agent_id, since, fingerprint.earlier)
             matches = fingerprint.openclaw_retry_of({(other[-1], other[1]) for other in candidates})
-            row = next((one for one in candidates if (one[-1], one[1]) in matches and not self._runs(one)), None)
+            row = next(
+                (one for one in candidates if (one[-1], one[1]) in matches and not self._runs(one)),
+                None,
+            )
         if row is None:
             return None
         turn_id, state, owner, seen, key, _ = row
@@ -104,7 +126,9 @@ class SqliteJournal:
     async def resume(self, past: PreviousAttempt, fingerprint: RequestFingerprint) -> bool:
         values = (*fingerprint.columns, self._owner.name, self._clock())
         before = (past.turn_id, past.state, past.owner, past.seen)
-        return await self._write_unless_one_runs(fingerprint.request, _RESUME, *values, *before) == 1
+        return (
+            await self._write_unless_one_runs(fingerprint.request, _RESUME, *values, *before) == 1
+        )
 
     async def renew_leases(self, turn_ids: Collection[str]) -> None:
         for turn_id in turn_ids:
@@ -116,11 +140,15 @@ class SqliteJournal:
     async def response(self, turn_id: str, round_number: int) -> bytes | None:
         return self._read_step(turn_id, round_number, _RESPONSE)
 
-    async def record_intent(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+    async def record_intent(
+        self, turn_id: str, round_number: int, place: int, record: bytes
+    ) -> None:
         await self._record_step(turn_id, round_number, place, record)
         await self._db.flush()
 
-    async def record_result(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+    async def record_result(
+        self, turn_id: str, round_number: int, place: int, record: bytes
+    ) -> None:
         await self._record_step(turn_id, round_number, place, record)
 
     async def call_record(self, turn_id: str, round_number: int, place: int) -> bytes | None:
@@ -130,7 +158,9 @@ class SqliteJournal:
         await self._db.write(_ABANDON, self._clock(), turn_id, self._owner.name)
 
     async def end(self, turn_id: str, response: StoredResponse | None) -> None:
-        state, answer = ("answered", msgspec.msgpack.encode(response)) if response else ("failed", None)
+        state, answer = (
+            ("answered", msgspec.msgpack.encode(response)) if response else ("failed", None)
+        )
         await self._db.write(_END, state, answer, self._clock(), turn_id, self._owner.name)
 
     async def mark_delivered(self, turn_id: str) -> None:
@@ -150,13 +180,24 @@ class SqliteJournal:
                 self._shrunk_at = now
                 self._db.shrink()
 
-    async def _record_step(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
-        """Record a step. Raise ``StoreError`` if the turn is not in the journal, or not ours any more."""
-        if await self._db.write(_RECORD_STEP, round_number, place, record, turn_id, self._owner.name) == 0:
+    async def _record_step(
+        self, turn_id: str, round_number: int, place: int, record: bytes
+    ) -> None:
+        """Record a step.
+
+        Raise ``StoreError`` if the turn is not in the journal, or not ours any more.
+        """
+        if (
+            await self._db.write(
+                _RECORD_STEP, round_number, place, record, turn_id, self._owner.name
+            )
+            == 0
+        ):
             raise StoreError(LEASE_LOST)
 
     async def _write_unless_one_runs(self, request: str, statement: str, *values: object) -> int:
-        """Run a statement that makes a turn the running one of its request; return 0 if there is one already.
+        """Run a statement that makes a turn the running one of its request; return
+        0 if there is one already.
 
         A running turn that has expired is no longer found, but may still be there: it is deleted.
         """

@@ -20,13 +20,18 @@ from claw_state.ownership import (
 from claw_state.sqlite.connection import Database, Execute
 from claw_state.url import StoreError
 
-_SAVE = "INSERT INTO owned VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET record = excluded.record, used = excluded.used"
+_SAVE = (
+    "INSERT INTO owned VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET record = "
+    "excluded.record, used = excluded.used"
+)
 _DELETE_OLD = "DELETE FROM owned WHERE agent = ? AND used < ?"
 _EVICT = """
 DELETE FROM owned WHERE agent = ? AND used < (SELECT used FROM owned WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?)
 """
 _EVICT_EVERY = 64
-"""Saves of an agent between evictions, which count all its rows: so many more than the most may be there."""
+"""Saves of an agent between evictions, which count all its rows: so many more than
+the most may be there.
+"""
 _FIND_OWNERS = "SELECT agent, record FROM owned WHERE id = ? AND used >= ?"
 _FIND = "SELECT record FROM owned WHERE agent = ? AND id = ? AND used >= ?"
 _MARK_USED = "UPDATE owned SET used = ? WHERE agent = ? AND id = ?"
@@ -34,14 +39,22 @@ _SAVE_OBJECT = """
 INSERT INTO provider_objects VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET provider = excluded.provider, key_label = excluded.key_label, used = excluded.used
 """
-_FIND_OBJECT_OWNERS = "SELECT agent FROM provider_objects WHERE kind = ? AND id = ? AND provider = ? AND used >= ?"
+_FIND_OBJECT_OWNERS = (
+    "SELECT agent FROM provider_objects WHERE kind = ? AND id = ? AND provider = ? AND used >= ?"
+)
 _DELETE_OLD_OBJECTS = "DELETE FROM provider_objects WHERE agent = ? AND used < ?"
 _EVICT_OBJECTS = """
 DELETE FROM provider_objects WHERE agent = ?
 AND used < (SELECT used FROM provider_objects WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?)
 """
-_FIND_OBJECT = "SELECT provider, key_label, used FROM provider_objects WHERE agent = ? AND kind = ? AND id = ? AND used >= ?"
-_LIST_OBJECTS = "SELECT id, provider, key_label FROM provider_objects WHERE agent = ? AND kind = ? AND used >= ?"
+_FIND_OBJECT = (
+    "SELECT provider, key_label, used FROM provider_objects WHERE agent = ? AND kind = ? AND "
+    "id = ? AND used >= ?"
+)
+_LIST_OBJECTS = (
+    "SELECT id, provider, key_label FROM provider_objects WHERE agent = ? AND kind = ? AND "
+    "used >= ?"
+)
 _MARK_OBJECT_USED = "UPDATE provider_objects SET used = ? WHERE agent = ? AND kind = ? AND id = ?"
 
 
@@ -63,7 +76,9 @@ class SqliteOwnershipStore:
 
             execute(_SAVE, (agent_id, owned.id, encode_owned(owned), now))
             execute(_DELETE_OLD, (agent_id, now - MAX_AGE_SECONDS))
-            if self._saves[agent_id] % _EVICT_EVERY == 0:  # also at the first: a process may die after each
+            if (
+                self._saves[agent_id] % _EVICT_EVERY == 0
+            ):  # also at the first: a process may die after each
                 execute(_EVICT, (agent_id, agent_id, MAX_OBJECTS - 1))
             return True
 
@@ -95,7 +110,10 @@ class SqliteOwnershipStore:
                 if not may_share and _is_anothers_object(execute, agent_id, each, oldest):
                     refused.append(each)
                 else:
-                    execute(_SAVE_OBJECT, (agent_id, each.kind, each.id, each.provider, each.key_label, now))
+                    execute(
+                        _SAVE_OBJECT,
+                        (agent_id, each.kind, each.id, each.provider, each.key_label, now),
+                    )
 
             execute(_DELETE_OLD_OBJECTS, (agent_id, oldest))
             if self._object_saves[agent_id] % _EVICT_EVERY == 0:
@@ -106,7 +124,9 @@ class SqliteOwnershipStore:
         self._object_saves[agent_id] += 1
         return refused
 
-    async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
+    async def find_objects(
+        self, agent_id: str, names: Collection[ObjectName]
+    ) -> list[ProviderObject]:
         now = self._clock()
         found: list[ProviderObject] = []
         unmarked: list[ObjectName] = []
@@ -129,7 +149,9 @@ class SqliteOwnershipStore:
         return found
 
     async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
-        rows = self._db.read(_LIST_OBJECTS, agent_id, kind, self._clock() - MAX_PROVIDER_OBJECT_AGE_SECONDS)
+        rows = self._db.read(
+            _LIST_OBJECTS, agent_id, kind, self._clock() - MAX_PROVIDER_OBJECT_AGE_SECONDS
+        )
         return [ProviderObject(kind, *row) for row in rows]
 
     async def close(self) -> None:
@@ -137,16 +159,24 @@ class SqliteOwnershipStore:
 
 
 def _is_anothers(execute: Execute, agent_id: str, owned: OwnedObject, oldest: float) -> bool:
-    """Return whether an id of an object is another agent's at its provider, and not the agent's own."""
+    """Return whether an id of an object is another agent's at its provider, and not
+    the agent's own.
+    """
     for each in {owned.id, owned.provider_id}:
         rows = execute(_FIND_OWNERS, (each, oldest)).fetchall()
-        owners = {agent for agent, record in rows if decode_owned(bytes(record)).provider == owned.provider}
+        owners = {
+            agent
+            for agent, record in rows
+            if decode_owned(bytes(record)).provider == owned.provider
+        }
         if owners and agent_id not in owners:
             return True
 
     return False
 
 
-def _is_anothers_object(execute: Execute, agent_id: str, each: ProviderObject, oldest: float) -> bool:
+def _is_anothers_object(
+    execute: Execute, agent_id: str, each: ProviderObject, oldest: float
+) -> bool:
     rows = execute(_FIND_OBJECT_OWNERS, (each.kind, each.id, each.provider, oldest)).fetchall()
     return bool(rows) and (agent_id,) not in rows

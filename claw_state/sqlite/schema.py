@@ -1,8 +1,8 @@
 """The tables of a state in a SQLite file, and how the file is opened and kept small.
 
-0600      mode of the file and of its -wal and -shm, also of those that exist; 0700 of a directory that is created for it
-WAL       a kill -9 loses no completed write
-vacuum    freed pages go back to the disk, a few at a time
+0600      mode of the file and of its -wal and -shm, also of those that exist; 0700 of a directory
+that is created for it WAL       a kill -9 loses no completed write vacuum    freed pages go back to
+the disk, a few at a time
 """
 
 import os
@@ -14,28 +14,38 @@ from importlib.resources import files
 from pathlib import Path
 
 SCHEMA = 1  # The version of the tables, stored as ``user_version``
-_OPEN_SECONDS = 5.0  # The longest wait for other processes' locks while the file is opened: they may just make it, too
+# The longest wait for other processes' locks while the file is opened: they may just make it, too
+_OPEN_SECONDS = 5.0
 HIDDEN_ROUNDS, TURNS, SPENDING, OWNED, PROVIDER_OBJECTS, CLOCK = (
     (files(__package__) / f"{name}.sql").read_text(encoding="utf-8")
     for name in ("hidden_rounds", "turns", "spending", "owned", "provider_objects", "clock")
 )
 TABLES = HIDDEN_ROUNDS + TURNS + SPENDING + OWNED + PROVIDER_OBJECTS + CLOCK
-"""Each table is created where it is missing. So a file of an earlier version gets a new one, and keeps its number."""
+"""Each table is created where it is missing.
+
+So a file of an earlier version gets a new one, and keeps its number.
+"""
 MAX_LOG_BYTES = 48 * 1024 * 1024
 """The size to which the write-ahead log is truncated when it starts again.
 
-A log of normal length (``claw_state/sqlite/wal.py``) stays below it, because truncating blocks the event loop for 30 ms.
+A log of normal length (``claw_state/sqlite/wal.py``) stays below it, because truncating blocks the
+event loop for 30 ms.
 """
 _MAX_LOG_PAGES = 16_000
-"""The length at which SQLite checkpoints the log during a write. Before that a thread does (``claw_state/sqlite/wal.py``)."""
+"""The length at which SQLite checkpoints the log during a write.
+
+Before that a thread does (``claw_state/sqlite/wal.py``).
+"""
 _VACUUM_PAGES = 256
-VACUUM_STEP = f"PRAGMA incremental_vacuum({_VACUUM_PAGES})"  # Returns a few pages to the disk; the event loop waits meanwhile
+# Returns a few pages to the disk; the event loop waits meanwhile
+VACUUM_STEP = f"PRAGMA incremental_vacuum({_VACUUM_PAGES})"
 _INCREMENTAL = 2
 _TRUNCATE_TRIES = 50
 _LOCK_HELD_SECONDS = 0.005
 _PAUSE_RATIO = 3  # Seconds of pause for each second that a low-priority transaction held the lock
 REMEDY = (
-    "move the file away (with its -wal and -shm) and start again: conversations then go on without their earlier hidden "
+    "move the file away (with its -wal and -shm) and start again: conversations then go on "
+    "without their earlier hidden "
     "rounds, and retries of turns from before are new turns"
 )
 
@@ -47,7 +57,9 @@ def open_database(file: str, schema: str) -> sqlite3.Connection:
     """
     if file:
         _create_directory(Path(file).parent)
-        if not Path(file).exists():  # an existing file must not be opened: closing it would release SQLite's locks
+        if not Path(
+            file
+        ).exists():  # an existing file must not be opened: closing it would release SQLite's locks
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         for part in (file, f"{file}-wal", f"{file}-shm"):
             with suppress(OSError):  # another user's, or absent
@@ -69,7 +81,8 @@ def check_version(database: sqlite3.Connection) -> int:
     version: int = database.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA:
         raise sqlite3.NotSupportedError(
-            f"a newer claw has written it (schema {version}, and this one knows {SCHEMA}): use that one, or another file"
+            f"a newer claw has written it (schema {version}, and this one knows "
+            f"{SCHEMA}): use that one, or another file"
         )
     return version
 
@@ -78,7 +91,9 @@ def check_integrity(database: sqlite3.Connection) -> None:
     """Raise ``sqlite3.DatabaseError`` if the file is damaged."""
     (result,) = database.execute("PRAGMA quick_check(1)").fetchone()
     if result != "ok":
-        raise sqlite3.DatabaseError(f"database disk image is malformed: {str(result).splitlines()[-1]}")
+        raise sqlite3.DatabaseError(
+            f"database disk image is malformed: {str(result).splitlines()[-1]}"
+        )
 
 
 @contextmanager
@@ -95,16 +110,22 @@ def low_priority_transaction(database: sqlite3.Connection) -> Iterator[float]:
 
 
 def vacuum_and_truncate_log(database: sqlite3.Connection) -> bool:
-    """Return all free pages to the disk, and truncate the log; return False if the log was read all the time."""
+    """Return all free pages to the disk, and truncate the log; return False if the
+    log was read all the time.
+    """
     before = -1
     # A file of an old version does not shrink.
     while (free := database.execute("PRAGMA freelist_count").fetchone()[0]) not in (0, before):
         before = free
         with low_priority_transaction(database):
             database.execute(VACUUM_STEP).fetchall()
-    database.execute("PRAGMA busy_timeout=20")  # nobody can write while the log waits for its readers
+    database.execute(
+        "PRAGMA busy_timeout=20"
+    )  # nobody can write while the log waits for its readers
     for _ in range(_TRUNCATE_TRIES):
-        database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # copies most of it, and blocks nobody
+        database.execute(
+            "PRAGMA wal_checkpoint(PASSIVE)"
+        ).fetchone()  # copies most of it, and blocks nobody
         if database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0:
             return True
         time.sleep(_LOCK_HELD_SECONDS * _PAUSE_RATIO)
@@ -120,7 +141,9 @@ def describe_error(error: Exception) -> str:
 def _create_directory(directory: Path) -> None:
     if not directory.is_dir():
         _create_directory(directory.parent)
-        with suppress(FileExistsError):  # another process has just created it; if it is a file, opening fails
+        with suppress(
+            FileExistsError
+        ):  # another process has just created it; if it is a file, opening fails
             directory.mkdir()
             directory.chmod(0o700)
 
@@ -130,7 +153,9 @@ def _configure(database: sqlite3.Connection) -> None:
     if vacuum != _INCREMENTAL:
         database.execute("PRAGMA auto_vacuum=INCREMENTAL")
         if database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-            with suppress(sqlite3.OperationalError):  # the file is in use; the next start tries again
+            with suppress(
+                sqlite3.OperationalError
+            ):  # the file is in use; the next start tries again
                 database.execute("VACUUM")  # a file of an old version can shrink only after this
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")

@@ -1,7 +1,7 @@
 """Spending in SQLite, in buckets.
 
-A request is counted in the transaction that checks the limit, so that concurrent requests, even of several proxies, cannot all
-pass it. Its cost is added when it ends.
+A request is counted in the transaction that checks the limit, so that concurrent requests, even of
+several proxies, cannot all pass it. Its cost is added when it ends.
 """
 
 import asyncio
@@ -51,19 +51,32 @@ class SqliteSpending:
         self._db = database
         self._pending: set[asyncio.Task[None]] = set()
 
-    async def count_request(self, agent_id: str, budget: Budget, reservation: Reservation | None = None) -> BudgetExcess | None:
-        """Drop old buckets, and count one more request if the limits allow it, in one transaction."""
+    async def count_request(
+        self, agent_id: str, budget: Budget, reservation: Reservation | None = None
+    ) -> BudgetExcess | None:
+        """Drop old buckets, and count one more request if the limits allow it, in
+        one transaction.
+        """
         now = self._clock()
         ends = bucket_end(budget, now)
 
         def count(execute: Execute) -> BudgetExcess | None:
-            execute("DELETE FROM spending WHERE agent = ? AND ends <= ?", (agent_id, now - budget.seconds))
+            execute(
+                "DELETE FROM spending WHERE agent = ? AND ends <= ?",
+                (agent_id, now - budget.seconds),
+            )
             _take_back(execute, agent_id, now, ends)
-            holds = _charge_lapsed(execute, agent_id, budget, now) if reservation is not None else []
-            rows = execute("SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,))
+            holds = (
+                _charge_lapsed(execute, agent_id, budget, now) if reservation is not None else []
+            )
+            rows = execute(
+                "SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,)
+            )
             buckets = [Bucket(*row) for row in rows]
 
-            others = [hold for hold in holds if reservation is not None and hold.id != reservation.id]
+            others = [
+                hold for hold in holds if reservation is not None and hold.id != reservation.id
+            ]
             reserved = sum(hold.held for hold in others)
             needed = 0.0 if reservation is None else reservation.needed
             excess = find_excess(budget, buckets, now, reserved, needed)
@@ -79,13 +92,19 @@ class SqliteSpending:
 
         return await self._db.transact(count)
 
-    def add_cost(self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError) -> None:
+    def add_cost(
+        self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError
+    ) -> None:
         ends, reservation = bucket_end(budget, self._clock()), charge.reservation
         cost, unknown = charge.cost, int(not charge.is_known)
 
         def add(execute: Execute) -> None:
             difference = cost
-            removed = execute(_RELEASE, (agent_id, reservation.id)).fetchall() if reservation is not None else []
+            removed = (
+                execute(_RELEASE, (agent_id, reservation.id)).fetchall()
+                if reservation is not None
+                else []
+            )
             for estimate, held in removed:
                 if held == CHARGED:  # what is added corrects the estimate
                     difference -= estimate
@@ -130,7 +149,9 @@ def _take_back(execute: Execute, agent_id: str, now: float, ends: float) -> None
 
 
 def _charge_lapsed(execute: Execute, agent_id: str, budget: Budget, now: float) -> list[Hold]:
-    """Charge the estimates of requests whose process is gone; return the reservations that are left."""
+    """Charge the estimates of requests whose process is gone; return the
+    reservations that are left.
+    """
     execute(_FORGET_CHARGED, (agent_id, now, budget.seconds))
     holds = [Hold(*row) for row in execute(_HELD, (agent_id,))]
     lapsed = [hold for hold in holds if has_lapsed(hold.seen, now)]

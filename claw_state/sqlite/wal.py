@@ -1,11 +1,13 @@
 """Threads that wait for the disk, so that the event loop does not (docs/decisions/0014).
 
-flush         ``fdatasync`` of the log, as ``synchronous=FULL`` does at each commit; all who wait at one moment share one
-checkpoint    copies the log into the database now and then, beside the writers
-the restart   a log starts again only when all of it was copied, which never happens while somebody writes. So the last piece
-of a log      of a long log is copied under the lock of writers, who wait some milliseconds in all processes; no event loop does
+flush         ``fdatasync`` of the log, as ``synchronous=FULL`` does at each commit; all who wait at
+one moment share one checkpoint    copies the log into the database now and then, beside the writers
+the restart   a log starts again only when all of it was copied, which never happens while somebody
+writes. So the last piece of a log      of a long log is copied under the lock of writers, who wait
+some milliseconds in all processes; no event loop does
 
-SQLite's own checkpoint would stop the loop. It remains for a log that grows all the same (``claw_state/sqlite/schema.py``).
+SQLite's own checkpoint would stop the loop. It remains for a log that grows all the same
+(``claw_state/sqlite/schema.py``).
 """
 
 import asyncio
@@ -16,7 +18,8 @@ from contextlib import suppress
 
 _CHECKPOINT_PAGES = 800  # Written pages, roughly, between two checkpoints
 _LONG_LOG_PAGES = 8000  # The length at which a log should start again
-_RESTART_SECONDS = 0.25  # The longest wait for those who write, or still read the log. Behind them the log grows on.
+# The longest wait for those who write, or still read the log. Behind them the log grows on.
+_RESTART_SECONDS = 0.25
 _PAGES_PER_RECORD = 3  # At least: one of a table and two of its indexes
 _PAGE_BYTES = 4096
 _sync = getattr(os, "fdatasync", os.fsync)  # Not every system has ``fdatasync``
@@ -28,7 +31,9 @@ class WriteAheadLog:
     def __init__(self, file: str) -> None:
         """Raise ``sqlite3.Error`` if the file can't be opened."""
         self._log = f"{file}-wal"
-        self._db = sqlite3.connect(file, autocommit=True, timeout=_RESTART_SECONDS, check_same_thread=False)
+        self._db = sqlite3.connect(
+            file, autocommit=True, timeout=_RESTART_SECONDS, check_same_thread=False
+        )
         self._threads = ThreadPoolExecutor(2, "claw-state")
         self._flush_lock = asyncio.Lock()
         self._next_flush: asyncio.Future[None] | None = None
@@ -36,7 +41,10 @@ class WriteAheadLog:
         self._written_pages = 0
 
     async def flush(self) -> None:
-        """Flush all previous writes to the disk. Raise ``OSError`` if they may not survive a power cut."""
+        """Flush all previous writes to the disk.
+
+        Raise ``OSError`` if they may not survive a power cut.
+        """
         if self._next_flush is None:
             # Never eager, as mitmproxy's tasks are: it forgets itself when it begins.
             self._next_flush = asyncio.Task(self._flush(), loop=asyncio.get_running_loop())
@@ -62,14 +70,17 @@ class WriteAheadLog:
 
     async def _flush(self) -> None:
         async with self._flush_lock:
-            self._next_flush = None  # a later caller may have written what this flush does not include
+            self._next_flush = (
+                None  # a later caller may have written what this flush does not include
+            )
             await asyncio.get_running_loop().run_in_executor(self._threads, _flush_file, self._log)
 
     def _run_checkpoint(self) -> None:
         with suppress(sqlite3.Error):  # the next checkpoint tries again
             _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if pages >= _LONG_LOG_PAGES:
-                # A slow disk gave writers much time meanwhile. What they wrote is copied first without the lock, too.
+                # A slow disk gave writers much time meanwhile. What they wrote is copied first
+                # without the lock, too.
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                 self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 

@@ -1,4 +1,6 @@
-"""The inventory of a server while proxies use it: many small commands to read, small scripts to delete."""
+"""The inventory of a server while proxies use it: many small commands to read,
+small scripts to delete.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from claw_contract.redaction.redactor import Redactor
-from claw_state.inventory import AgentState, DeletionCounts, Inventory, RoundStats, count_states, current_state, is_deletable
+from claw_state.inventory import (
+    AgentState,
+    DeletionCounts,
+    Inventory,
+    RoundStats,
+    count_states,
+    current_state,
+    is_deletable,
+)
 from claw_state.lease import Owner
 from claw_state.url import Server, StoreError
 from claw_state.valkey.link import PRELUDE, blocking_client, read_schema_version
@@ -18,7 +28,9 @@ if TYPE_CHECKING:
     from redis import Redis
 
 _PATIENCE_SECONDS = 5.0
-_BATCH = 100  # Entries that are read or deleted at once: a proxy waits at most a quarter of a second for the server
+# Entries that are read or deleted at once: a proxy waits at most a quarter of a second for the
+# server
+_BATCH = 100
 _DELETE_ROUNDS = load_script("continuity_drop", "inventory_delete_rounds")
 _DELETE_TURN = load_script("inventory_delete_turn")
 _DELETE_OWNED = load_script("owners", "inventory_delete_owned")
@@ -46,26 +58,44 @@ class ValkeyInventory:
         with self._connected() as redis:
             version = read_schema_version(redis, self._server)
             now = self._now(redis)
-            lists: Any = [redis.zrange(name, 0, -1) for name in ("claw:agents", "claw:owners", "claw:object_owners")]
+            lists: Any = [
+                redis.zrange(name, 0, -1)
+                for name in ("claw:agents", "claw:owners", "claw:object_owners")
+            ]
             names = dict.fromkeys(name for names in lists for name in names)
-            agents = [state for batch in batched(names, _BATCH) for state in self._agents(redis, batch, now)]
+            agents = [
+                state
+                for batch in batched(names, _BATCH)
+                for state in self._agents(redis, batch, now)
+            ]
             agents.sort(key=lambda state: state.agent)
-            return Inventory(self._server.shown, "Valkey", version, tuple(agents), keys=redis.dbsize())
+            return Inventory(
+                self._server.shown, "Valkey", version, tuple(agents), keys=redis.dbsize()
+            )
 
     def forget(self, agent_id: str) -> DeletionCounts | None:
         with self._connected() as redis:
             read_schema_version(redis, self._server)
-            rounds, marks = (sum(_delete_rounds(redis, agent_id, kind)) for kind in ("whole", "used"))
+            rounds, marks = (
+                sum(_delete_rounds(redis, agent_id, kind)) for kind in ("whole", "used")
+            )
             deleted = 0
             turns = _turns(redis, [agent_id.encode()])[agent_id.encode()]
             now = self._now(redis)
             for turn in turns:
                 if is_deletable(self._state(turn, now)):
                     deleted += _run(redis, _DELETE_TURN, agent_id, *turn)
-            owned = sum(sum(_delete_owned(redis, agent_id, script)) for script in (_DELETE_OWNED, _DELETE_OBJECTS))
+            owned = sum(
+                sum(_delete_owned(redis, agent_id, script))
+                for script in (_DELETE_OWNED, _DELETE_OBJECTS)
+            )
             _run(redis, _DELETE_AGENT, agent_id)
             left = len(_turns(redis, [agent_id.encode()])[agent_id.encode()])
-            return DeletionCounts(rounds, marks, deleted, left, owned) if rounds or marks or turns or owned else None
+            return (
+                DeletionCounts(rounds, marks, deleted, left, owned)
+                if rounds or marks or turns or owned
+                else None
+            )
 
     def _agents(self, redis: Redis, names: tuple[bytes, ...], now: float) -> Iterator[AgentState]:
         pipeline = redis.pipeline(transaction=False)
@@ -80,12 +110,16 @@ class ValkeyInventory:
             pipeline.zcard(b"claw:a:%b:objects_used" % name)
         results = pipeline.execute()
         turns = _turns(redis, names)
-        for name, (count, total, size, oldest, newest, owned, objects) in zip(names, batched(results, 7), strict=True):
+        for name, (count, total, size, oldest, newest, owned, objects) in zip(
+            names, batched(results, 7), strict=True
+        ):
             oldest_use, newest_use = (row[0][1] if row else None for row in (oldest, newest))
             rounds = RoundStats(count, int(size or 0), oldest_use, newest_use, total - count)
             states = count_states(self._state(turn, now) for turn in turns[name])
             if total or states or owned or objects:
-                yield AgentState(name.decode(errors="replace"), rounds, states, owned=owned + objects)
+                yield AgentState(
+                    name.decode(errors="replace"), rounds, states, owned=owned + objects
+                )
 
     def _state(self, turn: _Turn, now: float) -> str:
         state, owner = turn.state.decode(errors="replace"), turn.owner.decode(errors="replace")
@@ -107,7 +141,10 @@ class ValkeyInventory:
             raise StoreError(self._redact(str(error))) from None
         except StoreError as error:
             raise StoreError(
-                self._redact(f"{error} (the state is at {self._server.shown}: does it run, and is it reachable from here?)")
+                self._redact(
+                    f"{error} (the state is at {self._server.shown}: does it run, and is "
+                    "it reachable from here?)"
+                )
             ) from None
 
     def _redact(self, text: str) -> str:
@@ -118,7 +155,10 @@ def _turns(redis: Redis, agents: tuple[bytes, ...] | list[bytes]) -> dict[bytes,
     pipeline = redis.pipeline(transaction=False)
     for agent in agents:
         pipeline.zrange(b"claw:a:%b:turns" % agent, 0, -1)
-    return {agent: list(_read_turns(redis, names)) for agent, names in zip(agents, pipeline.execute(), strict=True)}
+    return {
+        agent: list(_read_turns(redis, names))
+        for agent, names in zip(agents, pipeline.execute(), strict=True)
+    }
 
 
 def _read_turns(redis: Redis, names: list[bytes]) -> Iterator[_Turn]:

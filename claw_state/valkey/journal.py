@@ -1,7 +1,8 @@
 """The turn journal on a server that several proxies share.
 
-Only a turn's owner writes to it. So a proxy that was believed dead, and whose turn was taken over, runs no further write.
-A record is as durable as the server's own settings make it (``appendfsync``).
+Only a turn's owner writes to it. So a proxy that was believed dead, and whose turn was taken over,
+runs no further write. A record is as durable as the server's own settings make it
+(``appendfsync``).
 """
 
 from collections.abc import Callable, Collection
@@ -51,7 +52,9 @@ class ValkeyJournal:
 
     async def find(self, agent_id: str, fingerprint: RequestFingerprint) -> PreviousAttempt | None:
         key = (fingerprint.request, fingerprint.earlier, fingerprint.message_digest)
-        answer = await self._link.read(_FIND, self._now(), agent_id, _TTL_SECONDS, *key, MAX_CANDIDATES)
+        answer = await self._link.read(
+            _FIND, self._now(), agent_id, _TTL_SECONDS, *key, MAX_CANDIDATES
+        )
         with reading(_A_TURN):
             kind, *rows = answer or [b"same"]
             past = self._select(rows, fingerprint, altered=kind == b"altered")
@@ -60,18 +63,28 @@ class ValkeyJournal:
 
         body = await self._link.read(_READ_STEP, self._now(), past.turn_id, "answer")
         with reading(_A_TURN):
-            return replace(past, response=msgspec.msgpack.decode(body, type=StoredResponse) if body else None)
+            return replace(
+                past, response=msgspec.msgpack.decode(body, type=StoredResponse) if body else None
+            )
 
-    def _select(self, rows: list[list[bytes]], fingerprint: RequestFingerprint, *, altered: bool) -> PreviousAttempt | None:
+    def _select(
+        self, rows: list[list[bytes]], fingerprint: RequestFingerprint, *, altered: bool
+    ) -> PreviousAttempt | None:
         keys = [(row[-1].decode(), row[1].decode()) for row in rows]
         matches = fingerprint.openclaw_retry_of(set(keys)) if altered else set(keys)
-        attempts = [self._past(*row, altered=altered) for row, key in zip(rows, keys, strict=True) if key in matches]
+        attempts = [
+            self._past(*row, altered=altered)
+            for row, key in zip(rows, keys, strict=True)
+            if key in matches
+        ]
         return next((past for past in attempts if not (altered and self._runs(past))), None)
 
     async def is_alive(self, turn_id: str) -> bool:
         row = await self._link.read(_TURN, self._now(), turn_id)
         with reading(_A_TURN):
-            return row is not None and holds_lease(self._owner, row[0].decode(), row[1].decode(), float(row[2]))
+            return row is not None and holds_lease(
+                self._owner, row[0].decode(), row[1].decode(), float(row[2])
+            )
 
     async def begin(self, turn_id: str, agent_id: str, fingerprint: RequestFingerprint) -> bool:
         return await self._run(_BEGIN, turn_id, agent_id, self._owner.name, *fingerprint.columns)
@@ -89,10 +102,14 @@ class ValkeyJournal:
     async def response(self, turn_id: str, round_number: int) -> bytes | None:
         return await self._read_step(turn_id, round_number, _RESPONSE)
 
-    async def record_intent(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+    async def record_intent(
+        self, turn_id: str, round_number: int, place: int, record: bytes
+    ) -> None:
         await self._record_step(turn_id, round_number, place, record)
 
-    async def record_result(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+    async def record_result(
+        self, turn_id: str, round_number: int, place: int, record: bytes
+    ) -> None:
         await self._record_step(turn_id, round_number, place, record)
 
     async def call_record(self, turn_id: str, round_number: int, place: int) -> bytes | None:
@@ -102,7 +119,9 @@ class ValkeyJournal:
         await self._run(_ABANDON, turn_id, self._owner.name)
 
     async def end(self, turn_id: str, response: StoredResponse | None) -> None:
-        state, answer = ("answered", msgspec.msgpack.encode(response)) if response else ("failed", b"")
+        state, answer = (
+            ("answered", msgspec.msgpack.encode(response)) if response else ("failed", b"")
+        )
         await self._run(_END, turn_id, self._owner.name, state, answer)
 
     async def mark_delivered(self, turn_id: str) -> None:
@@ -116,7 +135,9 @@ class ValkeyJournal:
         if state not in _STATES:
             raise ValueError(f"{state!r} is no state of a turn")
         is_alive = holds_lease(self._owner, state, owner, float(row[5]), altered=altered)
-        return PreviousAttempt(turn_id, cast("TurnState", state), is_alive, key, None, owner, float(seen))
+        return PreviousAttempt(
+            turn_id, cast("TurnState", state), is_alive, key, None, owner, float(seen)
+        )
 
     def _runs(self, past: PreviousAttempt) -> bool:
         """Return True if a turn runs and its runner waits.
@@ -128,13 +149,20 @@ class ValkeyJournal:
     async def _run(self, script: str, *values: str | bytes | float) -> bool:
         return bool(await self._link.run(script, self._now(), _TTL_SECONDS, *values) == 1)
 
-    async def _record_step(self, turn_id: str, round_number: int, place: int | str, record: bytes) -> None:
+    async def _record_step(
+        self, turn_id: str, round_number: int, place: int | str, record: bytes
+    ) -> None:
         step = f"{round_number}.{place}"
-        if await self._link.run(_RECORD_STEP, self._now(), turn_id, self._owner.name, step, record) != 1:
+        if (
+            await self._link.run(_RECORD_STEP, self._now(), turn_id, self._owner.name, step, record)
+            != 1
+        ):
             raise StoreError(LEASE_LOST)
 
     async def _read_step(self, turn_id: str, round_number: int, place: int | str) -> bytes | None:
-        record: Any = await self._link.read(_READ_STEP, self._now(), turn_id, f"{round_number}.{place}")
+        record: Any = await self._link.read(
+            _READ_STEP, self._now(), turn_id, f"{round_number}.{place}"
+        )
         if record is not None and not isinstance(record, bytes):
             raise StoreError(f"{_A_TURN} on the server can't be read: it is no text")
         return record

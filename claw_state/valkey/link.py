@@ -16,12 +16,13 @@
     claw:schema              the version of these keys
     claw:pod                 the pod whose proxy opened the state last
 
-Every change is one atomic script, and every key expires. The server is one, or a primary with replicas: scripts compute their
-keys, which a cluster does not allow. Each pod has its own database.
+Every change is one atomic script, and every key expires. The server is one, or a primary with
+replicas: scripts compute their keys, which a cluster does not allow. Each pod has its own database.
 
-A slow or absent server never stalls a turn: a call may take ``TIMEOUT_SECONDS``, and after a timeout nobody asks for a second.
-Time in which our own event loop stood still does not count: the server may have answered meanwhile.
-The client is an optional extra, imported when a ``Link`` is made.
+A slow or absent server never stalls a turn: a call may take ``TIMEOUT_SECONDS``, and after a
+timeout nobody asks for a second. Time in which our own event loop stood still does not count: the
+server may have answered meanwhile. The client is an optional extra, imported when a ``Link`` is
+made.
 """
 
 from __future__ import annotations
@@ -46,21 +47,34 @@ if TYPE_CHECKING:
 
 SCHEMA = 1  # The version of the keys
 TIMEOUT_SECONDS = 0.25
-_TICKS = 5  # The parts of a call's time; a part in which the loop stands still takes as long as it likes
+_TICKS = (
+    5  # The parts of a call's time; a part in which the loop stands still takes as long as it likes
+)
 _MAX_CONNECTIONS = 32
 PRELUDE = load_script("prelude")
-"""The beginning of every script. The time is the server's, since the clocks of proxies may differ; tests pass their own."""
-_NOT_INSTALLED = "a state on a server needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
+"""The beginning of every script.
+
+The time is the server's, since the clocks of proxies may differ; tests pass their own.
+"""
+_NOT_INSTALLED = (
+    "a state on a server needs the redis client, which is not installed: pip install "
+    "'clawdapus[redis]'"
+)
 _CODE = re.compile("[A-Z]{2,} ")
 _KEEPS_ALL = "noeviction"
 _WRONG_TYPE = "WRONGTYPE "
-_TEMPORARY = ("MISCONF ", "BUSY ")  # Refusals that pass: the server's disk is full, or a long script is running
+_TEMPORARY = (
+    "MISCONF ",
+    "BUSY ",
+)  # Refusals that pass: the server's disk is full, or a long script is running
 
 
 class Link:
     """The connection to a server, opened when needed and reopened after a failure."""
 
-    def __init__(self, server: Server, health: Health | None = None, *, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, server: Server, health: Health | None = None, *, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
         """Raise ``ValueError`` with one line if the client's package is not installed."""
         try:
             from redis import asyncio as client  # an optional extra
@@ -105,8 +119,15 @@ class Link:
             raise self._health.fail(_connection_message(error)) from error
         except UnicodeError as error:  # ours: what was to be written has no bytes
             raise StoreError(str(error)) from error
-        except (ValueError, OverflowError, RecursionError, MemoryError) as error:  # of the client's parser
-            raise self._health.fail(f"the server of the state answers in no protocol that we know: {error}") from error
+        except (
+            ValueError,
+            OverflowError,
+            RecursionError,
+            MemoryError,
+        ) as error:  # of the client's parser
+            raise self._health.fail(
+                f"the server of the state answers in no protocol that we know: {error}"
+            ) from error
         except self._redis_error as error:
             if self._is_script_error(error):
                 raise StoreError(str(error)) from error
@@ -117,15 +138,26 @@ class Link:
 
     def _is_script_error(self, error: Exception) -> bool:
         message = str(error)
-        return type(error) is self._response_error and (message.startswith(_WRONG_TYPE) or not _CODE.match(message))
+        return type(error) is self._response_error and (
+            message.startswith(_WRONG_TYPE) or not _CODE.match(message)
+        )
 
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Raise ``StoreError`` instead of any error over an answer that is not of the form that a script gives."""
+    """Raise ``StoreError`` instead of any error over an answer that is not of the
+    form that a script gives.
+    """
     try:
         yield
-    except (ValueError, TypeError, AttributeError, LookupError, OverflowError, DecodeError) as error:
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        OverflowError,
+        DecodeError,
+    ) as error:
         raise StoreError(f"{what} on the server can't be read: {error}") from error
 
 
@@ -154,14 +186,17 @@ async def _time_of_loop(seconds: float) -> AsyncIterator[None]:
 def blocking_client(server: Server, timeout: float) -> Iterator[Blocking]:
     """Yield a blocking client.
 
-    Raise ``StoreError`` if the server can't be reached now, and ``ValueError`` with one line if it refuses us for good.
+    Raise ``StoreError`` if the server can't be reached now, and ``ValueError`` with one line if it
+    refuses us for good.
     """
     try:
         import redis  # an optional extra
     except ImportError:
         raise ValueError(_NOT_INSTALLED) from None
     errors = redis.exceptions
-    client = redis.Redis.from_url(server.url.reveal(), socket_timeout=timeout, socket_connect_timeout=timeout, protocol=2)
+    client = redis.Redis.from_url(
+        server.url.reveal(), socket_timeout=timeout, socket_connect_timeout=timeout, protocol=2
+    )
     try:
         yield client
     except errors.MasterDownError as error:
@@ -181,14 +216,18 @@ def read_schema_version(client: Blocking, server: Server) -> int:
     version = int(client.get("claw:schema") or SCHEMA)
     if version > SCHEMA:
         raise ValueError(
-            f"a newer claw has written the state at {server.shown} (schema {version}, and this one knows {SCHEMA}): use that"
+            f"a newer claw has written the state at {server.shown} (schema {version}, and this "
+            f"one knows {SCHEMA}): use that"
             " one, or another server"
         )
     return version
 
 
 def probe_server(server: Server) -> str | None:
-    """Return why the server can't be reached now, or None. Raise ``ValueError`` if it can't be used at all."""
+    """Return why the server can't be reached now, or None.
+
+    Raise ``ValueError`` if it can't be used at all.
+    """
     try:
         with blocking_client(server, TIMEOUT_SECONDS) as client:
             read_schema_version(client, server)
@@ -198,7 +237,9 @@ def probe_server(server: Server) -> str | None:
 
 
 def find_eviction_policy(server: Server) -> str | None:
-    """Return the policy by which a server forgets keys when its memory is full, if it may; None if it can't be asked."""
+    """Return the policy by which a server forgets keys when its memory is full, if
+    it may; None if it can't be asked.
+    """
     try:
         with blocking_client(server, TIMEOUT_SECONDS) as client:
             memory = client.info("memory")
@@ -210,7 +251,9 @@ def find_eviction_policy(server: Server) -> str | None:
 
 
 def replace_pod_name(server: Server, pod: str) -> str | None:
-    """Note that a proxy of this pod opens the state; return the name of another pod whose proxy did so before, or None."""
+    """Note that a proxy of this pod opens the state; return the name of another pod
+    whose proxy did so before, or None.
+    """
     try:
         with blocking_client(server, TIMEOUT_SECONDS) as client:
             before = client.set("claw:pod", pod, ex=int(MAX_AGE_SECONDS), get=True)
@@ -222,4 +265,8 @@ def replace_pod_name(server: Server, pod: str) -> str | None:
 
 
 def _connection_message(error: Exception) -> str:
-    return f"the server of the state can't be reached: {error}" if str(error) else "the server of the state does not answer"
+    return (
+        f"the server of the state can't be reached: {error}"
+        if str(error)
+        else "the server of the state does not answer"
+    )

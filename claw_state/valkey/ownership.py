@@ -27,7 +27,9 @@ _DELETE = load_script("owners", "ownership_delete")
 _LIST_OBJECTS = load_script("objects_list")
 _FIND_OBJECTS = load_script("owners", "objects_find")
 _STORED = "owned", "claw:owners"
-"""The names of the keys of responses and conversations: an agent's own, and that of the agents that have some."""
+"""The names of the keys of responses and conversations: an agent's own, and that of
+the agents that have some.
+"""
 _OBJECTS = "objects", "claw:object_owners"
 """The same for files, batches and the like."""
 
@@ -42,7 +44,9 @@ class ValkeyOwnershipStore:
     async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
         bounds = int(MAX_AGE_SECONDS), MAX_OBJECTS
         row = owned.id, owned.provider_id, owned.provider, encode_owned(owned)
-        answer = await self._link.run(_SAVE, self._now(), agent_id, *_STORED, *bounds, int(may_share), *row)
+        answer = await self._link.run(
+            _SAVE, self._now(), agent_id, *_STORED, *bounds, int(may_share), *row
+        )
         return not _read_refused(agent_id, answer)
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
@@ -58,11 +62,15 @@ class ValkeyOwnershipStore:
     ) -> list[ProviderObject]:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), MAX_PROVIDER_OBJECTS
         rows = [part for each in objects for part in _row(each)]
-        answer = await self._link.run(_SAVE, self._now(), agent_id, *_OBJECTS, *bounds, int(may_share), *rows)
+        answer = await self._link.run(
+            _SAVE, self._now(), agent_id, *_OBJECTS, *bounds, int(may_share), *rows
+        )
         refused = _read_refused(agent_id, answer)
         return [each for each in objects if _field(each.name).encode() in refused]
 
-    async def find_objects(self, agent_id: str, names: Collection[ObjectName]) -> list[ProviderObject]:
+    async def find_objects(
+        self, agent_id: str, names: Collection[ObjectName]
+    ) -> list[ProviderObject]:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), int(USE_MARK_SECONDS)
         fields = [_field(name) for name in names]
         records = await self._link.read(_FIND_OBJECTS, self._now(), agent_id, *bounds, *fields)
@@ -70,7 +78,9 @@ class ValkeyOwnershipStore:
 
     async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
         bound = int(MAX_PROVIDER_OBJECT_AGE_SECONDS)
-        records = await self._link.read(_LIST_OBJECTS, self._now(), agent_id, _field(ObjectName(kind, "")), bound)
+        records = await self._link.read(
+            _LIST_OBJECTS, self._now(), agent_id, _field(ObjectName(kind, "")), bound
+        )
         return _decode_objects(agent_id, records)
 
     async def close(self) -> None:

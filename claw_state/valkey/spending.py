@@ -1,7 +1,8 @@
 """Spending on a server that several proxies share: all of them together have one limit.
 
-Each agent has a hash from the end of a bucket to its requests, cost and requests of unknown cost, and one from the id of a
-reservation to its estimate, the amount held, and when it was renewed. Each change is one script.
+Each agent has a hash from the end of a bucket to its requests, cost and requests of unknown cost,
+and one from the id of a reservation to its estimate, the amount held, and when it was renewed. Each
+change is one script.
 """
 
 import asyncio
@@ -37,14 +38,25 @@ class ValkeySpending:
         self._clock = clock
         self._pending: set[asyncio.Task[None]] = set()
 
-    async def count_request(self, agent_id: str, budget: Budget, reservation: Reservation | None = None) -> BudgetExcess | None:
-        limits = ["" if limit is None else limit for limit in (budget.max_requests, budget.limit_usd)]
+    async def count_request(
+        self, agent_id: str, budget: Budget, reservation: Reservation | None = None
+    ) -> BudgetExcess | None:
+        limits = [
+            "" if limit is None else limit for limit in (budget.max_requests, budget.limit_usd)
+        ]
         soft = int(budget.behavior == "soft_alert")
         asked: tuple[str | float, ...] = ("", 0.0, 0.0)
         if reservation is not None:
             asked = (reservation.id, reservation.estimate, reservation.needed)
 
-        arguments = (*self._arguments(agent_id, budget), *limits, soft, *asked, LAPSE_SECONDS, MAX_AHEAD_SECONDS)
+        arguments = (
+            *self._arguments(agent_id, budget),
+            *limits,
+            soft,
+            *asked,
+            LAPSE_SECONDS,
+            MAX_AHEAD_SECONDS,
+        )
         answer = await self._count(agent_id, budget, reservation, arguments)
         with reading(f"the spending of {agent_id}"):
             exceeded, now, rows, reserved, estimate = answer
@@ -58,9 +70,16 @@ class ValkeySpending:
             return find_excess(budget, buckets, float(now), float(reserved), needed)
 
     async def _count(
-        self, agent_id: str, budget: Budget, reservation: Reservation | None, arguments: Sequence[float | str]
+        self,
+        agent_id: str,
+        budget: Budget,
+        reservation: Reservation | None,
+        arguments: Sequence[float | str],
     ) -> Any:
-        """Run the script. If the caller is cancelled meanwhile, what it may have reserved is given back."""
+        """Run the script.
+
+        If the caller is cancelled meanwhile, what it may have reserved is given back.
+        """
         if reservation is None:
             return await self._link.run(_COUNT, *arguments)
 
@@ -71,18 +90,27 @@ class ValkeySpending:
             self._begin(self._give_back(running, agent_id, budget, reservation))
             raise
 
-    async def _give_back(self, running: asyncio.Future[Any], agent_id: str, budget: Budget, reservation: Reservation) -> None:
-        """Remove a reservation behind the script that makes it: on another connection it could overtake it."""
+    async def _give_back(
+        self, running: asyncio.Future[Any], agent_id: str, budget: Budget, reservation: Reservation
+    ) -> None:
+        """Remove a reservation behind the script that makes it: on another
+        connection it could overtake it.
+        """
         await asyncio.wait([running])
         if not running.cancelled() and running.exception() is None:
             await self._add_cost(agent_id, budget, Charge(0.0, reservation=reservation), _ignore)
 
-    def add_cost(self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError) -> None:
+    def add_cost(
+        self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError
+    ) -> None:
         self._begin(self._add_cost(agent_id, budget, charge, on_error))
 
     async def renew(self, reservations: Sequence[Reservation]) -> int:
         now = self._clock() if self._clock else ""
-        found = [await self._link.read(_RENEW, now, each.agent_id, each.id, each.estimate) for each in reservations]
+        found = [
+            await self._link.read(_RENEW, now, each.agent_id, each.id, each.estimate)
+            for each in reservations
+        ]
         return sum(found)
 
     async def close(self) -> None:
@@ -95,9 +123,16 @@ class ValkeySpending:
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 
-    async def _add_cost(self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError) -> None:
+    async def _add_cost(
+        self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError
+    ) -> None:
         reserved = "" if charge.reservation is None else charge.reservation.id
-        arguments = (*self._arguments(agent_id, budget), charge.cost, int(not charge.is_known), reserved)
+        arguments = (
+            *self._arguments(agent_id, budget),
+            charge.cost,
+            int(not charge.is_known),
+            reserved,
+        )
         try:
             await self._link.run(_ADD, *arguments)
         except StoreError as error:  # the turn is not affected

@@ -1,7 +1,7 @@
 """YAML as plain data, with the place of each value, so that an error can point at it.
 
-Rules. A key stands once in a mapping. Aliases are bounded by what they expand to. There is one document, and no tags but
-YAML's own.
+Rules. A key stands once in a mapping. Aliases are bounded by what they expand to. There is one
+document, and no tags but YAML's own.
 """
 
 from dataclasses import dataclass, field
@@ -61,12 +61,17 @@ def read_document(content: bytes) -> Document:
         document.data = None if root is None else _Reader(loader, document).value(root, ())
     except yaml.MarkedYAMLError as error:
         raise DocumentError(
-            f"this is no YAML: {error.problem}: correct it here, or just before", _place(error.problem_mark)
+            f"this is no YAML: {error.problem}: correct it here, or just before",
+            _place(error.problem_mark),
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError):
-        raise DocumentError("this is no YAML: it has characters that are not allowed in a text") from None
+        raise DocumentError(
+            "this is no YAML: it has characters that are not allowed in a text"
+        ) from None
     except RecursionError:
-        raise DocumentError("this is nested too deeply, or an anchor that contains itself") from None
+        raise DocumentError(
+            "this is nested too deeply, or an anchor that contains itself"
+        ) from None
     return document
 
 
@@ -79,7 +84,10 @@ class _Reader:
     def value(self, node: yaml.Node, path: Path) -> Any:
         self.nodes += 1
         if self.nodes > _MAX_NODES:
-            raise DocumentError(f"the file has more than {_MAX_NODES} values: are its aliases right?", _place(node.start_mark))
+            raise DocumentError(
+                f"the file has more than {_MAX_NODES} values: are its aliases right?",
+                _place(node.start_mark),
+            )
         self.document.values[path] = _place(node.start_mark)
         if isinstance(node, yaml.CollectionNode) and node.tag not in _TAGS:
             self._note(node, f"the tag {node.tag[:64]!r} is not known here: leave it out")
@@ -90,7 +98,9 @@ class _Reader:
         try:
             return self.loader.construct_object(node)
         except ValueError:
-            self._note(node, f"{str(node.value)[:64]!r} is no value that YAML knows: put it in quotes")
+            self._note(
+                node, f"{str(node.value)[:64]!r} is no value that YAML knows: put it in quotes"
+            )
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         members: dict[str, Any] = {}
@@ -98,7 +108,9 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 self._note(key, "a key is a word")
             elif key.value in members:
-                self._note(key, f"the key {key.value!r} stands here for the second time: keep one of them")
+                self._note(
+                    key, f"the key {key.value!r} stands here for the second time: keep one of them"
+                )
             else:
                 self.document.keys[*path, key.value] = _place(key.start_mark)
                 members[key.value] = self.value(value, (*path, key.value))

@@ -78,7 +78,10 @@ class Exec(Section):
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
-        if "default_timeout_s" in self.model_fields_set and self.default_timeout_s > self.max_timeout_s:
+        if (
+            "default_timeout_s" in self.model_fields_set
+            and self.default_timeout_s > self.max_timeout_s
+        ):
             raise ValueError("default_timeout_s is above max_timeout_s: lower it")
         return self
 
@@ -110,7 +113,9 @@ class Channel(Section):
     def _check_kind(self) -> Self:
         if (self.webhook is None) == (self.redis is None):
             raise ValueError("a channel has either 'webhook' or 'redis'")
-        if (self.redis is None) != (self.stream is None) or (self.token is not None and self.webhook is None):
+        if (self.redis is None) != (self.stream is None) or (
+            self.token is not None and self.webhook is None
+        ):
             raise ValueError("'redis' goes with 'stream', and 'token' with 'webhook'")
         return self
 
@@ -132,7 +137,9 @@ class Server(Section):
     def _check_kind(self) -> Self:
         if (self.command is None) == (self.url is None):
             raise ValueError("a server has either 'command' or 'url'")
-        if (self.command is None and (self.args or self.env)) or (self.url is None and self.headers):
+        if (self.command is None and (self.args or self.env)) or (
+            self.url is None and self.headers
+        ):
             raise ValueError("'args' and 'env' go with 'command', and 'headers' with 'url'")
         return self
 

@@ -1,6 +1,8 @@
-"""toolhost.yml → ``HostSettings``, or all that is wrong with it (docs/spec/tools-host.md "toolhost.yml").
+"""toolhost.yml → ``HostSettings``, or all that is wrong with it
+(docs/spec/tools-host.md "toolhost.yml").
 
-Rules. An error is one line with file, line and column, what is wrong, and the remedy; all errors of a file are told at once.
+Rules. An error is one line with file, line and column, what is wrong, and the remedy; all errors of
+a file are told at once.
 """
 
 import difflib
@@ -39,28 +41,45 @@ class SettingsError(ValueError):
     """A file that can't be used; ``str()`` has a line for each error."""
 
 
-def read_settings(file: Path, environ: Mapping[str, str], taken: frozenset[str] = frozenset()) -> HostSettings:
-    """Return the settings; ``taken`` are the namespaces of installed providers. Raise ``SettingsError``."""
+def read_settings(
+    file: Path, environ: Mapping[str, str], taken: frozenset[str] = frozenset()
+) -> HostSettings:
+    """Return the settings; ``taken`` are the namespaces of installed providers.
+
+    Raise ``SettingsError``.
+    """
     try:
         content = file.read_bytes()
     except OSError as error:
-        remedy = "name the file by --config" if file == DEFAULT_FILE else "correct the path after --config"
-        raise SettingsError(f"{file}: {error.strerror}: {remedy}, or write it (docs/tools-host.md)") from None
+        remedy = (
+            "name the file by --config"
+            if file == DEFAULT_FILE
+            else "correct the path after --config"
+        )
+        raise SettingsError(
+            f"{file}: {error.strerror}: {remedy}, or write it (docs/tools-host.md)"
+        ) from None
     try:
         document = read_document(content)
     except DocumentError as error:
         raise SettingsError(_lines(file, [error.problem])) from None
     try:
-        parsed = ToolHostFile.model_validate(document.data, context=World(environ, file.absolute().parent, taken))
+        parsed = ToolHostFile.model_validate(
+            document.data, context=World(environ, file.absolute().parent, taken)
+        )
     except ValidationError as error:
-        raise SettingsError(_lines(file, [*document.problems, *_problems(document, error)])) from None
+        raise SettingsError(
+            _lines(file, [*document.problems, *_problems(document, error)])
+        ) from None
     if document.problems:
         raise SettingsError(_lines(file, document.problems))
     return _settings(parsed)
 
 
 def _lines(file: Path, problems: Iterable[Problem]) -> str:
-    return "\n".join(f"{file}:{place.line}:{place.column}: {message}" for place, message in sorted(problems))
+    return "\n".join(
+        f"{file}:{place.line}:{place.column}: {message}" for place, message in sorted(problems)
+    )
 
 
 def _problems(document: Document, error: ValidationError) -> Iterator[Problem]:
@@ -68,7 +87,9 @@ def _problems(document: Document, error: ValidationError) -> Iterator[Problem]:
         path = tuple(part for part in each["loc"] if part != _KEY_MARK)
         is_of_key = each["type"] in {"extra_forbidden", "missing"} or _KEY_MARK in each["loc"]
         places = {**document.values, **document.keys} if is_of_key else document.values
-        known = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in places)
+        known = next(
+            path[:length] for length in range(len(path), -1, -1) if path[:length] in places
+        )
         message = "".join(sign if sign.isprintable() else "?" for sign in _message(path, each))
         yield Problem(places[known], message)
 
@@ -92,7 +113,11 @@ def _keys_at(path: ValuePath) -> list[str]:
     """Return the keys of the section at a path."""
     kind: Any = ToolHostFile
     for part in path:
-        kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[-1]
+        kind = (
+            kind.model_fields[part].annotation
+            if hasattr(kind, "model_fields")
+            else get_args(kind)[-1]
+        )
         if isinstance(kind, UnionType):
             kind = get_args(kind)[0]
     return list(kind.model_fields)
@@ -112,7 +137,9 @@ def _settings(file: ToolHostFile) -> HostSettings:
             max_read=host.limits.read_bytes,
             max_write=host.limits.write_bytes,
             max_memory=host.limits.memory_bytes,
-            max_page=host.limits.result_bytes * 15 // 16,  # The rest is for what stands around the page
+            max_page=host.limits.result_bytes
+            * 15
+            // 16,  # The rest is for what stands around the page
             protected=tuple(host.protected),
         ),
         exec=_exec(tools, host.limits.result_bytes),
@@ -162,7 +189,9 @@ def _urls(section: grammar.Urls) -> UrlPolicy:
 def _search(section: grammar.WebSearch | None) -> SearchSettings | None:
     if section is None:
         return None
-    return SearchSettings(section.endpoint, section.backend, section.api_key.secret if section.api_key else None)
+    return SearchSettings(
+        section.endpoint, section.backend, section.api_key.secret if section.api_key else None
+    )
 
 
 def _channel(section: grammar.Channel) -> MessageChannel:

@@ -1,7 +1,9 @@
-"""The values of toolhost.yml that need more than a type: sizes, credentials, folders, names (docs/spec/tools-host.md).
+"""The values of toolhost.yml that need more than a type: sizes, credentials, folders, names
+(docs/spec/tools-host.md).
 
-Rules. A credential never stands in the file: it is a variable or a file that the host has. Relative paths start at the folder
-of toolhost.yml. A message names what is wrong and the remedy, and never a credential.
+Rules. A credential never stands in the file: it is a variable or a file that the host has. Relative
+paths start at the folder of toolhost.yml. A message names what is wrong and the remedy, and never a
+credential.
 """
 
 import re
@@ -10,7 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StringConstraints, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    ValidationInfo,
+)
 
 from claw_contract.secret import Secret
 from claw_tools.composite import NAMESPACE, RESERVED
@@ -27,7 +36,9 @@ _URL_PATH = re.compile(r"/[^?#\s]*")
 
 @dataclass
 class World:
-    """The environment, the folder of the file, and the namespaces of installed providers; and the tokens so far."""
+    """The environment, the folder of the file, and the namespaces of installed
+    providers; and the tokens so far.
+    """
 
     environ: Mapping[str, str]
     directory: Path
@@ -45,7 +56,9 @@ class Credential(NamedTuple):
 def _size(value: Any) -> Any:
     if isinstance(value, str):
         if (found := _SIZE.fullmatch(value)) is None:
-            raise ValueError("a size is a number of bytes, or a number with KiB, MiB or GiB, such as 10MiB")
+            raise ValueError(
+                "a size is a number of bytes, or a number with KiB, MiB or GiB, such as 10MiB"
+            )
         return int(found[1]) * _UNITS[found[2]]
     return value
 
@@ -56,13 +69,18 @@ def _credential(value: Any, info: ValidationInfo) -> Credential:
             return Credential(Secret(_variable(name, info)), name)
         case {"file": str(path), **rest} if not rest:
             return Credential(Secret(_content(_world(info).directory / path)))
-    raise ValueError("a credential is {env: NAME} or {file: PATH}: it does not stand in this file itself")
+    raise ValueError(
+        "a credential is {env: NAME} or {file: PATH}: it does not stand in this file itself"
+    )
 
 
 def _token(value: Any, info: ValidationInfo) -> Credential:
     credential, tokens = _credential(value, info), _world(info).tokens
     if not _TOKEN.fullmatch(credential.secret.reveal()):
-        raise ValueError("a token has no spaces, and only the letters, digits and signs of ASCII: make another one")
+        raise ValueError(
+            "a token has no spaces, and only the letters, digits and signs of ASCII: make "
+            "another one"
+        )
     if credential.secret in tokens:
         raise ValueError("another principal has the same token: give each its own")
     tokens.append(credential.secret)
@@ -87,14 +105,18 @@ def _url(value: str) -> str:
         parse_url(value)
     except ToolError as error:
         reason = error.message.partition(": ")[2].removesuffix(".")
-        raise ValueError(f"this URL can't be used, since {reason}: write http://HOST/PATH or https://HOST/PATH") from None
+        raise ValueError(
+            f"this URL can't be used, since {reason}: write http://HOST/PATH or https://HOST/PATH"
+        ) from None
     return value
 
 
 def _variable(name: str, info: ValidationInfo) -> str:
     value = _world(info).environ.get(name, "")
     if not value:
-        raise ValueError(f"the variable {name[:64]} is not set: set it in the environment of the host")
+        raise ValueError(
+            f"the variable {name[:64]} is not set: set it in the environment of the host"
+        )
     return value
 
 
@@ -120,15 +142,23 @@ def _folder(value: Any, info: ValidationInfo) -> Any:
 
 def _namespace(name: str, info: ValidationInfo) -> str:
     if not NAMESPACE.fullmatch(name):
-        raise ValueError("the name of a server is [a-z0-9][a-z0-9-]{0,31}, without '_': give it another name")
+        raise ValueError(
+            "the name of a server is [a-z0-9][a-z0-9-]{0,31}, without '_': give it another name"
+        )
     if name == RESERVED or name in _world(info).taken:
-        raise ValueError(f"the name {name!r} is taken by the host's own tools or an installed provider: give it another one")
+        raise ValueError(
+            f"the name {name!r} is taken by the host's own tools or an installed "
+            "provider: give it another one"
+        )
     return name
 
 
 def _path(value: str) -> str:
     if not _URL_PATH.fullmatch(value) or value in {"/health", "/healthz"}:
-        raise ValueError("the path starts with '/', has no '?', '#' or space, and is not that of the health: write /mcp")
+        raise ValueError(
+            "the path starts with '/', has no '?', '#' or space, and is not that of the "
+            "health: write /mcp"
+        )
     return value
 
 

@@ -1,1 +1,3 @@
-"""Commands that a model writes: how they are contained, and the tools that run them (docs/tools-host.md)."""
+"""Commands that a model writes: how they are contained, and the tools that run them
+(docs/tools-host.md).
+"""

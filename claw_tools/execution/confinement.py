@@ -1,7 +1,9 @@
-"""How a process gives up its rights, step by step. Part of the launcher: the standard library alone.
+"""How a process gives up its rights, step by step.
 
-Rules. The order is: user, namespaces, root, limits, capabilities, Landlock, seccomp. Each step that the form needs works or
-raises ``OSError``; then nothing runs.
+Part of the launcher: the standard library alone.
+
+Rules. The order is: user, namespaces, root, limits, capabilities, Landlock, seccomp. Each step that
+the form needs works or raises ``OSError``; then nothing runs.
 """
 
 import contextlib
@@ -20,7 +22,10 @@ type Form = Literal["namespaces", "landlock"]
 
 _PDEATHSIG, _DUMPABLE, _CAPBSET_DROP, _AMBIENT, _NO_NEW_PRIVS = 1, 4, 24, 47, 38
 _NAMESPACES: Final = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000
-"""Cgroup, uts, ipc, user and pid. The mount namespace is process 1's: its keeper still needs the host's /proc."""
+"""Cgroup, uts, ipc, user and pid.
+
+The mount namespace is process 1's: its keeper still needs the host's /proc.
+"""
 _NETWORK: Final = 0x40000000
 _MAX_FILES = 1_024
 _LAST_CAPABILITY = 63
@@ -41,14 +46,22 @@ class Limits:
     program: bytes = field(default=b"", init=False)  # Of seccomp
 
     def __post_init__(self) -> None:
-        """Ask for the ABI of Landlock, and write the filter, once for all calls. Raise ``OSError``."""
+        """Ask for the ABI of Landlock, and write the filter, once for all calls.
+
+        Raise ``OSError``.
+        """
         object.__setattr__(self, "abi", min(landlock.find_abi(), self.max_abi))
         alone = self.form == "landlock"
-        object.__setattr__(self, "program", seccomp.write_filter(network=self.network, alone=alone, abi=self.abi))
+        object.__setattr__(
+            self, "program", seccomp.write_filter(network=self.network, alone=alone, abi=self.abi)
+        )
 
 
 def drop_user(workspace: int) -> None:
-    """Become the owner of the workspace, given by a descriptor, if this process is root's. Raise ``OSError``."""
+    """Become the owner of the workspace, given by a descriptor, if this process is root's.
+
+    Raise ``OSError``.
+    """
     if os.geteuid() != 0:
         return
     owner = os.fstat(workspace)
@@ -61,7 +74,10 @@ def drop_user(workspace: int) -> None:
 
 
 def die_with_parent(signal: int) -> None:
-    """Ask for a signal when the parent ends. A change of the user takes that back, so it comes after."""
+    """Ask for a signal when the parent ends.
+
+    A change of the user takes that back, so it comes after.
+    """
     prctl(_PDEATHSIG, signal)
 
 
@@ -79,11 +95,18 @@ def prefer_to_keeper() -> None:
 
 
 def enter_namespaces(*, network: bool) -> None:
-    """Leave the namespaces of the host; children are in a PID namespace of their own. Raise ``OSError``."""
+    """Leave the namespaces of the host; children are in a PID namespace of their own.
+
+    Raise ``OSError``.
+    """
     user, group = os.getuid(), os.getgid()
     prctl(_DUMPABLE, 1)  # Else the maps belong to root
     call("unshare", _NAMESPACES | (0 if network else _NETWORK))
-    for name, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+    for name, line in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
         with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
             file.write(line)
     hide_memory()
@@ -107,9 +130,14 @@ def set_limits(limits: Limits, tasks: int) -> None:
 
 
 def confine(limits: Limits) -> None:
-    """Give up capabilities, then restrict this process by Landlock and seccomp. The present directory is the workspace."""
+    """Give up capabilities, then restrict this process by Landlock and seccomp.
+
+    The present directory is the workspace.
+    """
     prctl(_NO_NEW_PRIVS, 1)
-    with contextlib.suppress(OSError):  # The kernel has no more of them, or there is no right to drop any
+    with contextlib.suppress(
+        OSError
+    ):  # The kernel has no more of them, or there is no right to drop any
         for capability in range(_LAST_CAPABILITY + 1):
             prctl(_CAPBSET_DROP, capability)
     prctl(_AMBIENT, 4)  # PR_CAP_AMBIENT_CLEAR_ALL
@@ -121,7 +149,9 @@ def confine(limits: Limits) -> None:
 
 def _rules(limits: Limits) -> list[tuple[str, int]]:
     own = landlock.WRITE if limits.runs_own else landlock.WRITE & ~landlock.EXECUTE
-    shared = [(f"/{name}", landlock.READ) for name in SYSTEM] + [(f"/dev/{name}", landlock.WRITE) for name in DEVICES]
+    shared = [(f"/{name}", landlock.READ) for name in SYSTEM] + [
+        (f"/dev/{name}", landlock.WRITE) for name in DEVICES
+    ]
     if limits.form == "namespaces":
         # A right that the root gives, no rule below it takes away
         return [("/", landlock.READ & ~landlock.EXECUTE), (WORKSPACE, own), ("/tmp", own), *shared]  # noqa: S108 - the call's own
@@ -130,7 +160,9 @@ def _rules(limits: Limits) -> list[tuple[str, int]]:
 
 
 def count_tasks() -> int:
-    """Return how many tasks the user of this process has: the limit of processes counts them all."""
+    """Return how many tasks the user of this process has: the limit of processes
+    counts them all.
+    """
     user, count = os.getuid(), 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):

@@ -1,7 +1,8 @@
-"""The form that holds commands on this machine, found by trying it, and the launcher that runs them (docs/tools-host.md).
+"""The form that holds commands on this machine, found by trying it, and the launcher that runs them
+(docs/tools-host.md).
 
-Rules. A form holds when every attempt to leave it, made by a process inside it, has failed. What can't be had is told in one
-line. Where no form holds, there are no commands.
+Rules. A form holds when every attempt to leave it, made by a process inside it, has failed. What
+can't be had is told in one line. Where no form holds, there are no commands.
 """
 
 import contextlib
@@ -24,16 +25,24 @@ type Form = Literal["namespaces", "landlock"]
 
 FORMS: Final[tuple[Form, ...]] = ("namespaces", "landlock")
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from claw_tools.execution.launcher import main; main(sys.argv[2:])"
+_PROGRAM = (
+    "import sys; sys.path.append(sys.argv[1]); from claw_tools.execution.launcher import "
+    "main; main(sys.argv[2:])"
+)
 _PROBE_SECONDS = 20.0
 _END_SECONDS = 5.0
 _NOBODY = 65_534
 
 
 class Containment:
-    """The form that holds, with its launcher; ``form`` is None where none does. ``reason``: one line."""
+    """The form that holds, with its launcher; ``form`` is None where none does.
 
-    def __init__(self, form: Form | None, reason: str, settings: ExecSettings, max_abi: int) -> None:
+    ``reason``: one line.
+    """
+
+    def __init__(
+        self, form: Form | None, reason: str, settings: ExecSettings, max_abi: int
+    ) -> None:
         """Hold commands in a form. The launcher starts with the first call."""
         self.form, self.reason = form, reason
         self._settings, self._max_abi = settings, max_abi
@@ -43,7 +52,12 @@ class Containment:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     @property
@@ -64,16 +78,23 @@ class Containment:
         self._control = self._process = None
 
     def problem_of(self, root: Path) -> str | None:
-        """Return why no commands can run in a workspace, in one line with the remedy; None if they can."""
+        """Return why no commands can run in a workspace, in one line with the
+        remedy; None if they can.
+        """
         if self.form is None:
             return self.reason
         if os.geteuid() == 0 and root.stat().st_uid == 0:
-            return f"the workspace {root} is root's, and commands run as its owner: `chown -R 1000:1000 {root}`"
+            return (
+                f"the workspace {root} is root's, and commands run as its owner: `chown -R "
+                f"1000:1000 {root}`"
+            )
         return None
 
     def environment(self, root: Path) -> dict[str, str]:
         """Return the whole environment of a command in a workspace."""
-        home, temporary = (WORKSPACE, "/tmp") if self.form == "namespaces" else (str(root), str(root))  # noqa: S108
+        home, temporary = (
+            (WORKSPACE, "/tmp") if self.form == "namespaces" else (str(root), str(root))  # noqa: S108
+        )
         fixed = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "TMPDIR": temporary, "TERM": "dumb"}
         return {**self._settings.environment, **fixed}
 
@@ -120,7 +141,16 @@ class Containment:
         }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         packages = Path(__file__).resolve().parents[2]
-        command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(packages), json.dumps(limits), str(theirs.fileno())]
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            _PROGRAM,
+            str(packages),
+            json.dumps(limits),
+            str(theirs.fileno()),
+        ]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 command, env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
@@ -134,7 +164,9 @@ class Containment:
         self._control = ours
 
 
-def find_containment(settings: ExecSettings, forms: Sequence[Form] = FORMS, max_abi: int = 99) -> Containment:
+def find_containment(
+    settings: ExecSettings, forms: Sequence[Form] = FORMS, max_abi: int = 99
+) -> Containment:
     """Return the first form that holds here. ``max_abi``: the newest ABI of Landlock to use.
 
     It blocks for about a tenth of a second.
@@ -149,7 +181,10 @@ def find_containment(settings: ExecSettings, forms: Sequence[Form] = FORMS, max_
         tried.close()
         failures.append(f"{form}: {problem}")
     return Containment(
-        None, f"commands can't be contained here ({'; '.join(failures)}): see docs/tools-host.md", settings, max_abi
+        None,
+        f"commands can't be contained here ({'; '.join(failures)}): see docs/tools-host.md",
+        settings,
+        max_abi,
     )
 
 
@@ -181,7 +216,10 @@ def _try(tried: Containment) -> str | None:
 
 
 def _probe(tried: Containment, workspace: Path, outside: Path) -> list[str]:
-    with Path(os.devnull).open("wb") as null, tried.start_call(workspace, null.fileno(), null.fileno()) as own:
+    with (
+        Path(os.devnull).open("wb") as null,
+        tried.start_call(workspace, null.fileno(), null.fileno()) as own,
+    ):
         own.settimeout(_PROBE_SECONDS)
         own.sendall(frame({"probe": str(outside)}))
         with own.makefile("r", encoding="utf-8", errors="replace") as lines:
@@ -194,7 +232,10 @@ def _judge(lines: Sequence[str]) -> str | None:
         return f"a process inside can {', '.join(breaches)}"
     if "held" in lines:
         return None
-    return next((line.removeprefix("failed ") for line in lines if line.startswith("failed ")), "the launcher does not start")
+    return next(
+        (line.removeprefix("failed ") for line in lines if line.startswith("failed ")),
+        "the launcher does not start",
+    )
 
 
 def frame(request: dict[str, Any]) -> bytes:

@@ -1,4 +1,7 @@
-"""The processes of a call: their memory, and their end. Part of the launcher: the standard library alone."""
+"""The processes of a call: their memory, and their end.
+
+Part of the launcher: the standard library alone.
+"""
 
 import contextlib
 import os
@@ -24,7 +27,10 @@ def _children(process: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{process}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{process}/task/{task}/children", "rb") as file:
+            with (
+                contextlib.suppress(OSError),
+                open(f"/proc/{process}/task/{task}/children", "rb") as file,
+            ):
                 found += map(int, file.read().split())
     return found
 
@@ -32,12 +38,16 @@ def _children(process: int) -> list[int]:
 def uses_more_than(limit: int, process: int) -> bool:
     """Return True if a process and those below it hold more memory than so many bytes.
 
-    What several share is counted once for each at first, which is quick, and by its share only where that is too much.
+    What several share is counted once for each at first, which is quick, and by its share only
+    where that is too much.
     """
     processes = [process, *descendants(process)]
     if sum(_memory(each, "status", (b"RssAnon:", b"RssShmem:")) for each in processes) <= limit:
         return False
-    return sum(_memory(each, "smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:")) for each in processes) > limit
+    return (
+        sum(_memory(each, "smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:")) for each in processes)
+        > limit
+    )
 
 
 def _memory(process: int, table: str, names: tuple[bytes, ...]) -> int:
@@ -51,9 +61,11 @@ def _memory(process: int, table: str, names: tuple[bytes, ...]) -> int:
 
 
 def end_descendants(but: frozenset[int] = frozenset()) -> None:
-    """Kill every process below this one, and wait for it; ``but`` are children that stay, with what is below them.
+    """Kill every process below this one, and wait for it; ``but`` are children that
+    stay, with what is below them.
 
-    This process is a subreaper. Processes are stopped before any is killed, so that a bomb can't fork faster than it dies.
+    This process is a subreaper. Processes are stopped before any is killed, so that a bomb can't
+    fork faster than it dies.
     """
     while True:
         stopped: set[int] = set()

@@ -1,8 +1,11 @@
-"""The file system that a command sees in namespaces of its own. Part of the launcher: the standard library alone.
+"""The file system that a command sees in namespaces of its own.
 
-Rules. A root is made of nothing, and gets the workspace, the system's programs and libraries read-only, a /tmp of bounded size,
-five devices, and /proc of its own processes where the kernel lets it be mounted. Every source is opened before the root is
-there, and mounted by its descriptor: no path is resolved twice.
+Part of the launcher: the standard library alone.
+
+Rules. A root is made of nothing, and gets the workspace, the system's programs and libraries
+read-only, a /tmp of bounded size, five devices, and /proc of its own processes where the kernel
+lets it be mounted. Every source is opened before the root is there, and mounted by its descriptor:
+no path is resolved twice.
 """
 
 import ctypes
@@ -20,7 +23,14 @@ SETTINGS: Final = (
     *("ld.so.cache", "ld.so.conf", "alternatives", "localtime", "mime.types"),
     *("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted", "ca-certificates"),
 )
-NETWORK_SETTINGS: Final = ("resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "services", "protocols")
+NETWORK_SETTINGS: Final = (
+    "resolv.conf",
+    "hosts",
+    "nsswitch.conf",
+    "gai.conf",
+    "services",
+    "protocols",
+)
 """The parts of /etc that programs need, and those that they need with a network."""
 _TMP_BYTES = 256 << 20
 _TMP_FILES = 65_536
@@ -33,7 +43,8 @@ _MOVE_EMPTY, _DETACH, _MOUNTS = 4, 2, 0x00020000
 def build_root(*, network: bool) -> None:
     """Make the root, and stand in the workspace, which is the present directory. Raise ``OSError``.
 
-    This process is process 1 of a PID namespace of its own, and leaves the mount namespace of the others.
+    This process is process 1 of a PID namespace of its own, and leaves the mount namespace of the
+    others.
     """
     call("unshare", _MOUNTS)
     trees = {WORKSPACE[1:]: _clone(".", _NO_SUID | _NO_DEVICES)}
@@ -94,7 +105,9 @@ def _add(trees: dict[str, int], name: str) -> None:
 
 
 def _add_proc(trees: dict[str, int]) -> None:
-    """Add /proc of the own processes alone; a container whose own /proc is masked may not mount it."""
+    """Add /proc of the own processes alone; a container whose own /proc is masked
+    may not mount it.
+    """
     try:
         trees["proc"] = _make("proc", {"subset": "pid"}, _NO_SUID | _NO_DEVICES | _NO_EXEC)
     except OSError:

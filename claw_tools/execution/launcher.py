@@ -1,15 +1,19 @@
-"""The launcher: it forks a keeper for each call, and nothing else (docs/decisions/0034-a-launcher-that-forks.md).
+"""The launcher: it forks a keeper for each call, and nothing else
+(docs/decisions/0034-a-launcher-that-forks.md).
 
-``main([LIMITS, FD])`` serves until the other end of the socket FD closes. It is a program of the standard library alone, and of
-one thread, so that a fork costs little and copies nothing secret: what a call runs, its keeper reads.
+``main([LIMITS, FD])`` serves until the other end of the socket FD closes. It is a program of the
+standard library alone, and of one thread, so that a fork costs little and copies nothing secret:
+what a call runs, its keeper reads.
 
-Rules. Every call has a keeper, which ends all processes of the call before it ends itself: when the command ends, when the host
-closes the call's socket or dies, when the launcher dies, or when the call takes too much memory. In namespaces the keeper's
-child is process 1 of the call, and the kernel ends what is below it; without them the keeper is the subreaper of the call.
+Rules. Every call has a keeper, which ends all processes of the call before it ends itself: when the
+command ends, when the host closes the call's socket or dies, when the launcher dies, or when the
+call takes too much memory. In namespaces the keeper's child is process 1 of the call, and the
+kernel ends what is below it; without them the keeper is the subreaper of the call.
 
-What is said on a call's socket: the host sends its length in eight digits and a JSON object {argv, environment} or {probe}, and
-no more until it closes its side. Lines come back: ``status N`` as of waitpid, ``failed WHY``, ``memory``, ``breach WHAT``,
-``held``. The end of the stream says that nothing of the call is left.
+What is said on a call's socket: the host sends its length in eight digits and a JSON object {argv,
+environment} or {probe}, and no more until it closes its side. Lines come back: ``status N`` as of
+waitpid, ``failed WHY``, ``memory``, ``breach WHAT``, ``held``. The end of the stream says that
+nothing of the call is left.
 """
 
 import contextlib
@@ -46,7 +50,9 @@ _CLOSE_ON_EXEC = 4
 
 
 class Descriptors(NamedTuple):
-    """The descriptors of a call: the workspace's directory, its output and errors, and its socket."""
+    """The descriptors of a call: the workspace's directory, its output and errors,
+    and its socket.
+    """
 
     workspace: int
     output: int
@@ -73,7 +79,9 @@ def main(arguments: list[str]) -> None:
     keepers: set[int] = set()
     while True:
         if select.select([control], [], [], 0.1 if keepers else None)[0]:
-            message, descriptors, _, _ = socket.recv_fds(control, 1, len(Descriptors._fields), socket.MSG_CMSG_CLOEXEC)
+            message, descriptors, _, _ = socket.recv_fds(
+                control, 1, len(Descriptors._fields), socket.MSG_CMSG_CLOEXEC
+            )
             if not message:
                 return  # Keepers are told by the kernel
             if len(descriptors) == len(Descriptors._fields):
@@ -138,7 +146,9 @@ def _keep(limits: Limits, own: Descriptors, launcher: int) -> None:
 
 
 def _has_ended(limits: Limits, own: Descriptors, inner: int) -> bool:
-    """Wait for the end of a call; return False where the host ends it, or where it takes too much memory."""
+    """Wait for the end of a call; return False where the host ends it, or where it
+    takes too much memory.
+    """
     ended, waiting = os.pidfd_open(inner), select.poll()
     waiting.register(own.socket, select.POLLIN)
     waiting.register(ended, select.POLLIN)
@@ -157,10 +167,15 @@ def _fork_inner(limits: Limits, own: Descriptors, request: dict[str, Any]) -> in
         os.close(kept)
         return inner  # The lifeline is open as long as the keeper lives
     os.close(lifeline)
-    _end_after(own, lambda: _start_inner(limits, own, request, kept if limits.form == "namespaces" else None))
+    _end_after(
+        own,
+        lambda: _start_inner(limits, own, request, kept if limits.form == "namespaces" else None),
+    )
 
 
-def _start_inner(limits: Limits, own: Descriptors, request: dict[str, Any], lifeline: int | None) -> None:
+def _start_inner(
+    limits: Limits, own: Descriptors, request: dict[str, Any], lifeline: int | None
+) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     prefer_to_keeper()
     if lifeline is None:
@@ -170,7 +185,10 @@ def _start_inner(limits: Limits, own: Descriptors, request: dict[str, Any], life
 
 
 def _be_first(limits: Limits, own: Descriptors, request: dict[str, Any], lifeline: int) -> None:
-    """Be process 1 of the call: make its root, run the command, tell its status. With this process all others end."""
+    """Be process 1 of the call: make its root, run the command, tell its status.
+
+    With this process all others end.
+    """
     die_with_parent(signal.SIGKILL)
     if select.select([lifeline], [], [], 0)[0]:
         return  # The keeper had died before
@@ -188,7 +206,9 @@ def _be_first(limits: Limits, own: Descriptors, request: dict[str, Any], lifelin
 
 
 def _become_command(limits: Limits, own: Descriptors, request: dict[str, Any], tasks: int) -> None:
-    """Give up all rights but the command's, and become it; return only where it can't be started."""
+    """Give up all rights but the command's, and become it; return only where it
+    can't be started.
+    """
     os.setsid()
     for target, source in enumerate((os.open("/dev/null", os.O_RDONLY), own.output, own.errors)):
         os.dup2(source, target)
@@ -206,7 +226,9 @@ def _become_command(limits: Limits, own: Descriptors, request: dict[str, Any], t
 def _execute(arguments: list[str], environment: dict[str, str]) -> str:
     """Become a program of the PATH; return why it can't be."""
     name = arguments[0]
-    paths = [name] if "/" in name else [f"{folder}/{name}" for folder in environment["PATH"].split(":")]
+    paths = (
+        [name] if "/" in name else [f"{folder}/{name}" for folder in environment["PATH"].split(":")]
+    )
     why = "no such program"
     for path in paths:
         try:

@@ -34,7 +34,9 @@ class KeptOutput(asyncio.Protocol):
             self.ended.set_result(None)
 
     def show(self, room: int) -> tuple[str, bool]:
-        """Return what was kept, in so many bytes of JSON, and whether something is missing between beginning and end."""
+        """Return what was kept, in so many bytes of JSON, and whether something is
+        missing between beginning and end.
+        """
         kept = bytes(self._head + self._tail)
         if self.size == len(kept) and json_size(whole := kept.decode(errors="replace")) <= room:
             return whole, False
@@ -43,7 +45,9 @@ class KeptOutput(asyncio.Protocol):
         return self._ends(kept, max(length, 0)), True
 
     def _ends(self, kept: bytes, length: int) -> str:
-        ends = (part.decode(errors="replace") for part in (kept[:length], kept[len(kept) - length :]))
+        ends = (
+            part.decode(errors="replace") for part in (kept[:length], kept[len(kept) - length :])
+        )
         return f"\n[... {self.size - 2 * length} bytes left out ...]\n".join(ends)
 
 

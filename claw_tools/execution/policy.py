@@ -1,8 +1,10 @@
-"""Which programs may be named: ``allow`` and ``deny`` of the configuration (docs/tools-host.md "What is contained, and how").
+"""Which programs may be named: ``allow`` and ``deny`` of the configuration (docs/tools-host.md
+"What is contained, and how").
 
-Rules. It keeps order and is no wall: a program that is allowed may start others, and containment is the kernel's. With
-``allow``, what can't be judged is refused: substitutions, redirections, groups, background, several lines, unbalanced quotes.
-With ``deny`` alone, names are looked for wherever a command may begin.
+Rules. It keeps order and is no wall: a program that is allowed may start others, and containment is
+the kernel's. With ``allow``, what can't be judged is refused: substitutions, redirections, groups,
+background, several lines, unbalanced quotes. With ``deny`` alone, names are looked for wherever a
+command may begin.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +50,9 @@ class CommandPolicy:
         if not words:
             return
         if self.allow and not self._is_allowed(words[0]):
-            raise _denied(f"{words[0][:64]!r} is not one of the allowed programs ({', '.join(self.allow)})")
+            raise _denied(
+                f"{words[0][:64]!r} is not one of the allowed programs ({', '.join(self.allow)})"
+            )
         for name in _named(words, depth=4):
             if name in self.deny:
                 raise _denied(f"{name!r} is a program that may not be run")
@@ -59,7 +63,9 @@ class CommandPolicy:
 
 
 def _named(words: Sequence[str], depth: int) -> Iterator[str]:
-    """Yield the names at the place of a command, through assignments and programs that run others."""
+    """Yield the names at the place of a command, through assignments and programs
+    that run others.
+    """
     rest = list(words)
     while rest and (rest[0] in _LEADING_WORDS or "=" in rest[0].split("/")[0]):
         rest.pop(0)
@@ -81,7 +87,10 @@ def _named(words: Sequence[str], depth: int) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Scan:
-    """A command line, read once from its beginning. ``is_strict``: refuse what can't be judged, else begin a command there."""
+    """A command line, read once from its beginning.
+
+    ``is_strict``: refuse what can't be judged, else begin a command there.
+    """
 
     text: str
     is_strict: bool
@@ -152,7 +161,9 @@ class _Scan:
         if is_variable:
             self._add(char)
         elif self.is_strict:
-            raise _denied(f"it has {char!r} outside single quotes, and what it does can't be judged")
+            raise _denied(
+                f"it has {char!r} outside single quotes, and what it does can't be judged"
+            )
         elif char in "<>":
             self._end_word()
         else:

@@ -1,4 +1,7 @@
-"""Attempts at what a contained process must not be able to do, made for real. Part of the launcher: standard library alone."""
+"""Attempts at what a contained process must not be able to do, made for real.
+
+Part of the launcher: standard library alone.
+"""
 
 import errno
 import os
@@ -14,21 +17,30 @@ _OWN_FILE = ".claw-probe"
 
 
 def find_breaches(outside: str, *, network: bool) -> Iterator[str]:
-    """Yield what is possible that must not be, and the reverse; ``outside`` is a directory with a file ``secret``.
+    """Yield what is possible that must not be, and the reverse; ``outside`` is a
+    directory with a file ``secret``.
 
     The file is readable and the directory writable for all; the present directory is the workspace.
     """
     forbidden: dict[str, Callable[[], Any]] = {
         "read a file outside the workspace": lambda: os.open(f"{outside}/secret", os.O_RDONLY),
-        "write a file outside the workspace": lambda: os.open(f"{outside}/new", os.O_WRONLY | os.O_CREAT, 0o600),
+        "write a file outside the workspace": lambda: os.open(
+            f"{outside}/new", os.O_WRONLY | os.O_CREAT, 0o600
+        ),
         "cut a file outside the workspace": lambda: os.truncate(f"{outside}/secret", 0),
-        "change the mode of a file outside the workspace": lambda: os.chmod(f"{outside}/secret", 0o600),
-        "link a file outside the workspace into it": lambda: os.link(f"{outside}/secret", _OWN_FILE),
+        "change the mode of a file outside the workspace": lambda: os.chmod(
+            f"{outside}/secret", 0o600
+        ),
+        "link a file outside the workspace into it": lambda: os.link(
+            f"{outside}/secret", _OWN_FILE
+        ),
         "make a unix socket": lambda: socket.socket(socket.AF_UNIX),
         "make a namespace": lambda: call("unshare", _NEW_USER),
         "trace a process": lambda: call("ptrace", _TRACE_ME, 0, 0, 0),
         "mount": lambda: call("mount", b"none", b"/", b"tmpfs", 0, 0),
-        "change the kernel's settings": lambda: os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY),
+        "change the kernel's settings": lambda: os.open(
+            "/proc/sys/kernel/core_pattern", os.O_WRONLY
+        ),
         "gain rights again": lambda: prctl(38, 0),
     }
     if not network:
@@ -39,7 +51,10 @@ def find_breaches(outside: str, *, network: bool) -> Iterator[str]:
         os.unlink(_OWN_FILE)
         os.close(os.open("/bin/sh", os.O_RDONLY))
     except OSError as error:
-        yield f"not write the workspace or read the system ({errno.errorcode.get(error.errno or 0, '?')})"
+        yield (
+            "not write the workspace or read the system "
+            f"({errno.errorcode.get(error.errno or 0, '?')})"
+        )
 
 
 def _is_possible(attempt: Callable[[], Any]) -> bool:

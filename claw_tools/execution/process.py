@@ -1,7 +1,7 @@
 """One command from its start to its end.
 
-Rules. Both streams are read from the start. The command is ended when its time is over, when it has printed too much, and when
-the caller has gone; the call ends when nothing of it is left.
+Rules. Both streams are read from the start. The command is ended when its time is over, when it has
+printed too much, and when the caller has gone; the call ends when nothing of it is left.
 """
 
 import asyncio
@@ -28,35 +28,58 @@ _SIGNALED = 128
 class ContainedProcess:
     """A command that runs in a workspace."""
 
-    def __init__(self, containment: Containment, root: Path, seconds: float, max_shown: int) -> None:
-        """Run in ``root`` for so many seconds at most; show so many bytes of JSON of both streams together."""
-        self._containment, self._root, self._seconds, self._max_shown = containment, root, seconds, max_shown
+    def __init__(
+        self, containment: Containment, root: Path, seconds: float, max_shown: int
+    ) -> None:
+        """Run in ``root`` for so many seconds at most; show so many bytes of JSON
+        of both streams together.
+        """
+        self._containment, self._root, self._seconds, self._max_shown = (
+            containment,
+            root,
+            seconds,
+            max_shown,
+        )
         self._socket: socket.socket | None = None
         self._size = 0
 
     async def run(self, arguments: Sequence[str]) -> JsonObject:
-        """Return {exit_code, signal?, stdout, stderr, duration_ms, truncated, …}. Raise ``ToolError``.
+        """Return {exit_code, signal?, stdout, stderr, duration_ms, truncated, …}.
 
-        Nothing of the command is left, and no descriptor, whether this returns, raises or is cancelled.
+        Raise ``ToolError``.
+
+        Nothing of the command is left, and no descriptor, whether this returns, raises or is
+        cancelled.
         """
         started = time.monotonic()
         with ExitStack() as closing:
             output, errors = await self._start(closing)
             lines = await self._finish([output, errors], arguments, closing)
-            return _result(lines, output, errors, self._max_shown) | {"duration_ms": round((time.monotonic() - started) * 1000)}
+            return _result(lines, output, errors, self._max_shown) | {
+                "duration_ms": round((time.monotonic() - started) * 1000)
+            }
 
     async def _start(self, closing: ExitStack) -> list[KeptOutput]:
-        """Start the call; return what will be kept of its output and of its errors. Raise ``ToolError``."""
+        """Start the call; return what will be kept of its output and of its errors.
+
+        Raise ``ToolError``.
+        """
         try:
             with ExitStack() as writers:
                 pipes = [await self._open_pipe(closing, writers) for _ in range(2)]
-                self._socket = self._containment.start_call(self._root, *(writer for _, writer in pipes))
+                self._socket = self._containment.start_call(
+                    self._root, *(writer for _, writer in pipes)
+                )
         except OSError as error:
-            raise ToolError(ErrorCode.EXECUTION_FAILED, f"no command can be started: {error.strerror}") from None
+            raise ToolError(
+                ErrorCode.EXECUTION_FAILED, f"no command can be started: {error.strerror}"
+            ) from None
         closing.callback(self._socket.close)
         return [kept for kept, _ in pipes]
 
-    async def _finish(self, kept: Sequence[KeptOutput], arguments: Sequence[str], closing: ExitStack) -> list[str]:
+    async def _finish(
+        self, kept: Sequence[KeptOutput], arguments: Sequence[str], closing: ExitStack
+    ) -> list[str]:
         """Wait for the end, or bring it about; return the lines of the keeper."""
         assert self._socket is not None
         self._socket.setblocking(False)
@@ -71,13 +94,19 @@ class ContainedProcess:
             ended: list[asyncio.Future[Any]] = [reading, *(each.ended for each in kept)]
             await asyncio.wait(ended, timeout=_END_SECONDS)
         if is_late:
-            raise ToolError(ErrorCode.TIMEOUT, f"the command took longer than {self._seconds:g} s, and was ended.")
+            raise ToolError(
+                ErrorCode.TIMEOUT,
+                f"the command took longer than {self._seconds:g} s, and was ended.",
+            )
         return reading.result()
 
     async def _talk(self, own: socket.socket, arguments: Sequence[str]) -> list[str]:
         """Say what to run; return the keeper's lines when nothing of the call is left."""
         loop, said = asyncio.get_running_loop(), bytearray()
-        request = {"argv": list(arguments), "environment": self._containment.environment(self._root)}
+        request = {
+            "argv": list(arguments),
+            "environment": self._containment.environment(self._root),
+        }
         try:
             await loop.sock_sendall(own, frame(request))
             while part := await loop.sock_recv(own, 4_096):
@@ -106,16 +135,23 @@ class ContainedProcess:
                 self._socket.shutdown(socket.SHUT_WR)
 
 
-def _result(lines: Sequence[str], output: KeptOutput, errors: KeptOutput, max_shown: int) -> JsonObject:
+def _result(
+    lines: Sequence[str], output: KeptOutput, errors: KeptOutput, max_shown: int
+) -> JsonObject:
     for line in lines:
         kind, _, rest = line.partition(" ")
         if kind == "failed":
             raise ToolError(ErrorCode.EXECUTION_FAILED, f"the command can't be started: {rest}")
-    status = next((int(line.removeprefix("status ")) for line in lines if line.startswith("status ")), signal.SIGKILL)
+    status = next(
+        (int(line.removeprefix("status ")) for line in lines if line.startswith("status ")),
+        signal.SIGKILL,
+    )
     code = os.waitstatus_to_exitcode(status)
     result: dict[str, Any] = {"exit_code": code if code >= 0 else _SIGNALED - code}
     if code < 0:
-        result["signal"] = signal.Signals(-code).name if -code in set(signal.Signals) else f"SIG{-code}"
+        result["signal"] = (
+            signal.Signals(-code).name if -code in set(signal.Signals) else f"SIG{-code}"
+        )
     if "memory" in lines:
         result["ended_for"] = "it took too much memory"
     elif output.size + errors.size > MAX_OUTPUT:
@@ -125,7 +161,9 @@ def _result(lines: Sequence[str], output: KeptOutput, errors: KeptOutput, max_sh
 
 
 def _show(result: JsonObject, streams: Mapping[str, KeptOutput], room: int) -> bool:
-    """Add both streams to a result, of which the longer one has the room that the other one leaves; return if any is cut."""
+    """Add both streams to a result, of which the longer one has the room that the
+    other one leaves; return if any is cut.
+    """
     is_cut = False
     for count, name in enumerate(sorted(streams, key=lambda each: streams[each].size)):
         result[name], is_shortened = streams[name].show(room // (len(streams) - count))

@@ -1,7 +1,8 @@
 """The filter of system calls. Part of the launcher: the standard library alone.
 
-Rules. It refuses what Landlock and namespaces do not mediate, and what would loosen them; everything else is theirs. A call of
-another architecture ends the process. Sockets are of the listed families alone; AF_UNIX never, but for connected pairs.
+Rules. It refuses what Landlock and namespaces do not mediate, and what would loosen them;
+everything else is theirs. A call of another architecture ends the process. Sockets are of the
+listed families alone; AF_UNIX never, but for connected pairs.
 """
 
 import ctypes
@@ -20,36 +21,147 @@ _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32 = 0x40000000
 _NAMESPACES: Final = 0x7E020000 | 0x80
 """CLONE_NEWNS, …CGROUP, …UTS, …IPC, …USER, …PID, …NET, …TIME."""
-_ABSENT: Final = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_create", "memfd_secret")
-"""Answered as by a kernel without them, so that programs go on: clone3 hides its flags from a filter, and a memfd is memory
-that no limit counts."""
+_ABSENT: Final = (
+    "clone3",
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "memfd_create",
+    "memfd_secret",
+)
+"""Answered as by a kernel without them, so that programs go on: clone3 hides its flags from a
+filter, and a memfd is memory that no limit counts.
+"""
 _REFUSED: Final = (
-    *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "kcmp", "pidfd_getfd"),
-    *("bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "open_by_handle_at", "fanotify_init"),
+    *(
+        "ptrace",
+        "process_vm_readv",
+        "process_vm_writev",
+        "process_madvise",
+        "process_mrelease",
+        "kcmp",
+        "pidfd_getfd",
+    ),
+    *(
+        "bpf",
+        "perf_event_open",
+        "userfaultfd",
+        "keyctl",
+        "add_key",
+        "request_key",
+        "open_by_handle_at",
+        "fanotify_init",
+    ),
     "fanotify_mark",
-    *("mount", "umount2", "pivot_root", "chroot", "fsopen", "fsconfig", "fsmount", "fspick", "move_mount", "open_tree"),
-    *("open_tree_attr", "mount_setattr", "unshare", "setns", "swapon", "swapoff", "quotactl", "quotactl_fd", "acct"),
-    *("kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "syslog", "vhangup"),
-    *("sethostname", "setdomainname", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "ioperm", "iopl"),
-    *("modify_ldt", "uselib", "lookup_dcookie", "nfsservctl", "ioprio_set", "shmget", "shmat", "shmctl", "semget", "semop"),
+    *(
+        "mount",
+        "umount2",
+        "pivot_root",
+        "chroot",
+        "fsopen",
+        "fsconfig",
+        "fsmount",
+        "fspick",
+        "move_mount",
+        "open_tree",
+    ),
+    *(
+        "open_tree_attr",
+        "mount_setattr",
+        "unshare",
+        "setns",
+        "swapon",
+        "swapoff",
+        "quotactl",
+        "quotactl_fd",
+        "acct",
+    ),
+    *(
+        "kexec_load",
+        "kexec_file_load",
+        "init_module",
+        "finit_module",
+        "delete_module",
+        "reboot",
+        "syslog",
+        "vhangup",
+    ),
+    *(
+        "sethostname",
+        "setdomainname",
+        "settimeofday",
+        "clock_settime",
+        "clock_adjtime",
+        "adjtimex",
+        "ioperm",
+        "iopl",
+    ),
+    *(
+        "modify_ldt",
+        "uselib",
+        "lookup_dcookie",
+        "nfsservctl",
+        "ioprio_set",
+        "shmget",
+        "shmat",
+        "shmctl",
+        "semget",
+        "semop",
+    ),
     *("semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"),
 )
 _METADATA: Final = (
-    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchown", "fchownat", "utime", "utimes", "futimesat"),
-    *("utimensat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr"),
+    *(
+        "chmod",
+        "fchmod",
+        "fchmodat",
+        "fchmodat2",
+        "chown",
+        "lchown",
+        "fchown",
+        "fchownat",
+        "utime",
+        "utimes",
+        "futimesat",
+    ),
+    *(
+        "utimensat",
+        "setxattr",
+        "lsetxattr",
+        "fsetxattr",
+        "setxattrat",
+        "removexattr",
+        "lremovexattr",
+        "fremovexattr",
+    ),
     *("removexattrat", "file_setattr"),
 )
-"""Landlock does not mediate them: where nothing else hides the files outside, they are refused everywhere."""
+"""Landlock does not mediate them: where nothing else hides the files outside, they
+are refused everywhere.
+"""
 _WATCHES: Final = ("inotify_add_watch",)
-"""Landlock does not mediate it either: it tells the names in a folder, and who opens them, where only the owner may look.
-Commands of all principals have the same user."""
-_SIGNALS: Final = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
+"""Landlock does not mediate it either: it tells the names in a folder, and who opens them, where
+only the owner may look. Commands of all principals have the same user.
+"""
+_SIGNALS: Final = (
+    "kill",
+    "tkill",
+    "tgkill",
+    "rt_sigqueueinfo",
+    "rt_tgsigqueueinfo",
+    "pidfd_send_signal",
+)
 _ZERO: Final = {
-    **dict.fromkeys(("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"), (0,)),
+    **dict.fromkeys(
+        ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler"),
+        (0,),
+    ),
     **dict.fromkeys(("migrate_pages", "move_pages"), (0,)),
     "setpriority": (0, 1),
 }
-"""Calls about a process, with the arguments that must be 0: the process itself, and no other one of the same user."""
+"""Calls about a process, with the arguments that must be 0: the process itself, and
+no other one of the same user.
+"""
 _VALUES: Final = {
     "ioctl": (0x5412, 0x541C, 0x8901, 0x8902),  # TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP
     # F_SETOWN, F_SETSIG, F_SETOWN_EX: a signal to whom the caller names; F_NOTIFY watches a folder
@@ -80,11 +192,22 @@ class Filter:
 
     def refuse_bits(self, name: str, argument: int, bits: int) -> None:
         """Refuse a call where any of the bits is set in an argument."""
-        self._judge(name, [(_LOAD, _argument(argument), 0, 0), (_ANY_BIT, bits, 0, 1), (_RETURN, _ERRNO | errno.EPERM, 0, 0)])
+        self._judge(
+            name,
+            [
+                (_LOAD, _argument(argument), 0, 0),
+                (_ANY_BIT, bits, 0, 1),
+                (_RETURN, _ERRNO | errno.EPERM, 0, 0),
+            ],
+        )
 
     def refuse_values(self, name: str, argument: int, values: Iterable[int]) -> None:
         """Refuse a call where an argument has one of the values."""
-        checks = [line for value in values for line in ((_EQUAL, value, 0, 1), (_RETURN, _ERRNO | errno.EPERM, 0, 0))]
+        checks = [
+            line
+            for value in values
+            for line in ((_EQUAL, value, 0, 1), (_RETURN, _ERRNO | errno.EPERM, 0, 0))
+        ]
         self._judge(name, [(_LOAD, _argument(argument), 0, 0), *checks])
 
     def need_values(self, name: str, needed: Iterable[tuple[int, int, tuple[int, ...]]]) -> None:
@@ -118,8 +241,13 @@ class Filter:
         self._code.append(struct.pack("HBBI", code, if_true, if_false, value))
 
 
-def write_filter(*, network: bool, alone: bool, abi: int, machine: str = platform.machine()) -> bytes:
-    """Return the program for commands. ``alone``: no namespaces hide the files and processes outside; ``abi``: Landlock's."""
+def write_filter(
+    *, network: bool, alone: bool, abi: int, machine: str = platform.machine()
+) -> bytes:
+    """Return the program for commands.
+
+    ``alone``: no namespaces hide the files and processes outside; ``abi``: Landlock's.
+    """
     made = Filter(machine)
     made.refuse(_ABSENT, errno.ENOSYS)
     made.refuse(_REFUSED)
@@ -146,7 +274,9 @@ def install(program: bytes) -> None:
     """Filter the calls of this process and of all that it starts. Raise ``OSError``."""
     lines = ctypes.create_string_buffer(program, len(program))
     head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(lines))
-    prctl(22, 2, ctypes.create_string_buffer(head, len(head)))  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+    prctl(
+        22, 2, ctypes.create_string_buffer(head, len(head))
+    )  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 
 
 def _argument(index: int) -> int:

@@ -1,7 +1,9 @@
-"""The system calls that Python has no function for. Part of the launcher: the standard library alone.
+"""The system calls that Python has no function for.
 
-Rules. The numbers are of ``asm/unistd_64.h`` and ``asm-generic/unistd.h`` of Linux. A machine that is in neither column has
-no containment.
+Part of the launcher: the standard library alone.
+
+Rules. The numbers are of ``asm/unistd_64.h`` and ``asm-generic/unistd.h`` of Linux. A machine that
+is in neither column has no containment.
 """
 
 import ctypes
@@ -40,7 +42,9 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def numbers(machine: str) -> dict[str, int]:
-    """Return the number of each system call of the table that a machine has; none for a machine that is not in it."""
+    """Return the number of each system call of the table that a machine has; none
+    for a machine that is not in it.
+    """
     if machine not in MACHINES:
         return {}
     column = MACHINES[machine][0]
@@ -52,7 +56,10 @@ _NUMBERS = numbers(platform.machine())
 
 
 def call(name: str, *arguments: Any) -> int:
-    """Make a system call; arguments are integers, bytes and ctypes buffers. Raise ``OSError`` that names the call."""
+    """Make a system call; arguments are integers, bytes and ctypes buffers.
+
+    Raise ``OSError`` that names the call.
+    """
     if name not in _NUMBERS:
         raise OSError(38, f"{name} is not known on {platform.machine()}")
     wide = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]

@@ -11,7 +11,9 @@ from claw_tools.execution.process import ContainedProcess
 from claw_tools.settings import ExecSettings
 from claw_tools.tool import Tool
 
-_MAX_COMMAND: Final = 32_768  # Characters: at most 128 KiB, which is what the kernel takes as one argument
+_MAX_COMMAND: Final = (
+    32_768  # Characters: at most 128 KiB, which is what the kernel takes as one argument
+)
 _MAX_ARGUMENT: Final = 8_192
 _MAX_ARGUMENTS: Final = 256
 _SPARE_SECONDS = 15.0
@@ -19,7 +21,9 @@ _SPARE_SECONDS = 15.0
 
 
 def exec_tools(root: Path, settings: ExecSettings, containment: Containment) -> list[Tool]:
-    """Return the tools that run commands in a workspace; none where ``containment.problem_of(root)`` says why."""
+    """Return the tools that run commands in a workspace; none where
+    ``containment.problem_of(root)`` says why.
+    """
     if containment.problem_of(root) is not None:
         return []
     return [ExecShell(root, settings, containment), Spawn(root, settings, containment)]
@@ -37,11 +41,14 @@ class ExecShell(Tool):
         self._default = min(settings.default_seconds, settings.max_seconds)
         self.max_seconds = settings.max_seconds + _SPARE_SECONDS
         self.description = (
-            "Run a command line with sh in the workspace, and return its exit code and what it printed. Processes that it "
+            "Run a command line with sh in the workspace, and return its exit code and what it "
+            "printed. Processes that it "
             "leaves in the background end with it. " + _describe(settings)
         )
         self.parameters = _schema(
-            {"command": {"type": "string", "minLength": 1, "maxLength": _MAX_COMMAND}}, self._default, settings.max_seconds
+            {"command": {"type": "string", "minLength": 1, "maxLength": _MAX_COMMAND}},
+            self._default,
+            settings.max_seconds,
         )
 
     async def execute(self, args: JsonObject) -> Any:
@@ -51,9 +58,9 @@ class ExecShell(Tool):
             raise ToolError(ErrorCode.INVALID_ARGS, "the command is empty.")
         self._policy.check_shell(command)
         seconds = float(args.get("timeout", self._default))
-        return await ContainedProcess(self._containment, self._root, seconds, self._settings.max_shown).run(
-            ["sh", "-c", command]
-        )
+        return await ContainedProcess(
+            self._containment, self._root, seconds, self._settings.max_shown
+        ).run(["sh", "-c", command])
 
 
 class Spawn(Tool):
@@ -69,7 +76,8 @@ class Spawn(Tool):
         self._default = min(settings.spawn_seconds, settings.max_seconds)
         self.max_seconds = settings.max_seconds + _SPARE_SECONDS
         self.description = (
-            "Run a program with arguments in the workspace, without a shell: nothing in the arguments is expanded. "
+            "Run a program with arguments in the workspace, without a shell: nothing in the "
+            "arguments is expanded. "
             f"At most {settings.max_spawned} run at once. " + _describe(settings)
         )
         argument = {"type": "string", "maxLength": _MAX_ARGUMENT}
@@ -84,20 +92,36 @@ class Spawn(Tool):
         _check_text(*words)
         self._policy.check_program(words)
         if self._running >= self._settings.max_spawned:
-            raise ToolError(ErrorCode.BUSY, f"{self._running} processes run already: try again when one has ended.")
+            raise ToolError(
+                ErrorCode.BUSY,
+                f"{self._running} processes run already: try again when one has ended.",
+            )
         seconds = float(args.get("timeout", self._default))
         self._running += 1
         try:
-            return await ContainedProcess(self._containment, self._root, seconds, self._settings.max_shown).run(words)
+            return await ContainedProcess(
+                self._containment, self._root, seconds, self._settings.max_shown
+            ).run(words)
         finally:
             self._running -= 1
 
 
 def _schema(properties: JsonObject, default: float, longest: float) -> JsonObject:
-    seconds = {"type": "number", "exclusiveMinimum": 0, "maximum": longest, "default": default, "description": "Seconds."}
+    seconds = {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "maximum": longest,
+        "default": default,
+        "description": "Seconds.",
+    }
     needed = ["command"]
     whole = {**properties, "timeout": seconds}
-    return {"type": "object", "properties": whole, "required": needed, "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": whole,
+        "required": needed,
+        "additionalProperties": False,
+    }
 
 
 def _describe(settings: ExecSettings) -> str:
@@ -113,4 +137,6 @@ def _check_text(*texts: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ToolError(ErrorCode.INVALID_ARGS, "an argument has half of a surrogate pair.") from None
+            raise ToolError(
+                ErrorCode.INVALID_ARGS, "an argument has half of a surrogate pair."
+            ) from None

@@ -1,9 +1,11 @@
-"""An open folder of a workspace, and how a file in it is replaced (docs/spec/tools-host.md "Files").
+"""An open folder of a workspace, and how a file in it is replaced
+(docs/spec/tools-host.md "Files").
 
-Rules. What is done in a folder is done by its descriptor, wherever its path leads meanwhile. A file is never written in place:
-the new content is on the disk before one rename puts it under the name, so that no link is written through, a reader sees the
-old or the new file, and a kill or a full disk leaves the old one. Who changes a folder's files holds the folder's lock, which
-other processes of the host heed too. A kill can leave ``.claw-new``, which the next change in that folder removes.
+Rules. What is done in a folder is done by its descriptor, wherever its path leads meanwhile. A file
+is never written in place: the new content is on the disk before one rename puts it under the name,
+so that no link is written through, a reader sees the old or the new file, and a kill or a full disk
+leaves the old one. Who changes a folder's files holds the folder's lock, which other processes of
+the host heed too. A kill can leave ``.claw-new``, which the next change in that folder removes.
 """
 
 import errno
@@ -26,7 +28,14 @@ _PAUSE_SECONDS: Final = 0.003
 _CHUNK: Final = 1 << 20
 _NEW_MODE: Final = 0o666  # The umask takes away from it
 _PERMISSIONS: Final = 0o777  # Without setuid, setgid and sticky
-_NO_UNNAMED_FILES: Final = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM, errno.EXDEV}
+_NO_UNNAMED_FILES: Final = {
+    errno.EOPNOTSUPP,
+    errno.EISDIR,
+    errno.EINVAL,
+    errno.ENOENT,
+    errno.EPERM,
+    errno.EXDEV,
+}
 """The errors of a file system without O_TMPFILE, and of a container without /proc."""
 
 
@@ -71,7 +80,9 @@ class Folder:
         return _identity(os.fstat(self.descriptor))
 
     def find(self, name: str) -> tuple[int, int] | None:
-        """Return the identity of the folder that this name leads to; None if there is none, or none beneath this one."""
+        """Return the identity of the folder that this name leads to; None if there
+        is none, or none beneath this one.
+        """
         try:
             descriptor = self._open(self.descriptor, name, os.O_PATH | os.O_DIRECTORY)
         except OSError:
@@ -81,13 +92,19 @@ class Folder:
 
     def parent(self) -> "Folder":
         """Open the folder that holds this one now."""
-        return Folder(os.open("..", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor), self._open)
+        return Folder(
+            os.open("..", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor),
+            self._open,
+        )
 
     def make(self, name: str) -> "Folder":
         """Open a folder in this one, and make it if it is not there. A link is ELOOP or ENOTDIR."""
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=self.descriptor)
-        return Folder(self._open(self.descriptor, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), self._open)
+        return Folder(
+            self._open(self.descriptor, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW),
+            self._open,
+        )
 
     @contextmanager
     def lock(self, call: Call) -> Iterator[None]:
@@ -96,7 +113,11 @@ class Folder:
         while not self._try_lock():
             if time.monotonic() > deadline:
                 raise ToolError(
-                    ErrorCode.BUSY, "another program has held the lock on this folder for too long: try again later."
+                    ErrorCode.BUSY,
+                    (
+                        "another program has held the lock on this folder for too long: try "
+                        "again later."
+                    ),
                 )
             call.pause()
         try:
@@ -105,12 +126,18 @@ class Folder:
             fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def open_file(self, name: str) -> int:
-        """Open a file of this folder for reading. A link is ELOOP, what is no file an ``OSError`` as of ``check_file``."""
+        """Open a file of this folder for reading.
+
+        A link is ELOOP, what is no file an ``OSError`` as of ``check_file``.
+        """
         descriptor = self._open(self.descriptor, name, READING | os.O_NOFOLLOW)
         return check_file(descriptor)
 
     def find_file(self, name: str) -> os.stat_result | None:
-        """Return the file of this name, None if there is none. Raise ``OSError`` as of ``open_file``."""
+        """Return the file of this name, None if there is none.
+
+        Raise ``OSError`` as of ``open_file``.
+        """
         try:
             found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         except FileNotFoundError:
@@ -118,10 +145,15 @@ class Folder:
         _refuse_no_file(found.st_mode)
         return found
 
-    def replace(self, name: str, content: bytes, call: Call, old: os.stat_result | None = None) -> None:
-        """Put the content under a name in one rename; a file that is there gives its mode. The lock must be held.
+    def replace(
+        self, name: str, content: bytes, call: Call, old: os.stat_result | None = None
+    ) -> None:
+        """Put the content under a name in one rename; a file that is there gives its mode.
 
-        Raise ``OSError``; ``ToolError`` if the name no longer stands for ``old`` as it was: the other writer's file stays.
+        The lock must be held.
+
+        Raise ``OSError``; ``ToolError`` if the name no longer stands for ``old`` as it was: the
+        other writer's file stays.
         """
         found = self.find_file(name)
         mode = None if found is None else stat.S_IMODE(found.st_mode) & _PERMISSIONS
@@ -138,7 +170,10 @@ class Folder:
 
     def _refuse_changed(self, name: str, old: os.stat_result | None) -> None:
         if old is not None and _version(self.find_file(name)) != _version(old):
-            raise ToolError(ErrorCode.EXECUTION_FAILED, f"{name!r} was changed meanwhile: read it, then repeat the call.")
+            raise ToolError(
+                ErrorCode.EXECUTION_FAILED,
+                f"{name!r} was changed meanwhile: read it, then repeat the call.",
+            )
 
     def _remove_temporary(self) -> None:
         try:
@@ -157,12 +192,21 @@ class Folder:
         return True
 
     def _write_temporary(self, content: bytes, mode: int | None, call: Call) -> None:
-        """Leave the content on the disk as ``TEMPORARY``; without a name until it is whole, where the file system can."""
+        """Leave the content on the disk as ``TEMPORARY``; without a name until it
+        is whole, where the file system can.
+        """
         try:
-            descriptor = os.open(".", os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, _NEW_MODE, dir_fd=self.descriptor)
+            descriptor = os.open(
+                ".", os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, _NEW_MODE, dir_fd=self.descriptor
+            )
             try:
                 _fill(descriptor, content, mode, call)
-                os.link(f"/proc/self/fd/{descriptor}", TEMPORARY, dst_dir_fd=self.descriptor, follow_symlinks=True)
+                os.link(
+                    f"/proc/self/fd/{descriptor}",
+                    TEMPORARY,
+                    dst_dir_fd=self.descriptor,
+                    follow_symlinks=True,
+                )
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -177,11 +221,15 @@ class Folder:
 
 
 READING: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-"""How a file is opened to be read: a pipe does not make the reader wait, a terminal does not become its own."""
+"""How a file is opened to be read: a pipe does not make the reader wait, a terminal
+does not become its own.
+"""
 
 
 def check_file(descriptor: int) -> int:
-    """Return the descriptor of a regular file; close any other, and raise the ``OSError`` that says what it is."""
+    """Return the descriptor of a regular file; close any other, and raise the
+    ``OSError`` that says what it is.
+    """
     try:
         _refuse_no_file(os.fstat(descriptor).st_mode)
     except OSError:
@@ -192,7 +240,13 @@ def check_file(descriptor: int) -> int:
 
 def _refuse_no_file(mode: int) -> None:
     if not stat.S_ISREG(mode):
-        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.ELOOP if stat.S_ISLNK(mode) else errno.ENXIO
+        number = (
+            errno.EISDIR
+            if stat.S_ISDIR(mode)
+            else errno.ELOOP
+            if stat.S_ISLNK(mode)
+            else errno.ENXIO
+        )
         raise OSError(number, os.strerror(number))
 
 

@@ -1,7 +1,9 @@
-"""memory_read and memory_write: MEMORY.md in the root of the workspace (docs/spec/tools-host.md "The tools").
+"""memory_read and memory_write: MEMORY.md in the root of the workspace
+(docs/spec/tools-host.md "The tools").
 
-Rules. It is a file like others: it is written atomically, under the lock of its folder, so that of concurrent writers, in other
-processes too, none loses anything; a link in its place is not written. What would make it too large is refused whole.
+Rules. It is a file like others: it is written atomically, under the lock of its folder, so that of
+concurrent writers, in other processes too, none loses anything; a link in its place is not written.
+What would make it too large is refused whole.
 """
 
 import os
@@ -32,9 +34,19 @@ class MemoryRead(FileTool):
     """The tool ``memory_read``."""
 
     name = "memory_read"
-    description = f"Read your notes ({MEMORY}), or the first {_MAX_MATCHES} paragraphs of them that hold every word of a query."
+    description = (
+        f"Read your notes ({MEMORY}), or the first {_MAX_MATCHES} paragraphs of them that "
+        "hold every word of a query."
+    )
     parameters = parameters(
-        {}, {"query": {"type": "string", "maxLength": 1_000, "description": "Words, in any case and order"}}
+        {},
+        {
+            "query": {
+                "type": "string",
+                "maxLength": 1_000,
+                "description": "Words, in any case and order",
+            }
+        },
     )
     annotations = READ_ONLY
 
@@ -44,8 +56,12 @@ class MemoryRead(FileTool):
         text = content[:limit].decode(errors="replace")
         words = set(args.get("query", "").casefold().split())
         if not words:
-            return {"content": text} if len(content) <= limit else {"content": text, "truncated": True}
-        matches = [each for each in _paragraphs(text) if all(word in each.casefold() for word in words)]
+            return (
+                {"content": text} if len(content) <= limit else {"content": text, "truncated": True}
+            )
+        matches = [
+            each for each in _paragraphs(text) if all(word in each.casefold() for word in words)
+        ]
         return {"matches": matches[:_MAX_MATCHES], "count": len(matches)}
 
     def _read(self) -> bytes:
@@ -65,7 +81,13 @@ class MemoryWrite(FileTool):
     description = f"Add a paragraph to your notes ({MEMORY}), or replace them all."
     parameters = parameters(
         {"content": {"type": "string", "description": "What to write"}},
-        {"mode": {"type": "string", "enum": ["append", "overwrite"], "description": 'Default: "append"'}},
+        {
+            "mode": {
+                "type": "string",
+                "enum": ["append", "overwrite"],
+                "description": 'Default: "append"',
+            }
+        },
     )
 
     @override
@@ -75,7 +97,10 @@ class MemoryWrite(FileTool):
             if args.get("mode") != "overwrite":
                 content = _append(_find_notes(folder, limit), content)
             if len(content) > limit:
-                problem = f"the notes would have {len(content)} bytes, and {limit} are allowed: overwrite them with a summary."
+                problem = (
+                    f"the notes would have {len(content)} bytes, and {limit} are allowed: "
+                    "overwrite them with a summary."
+                )
                 raise ToolError(ErrorCode.MEMORY_FULL, problem)
             folder.replace(name, content, call)
         return {"bytes": len(content)}
@@ -90,7 +115,9 @@ def _find_notes(folder: Folder, limit: int) -> bytes:
 
 
 def _read_notes(descriptor: int, limit: int) -> bytes:
-    """Return the notes; one byte more than the limit of those that another program made too long."""
+    """Return the notes; one byte more than the limit of those that another program
+    made too long.
+    """
     with os.fdopen(descriptor, "rb") as file:
         return file.read(limit + 1)
 

@@ -1,9 +1,10 @@
 """How a path is opened so that it can't lead out of a folder (docs/spec/tools-host.md "Files").
 
-Rules. The kernel resolves the path and opens what it resolved in one step (``openat2``, Linux 5.6), so there is nothing between
-a check and a use: ``..`` and links are followed as long as they stay beneath the folder. Where there is no ``openat2``, or a
-seccomp filter refuses it, the path is walked part by part, from one open folder to the next, and no link is followed at all.
-No path is ever compared with another one.
+Rules. The kernel resolves the path and opens what it resolved in one step (``openat2``, Linux 5.6),
+so there is nothing between a check and a use: ``..`` and links are followed as long as they stay
+beneath the folder. Where there is no ``openat2``, or a seccomp filter refuses it, the path is
+walked part by part, from one open folder to the next, and no link is followed at all. No path is
+ever compared with another one.
 """
 
 import ctypes
@@ -15,7 +16,10 @@ from contextlib import ExitStack
 from typing import Final
 
 type Opener = Callable[[int, str, int], int]
-"""``(descriptor of a folder, path, flags of open(2)) → descriptor``. Raise ``OSError``; EXDEV for a path that leads out."""
+"""``(descriptor of a folder, path, flags of open(2)) → descriptor``.
+
+Raise ``OSError``; EXDEV for a path that leads out.
+"""
 
 _OPENAT2: Final = 437  # On every architecture
 _RESOLVE_NO_MAGICLINKS: Final = 0x02
@@ -31,7 +35,13 @@ class _OpenHow(ctypes.Structure):
 
 
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
-_syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t)
+_syscall.argtypes = (
+    ctypes.c_long,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.POINTER(_OpenHow),
+    ctypes.c_size_t,
+)
 _syscall.restype = ctypes.c_long
 
 
@@ -64,7 +74,10 @@ def open_by_kernel(folder: int, path: str, flags: int) -> int:
 
 
 def open_by_walk(folder: int, path: str, flags: int) -> int:
-    """Open a path beneath a folder; a link anywhere in it is ELOOP. ``..`` leads back to the folder that was walked through."""
+    """Open a path beneath a folder; a link anywhere in it is ELOOP.
+
+    ``..`` leads back to the folder that was walked through.
+    """
     parts = [part for part in path.split("/") if part not in {"", "."}]
     if path.startswith("/"):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))

@@ -1,7 +1,8 @@
 """A page of a text file: whole lines, in bounded memory (docs/spec/tools-host.md "Files").
 
-Rules. A page is what fits a result, so that the next one begins where it ended; of a line that fits no page there is only its
-beginning. A file with a zero byte in its first 8 KiB is binary. What is not UTF-8 in a text is shown as U+FFFD, and said.
+Rules. A page is what fits a result, so that the next one begins where it ended; of a line that fits
+no page there is only its beginning. A file with a zero byte in its first 8 KiB is binary. What is
+not UTF-8 in a text is shown as U+FFFD, and said.
 """
 
 import os
@@ -19,7 +20,9 @@ _CONTINUATION_MASK: Final = 0xC0
 
 
 class Lines(msgspec.Struct, frozen=True):
-    """Which lines of a file are asked for: ``limit`` after the first ``offset``, and as many as ``room`` bytes of JSON hold."""
+    """Which lines of a file are asked for: ``limit`` after the first ``offset``, and as many as
+    ``room`` bytes of JSON hold.
+    """
 
     offset: int
     limit: int
@@ -27,13 +30,17 @@ class Lines(msgspec.Struct, frozen=True):
 
 
 def read_page(file: BinaryIO, asked: Lines, call: Call) -> dict[str, Any]:
-    """Return lines of a file as ``read_file``'s result. Raise ``ToolError`` for a binary file, and an offset past its end.
+    """Return lines of a file as ``read_file``'s result.
+
+    Raise ``ToolError`` for a binary file, and an offset past its end.
 
     ``next_offset`` says where the rest begins, ``truncated`` that it was room that ended the page.
     """
     size = os.fstat(file.fileno()).st_size
     if b"\0" in os.pread(file.fileno(), _HEAD, 0):
-        raise ToolError(ErrorCode.EXECUTION_FAILED, f"it is a binary file of {size} bytes, and no text.")
+        raise ToolError(
+            ErrorCode.EXECUTION_FAILED, f"it is a binary file of {size} bytes, and no text."
+        )
     _skip_lines(file, asked.offset, call)
     lines, is_cut = _take_lines(file, asked, call)
     content = b"".join(lines)
@@ -55,7 +62,10 @@ def _skip_lines(file: BinaryIO, count: int, call: Call) -> None:
         elif not line:
             lines = skipped + (not before.endswith(b"\n"))
             if lines < count:
-                raise ToolError(ErrorCode.INVALID_ARGS, f"the offset {count} is past the end: the file has {lines} lines.")
+                raise ToolError(
+                    ErrorCode.INVALID_ARGS,
+                    f"the offset {count} is past the end: the file has {lines} lines.",
+                )
             return
 
 

@@ -1,8 +1,8 @@
 """Paths as a model writes them, and what went wrong with one (docs/spec/tools-host.md "Files").
 
-Rules. A path is relative to the workspace. What it means, the kernel decides; here is refused what no path may be. A way out is
-INVALID_PATH always, also where the kernel stopped before it at a folder that is not there. Messages name the path as it was
-given, and no other.
+Rules. A path is relative to the workspace. What it means, the kernel decides; here is refused what
+no path may be. A way out is INVALID_PATH always, also where the kernel stopped before it at a
+folder that is not there. Messages name the path as it was given, and no other.
 """
 
 import errno
@@ -17,22 +17,37 @@ from claw_tools.errors import ErrorCode, ToolError
 MAX_BYTES: Final = 1_024
 MAX_PARTS: Final = 32
 _MAX_SHOWN: Final = 200  # Characters of a path in a message
-_OUTSIDE: Final = (ErrorCode.INVALID_PATH, "leads out of the workspace: give a path inside it, relative to it.")
+_OUTSIDE: Final = (
+    ErrorCode.INVALID_PATH,
+    "leads out of the workspace: give a path inside it, relative to it.",
+)
 _NO_FILE: Final = (ErrorCode.INVALID_PATH, "is a device, a pipe or a socket, and no file.")
-_FORBIDDEN: Final = (ErrorCode.PERMISSION_DENIED, "is not accessible: the rights of the file or of its folder forbid it.")
-_FULL: Final = (ErrorCode.EXECUTION_FAILED, "can't be written: the disk is full. What was there is unchanged.")
+_FORBIDDEN: Final = (
+    ErrorCode.PERMISSION_DENIED,
+    "is not accessible: the rights of the file or of its folder forbid it.",
+)
+_FULL: Final = (
+    ErrorCode.EXECUTION_FAILED,
+    "can't be written: the disk is full. What was there is unchanged.",
+)
 _PROBLEMS: Final = {
     errno.EXDEV: _OUTSIDE,
     errno.ELOOP: (
         ErrorCode.INVALID_PATH,
         "is a link, or leads through one, that is not followed here: give the path of the file.",
     ),
-    errno.ENAMETOOLONG: (ErrorCode.INVALID_PATH, "has a name that is too long for the file system."),
+    errno.ENAMETOOLONG: (
+        ErrorCode.INVALID_PATH,
+        "has a name that is too long for the file system.",
+    ),
     errno.EISDIR: (ErrorCode.INVALID_PATH, "is a folder, and no file."),
     errno.ENXIO: _NO_FILE,
     errno.ENODEV: _NO_FILE,
     errno.ENOENT: (ErrorCode.FILE_NOT_FOUND, "is not there: list_directory shows what is."),
-    errno.ENOTDIR: (ErrorCode.FILE_NOT_FOUND, "is not there: it, or a part of its path, is no folder."),
+    errno.ENOTDIR: (
+        ErrorCode.FILE_NOT_FOUND,
+        "is not there: it, or a part of its path, is no folder.",
+    ),
     errno.EACCES: _FORBIDDEN,
     errno.EPERM: _FORBIDDEN,
     errno.EROFS: (ErrorCode.PERMISSION_DENIED, "can't be written: the file system is read-only."),
@@ -51,10 +66,16 @@ def check_path(path: str) -> str:
 
 
 def split_path(path: str) -> tuple[list[str], str]:
-    """Return the folders of a file's path, ``..`` among them, and its name. Raise ``ToolError`` for the path of a folder."""
+    """Return the folders of a file's path, ``..`` among them, and its name.
+
+    Raise ``ToolError`` for the path of a folder.
+    """
     *folders, name = check_path(path).split("/")
     if name in {"", ".", ".."}:
-        raise ToolError(ErrorCode.INVALID_PATH, f"the path {show(path)} is that of a folder: it does not end with a name.")
+        raise ToolError(
+            ErrorCode.INVALID_PATH,
+            f"the path {show(path)} is that of a folder: it does not end with a name.",
+        )
     return [part for part in folders if part not in {"", "."}], name
 
 
@@ -65,14 +86,19 @@ def show(path: str) -> str:
 
 @contextmanager
 def explain_errors(path: str) -> Iterator[None]:
-    """Turn an ``OSError`` into the ``ToolError`` that tells a model what is wrong with this path."""
+    """Turn an ``OSError`` into the ``ToolError`` that tells a model what is wrong
+    with this path.
+    """
     try:
         yield
     except OSError as error:
         number = error.errno or 0
         if number in {errno.ENOENT, errno.ENOTDIR} and _leads_out(path):
             number = errno.EXDEV
-        code, problem = _PROBLEMS.get(number) or (ErrorCode.EXECUTION_FAILED, f"failed: {os.strerror(number)}.")
+        code, problem = _PROBLEMS.get(number) or (
+            ErrorCode.EXECUTION_FAILED,
+            f"failed: {os.strerror(number)}.",
+        )
         raise ToolError(code, f"the path {show(path)} {problem}") from None
 
 

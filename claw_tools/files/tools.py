@@ -1,6 +1,7 @@
 """read_file, write_file, edit_file and list_directory (docs/spec/tools-host.md "Files").
 
-Rules. All of them work inside the workspace and on regular files only. A write is atomic, and refused for a protected file.
+Rules. All of them work inside the workspace and on regular files only. A write is atomic, and
+refused for a protected file.
 """
 
 import functools
@@ -35,7 +36,12 @@ def file_tools(workspace: Workspace, settings: FileSettings) -> list[Tool]:
 def parameters(required: JsonObject, optional: JsonObject | None = None) -> JsonObject:
     """Return the schema of an object with these properties, and no other."""
     properties = {**required, **(optional or {})}
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 class FileTool(Tool):
@@ -61,10 +67,15 @@ class FileTool(Tool):
         try:
             encoded = content.encode()
         except UnicodeEncodeError:
-            raise ToolError(ErrorCode.INVALID_ARGS, "the text holds half a surrogate pair, which no file can.") from None
+            raise ToolError(
+                ErrorCode.INVALID_ARGS, "the text holds half a surrogate pair, which no file can."
+            ) from None
         if len(encoded) > self._settings.max_write:
             limit = self._settings.max_write
-            raise ToolError(ErrorCode.INVALID_ARGS, f"the file would have {len(encoded)} bytes: at most {limit} are allowed.")
+            raise ToolError(
+                ErrorCode.INVALID_ARGS,
+                f"the file would have {len(encoded)} bytes: at most {limit} are allowed.",
+            )
         return encoded
 
 
@@ -73,14 +84,25 @@ class ReadFile(FileTool):
 
     name = "read_file"
     description = (
-        "Read a text file of the workspace. A long file comes in pages: where next_offset is returned, call again with it as"
+        "Read a text file of the workspace. A long file comes in pages: where next_offset is "
+        "returned, call again with it as"
         " offset."
     )
     parameters = parameters(
         {"path": _PATH},
         {
-            "offset": {"type": "integer", "minimum": 0, "maximum": _MAX_LINES, "description": "Lines to skip (default: 0)"},
-            "limit": {"type": "integer", "minimum": 1, "maximum": _MAX_LINES, "description": "Lines to return at most"},
+            "offset": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": _MAX_LINES,
+                "description": "Lines to skip (default: 0)",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": _MAX_LINES,
+                "description": "Lines to return at most",
+            },
         },
     )
     annotations = READ_ONLY
@@ -98,13 +120,23 @@ class WriteFile(FileTool):
     """The tool ``write_file``."""
 
     name = "write_file"
-    description = "Write a text file of the workspace. It replaces what the file held, and makes folders that are missing."
-    parameters = parameters({"path": _PATH, "content": {"type": "string", "description": "All that the file shall hold"}})
+    description = (
+        "Write a text file of the workspace. It replaces what the file held, and makes "
+        "folders that are missing."
+    )
+    parameters = parameters(
+        {
+            "path": _PATH,
+            "content": {"type": "string", "description": "All that the file shall hold"},
+        }
+    )
 
     @override
     def work(self, args: JsonObject, call: Call) -> JsonObject:
         content = self.encode(args["content"])
-        with self._workspace.open_place(args["path"], self._protected, call, make_folders=True) as place:
+        with self._workspace.open_place(
+            args["path"], self._protected, call, make_folders=True
+        ) as place:
             is_new = place.folder.find_file(place.name) is None
             place.folder.replace(place.name, content, call)
         return {"bytes": len(content), "created": is_new}
@@ -115,13 +147,18 @@ class EditFile(FileTool):
 
     name = "edit_file"
     description = (
-        "Replace old_text by new_text in a text file of the workspace. old_text must stand in it exactly once: give enough of"
-        " what is around it. In a file whose lines all end with CRLF, line ends in both texts mean CRLF."
+        "Replace old_text by new_text in a text file of the workspace. old_text must stand in it "
+        "exactly once: give enough of"
+        " what is around it. In a file whose lines all end with CRLF, line ends in both texts "
+        "mean CRLF."
     )
     parameters = parameters(
         {
             "path": _PATH,
-            "old_text": {"type": "string", "description": "Text that stands in the file exactly once"},
+            "old_text": {
+                "type": "string",
+                "description": "Text that stands in the file exactly once",
+            },
             "new_text": {"type": "string", "description": "Text that takes its place, literally"},
         }
     )
@@ -131,7 +168,9 @@ class EditFile(FileTool):
         old, new = args["old_text"], args["new_text"]
         if not old or old == new:
             problem = "is empty" if not old else "and new_text are the same"
-            raise ToolError(ErrorCode.INVALID_ARGS, f"old_text {problem}: there is nothing to replace.")
+            raise ToolError(
+                ErrorCode.INVALID_ARGS, f"old_text {problem}: there is nothing to replace."
+            )
         with self._workspace.open_place(args["path"], self._protected, call) as (folder, name):
             with os.fdopen(folder.open_file(name), "rb") as file:
                 found = os.fstat(file.fileno())
@@ -142,12 +181,17 @@ class EditFile(FileTool):
 
     def _decode(self, content: bytes) -> str:
         if len(content) > self._settings.max_write:
-            problem = f"the file has more than {self._settings.max_write} bytes, which is the most that is edited."
+            problem = (
+                f"the file has more than {self._settings.max_write} bytes, which is the most "
+                "that is edited."
+            )
             raise ToolError(ErrorCode.EXECUTION_FAILED, problem)
         try:
             return content.decode()
         except UnicodeDecodeError:
-            raise ToolError(ErrorCode.EXECUTION_FAILED, "the file is not UTF-8, so it is not edited.") from None
+            raise ToolError(
+                ErrorCode.EXECUTION_FAILED, "the file is not UTF-8, so it is not edited."
+            ) from None
 
 
 class ListDirectory(FileTool):
@@ -164,11 +208,17 @@ class ListDirectory(FileTool):
         try:
             with explain_errors(args["path"]), os.scandir(descriptor) as entries:
                 counted = _EntryCounter(entries, call)
-                first = heapq.nsmallest(self._settings.max_entries, counted, key=lambda entry: entry.name)
+                first = heapq.nsmallest(
+                    self._settings.max_entries, counted, key=lambda entry: entry.name
+                )
                 result: JsonObject = {"entries": [_describe(entry) for entry in first]}
         finally:
             os.close(descriptor)
-        return result if len(first) == counted.number else result | {"truncated": True, "original_entries": counted.number}
+        return (
+            result
+            if len(first) == counted.number
+            else result | {"truncated": True, "original_entries": counted.number}
+        )
 
 
 class _EntryCounter:
@@ -186,7 +236,9 @@ class _EntryCounter:
 
 
 def _describe(entry: os.DirEntry[str]) -> JsonObject:
-    """Return name and type of an entry, and the size of a file; of what a link leads to, nothing."""
+    """Return name and type of an entry, and the size of a file; of what a link
+    leads to, nothing.
+    """
     name = os.fsencode(entry.name).decode(errors="backslashreplace")
     try:
         status = entry.stat(follow_symlinks=False)
@@ -194,12 +246,21 @@ def _describe(entry: os.DirEntry[str]) -> JsonObject:
         return {"name": name, "type": "other"}  # It has gone meanwhile
     if stat.S_ISREG(status.st_mode):
         return {"name": name, "type": "file", "size": status.st_size}
-    kind = "folder" if stat.S_ISDIR(status.st_mode) else "link" if stat.S_ISLNK(status.st_mode) else "other"
+    kind = (
+        "folder"
+        if stat.S_ISDIR(status.st_mode)
+        else "link"
+        if stat.S_ISLNK(status.st_mode)
+        else "other"
+    )
     return {"name": name, "type": kind}
 
 
 def _replace_once(text: str, old: str, new: str) -> str:
-    """Return the text with its one match replaced. Raise ``ToolError`` for none, and for several, overlapping ones too."""
+    """Return the text with its one match replaced.
+
+    Raise ``ToolError`` for none, and for several, overlapping ones too.
+    """
     breaks = text.count("\n")
     if breaks and breaks == text.count("\r\n"):
         old, new = (re.sub(r"\r?\n", "\r\n", part) for part in (old, new))
@@ -209,7 +270,10 @@ def _replace_once(text: str, old: str, new: str) -> str:
         count += 1
         following = text.find(old, following + 1)
     if count == 0:
-        raise ToolError(ErrorCode.INVALID_ARGS, "old_text does not stand in the file: read it, and copy the text exactly.")
+        raise ToolError(
+            ErrorCode.INVALID_ARGS,
+            "old_text does not stand in the file: read it, and copy the text exactly.",
+        )
     if count > 1:
         number = f"at least {count}" if following >= 0 else count
         problem = f"old_text stands in the file {number} times: give more of what is around it."

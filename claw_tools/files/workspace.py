@@ -3,9 +3,10 @@
     path ──paths.py──▶ openat2.py ──▶ descriptor          to read
                            └────────▶ Folder, locked      to write: the folder's descriptor and a name
 
-Rules. A workspace is a descriptor: its path is used once, at the start. File work runs in threads of the workspace's own, so
-that one principal's slow disk holds up no other. Where the host runs as root, these threads have the rights of the workspace's
-owner (fsuid, fsgid): what they make belongs to the owner, and what the owner can't read, they can't.
+Rules. A workspace is a descriptor: its path is used once, at the start. File work runs in threads
+of the workspace's own, so that one principal's slow disk holds up no other. Where the host runs as
+root, these threads have the rights of the workspace's owner (fsuid, fsgid): what they make belongs
+to the owner, and what the owner can't read, they can't.
 """
 
 import asyncio
@@ -48,7 +49,10 @@ class Workspace:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open the folder at this path. Raise ``OSError``, also for a host that is root and can't act as the folder's owner."""
+        """Open the folder at this path.
+
+        Raise ``OSError``, also for a host that is root and can't act as the folder's owner.
+        """
         with ExitStack() as closing:
             descriptor = os.open(path, _FOLDER | os.O_CLOEXEC)
             opener = find_opener(descriptor)
@@ -57,7 +61,9 @@ class Workspace:
             threads = ThreadPoolExecutor(_THREADS, "files", act)
             closing.callback(threads.shutdown, wait=False)
             if not threads.submit(act).result():
-                raise PermissionError(errno.EPERM, "root may not act as the owner of the workspace", str(path))
+                raise PermissionError(
+                    errno.EPERM, "root may not act as the owner of the workspace", str(path)
+                )
             closing.pop_all()
         return cls(root, opener, threads)
 
@@ -67,10 +73,15 @@ class Workspace:
         os.close(self._root.descriptor)
 
     async def run[T](self, work: Callable[[Call], T]) -> T:
-        """Return what the work returns, which runs in a thread. If this is cancelled, the work stops at its next step."""
+        """Return what the work returns, which runs in a thread.
+
+        If this is cancelled, the work stops at its next step.
+        """
         call = Call()
         future = asyncio.get_running_loop().run_in_executor(self._threads, _start, work, call)
-        future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # What nobody awaits is no fault
+        future.add_done_callback(
+            lambda ended: ended.cancelled() or ended.exception()
+        )  # What nobody awaits is no fault
         try:
             await asyncio.wait([future])
         except asyncio.CancelledError:
@@ -90,12 +101,18 @@ class Workspace:
             return self._open(self._root.descriptor, check_path(path), _FOLDER)
 
     @contextmanager
-    def open_place(self, path: str, protected: ProtectedFiles, call: Call, *, make_folders: bool = False) -> Iterator[Place]:
-        """Yield where a file is written. Raise ``ToolError``, and make one of an ``OSError`` within."""
+    def open_place(
+        self, path: str, protected: ProtectedFiles, call: Call, *, make_folders: bool = False
+    ) -> Iterator[Place]:
+        """Yield where a file is written.
+
+        Raise ``ToolError``, and make one of an ``OSError`` within.
+        """
         folders, name = split_path(path)
         if name == TEMPORARY:
             raise ToolError(
-                ErrorCode.INVALID_PATH, f"the path {show(path)} has a name that the file tools keep for themselves."
+                ErrorCode.INVALID_PATH,
+                f"the path {show(path)} has a name that the file tools keep for themselves.",
             )
         with explain_errors(path), ExitStack() as closing:
             folder, missing = self._open_nearest(folders)
@@ -109,7 +126,9 @@ class Workspace:
             yield Place(folder, name)
 
     def _open_nearest(self, folders: Sequence[str]) -> tuple[Folder, Sequence[str]]:
-        """Return the last of these nested folders that is there, and the names of those that are not."""
+        """Return the last of these nested folders that is there, and the names of
+        those that are not.
+        """
         for count in range(len(folders), 0, -1):
             try:
                 descriptor = self._open(self._root.descriptor, "/".join(folders[:count]), _FOLDER)
@@ -125,9 +144,15 @@ def _start[T](work: Callable[[Call], T], call: Call) -> T:
 
 
 def _act_as_owner(folder: os.stat_result) -> bool:
-    """Give this thread, and no other, the folder's owner's rights on files in place of root's. Return False if it can't be."""
+    """Give this thread, and no other, the folder's owner's rights on files in place of root's.
+
+    Return False if it can't be.
+    """
     if os.geteuid() != 0 or folder.st_uid == 0:
         return True
     _libc.setfsgid(folder.st_gid)
     _libc.setfsuid(folder.st_uid)
-    return (_libc.setfsgid(-1), _libc.setfsuid(-1)) == (folder.st_gid, folder.st_uid)  # -1 changes nothing
+    return (_libc.setfsgid(-1), _libc.setfsuid(-1)) == (
+        folder.st_gid,
+        folder.st_uid,
+    )  # -1 changes nothing

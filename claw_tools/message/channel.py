@@ -11,7 +11,10 @@ class Channel(ABC):
 
     @abstractmethod
     async def send(self, message: JsonObject) -> None:
-        """Send a message ``{channel, chat_id, content}`` once, and never again. Raise ``ToolError``."""
+        """Send a message ``{channel, chat_id, content}`` once, and never again.
+
+        Raise ``ToolError``.
+        """
 
 
 def refused(why: str) -> ToolError:
@@ -23,5 +26,8 @@ def unknown_outcome(why: str) -> ToolError:
     """Return the error of a message that may have been delivered."""
     return ToolError(
         ErrorCode.EXECUTION_FAILED,
-        f"the channel {why}: whether the message was delivered is unknown. Find out before you send it again.",
+        (
+            f"the channel {why}: whether the message was delivered is unknown. Find out "
+            "before you send it again."
+        ),
     )

@@ -32,9 +32,15 @@ class Stream(Channel):
             from redis.asyncio.retry import Retry
             from redis.backoff import NoBackoff
         except ImportError:
-            raise refused("needs the redis client, which is not installed: pip install 'clawdapus[redis]'") from None
-        pool: Any = ConnectionPool.from_url(self._settings.url.reveal(), protocol=2, retry=Retry(NoBackoff(), 0))
-        connection = pool.make_connection()  # A connection repeats no command, as a pool or a client would
+            raise refused(
+                "needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
+            ) from None
+        pool: Any = ConnectionPool.from_url(
+            self._settings.url.reveal(), protocol=2, retry=Retry(NoBackoff(), 0)
+        )
+        connection = (
+            pool.make_connection()
+        )  # A connection repeats no command, as a pool or a client would
         try:
             await _connect(connection)
             await self._append(connection, message)
@@ -47,7 +53,9 @@ class Stream(Channel):
         fields = [part for name, value in message.items() for part in (name, value)]
         try:
             async with asyncio.timeout(_SECONDS):
-                await connection.send_command("XADD", self._settings.stream, "MAXLEN", "~", MAX_ENTRIES, "*", *fields)
+                await connection.send_command(
+                    "XADD", self._settings.stream, "MAXLEN", "~", MAX_ENTRIES, "*", *fields
+                )
                 await connection.read_response()
         except ResponseError:
             raise refused("refused the message: its operator must look at the stream") from None

@@ -1,7 +1,8 @@
-"""The tool ``message``: a message to a chat, through a channel that the operator configured (docs/spec/tools-host.md).
+"""The tool ``message``: a message to a chat, through a channel that the operator configured
+(docs/spec/tools-host.md).
 
-Rules. Only the channels on the list exist. A message is a write: it is sent once, and where it is not known whether it arrived,
-the error says so.
+Rules. Only the channels on the list exist. A message is a write: it is sent once, and where it is
+not known whether it arrived, the error says so.
 """
 
 from collections.abc import Mapping
@@ -23,8 +24,16 @@ class Message(Tool):
     """Sends a message."""
 
     name = "message"
-    description = "Send a message to a chat through one of the configured channels. It is sent at once, and can't be recalled."
-    annotations = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False, "openWorldHint": True}  # noqa: RUF012
+    description = (
+        "Send a message to a chat through one of the configured channels. It is sent at once, "
+        "and can't be recalled."
+    )
+    annotations = {  # noqa: RUF012
+        "readOnlyHint": False,
+        "destructiveHint": False,
+        "idempotentHint": False,
+        "openWorldHint": True,
+    }
     max_seconds = 30.0
 
     def __init__(self, channels: Mapping[str, Channel], principal: str) -> None:
@@ -33,7 +42,11 @@ class Message(Tool):
         self.parameters = {
             "type": "object",
             "properties": {
-                "channel": {"type": "string", "minLength": 1, "description": f"One of {', '.join(sorted(channels))}."},
+                "channel": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": f"One of {', '.join(sorted(channels))}.",
+                },
                 "chat_id": {"type": "string", "minLength": 1, "maxLength": _MAX_CHAT_ID},
                 "content": {"type": "string", "minLength": 1, "maxLength": _MAX_CONTENT},
             },
@@ -42,16 +55,24 @@ class Message(Tool):
         }
 
     async def execute(self, args: JsonObject) -> Any:
-        """Return ``{status: "sent", channel, chat_id, content_length}``, the length in characters."""
+        """Return ``{status: "sent", channel, chat_id, content_length}``, the length
+        in characters.
+        """
         channel = self._channels.get(args["channel"])
         if channel is None:
             known = ", ".join(sorted(self._channels))
-            raise ToolError(ErrorCode.PERMISSION_DENIED, f"this channel is not on the list, which is: {known}.")
+            raise ToolError(
+                ErrorCode.PERMISSION_DENIED, f"this channel is not on the list, which is: {known}."
+            )
         address = {name: args[name] for name in ("channel", "chat_id")}
         message = {**address, "content": args["content"]}
         if not _is_text(message):
-            raise ToolError(ErrorCode.INVALID_ARGS, "the message has half a character (a lone surrogate).")
-        await channel.send({**message, "principal": self._principal} if self._principal else message)
+            raise ToolError(
+                ErrorCode.INVALID_ARGS, "the message has half a character (a lone surrogate)."
+            )
+        await channel.send(
+            {**message, "principal": self._principal} if self._principal else message
+        )
         return {"status": "sent", **address, "content_length": len(args["content"])}
 
 
@@ -61,7 +82,9 @@ def message_tools(channels: Mapping[str, MessageChannel], principal: str = "") -
     Raise ``ValueError`` with one line for a channel that can't be used.
     """
     opened = {
-        name: Webhook(name, settings) if isinstance(settings, WebhookChannel) else Stream(name, settings)
+        name: Webhook(name, settings)
+        if isinstance(settings, WebhookChannel)
+        else Stream(name, settings)
         for name, settings in channels.items()
     }
     return [Message(opened, principal)] if opened else []

@@ -26,11 +26,15 @@ class Webhook(Channel):
         try:
             self._url = parse_url(settings.url)
         except ToolError:
-            raise ValueError(f"message.channels.{name}.webhook is no http:// or https:// URL.") from None
+            raise ValueError(
+                f"message.channels.{name}.webhook is no http:// or https:// URL."
+            ) from None
         token = settings.token
         self._headers = {"content-type": "application/json"}
         self._headers |= {"authorization": f"Bearer {token.reveal()}"} if token is not None else {}
-        self._dialer = Dialer(frozenset({self._url.host}))  # The operator named it: it may be private
+        self._dialer = Dialer(
+            frozenset({self._url.host})
+        )  # The operator named it: it may be private
 
     async def send(self, message: JsonObject) -> None:
         """POST the message once. Raise ``ToolError``."""

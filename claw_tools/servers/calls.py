@@ -1,12 +1,12 @@
 """A call of a server's tool, and its answer (docs/spec/tools-host.md "Servers"). No I/O.
 
 the server's answer               the result
-────────────────────────────────  ────────────────────────────────────────────────────────────────────
-``structuredContent``             that JSON, in its own bytes
-``content`` only                  ``{"output": text}``; parts that are no text are named, with type and size
-``isError``                       ``ToolError`` with the text
-``resultType: input_required``    ``ToolError``: nobody can be asked
-a JSON-RPC error                  ``ToolError`` with its message
+────────────────────────────────
+──────────────────────────────────────────────────────────────────── ``structuredContent``
+that JSON, in its own bytes ``content`` only                  ``{"output": text}``; parts that are
+no text are named, with type and size ``isError``                       ``ToolError`` with the text
+``resultType: input_required``    ``ToolError``: nobody can be asked a JSON-RPC error
+``ToolError`` with its message
 
 Rules. Arguments keep their exact numbers. What a server says is redacted before it is cut.
 """
@@ -32,9 +32,14 @@ def write_arguments(args: JsonObject) -> msgspec.Raw:
     """Return arguments as JSON, with exact numbers. Raise ``ToolError``."""
     try:
         content = _exact.encode(args)
-        msgspec.json.decode(content, type=msgspec.Raw)  # A number beyond all computing is written as "sNaN"
+        msgspec.json.decode(
+            content, type=msgspec.Raw
+        )  # A number beyond all computing is written as "sNaN"
     except (ValueError, RecursionError):
-        message = "the arguments hold what can't be sent: half a surrogate pair, or a number with too many digits."
+        message = (
+            "the arguments hold what can't be sent: half a surrogate pair, or a number with "
+            "too many digits."
+        )
         raise ToolError(ErrorCode.INVALID_ARGS, message) from None
     return msgspec.Raw(content)
 
@@ -45,11 +50,15 @@ def read_answer(answer: bytes, redactor: Redactor) -> Any:
     if result is None:
         raise _failure("the server's answer is no result of a tool.")
     if result.result_type != COMPLETE:
-        raise _failure("the tool asks for more input before it goes on, and nobody can be asked here.")
+        raise _failure(
+            "the tool asks for more input before it goes on, and nobody can be asked here."
+        )
     structured = bytes(result.structured_content)
     has_data = structured not in {b"", _NULL}
     if result.is_error:
-        raise _failure(_quote(structured if has_data and not result.content else _text(result), redactor))
+        raise _failure(
+            _quote(structured if has_data and not result.content else _text(result), redactor)
+        )
     if has_data:
         return msgspec.Raw(redactor.document(structured))
     return {"output": redactor.data(_text(result)).decode(errors="replace")}
@@ -57,7 +66,9 @@ def read_answer(answer: bytes, redactor: Redactor) -> Any:
 
 def read_refusal(error: RpcError, redactor: Redactor) -> ToolError:
     """Return the error of a call that the server refused."""
-    return _failure(f"the server refused the call: {_quote(error.message.encode(errors='replace'), redactor)}")
+    return _failure(
+        f"the server refused the call: {_quote(error.message.encode(errors='replace'), redactor)}"
+    )
 
 
 def _text(result: CallResult) -> bytes:

@@ -1,7 +1,7 @@
 """A link to a server that is a command: a child on standard input and output.
 
-Rules. The child gets a minimal environment and what is declared for it, and nothing else of the host's. What it writes to
-standard error is in the log.
+Rules. The child gets a minimal environment and what is declared for it, and nothing else of the
+host's. What it writes to standard error is in the log.
 """
 
 import os
@@ -23,10 +23,16 @@ class ChildLink(ChildLog):
     """A ``Link`` to a command, and the observer of its child."""
 
     def __init__(
-        self, settings: McpServerSettings, quotation: Quotation, report: Callable[..., None], on_stale: Callable[[], None]
+        self,
+        settings: McpServerSettings,
+        quotation: Quotation,
+        report: Callable[..., None],
+        on_stale: Callable[[], None],
     ) -> None:
         """``on_stale`` is called when the tools are to be listed."""
-        super().__init__(lambda kind, **members: report(kind.removeprefix("mcp_"), **members), quotation.cut)
+        super().__init__(
+            lambda kind, **members: report(kind.removeprefix("mcp_"), **members), quotation.cut
+        )
         self._report, self._on_stale = report, on_stale
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         environment |= {name: secret.reveal() for name, secret in settings.environment.items()}

@@ -1,7 +1,7 @@
 """The tools of an MCP server, as it lists them. No I/O.
 
-Rules. Nothing of a server is trusted: an entry that can't be used is left out, and costs no other tool. Of tools of the same
-name the first one counts.
+Rules. Nothing of a server is trusted: an entry that can't be used is left out, and costs no other
+tool. Of tools of the same name the first one counts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,11 @@ def read_definitions(entries: Iterable[Any]) -> dict[str, ToolDefinition]:
 
 
 def _read(entry: JsonObject) -> ToolDefinition | None:
-    name, description, schema = entry.get("name"), entry.get("description", ""), entry.get("inputSchema")
+    name, description, schema = (
+        entry.get("name"),
+        entry.get("description", ""),
+        entry.get("inputSchema"),
+    )
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not isinstance(schema, dict):
         return None
     text = description[:_MAX_DESCRIPTION] if isinstance(description, str) else ""
@@ -42,7 +46,9 @@ def _annotations(value: Any) -> Mapping[str, Any]:
 
 
 def _is_writable(tool: ToolDefinition) -> bool:
-    """Return whether a tool can be sent on as JSON: half a surrogate pair and too deep a schema can't."""
+    """Return whether a tool can be sent on as JSON: half a surrogate pair and too
+    deep a schema can't.
+    """
     try:
         msgspec.json.encode([tool.name, tool.description, tool.parameters])
     except (ValueError, RecursionError):  # UnicodeEncodeError is of the former

@@ -24,7 +24,9 @@ class Link(Protocol):
         """Return the tools as the server lists them. Raise ``RpcError`` and ``DiscoveryError``."""
 
     async def call(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
-        """Return the result of ``tools/call`` as JSON. Raise ``RpcError``, which may be ``NoAnswerError``.
+        """Return the result of ``tools/call`` as JSON.
+
+        Raise ``RpcError``, which may be ``NoAnswerError``.
 
         ``headers`` repeat arguments, where the server speaks HTTP in the stateless era.
         """

@@ -1,8 +1,8 @@
 """An MCP server behind the host: a provider of its tools (docs/spec/tools-host.md "Servers").
 
-Rules. A server that is down stops nobody: it is tried again, and its tools are there once it answers. They stay while it is
-started again, so that callers see no change where there is none. A call that gets no answer fails at once, and says whether it
-may have taken effect.
+Rules. A server that is down stops nobody: it is tried again, and its tools are there once it
+answers. They stay while it is started again, so that callers see no change where there is none. A
+call that gets no answer fails at once, and says whether it may have taken effect.
 """
 
 import asyncio
@@ -34,8 +34,15 @@ type State = Literal["starting", "ready", "down"]
 class McpServer:
     """A ``ToolProvider``, whose namespace is the server's name."""
 
-    def __init__(self, settings: McpServerSettings, on_change: Callable[[str], None], report: Callable[..., None]) -> None:
-        """``on_change(name)`` is called when its tools have changed; ``report(state, **members)`` writes a line of the log."""
+    def __init__(
+        self,
+        settings: McpServerSettings,
+        on_change: Callable[[str], None],
+        report: Callable[..., None],
+    ) -> None:
+        """``on_change(name)`` is called when its tools have changed;
+        ``report(state, **members)`` writes a line of the log.
+        """
         self.namespace, self.is_internal = settings.name, settings.internal_only
         self._seconds, self._on_change, self._report = settings.call_seconds, on_change, report
         self._redactor = Redactor(_find_secrets(settings))
@@ -43,7 +50,9 @@ class McpServer:
         self._has_failed = False
         self._stale = asyncio.Event()
         kind = ChildLink if settings.command else UrlLink
-        self._link: Link = kind(settings, Quotation(self._redactor), self._take_state, self._stale.set)
+        self._link: Link = kind(
+            settings, Quotation(self._redactor), self._take_state, self._stale.set
+        )
 
     @property
     def state(self) -> State:
@@ -52,7 +61,9 @@ class McpServer:
         return "down" if self._has_failed else "starting"
 
     async def run(self) -> None:
-        """Keep the server, and the list of its tools, until cancelled; no process of it is left then."""
+        """Keep the server, and the list of its tools, until cancelled; no process
+        of it is left then.
+        """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._link.run())
             group.create_task(self._keep_listed())
@@ -68,7 +79,10 @@ class McpServer:
             async with asyncio.timeout(self._seconds):
                 answer = await self._link.call(params, headers)
         except TimeoutError:
-            message = f"the server did not answer within {self._seconds:g} s, and was told to stop: it may have taken effect."
+            message = (
+                f"the server did not answer within {self._seconds:g} s, and was told to stop: "
+                "it may have taken effect."
+            )
             raise ToolError(ErrorCode.TIMEOUT, message) from None
         except NoAnswerError as error:
             raise _unanswered(error) from None
@@ -89,7 +103,9 @@ class McpServer:
             except (RpcError, DiscoveryError, TimeoutError) as error:
                 failures += 1
                 self._take_state("failed", reason=f"tools/list: {str(error) or 'it took too long'}")
-            await asyncio.sleep(min(_PAUSE_SECONDS * 2**failures, _MAX_PAUSE) if failures else _PAUSE_SECONDS)
+            await asyncio.sleep(
+                min(_PAUSE_SECONDS * 2**failures, _MAX_PAUSE) if failures else _PAUSE_SECONDS
+            )
             if failures and self._link.is_ready:
                 self._stale.set()
 
@@ -104,20 +120,35 @@ class McpServer:
 
     def _take_state(self, state: str, **members: Any) -> None:
         self._has_failed = self._has_failed or state in {"failed", "ended"}
-        clear = {name: self._redactor.text(each) if isinstance(each, str) else each for name, each in members.items()}
+        clear = {
+            name: self._redactor.text(each) if isinstance(each, str) else each
+            for name, each in members.items()
+        }
         self._report(state, server=self.namespace, **clear)
 
 
 def _unanswered(error: NoAnswerError) -> ToolError:
-    """Return the error of a call without an answer. What the server said is in the log: it may hold an address."""
-    message = "the server does not run now, or can't be reached, and so the call was not sent: try it again later."
+    """Return the error of a call without an answer.
+
+    What the server said is in the log: it may hold an address.
+    """
+    message = (
+        "the server does not run now, or can't be reached, and so the call was not sent: try "
+        "it again later."
+    )
     if error.was_sent:
-        message = "the server ended, or broke off, before it answered: the call may have taken effect."
+        message = (
+            "the server ended, or broke off, before it answered: the call may have taken effect."
+        )
     return ToolError(ErrorCode.EXECUTION_FAILED, message)
 
 
 def _find_secrets(settings: McpServerSettings) -> list[Secret]:
-    """Return what no message may hold: declared variables and headers, and a header's credential behind its scheme."""
-    values = [secret.reveal() for secret in (*settings.environment.values(), *settings.headers.values())]
+    """Return what no message may hold: declared variables and headers, and a
+    header's credential behind its scheme.
+    """
+    values = [
+        secret.reveal() for secret in (*settings.environment.values(), *settings.headers.values())
+    ]
     parts = [value.rpartition(" ")[2] for value in values]
     return [Secret(value) for value in (*values, *parts) if value]

@@ -1,8 +1,9 @@
 """A link to a server at a URL.
 
-Rules. A session is shared by all calls, and opened anew when the server does not know it, or can't be reached. A call is made
-once more only after 404 in a session that was known, because the server did not process it then; nothing else is sent twice.
-The credentials go to the URL and nowhere else: redirects and the proxies of the environment are not followed.
+Rules. A session is shared by all calls, and opened anew when the server does not know it, or can't
+be reached. A call is made once more only after 404 in a session that was known, because the server
+did not process it then; nothing else is sent twice. The credentials go to the URL and nowhere else:
+redirects and the proxies of the environment are not followed.
 """
 
 import asyncio
@@ -49,10 +50,16 @@ class UrlLink:
     """A ``Link`` to a URL."""
 
     def __init__(
-        self, settings: McpServerSettings, quotation: Quotation, report: Callable[..., None], on_stale: Callable[[], None]
+        self,
+        settings: McpServerSettings,
+        quotation: Quotation,
+        report: Callable[..., None],
+        on_stale: Callable[[], None],
     ) -> None:
         """``on_stale`` is called when the tools are to be listed."""
-        self._server = HttpServer("the URL", settings.url, tuple(settings.headers.items()), _REMEDIES)
+        self._server = HttpServer(
+            "the URL", settings.url, tuple(settings.headers.items()), _REMEDIES
+        )
         self._quotation, self._report, self._on_stale = quotation, report, on_stale
         self._client: httpx2.AsyncClient
         self._run: _Run | None = None
@@ -66,7 +73,9 @@ class UrlLink:
         limits = httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEPT_SECONDS)
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
         tls = httpx2.create_ssl_context()
-        async with httpx2.AsyncClient(verify=tls, trust_env=False, timeout=timeout, limits=limits) as self._client:
+        async with httpx2.AsyncClient(
+            verify=tls, trust_env=False, timeout=timeout, limits=limits
+        ) as self._client:
             await keep_running(self._run_once, self._report, TIMING)
 
     async def list_tools(self) -> list[Any]:
@@ -92,7 +101,9 @@ class UrlLink:
         run = await self._running()
         channel = run.channel
         try:
-            return await channel.request("tools/call", run.session.params(params), headers if channel.is_stateless else None)
+            return await channel.request(
+                "tools/call", run.session.params(params), headers if channel.is_stateless else None
+            )
         except SessionLostError:
             raise
         except NotSentError:
@@ -132,7 +143,9 @@ class UrlLink:
             await self._listen_until_lost(run)
             self._report("ended", reason="the session is lost")
         except (RpcError, DiscoveryError, TimeoutError) as error:
-            self._report("failed", reason=str(error) or f"it did not answer within {_OPEN_SECONDS:g} s")
+            self._report(
+                "failed", reason=str(error) or f"it did not answer within {_OPEN_SECONDS:g} s"
+            )
         finally:
             self._lose(run)
             await channel.close()
@@ -159,7 +172,9 @@ class UrlLink:
                 return
             except DiscoveryError:  # The stream broke
                 pass
-            delay = TIMING.first_restart if time.monotonic() - started >= TIMING.max_restart else delay
+            delay = (
+                TIMING.first_restart if time.monotonic() - started >= TIMING.max_restart else delay
+            )
             await asyncio.sleep(delay)
             delay = min(2 * delay, TIMING.max_restart)
             self._on_stale()  # What it said in between was not heard

@@ -1,7 +1,8 @@
 """Bodies as text: content codings and charsets, both bounded.
 
-Rules. Of what is sent, decoded or shown, each has a limit of its own, so that a few bytes can't become many. One coding of
-zlib is read, which is all that is asked for. Charsets are those of the list: others of Python's take quadratic time.
+Rules. Of what is sent, decoded or shown, each has a limit of its own, so that a few bytes can't
+become many. One coding of zlib is read, which is all that is asked for. Charsets are those of the
+list: others of Python's take quadratic time.
 """
 
 import asyncio
@@ -30,11 +31,18 @@ _CHARSETS = re.compile(
     r"utf-(8|16|16-[bl]e|32|32-[bl]e)|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|mac-(roman|cyrillic)|tis-620"
     r"|shift_jis|euc_(jp|kr)|iso2022_jp|gb2312|gbk|gb18030|hz|big5|big5hkscs"
 )
-_MARKS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 async def decode_body(body: Body, coding: str, max_bytes: int) -> Body:
-    """Return the body without its content coding, cut to ``max_bytes``. Raise ``ToolError`` with EXECUTION_FAILED."""
+    """Return the body without its content coding, cut to ``max_bytes``.
+
+    Raise ``ToolError`` with EXECUTION_FAILED.
+    """
     name = coding.strip().lower()
     if name in {"", "identity"}:
         return body
@@ -49,17 +57,27 @@ async def decode_body(body: Body, coding: str, max_bytes: int) -> Body:
 def is_text(content_type: str, content: bytes) -> bool:
     """Return whether a body is text, by its media type and by its beginning."""
     media_type = content_type.partition(";")[0].strip().lower()
-    has_wide_characters = any(content.startswith(mark) for mark, _ in _MARKS) or "utf-16" in content_type.lower()
-    return _TEXT_TYPE.fullmatch(media_type) is not None and (has_wide_characters or b"\0" not in content[:_PREFIX])
+    has_wide_characters = (
+        any(content.startswith(mark) for mark, _ in _MARKS) or "utf-16" in content_type.lower()
+    )
+    return _TEXT_TYPE.fullmatch(media_type) is not None and (
+        has_wide_characters or b"\0" not in content[:_PREFIX]
+    )
 
 
 async def decode_text(content: bytes, content_type: str, start: int) -> tuple[str, bool]:
-    """Return the text from its character ``start`` on, and whether that is the rest of it; other tasks run meanwhile."""
-    decoder = codecs.getincrementaldecoder(_find_charset(content_type, content[:_PREFIX]))("replace")
+    """Return the text from its character ``start`` on, and whether that is the rest
+    of it; other tasks run meanwhile.
+    """
+    decoder = codecs.getincrementaldecoder(_find_charset(content_type, content[:_PREFIX]))(
+        "replace"
+    )
     parts: list[str] = []
     skip, room = start, MAX_TEXT
     for offset in range(0, len(content) + 1, _SLICE):
-        text = decoder.decode(content[offset : offset + _SLICE], final=offset + _SLICE > len(content))
+        text = decoder.decode(
+            content[offset : offset + _SLICE], final=offset + _SLICE > len(content)
+        )
         part, skip = text[skip:], max(0, skip - len(text))
         parts.append(part[:room])
         if len(part) > room:
@@ -86,12 +104,16 @@ def _wbits(name: str, data: bytes) -> int:
     """Return zlib's word for the wrapper; some servers send deflate without one."""
     if name != "deflate":
         return _GZIP
-    has_wrapper = data[:1] and data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2]) % 31 == 0
+    has_wrapper = (
+        data[:1] and data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2]) % 31 == 0
+    )
     return zlib.MAX_WBITS if has_wrapper else -zlib.MAX_WBITS
 
 
 def _find_charset(content_type: str, beginning: bytes) -> str:
-    """Return a codec: by the mark at the beginning, the header, or what an HTML document says of itself; else UTF-8."""
+    """Return a codec: by the mark at the beginning, the header, or what an HTML
+    document says of itself; else UTF-8.
+    """
     for mark, codec in _MARKS:
         if beginning.startswith(mark):
             return codec

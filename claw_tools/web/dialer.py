@@ -1,8 +1,10 @@
-"""Connections to hosts whose addresses were vetted. Nothing else in this package opens a connection.
+"""Connections to hosts whose addresses were vetted.
 
-Rules. A name is resolved once for a connection; if one of its addresses is refused, all are. What is connected to is an
-address that was vetted, never a name, so a resolver that changes its answer changes nothing. No proxy of the environment is
-used. TLS verifies the name.
+Nothing else in this package opens a connection.
+
+Rules. A name is resolved once for a connection; if one of its addresses is refused, all are. What
+is connected to is an address that was vetted, never a name, so a resolver that changes its answer
+changes nothing. No proxy of the environment is used. TLS verifies the name.
 """
 
 import asyncio
@@ -33,7 +35,10 @@ _RESOLVING = ThreadPoolExecutor(16, "resolver")
 
 
 class UnreachableError(Exception):
-    """There is no connection, and nothing was sent. The message is half a sentence without an address."""
+    """There is no connection, and nothing was sent.
+
+    The message is half a sentence without an address.
+    """
 
 
 def resolve(host: str, port: int) -> Sequence[Any]:
@@ -56,7 +61,10 @@ class Dialer:
         self._allow_private, self._resolver = allow_private, resolver
 
     async def connect(self, url: OutboundUrl) -> Streams:
-        """Return a connection to the URL's host. Raise ``ToolError`` with PERMISSION_DENIED, or ``UnreachableError``."""
+        """Return a connection to the URL's host.
+
+        Raise ``ToolError`` with PERMISSION_DENIED, or ``UnreachableError``.
+        """
         addresses = await self._find_addresses(url)
         for address in addresses[:-1]:
             with suppress(UnreachableError):
@@ -90,7 +98,9 @@ async def _dial(address: Address, url: OutboundUrl) -> Streams:
     tls, name = (_tls_context(), url.host) if url.scheme == "https" else (None, None)
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
-            return await asyncio.open_connection(str(address), url.port, ssl=tls, server_hostname=name)
+            return await asyncio.open_connection(
+                str(address), url.port, ssl=tls, server_hostname=name
+            )
     except ssl.SSLCertVerificationError:
         raise UnreachableError("its certificate is not valid for this name") from None
     except OSError:  # A time-out, too

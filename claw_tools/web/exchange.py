@@ -1,7 +1,8 @@
 """One request over HTTP/1.1 and its response, on a connection of its own (RFC 9112, by h11).
 
-Rules. Everything that a peer sends is bounded: the head of a response, informational responses, the bytes and the pieces of a
-body. No redirect is followed here, no cookie is kept, nothing is sent twice. The caller bounds the time, by cancelling.
+Rules. Everything that a peer sends is bounded: the head of a response, informational responses, the
+bytes and the pieces of a body. No redirect is followed here, no cookie is kept, nothing is sent
+twice. The caller bounds the time, by cancelling.
 """
 
 import asyncio
@@ -28,7 +29,10 @@ class BrokenExchangeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OutboundRequest:
-    """A request. Headers are ASCII, their names in lower case; Host, Connection and Content-Length are added."""
+    """A request.
+
+    Headers are ASCII, their names in lower case; Host, Connection and Content-Length are added.
+    """
 
     url: OutboundUrl
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +51,8 @@ class Body(NamedTuple):
 async def exchange(dialer: Dialer, request: OutboundRequest) -> AsyncIterator["Response"]:
     """Send a request and yield its response, body unread; the connection ends with the block.
 
-    Raise ``ToolError`` or ``UnreachableError`` where nothing was sent, and ``BrokenExchangeError`` afterwards.
+    Raise ``ToolError`` or ``UnreachableError`` where nothing was sent, and ``BrokenExchangeError``
+    afterwards.
     """
     reader, writer = await dialer.connect(request.url)
     try:
@@ -73,7 +78,9 @@ class Response:
         self.headers = {}
 
     async def read_body(self, max_bytes: int) -> Body:
-        """Return the first ``max_bytes`` of the body; it is not whole either where the peer broke off."""
+        """Return the first ``max_bytes`` of the body; it is not whole either where
+        the peer broke off.
+        """
         content = bytearray()
         limit = self._received + max_bytes + _MAX_HEAD
         try:
@@ -123,9 +130,20 @@ def _join(event: h11.Response) -> dict[str, str]:
 
 
 def _encode(connection: h11.Connection, request: OutboundRequest) -> bytes:
-    headers = {"host": request.url.authority, "user-agent": USER_AGENT, **request.headers, "connection": "close"}
+    headers = {
+        "host": request.url.authority,
+        "user-agent": USER_AGENT,
+        **request.headers,
+        "connection": "close",
+    }
     if request.method != "GET":
         headers["content-length"] = str(len(request.body))
-    head = h11.Request(method=request.method, target=request.url.target, headers=list(headers.items()))
-    parts = [connection.send(head), connection.send(h11.Data(data=request.body)), connection.send(h11.EndOfMessage())]
+    head = h11.Request(
+        method=request.method, target=request.url.target, headers=list(headers.items())
+    )
+    parts = [
+        connection.send(head),
+        connection.send(h11.Data(data=request.body)),
+        connection.send(h11.EndOfMessage()),
+    ]
     return b"".join(part for part in parts if part)

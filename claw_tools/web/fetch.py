@@ -1,7 +1,8 @@
 """The tool ``web_fetch``: a page of the web (docs/spec/tools-host.md "web_fetch").
 
-Rules. Each hop of a redirect is checked as the first URL was, and connected to through the same ``Dialer``. Headers that a
-model chooses are on the list, and stay at the origin that they were meant for. The text is external content, and says so.
+Rules. Each hop of a redirect is checked as the first URL was, and connected to through the same
+``Dialer``. Headers that a model chooses are on the list, and stay at the origin that they were
+meant for. The text is external content, and says so.
 """
 
 import re
@@ -22,7 +23,10 @@ _MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _HEADERS: Final = frozenset(
     {"accept", "accept-language", "user-agent", "range"}
-    | {f"if-{condition}" for condition in ("match", "none-match", "modified-since", "unmodified-since", "range")}
+    | {
+        f"if-{condition}"
+        for condition in ("match", "none-match", "modified-since", "unmodified-since", "range")
+    }
 )
 _VALUE = re.compile(r"[!-~]([ -~]{0,1022}[!-~])?")
 _MAX_SHOWN = 128
@@ -33,13 +37,18 @@ class WebFetch(Tool):
 
     name = "web_fetch"
     description = (
-        "Fetch a page or file from the web with GET, and return its text. Private addresses can't be reached. "
+        "Fetch a page or file from the web with GET, and return its text. Private addresses "
+        "can't be reached. "
         "Long text is cut: fetch again with start_index to read on."
     )
     parameters: JsonObject = {  # noqa: RUF012 - the ABC says how it is used
         "type": "object",
         "properties": {
-            "url": {"type": "string", "minLength": 1, "description": "An absolute http:// or https:// URL."},
+            "url": {
+                "type": "string",
+                "minLength": 1,
+                "description": "An absolute http:// or https:// URL.",
+            },
             "method": {"type": "string", "enum": ["GET"]},
             "headers": {
                 "type": "object",
@@ -67,7 +76,9 @@ class WebFetch(Tool):
         self.max_seconds = policy.max_seconds
 
     async def execute(self, args: JsonObject) -> Any:
-        """Return ``{status, url, content_type, bytes, truncated, notice, text}``, or ``note`` for what is no text."""
+        """Return ``{status, url, content_type, bytes, truncated, notice, text}``,
+        or ``note`` for what is no text.
+        """
         url, headers = parse_url(args["url"]), _read_headers(args.get("headers", {}))
         origin = url.origin
         for _ in range(_MAX_REDIRECTS + 1):
@@ -79,23 +90,38 @@ class WebFetch(Tool):
                     if response.status not in _REDIRECTS or location is None:
                         return await self._read(url, response, int(args.get("start_index", 0)))
             except UnreachableError as error:
-                raise ToolError(ErrorCode.EXECUTION_FAILED, f"the host can't be reached: {error}.") from None
+                raise ToolError(
+                    ErrorCode.EXECUTION_FAILED, f"the host can't be reached: {error}."
+                ) from None
             except BrokenExchangeError:
-                raise ToolError(ErrorCode.EXECUTION_FAILED, "the server broke off, or does not speak HTTP.") from None
+                raise ToolError(
+                    ErrorCode.EXECUTION_FAILED, "the server broke off, or does not speak HTTP."
+                ) from None
             url = join_url(url, location)
-        raise ToolError(ErrorCode.EXECUTION_FAILED, f"it redirects more than {_MAX_REDIRECTS} times.")
+        raise ToolError(
+            ErrorCode.EXECUTION_FAILED, f"it redirects more than {_MAX_REDIRECTS} times."
+        )
 
     async def _read(self, url: OutboundUrl, response: Response, start: int) -> JsonObject:
         sent = await response.read_body(self._max_bytes)
-        body = await decode_body(sent, response.headers.get("content-encoding", ""), self._max_bytes)
+        body = await decode_body(
+            sent, response.headers.get("content-encoding", ""), self._max_bytes
+        )
         content_type = response.headers.get("content-type", "")
-        head = {"status": response.status, "url": str(url)[:MAX_URL], "content_type": ascii(content_type[:_MAX_SHOWN])[1:-1]}
+        head = {
+            "status": response.status,
+            "url": str(url)[:MAX_URL],
+            "content_type": ascii(content_type[:_MAX_SHOWN])[1:-1],
+        }
         return {**head, "bytes": len(body.content), **await _show(body, content_type, start)}
 
 
 async def _show(body: Body, content_type: str, start: int) -> JsonObject:
     if not is_text(content_type, body.content):
-        return {"truncated": not body.is_whole, "note": "This is no text, so its content is not shown."}
+        return {
+            "truncated": not body.is_whole,
+            "note": "This is no text, so its content is not shown.",
+        }
     text, is_rest = await decode_text(body.content, content_type, start)
     return {"truncated": not (body.is_whole and is_rest), "notice": EXTERNAL, "text": text}
 
@@ -106,9 +132,14 @@ def _read_headers(given: Mapping[str, str]) -> dict[str, str]:
     if len(headers) < len(given):
         raise ToolError(ErrorCode.INVALID_ARGS, "a header stands twice in headers.")
     if not headers.keys() <= _HEADERS:
-        raise ToolError(ErrorCode.PERMISSION_DENIED, f"headers may hold only {', '.join(sorted(_HEADERS))}.")
+        raise ToolError(
+            ErrorCode.PERMISSION_DENIED, f"headers may hold only {', '.join(sorted(_HEADERS))}."
+        )
     if not all(_VALUE.fullmatch(value) for value in headers.values()):
-        raise ToolError(ErrorCode.INVALID_ARGS, "the value of a header must be 1 to 1,024 characters of printable ASCII.")
+        raise ToolError(
+            ErrorCode.INVALID_ARGS,
+            "the value of a header must be 1 to 1,024 characters of printable ASCII.",
+        )
     return headers
 
 

@@ -1,7 +1,9 @@
-"""The tool ``web_search``: a search engine that the operator configured (docs/spec/tools-host.md "The tools").
+"""The tool ``web_search``: a search engine that the operator configured
+(docs/spec/tools-host.md "The tools").
 
-Rules. The endpoint may be private, since the operator named it; a redirect of it is not followed. Each backend's answer becomes
-the same short list. An answer that is none fails, and is never shown as an empty list.
+Rules. The endpoint may be private, since the operator named it; a redirect of it is not followed.
+Each backend's answer becomes the same short list. An answer that is none fails, and is never shown
+as an empty list.
 """
 
 import asyncio
@@ -36,12 +38,20 @@ class WebSearch(Tool):
     """Asks the search engine."""
 
     name = "web_search"
-    description = "Search the web. The results have a title, a URL and a snippet each; fetch a page with web_fetch."
+    description = (
+        "Search the web. The results have a title, a URL and a snippet each; fetch a page "
+        "with web_fetch."
+    )
     parameters: JsonObject = {  # noqa: RUF012 - the ABC says how it is used
         "type": "object",
         "properties": {
             "query": {"type": "string", "minLength": 1, "maxLength": 1_000},
-            "num_results": {"type": "integer", "minimum": 1, "maximum": _MAX_RESULTS, "description": "Default: 5."},
+            "num_results": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": _MAX_RESULTS,
+                "description": "Default: 5.",
+            },
         },
         "required": ["query"],
         "additionalProperties": False,
@@ -64,16 +74,22 @@ class WebSearch(Tool):
         try:
             url = _add_query(self._endpoint, self._settings.backend, query, count)
         except UnicodeError:
-            raise ToolError(ErrorCode.INVALID_ARGS, "the query has a character that is none.") from None
+            raise ToolError(
+                ErrorCode.INVALID_ARGS, "the query has a character that is none."
+            ) from None
         answer = await self._ask(OutboundRequest(url, self._headers()))
-        results = [found for each in _find_results(answer) if (found := _read_result(each)) is not None]
+        results = [
+            found for each in _find_results(answer) if (found := _read_result(each)) is not None
+        ]
         return {"query": query, "notice": EXTERNAL, "results": results[:count]}
 
     def _headers(self) -> dict[str, str]:
         headers = {"accept": "application/json", "accept-encoding": ACCEPTED_CODINGS}
         if self._settings.api_key is not None:
             key, is_brave = self._settings.api_key.reveal(), self._settings.backend == "brave"
-            headers |= {"x-subscription-token": key} if is_brave else {"authorization": f"Bearer {key}"}
+            headers |= (
+                {"x-subscription-token": key} if is_brave else {"authorization": f"Bearer {key}"}
+            )
         return headers
 
     async def _ask(self, request: OutboundRequest) -> Any:
@@ -95,7 +111,11 @@ async def _read(response: Response) -> bytes:
         raise _fail("allows no more searches for now (status 429): wait before the next one")
     if response.status != _OK:
         raise _fail(f"answered with status {response.status}")
-    body = await decode_body(await response.read_body(_MAX_BYTES), response.headers.get("content-encoding", ""), _MAX_BYTES)
+    body = await decode_body(
+        await response.read_body(_MAX_BYTES),
+        response.headers.get("content-encoding", ""),
+        _MAX_BYTES,
+    )
     if not body.is_whole:
         raise _fail("broke off, or answered with more than is read")
     return body.content
@@ -116,7 +136,9 @@ def _add_query(endpoint: OutboundUrl, backend: str, query: str, count: int) -> O
 
 
 def _find_results(answer: Any) -> list[Any]:
-    """Return the results of an answer: of Brave ``{web: {results}}``, of SearXNG ``{results}``, else either or a list."""
+    """Return the results of an answer: of Brave ``{web: {results}}``, of SearXNG
+    ``{results}``, else either or a list.
+    """
     found = answer
     if isinstance(answer, dict):
         web = answer.get("web")
@@ -135,7 +157,11 @@ def _read_result(entry: Any) -> dict[str, str] | None:
     link = _text(entry, _LINKS)
     if not link.lower().startswith(("http://", "https://")) or len(link) > _MAX_LINK:
         return None
-    return {"title": _text(entry, ("title",))[:_MAX_TITLE], "url": link, "snippet": _text(entry, _SNIPPETS)[:_MAX_SNIPPET]}
+    return {
+        "title": _text(entry, ("title",))[:_MAX_TITLE],
+        "url": link,
+        "snippet": _text(entry, _SNIPPETS)[:_MAX_SNIPPET],
+    }
 
 
 def _text(entry: JsonObject, names: tuple[str, ...]) -> str:

@@ -7,7 +7,8 @@ from claw_tools.web.search import WebSearch
 
 
 def web_tools(urls: UrlPolicy, search: SearchSettings | None) -> list[Tool]:
-    """Return ``web_fetch``, and ``web_search`` where an endpoint is configured; principals may share them.
+    """Return ``web_fetch``, and ``web_search`` where an endpoint is configured;
+    principals may share them.
 
     Raise ``ValueError`` with one line for a setting that can't be used.
     """

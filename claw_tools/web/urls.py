@@ -1,8 +1,9 @@
 """URLs as they are connected to, and the policy for them (docs/spec/tools-host.md "web_fetch").
 
-Rules. What two parsers could read differently is refused: userinfo, backslashes, spaces, control characters, an address that
-is not in its usual spelling. What goes out (Host, SNI, request line) is made from the parsed parts, not from the text. Domains
-match by whole labels. An entry of the policy that is no host is an error at the start, since it would match nothing.
+Rules. What two parsers could read differently is refused: userinfo, backslashes, spaces, control
+characters, an address that is not in its usual spelling. What goes out (Host, SNI, request line) is
+made from the parsed parts, not from the text. Domains match by whole labels. An entry of the policy
+that is no host is an error at the start, since it would match nothing.
 """
 
 import re
@@ -22,7 +23,9 @@ from claw_tools.settings import UrlPolicy
 MAX_URL: Final = 2_048  # Characters
 _PORTS: Final = {"http": 80, "https": 443}
 _URL = re.compile(r"(https?)://([^/?#]+)([/?#].*)?", re.IGNORECASE)
-_HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
+_HOST = re.compile(
+    r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*"
+)
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 _PORT = re.compile(r"[0-9]{1,5}")
 _MAX_PORT = 65_535
@@ -31,7 +34,10 @@ _DELIMITERS = frozenset("/?#@\\")
 
 @dataclass(frozen=True, slots=True)
 class OutboundUrl:
-    """A URL of HTTP in parts. ``host`` is a lower-case name in ASCII without a final dot, or an address."""
+    """A URL of HTTP in parts.
+
+    ``host`` is a lower-case name in ASCII without a final dot, or an address.
+    """
 
     scheme: str
     host: str
@@ -58,7 +64,10 @@ class OutboundUrl:
 
 
 def parse_url(text: str) -> OutboundUrl:
-    """Return the parts of an absolute URL. Raise ``ToolError``: INVALID_ARGS, or PERMISSION_DENIED for an odd host."""
+    """Return the parts of an absolute URL.
+
+    Raise ``ToolError``: INVALID_ARGS, or PERMISSION_DENIED for an odd host.
+    """
     if len(text) > MAX_URL:
         raise _invalid(f"it is longer than {MAX_URL} characters")
     if any(unicodedata.category(each)[0] in "CZ" or each == "\\" for each in text):
@@ -78,11 +87,16 @@ def parse_url(text: str) -> OutboundUrl:
     except httpx2.InvalidURL:
         raise _odd_host() from None
     host = normalize_host(url.raw_host.decode("ascii"))
-    return OutboundUrl(url.scheme, host, url.port or _PORTS[url.scheme], url.raw_path.decode("ascii"))
+    return OutboundUrl(
+        url.scheme, host, url.port or _PORTS[url.scheme], url.raw_path.decode("ascii")
+    )
 
 
 def normalize_host(host: str) -> str:
-    """Return a name or an address in its one spelling. Raise ``ToolError`` with PERMISSION_DENIED for any other spelling."""
+    """Return a name or an address in its one spelling.
+
+    Raise ``ToolError`` with PERMISSION_DENIED for any other spelling.
+    """
     host = host.lower().removesuffix(".")
     if (address := _read_address(host)) is not None:
         return str(address)
@@ -96,14 +110,21 @@ def join_url(base: OutboundUrl, location: str) -> OutboundUrl:
     try:
         url = parse_url(urljoin(str(base), location))
     except (ToolError, ValueError):
-        raise ToolError(ErrorCode.PERMISSION_DENIED, "it redirects to a URL that is not fetched.") from None
+        raise ToolError(
+            ErrorCode.PERMISSION_DENIED, "it redirects to a URL that is not fetched."
+        ) from None
     if base.scheme == "https" and url.scheme != "https":
-        raise ToolError(ErrorCode.PERMISSION_DENIED, "it redirects from https to http, which is not followed.")
+        raise ToolError(
+            ErrorCode.PERMISSION_DENIED, "it redirects from https to http, which is not followed."
+        )
     return url
 
 
 class UrlGuard:
-    """The policy for names and ports. Addresses are vetted where they are connected to (``Dialer``)."""
+    """The policy for names and ports.
+
+    Addresses are vetted where they are connected to (``Dialer``).
+    """
 
     def __init__(self, policy: UrlPolicy) -> None:
         """Raise ``ValueError`` for an entry that is no host."""
@@ -118,9 +139,13 @@ class UrlGuard:
             ports = ", ".join(map(str, sorted(self._ports)))
             raise _invalid(f"its port is not one that is fetched from ({ports})")
         if _matches(self._blocked, url.host):
-            raise ToolError(ErrorCode.PERMISSION_DENIED, "its host is in url_policy.blocked_domains.")
+            raise ToolError(
+                ErrorCode.PERMISSION_DENIED, "its host is in url_policy.blocked_domains."
+            )
         if self._allowed and not _matches(self._allowed, url.host):
-            raise ToolError(ErrorCode.PERMISSION_DENIED, "its host is not in url_policy.allowed_domains.")
+            raise ToolError(
+                ErrorCode.PERMISSION_DENIED, "its host is not in url_policy.allowed_domains."
+            )
 
 
 def _matches(domains: frozenset[str], host: str) -> bool:
@@ -144,7 +169,9 @@ def read_host(entry: str) -> str:
     except ToolError:
         url = None
     if url is None or url.port != _PORTS["http"] or url.target != "/":
-        raise ValueError(f"{entry[:64]!r} is no host: write a name such as example.com, or an address")
+        raise ValueError(
+            f"{entry[:64]!r} is no host: write a name such as example.com, or an address"
+        )
     return url.host
 
 
@@ -161,5 +188,6 @@ def _invalid(why: str) -> ToolError:
 
 def _odd_host() -> ToolError:
     return ToolError(
-        ErrorCode.PERMISSION_DENIED, "this URL can't be fetched: its host is no name, and no address in its usual spelling."
+        ErrorCode.PERMISSION_DENIED,
+        "this URL can't be fetched: its host is no name, and no address in its usual spelling.",
     )

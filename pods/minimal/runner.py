@@ -1,4 +1,7 @@
-"""A complete runner: one question, one answer. It knows nothing of the tools, nor of who runs them."""
+"""A complete runner: one question, one answer.
+
+It knows nothing of the tools, nor of who runs them.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,13 @@ def ask(question: str, contract: str) -> str:
     messages = [{"role": "system", "content": contract}, {"role": "user", "content": question}]
     request = urllib.request.Request(
         f"{os.environ['OPENAI_BASE_URL']}/chat/completions",
-        json.dumps({"model": os.environ.get("OPENAI_MODEL", "gpt-4o"), "messages": messages}).encode(),
-        {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}", "Content-Type": "application/json"},
+        json.dumps(
+            {"model": os.environ.get("OPENAI_MODEL", "gpt-4o"), "messages": messages}
+        ).encode(),
+        {
+            "Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}",
+            "Content-Type": "application/json",
+        },
     )
     with urllib.request.urlopen(request) as response:
         answer: str = json.load(response)["choices"][0]["message"]["content"]

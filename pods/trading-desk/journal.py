@@ -1,7 +1,10 @@
-"""journal, the desk's notes: an MCP server on standard input and output. `claw mcp-stdio` serves it over HTTP.
+"""journal, the desk's notes: an MCP server on standard input and output.
+
+`claw mcp-stdio` serves it over HTTP.
 
 An entry is one JSON line in the file JOURNAL_FILE.
-Its author is `claw_id`, which the proxy sets from the authenticated agent; a model cannot choose it.
+Its author is `claw_id`, which the proxy sets from the authenticated agent; a model cannot choose
+it.
 
     JOURNAL_FILE=journal.jsonl claw mcp-stdio -- python3 journal.py
 """
@@ -31,15 +34,34 @@ def find_entries(word: str) -> Json:
 
 
 def tool(name: str, description: str, *, reads: bool, **parameters: str) -> Json:
-    texts = {key: {"type": "string", "minLength": 1, "description": text} for key, text in parameters.items()}
+    texts = {
+        key: {"type": "string", "minLength": 1, "description": text}
+        for key, text in parameters.items()
+    }
     schema = {"type": "object", "properties": texts, "required": list(texts)}
-    return {"name": name, "description": description, "inputSchema": schema, "annotations": {"readOnlyHint": reads}}
+    return {
+        "name": name,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": {"readOnlyHint": reads},
+    }
 
 
 FUNCTIONS = {"add_entry": add_entry, "find_entries": find_entries}
 TOOLS = [
-    tool("add_entry", "Add an entry to the journal", reads=False, claw_id="Agent identifier", entry="One sentence"),
-    tool("find_entries", "Find the journal's latest entries", reads=True, word="A word of the entry, such as a symbol"),
+    tool(
+        "add_entry",
+        "Add an entry to the journal",
+        reads=False,
+        claw_id="Agent identifier",
+        entry="One sentence",
+    ),
+    tool(
+        "find_entries",
+        "Find the journal's latest entries",
+        reads=True,
+        word="A word of the entry, such as a symbol",
+    ),
 ]
 
 
@@ -48,7 +70,13 @@ def respond(method: str, params: Json) -> Json:
     match method:
         case "initialize":
             server = {"name": "desk-journal", "version": "0.1.0"}
-            return {"result": {"protocolVersion": "2025-11-25", "serverInfo": server, "capabilities": {"tools": {}}}}
+            return {
+                "result": {
+                    "protocolVersion": "2025-11-25",
+                    "serverInfo": server,
+                    "capabilities": {"tools": {}},
+                }
+            }
         case "ping":
             return {"result": {}}
         case "tools/list":
@@ -66,7 +94,12 @@ def call(name: object, arguments: Json) -> Json:
         result = function(**{key: str(value) for key, value in arguments.items()})
     except (TypeError, OSError) as error:
         return {"result": {"isError": True, "content": [{"type": "text", "text": str(error)}]}}
-    return {"result": {"structuredContent": result, "content": [{"type": "text", "text": json.dumps(result)}]}}
+    return {
+        "result": {
+            "structuredContent": result,
+            "content": [{"type": "text", "text": json.dumps(result)}],
+        }
+    }
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
-"""An agent's runner on a real SDK, streaming, with one tool of its own. It knows nothing of pods or proxies.
+"""An agent's runner on a real SDK, streaming, with one tool of its own.
+
+It knows nothing of pods or proxies.
 
     OPENAI_BASE_URL=… OPENAI_API_KEY=… python runner.py openai notes.txt "a prompt" …
     OPENAI_BASE_URL=… OPENAI_API_KEY=… python runner.py responses notes.txt "a prompt" …
     ANTHROPIC_BASE_URL=… ANTHROPIC_API_KEY=… python runner.py anthropic notes.txt "a prompt" …
 
-All prompts belong to one conversation. After each it prints one JSON line: everything that it received.
-OPENAI_MODEL and ANTHROPIC_MODEL name the model.
+All prompts belong to one conversation. After each it prints one JSON line: everything that it
+received. OPENAI_MODEL and ANTHROPIC_MODEL name the model.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Turn:
     requests: int = 0
     events: int = 0
     repeated_tools: list[str] = field(default_factory=list)
-    """Names of the tools that responses repeated: those of OpenAI Responses repeat their request."""
+    """Names of the tools that responses repeated: those of OpenAI Responses repeat
+    their request.
+    """
 
 
 class OpenAI:
@@ -57,22 +61,34 @@ class OpenAI:
 
     def stream(self, turn: Turn) -> list[Call]:
         """Ask the model once, and return its tool calls."""
-        tool: Any = {"type": "function", "function": {"name": NAME, "description": DESCRIPTION, "parameters": SCHEMA}}
-        with self._client.chat.completions.stream(model=self._model, messages=self.messages, tools=[tool]) as stream:
+        tool: Any = {
+            "type": "function",
+            "function": {"name": NAME, "description": DESCRIPTION, "parameters": SCHEMA},
+        }
+        with self._client.chat.completions.stream(
+            model=self._model, messages=self.messages, tools=[tool]
+        ) as stream:
             turn.events += sum(event.type == "chunk" for event in stream)
             message = stream.get_final_completion().choices[0].message
         turn.text += message.content or ""
         members = {"id": True, "type": True, "function": {"name", "arguments"}}
         include: Any = {"role": True, "content": True, "tool_calls": {"__all__": members}}
         self.messages.append(message.model_dump(include=include, exclude_none=True))
-        return [Call(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []]
+        return [
+            Call(call.id, call.function.name, call.function.arguments)
+            for call in message.tool_calls or []
+        ]
 
     def add_results(self, calls: list[Call]) -> None:
-        self.messages += [{"role": "tool", "tool_call_id": call.id, "content": call.result} for call in calls]
+        self.messages += [
+            {"role": "tool", "tool_call_id": call.id, "content": call.result} for call in calls
+        ]
 
 
 class Responses:
-    """A conversation in OpenAI Responses, which the provider is to keep nothing of (OPENAI_BASE_URL, OPENAI_API_KEY)."""
+    """A conversation in OpenAI Responses, which the provider is to keep nothing of
+    (OPENAI_BASE_URL, OPENAI_API_KEY).
+    """
 
     def __init__(self) -> None:
         import openai
@@ -83,7 +99,13 @@ class Responses:
 
     def stream(self, turn: Turn) -> list[Call]:
         """Ask the model once, and return its tool calls."""
-        tool: Any = {"type": "function", "name": NAME, "description": DESCRIPTION, "parameters": SCHEMA, "strict": False}
+        tool: Any = {
+            "type": "function",
+            "name": NAME,
+            "description": DESCRIPTION,
+            "parameters": SCHEMA,
+            "strict": False,
+        }
         with self._client.responses.stream(
             model=self._model, instructions=SYSTEM, input=self.messages, tools=[tool], store=False
         ) as stream:
@@ -91,16 +113,29 @@ class Responses:
             response = stream.get_final_response()
         turn.text += response.output_text
         turn.repeated_tools += [tool.name for tool in response.tools if tool.type == "function"]
-        calls = [Call(item.call_id, item.name, item.arguments) for item in response.output if item.type == "function_call"]
+        calls = [
+            Call(item.call_id, item.name, item.arguments)
+            for item in response.output
+            if item.type == "function_call"
+        ]
         if response.output_text:
             self.messages.append({"role": "assistant", "content": response.output_text})
         self.messages += [
-            {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments} for call in calls
+            {
+                "type": "function_call",
+                "call_id": call.id,
+                "name": call.name,
+                "arguments": call.arguments,
+            }
+            for call in calls
         ]
         return calls
 
     def add_results(self, calls: list[Call]) -> None:
-        self.messages += [{"type": "function_call_output", "call_id": call.id, "output": call.result} for call in calls]
+        self.messages += [
+            {"type": "function_call_output", "call_id": call.id, "output": call.result}
+            for call in calls
+        ]
 
 
 class Anthropic:
@@ -123,10 +158,17 @@ class Anthropic:
             content = stream.get_final_message().content
         turn.text += "".join(block.text for block in content if block.type == "text")
         self.messages.append({"role": "assistant", "content": content})
-        return [Call(block.id, block.name, json.dumps(block.input)) for block in content if block.type == "tool_use"]
+        return [
+            Call(block.id, block.name, json.dumps(block.input))
+            for block in content
+            if block.type == "tool_use"
+        ]
 
     def add_results(self, calls: list[Call]) -> None:
-        results = [{"type": "tool_result", "tool_use_id": call.id, "content": call.result} for call in calls]
+        results = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": call.result}
+            for call in calls
+        ]
         self.messages.append({"role": "user", "content": results})
 
 

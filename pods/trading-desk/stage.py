@@ -1,7 +1,8 @@
 """The demo's child processes and its temporary directory; neither is left at the end.
 
-A child gets the variables in INHERITED and those that the caller names, never the whole environment: a provider's key
-must not reach a process by accident. Its output goes to a log file in the directory.
+A child gets the variables in INHERITED and those that the caller names, never the whole
+environment: a provider's key must not reach a process by accident. Its output goes to a log file in
+the directory.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 DESK = Path(__file__).resolve().parent  # The children's working directory
-INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY")
+INHERITED = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+)
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 type Command = Sequence[str | Path]
@@ -32,7 +42,8 @@ class StageError(Exception):
 class Stage(ExitStack):
     """Use as `with`: leaving it, for whatever reason, stops every child and removes the directory.
 
-    A signal is noted and acted upon in the next wait, so that no child is lost between its start and its entry in the stack.
+    A signal is noted and acted upon in the next wait, so that no child is lost between its start
+    and its entry in the stack.
     """
 
     def __init__(self) -> None:
@@ -40,12 +51,18 @@ class Stage(ExitStack):
         self.stopped_by: signal.Signals | None = None
         for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(sign, self._note_signal)
-        self.root = Path(self.enter_context(TemporaryDirectory(prefix="trading-desk-", ignore_cleanup_errors=True)))
+        self.root = Path(
+            self.enter_context(
+                TemporaryDirectory(prefix="trading-desk-", ignore_cleanup_errors=True)
+            )
+        )
 
     def serve(self, name: str, command: Command, env: dict[str, str], ready_url: str) -> None:
         """Start a service and wait until `ready_url` answers 200."""
         child = self._start(name, command, env)
-        self.wait_until(lambda: child.poll() is not None or _is_ready(ready_url), f"{name} is ready")
+        self.wait_until(
+            lambda: child.poll() is not None or _is_ready(ready_url), f"{name} is ready"
+        )
         if child.returncode is not None:
             raise StageError(f"{name} ended with status {child.returncode} before it was ready")
 
@@ -67,10 +84,22 @@ class Stage(ExitStack):
 
     def _start(self, name: str, command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
         inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
-        env = inherited | {"HOME": str(self.root), "NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"} | env
+        env = (
+            inherited
+            | {"HOME": str(self.root), "NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"}
+            | env
+        )
         with (self.root / f"{name}.log").open("ab") as log:
             null = subprocess.DEVNULL
-            child = subprocess.Popen(command, cwd=DESK, env=env, stdin=null, stdout=log, stderr=log, start_new_session=True)
+            child = subprocess.Popen(
+                command,
+                cwd=DESK,
+                env=env,
+                stdin=null,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         self.callback(_stop, child)
         return child
 

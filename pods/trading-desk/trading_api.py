@@ -1,10 +1,10 @@
 """trading-api, the desk's service: HTTP with a bearer token in front of one SQLite file of orders.
 
 Every route but /health needs `Authorization: Bearer $TRADING_API_TOKEN`.
-The header `X-Claw-ID`, which the proxy sets from the authenticated agent, says who asks; a model cannot choose it.
-Errors are `{"error": {"code", "message"}}`.
-Money is integer cents in the file and a JSON number with two decimal places outside.
-Prices are a fixed table, so a limit order that does not fill at once stays open until it is cancelled.
+The header `X-Claw-ID`, which the proxy sets from the authenticated agent, says who asks; a model
+cannot choose it. Errors are `{"error": {"code", "message"}}`. Money is integer cents in the file
+and a JSON number with two decimal places outside. Prices are a fixed table, so a limit order that
+does not fill at once stays open until it is cancelled.
 
     TRADING_API_TOKEN=… TRADING_DB=desk.db uvicorn --factory trading_api:application --port 4000
 """
@@ -28,7 +28,14 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 STARTING_CENTS = 5_000_000
-PRICES_CENTS = {"AAPL": 22_791, "GOOG": 17_853, "MSFT": 43_117, "NVDA": 13_525, "SPY": 59_420, "TSLA": 34_815}
+PRICES_CENTS = {
+    "AAPL": 22_791,
+    "GOOG": 17_853,
+    "MSFT": 43_117,
+    "NVDA": 13_525,
+    "SPY": 59_420,
+    "TSLA": 34_815,
+}
 
 # `cents` is the price of one share: that of the table if the order is filled, else its limit.
 SCHEMA = """
@@ -45,12 +52,18 @@ CREATE TABLE IF NOT EXISTS responses (
 );
 """
 SPENT = "SELECT TOTAL(cents * shares) FROM orders WHERE claw_id = ? AND status = 'filled'"
-RESERVED = "SELECT TOTAL(cents * shares) FROM orders WHERE claw_id = ? AND status = 'open' AND side = 'buy'"
+RESERVED = (
+    "SELECT TOTAL(cents * shares) FROM orders WHERE claw_id = ? AND status = 'open' AND side "
+    "= 'buy'"
+)
 POSITIONS = """SELECT symbol, SUM(shares) AS quantity FROM orders WHERE claw_id = ? AND status = 'filled'
     GROUP BY symbol HAVING SUM(shares) > 0 ORDER BY symbol"""
 SELLABLE = """SELECT TOTAL(shares) FROM orders
     WHERE claw_id = ? AND symbol = ? AND (status = 'filled' OR (status = 'open' AND side = 'sell'))"""
-INSERT = "INSERT INTO orders (claw_id, symbol, side, quantity, cents, status) VALUES (?, ?, ?, ?, ?, ?) RETURNING *"
+INSERT = (
+    "INSERT INTO orders (claw_id, symbol, side, quantity, cents, status) VALUES (?, ?, ?, ?, "
+    "?, ?) RETURNING *"
+)
 
 POSITIVE_INTEGER = TypeAdapter(Annotated[int, Field(ge=1, le=2**53)])
 
@@ -65,12 +78,15 @@ class Order(BaseModel):
 
     symbol: Annotated[str, StringConstraints(to_upper=True)]
     side: Literal["buy", "sell"]
-    quantity: Annotated[float, Field(ge=1, le=1_000_000, multiple_of=1)]  # In JSON, 10.0 is the integer 10 too.
+    quantity: Annotated[
+        float, Field(ge=1, le=1_000_000, multiple_of=1)
+    ]  # In JSON, 10.0 is the integer 10 too.
     limit_price: Annotated[Decimal, Field(gt=0, le=1_000_000, decimal_places=2)] | None = None
 
 
 class Desk:
-    """The routes' handlers and the file of orders, from which each agent's cash and positions follow.
+    """The routes' handlers and the file of orders, from which each agent's cash and
+    positions follow.
 
     They run in one thread, and wait for nothing inside a transaction: two trades never overlap.
     """
@@ -86,18 +102,27 @@ class Desk:
             return refusal(403, "not_yours", "an agent sees its own account only")
         balance = STARTING_CENTS - self._total(SPENT, claw_id)
         buying_power = balance - self._total(RESERVED, claw_id)
-        priced = [(row, PRICES_CENTS[row["symbol"]]) for row in self._db.execute(POSITIONS, (claw_id,))]
-        positions = [
-            {**row, "price": _dollars(price), "market_value": _dollars(price * row["quantity"])} for row, price in priced
+        priced = [
+            (row, PRICES_CENTS[row["symbol"]]) for row in self._db.execute(POSITIONS, (claw_id,))
         ]
-        money = {"currency": "USD", "balance": _dollars(balance), "buying_power": _dollars(buying_power)}
+        positions = [
+            {**row, "price": _dollars(price), "market_value": _dollars(price * row["quantity"])}
+            for row, price in priced
+        ]
+        money = {
+            "currency": "USD",
+            "balance": _dollars(balance),
+            "buying_power": _dollars(buying_power),
+        }
         return respond(200, {"claw_id": claw_id, **money, "positions": positions})
 
     async def quote(self, request: Request) -> Response:
         symbol = request.path_params["symbol"].upper()
         if symbol not in PRICES_CENTS:
             return _unknown_symbol(404, symbol)
-        return respond(200, {"symbol": symbol, "price": _dollars(PRICES_CENTS[symbol]), "currency": "USD"})
+        return respond(
+            200, {"symbol": symbol, "price": _dollars(PRICES_CENTS[symbol]), "currency": "USD"}
+        )
 
     async def orders(self, request: Request) -> Response:
         """Return the agent's own orders, newest first."""
@@ -115,7 +140,9 @@ class Desk:
         return await self._once(request, lambda claw_id: self._cancel(claw_id, order_id))
 
     async def _once(self, request: Request, act: Callable[[str], Response]) -> Response:
-        """Act and store the response in one transaction; return the stored response if the key is known."""
+        """Act and store the response in one transaction; return the stored response
+        if the key is known.
+        """
         claw_id, key = request.headers["x-claw-id"], request.headers.get("idempotency-key")
         content = f"{request.url.path}\n".encode() + await request.body()
         with self._db as db:
@@ -128,7 +155,9 @@ class Desk:
                     db.execute("INSERT INTO responses VALUES (?, ?, ?, ?, ?)", values)
                 return response
         if stored["request"] != content:
-            return refusal(422, "idempotency_key_reused", "this Idempotency-Key belongs to a different request")
+            return refusal(
+                422, "idempotency_key_reused", "this Idempotency-Key belongs to a different request"
+            )
         return Response(stored["body"], stored["status_code"], media_type="application/json")
 
     def _trade(self, claw_id: str, order: Order) -> Response:
@@ -141,16 +170,23 @@ class Desk:
         cents = price if fills else limit
         buying_power = STARTING_CENTS - self._total(SPENT, claw_id) - self._total(RESERVED, claw_id)
         if side == "buy" and cents * quantity > buying_power:
-            text = f"the order costs {_dollars(cents * quantity):,} USD and the buying power is {_dollars(buying_power):,} USD"
+            text = (
+                f"the order costs {_dollars(cents * quantity):,} USD and the buying power is "
+                f"{_dollars(buying_power):,} USD"
+            )
             return refusal(409, "insufficient_funds", text)
         sellable = self._total(SELLABLE, claw_id, symbol)
         if side == "sell" and quantity > sellable:
-            return refusal(409, "insufficient_position", f"{sellable} {symbol} can be sold, not {quantity}")
+            return refusal(
+                409, "insufficient_position", f"{sellable} {symbol} can be sold, not {quantity}"
+            )
         values = (claw_id, symbol, side, quantity, cents, "filled" if fills else "open")
         return respond(201, _order_json(self._db.execute(INSERT, values).fetchone()))
 
     def _cancel(self, claw_id: str, order_id: int) -> Response:
-        row = self._db.execute("SELECT status FROM orders WHERE id = ? AND claw_id = ?", (order_id, claw_id)).fetchone()
+        row = self._db.execute(
+            "SELECT status FROM orders WHERE id = ? AND claw_id = ?", (order_id, claw_id)
+        ).fetchone()
         if row is None:
             return refusal(404, "unknown_order", f"you have no order {order_id}")
         if row["status"] != "open":
@@ -172,7 +208,9 @@ def refusal(status_code: int, code: str, message: str) -> Response:
 
 
 def _unknown_symbol(status_code: int, symbol: str) -> Response:
-    return refusal(status_code, "unknown_symbol", f"no quote for {symbol!r}; known: {', '.join(PRICES_CENTS)}")
+    return refusal(
+        status_code, "unknown_symbol", f"no quote for {symbol!r}; known: {', '.join(PRICES_CENTS)}"
+    )
 
 
 def _order_json(row: sqlite3.Row) -> dict[str, Any]:
@@ -180,7 +218,10 @@ def _order_json(row: sqlite3.Row) -> dict[str, Any]:
     order = {"order_id": row["id"]} | {member: row[member] for member in members}
     if row["status"] != "filled":
         return order | {"limit_price": _dollars(row["cents"])}
-    return order | {"price": _dollars(row["cents"]), "total": _dollars(row["cents"] * row["quantity"])}
+    return order | {
+        "price": _dollars(row["cents"]),
+        "total": _dollars(row["cents"] * row["quantity"]),
+    }
 
 
 def _dollars(cents: int) -> Decimal:
@@ -189,15 +230,21 @@ def _dollars(cents: int) -> Decimal:
 
 async def refuse_invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, ValidationError)
-    places = [f"{'.'.join(map(str, each['loc'])) or 'request'}: {each['msg']}" for each in error.errors()]
+    places = [
+        f"{'.'.join(map(str, each['loc'])) or 'request'}: {each['msg']}" for each in error.errors()
+    ]
     return refusal(422, "invalid_request", "; ".join(places))
 
 
 def application() -> Starlette:
     desk, expected = Desk(os.environ["TRADING_DB"]), f"Bearer {os.environ['TRADING_API_TOKEN']}"
 
-    async def check_caller(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        if not hmac.compare_digest(request.headers.get("authorization", "").encode(), expected.encode()):
+    async def check_caller(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        if not hmac.compare_digest(
+            request.headers.get("authorization", "").encode(), expected.encode()
+        ):
             return refusal(401, "unauthorized", "a valid bearer token is required")
         if "x-claw-id" not in request.headers:
             return refusal(400, "identity_missing", "the X-Claw-ID header is missing")
@@ -210,6 +257,8 @@ def application() -> Starlette:
         Route("/orders", desk.orders),
         Route("/orders/{order_id}/cancel", desk.cancel, methods=["POST"]),
     ]
-    api = Mount("/api/v1", routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=check_caller)])
+    api = Mount(
+        "/api/v1", routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=check_caller)]
+    )
     health = Route("/health", lambda _: respond(200, {"ok": True}))
     return Starlette(routes=[health, api], exception_handlers={ValidationError: refuse_invalid})

@@ -1,4 +1,5 @@
-"""Every endpoint of the providers' API references, and what happens to a request there: computed from the tables of the proxy.
+"""Every endpoint of the providers' API references, and what happens to a request there: computed
+from the tables of the proxy.
 
 ``endpoints.txt`` has the endpoints. ``table.py`` prints them into docs/attacks.md.
 """
@@ -86,10 +87,16 @@ def write_tables() -> str:
             if said in (CLOSED, MINTS):
                 closed.setdefault((_beginning(path), said), []).extend(found)
             else:
-                parts.append(f"| `{' '.join(each.method for each in found)} {_shown(path)}` | {said} |\n")
+                parts.append(
+                    f"| `{' '.join(each.method for each in found)} {_shown(path)}` | {said} |\n"
+                )
         for (beginning, said), found in closed.items():
             is_one = len({each.path for each in found}) == 1 and _shown(found[0].path) == beginning
-            shown = f"`{' '.join(each.method for each in found)} {beginning}`" if is_one else f"`{beginning}…` ({len(found)})"
+            shown = (
+                f"`{' '.join(each.method for each in found)} {beginning}`"
+                if is_one
+                else f"`{beginning}…` ({len(found)})"
+            )
             parts.append(f"| {shown} | {said} |\n")
     return "".join(parts)
 

@@ -1,6 +1,7 @@
 """Known attacks on similar systems, and the requirements that prevent each of them here.
 
-``python -m tests.attacks.table`` prints docs/attacks.md. The tests of a requirement carry its id as their mark.
+``python -m tests.attacks.table`` prints docs/attacks.md. The tests of a requirement carry its id as
+their mark.
 """
 
 from __future__ import annotations
@@ -13,13 +14,23 @@ from tests.requirements import REQUIREMENTS
 ATTACKS = (
     Attack(
         "Forged identity",
-        "no token, two different tokens, both headers, differences in case, white space, another agent's token, "
+        "no token, two different tokens, both headers, differences in case, white space, another "
+        "agent's token, "
         "a browser's Host and Origin",
-        ("identity:refused", "identity:forms", "attack:no-credential", "contract:agent-id", "contract:token-forms"),
+        (
+            "identity:refused",
+            "identity:forms",
+            "attack:no-credential",
+            "contract:agent-id",
+            "contract:token-forms",
+        ),
     ),
     Attack(
         "Another agent's tools over MCP",
-        "another agent's token, path or session, a web page's Origin, an id that comes again, thousands of sessions, garbage",
+        (
+            "another agent's token, path or session, a web page's Origin, an id that comes "
+            "again, thousands of sessions, garbage"
+        ),
         (
             "broker:identity",
             "broker:session-owner",
@@ -32,7 +43,8 @@ ATTACKS = (
     ),
     Attack(
         "Another agent's conversation at the provider",
-        "its stored response or conversation by id: with tools or without, twice, in escapes, through another proxy, "
+        "its stored response or conversation by id: with tools or without, twice, in escapes, "
+        "through another proxy, "
         "by a path in every spelling",
         (
             "responses:owner-only",
@@ -45,15 +57,25 @@ ATTACKS = (
     ),
     Attack(
         "A path that nobody thought of",
-        "a path that is in no table, below another prefix, in any spelling; one that mints or lists credentials, "
+        "a path that is in no table, below another prefix, in any spelling; one that mints or "
+        "lists credentials, "
         "also where a setting opens all; another method by header, query or body",
-        ("paths:closed", "paths:credentials", "paths:spelling", "paths:override", "paths:endpoints"),
+        (
+            "paths:closed",
+            "paths:credentials",
+            "paths:spelling",
+            "paths:override",
+            "paths:endpoints",
+        ),
     ),
     Attack(
         "Another model than the policy allows",
-        "`models`, `fallbacks`, `preset`, `agent`, a deployment, a model within `extra_body`, a tool, a plugin, a grader, a "
-        "form, the query or a header; as an object or a list of lists; twice, in escapes, in another case; a JSON array; a "
-        "packed body that is read in two ways; JSON that is called a form or UTF-7; no model at all beside an object of the "
+        "`models`, `fallbacks`, `preset`, `agent`, a deployment, a model within `extra_body`, a "
+        "tool, a plugin, a grader, a "
+        "form, the query or a header; as an object or a list of lists; twice, in escapes, in "
+        "another case; a JSON array; a "
+        "packed body that is read in two ways; JSON that is called a form or UTF-7; no model at "
+        "all beside an object of the "
         "agent's own",
         (
             *("policy:other-names", "policy:other-paths", "policy:own-objects", "packed:requests"),
@@ -62,9 +84,11 @@ ATTACKS = (
     ),
     Attack(
         "Another agent's files, batches and threads at the provider",
-        "reading, listing, deleting or naming them: by path, query, body or form, twice, in escapes, in another case, in "
+        "reading, listing, deleting or naming them: by path, query, body or form, twice, in "
+        "escapes, in another case, in "
         "camel case, as Google's address of a file, packed, through a stored "
-        "completion, an eval or another proxy; an id that the agent or its model wrote where an answer repeats it, or that a "
+        "completion, an eval or another proxy; an id that the agent or its model wrote where an "
+        "answer repeats it, or that a "
         "provider was made to repeat where it gives ids",
         (
             "objects:paths",
@@ -81,9 +105,12 @@ ATTACKS = (
     ),
     Attack(
         "Disabling the keys that agents share",
-        "a request that needs a scope which the key lacks, or costs more than the balance; a flood of them; a credential "
-        "of its own in the URL; words that the provider's error repeats; a count of tokens that is throttled; a thousand "
-        "models; the trial of a dead key held or thrown away; at a gateway `api_key`, `api_base`, `extra_headers`, a header "
+        "a request that needs a scope which the key lacks, or costs more than the balance; a "
+        "flood of them; a credential "
+        "of its own in the URL; words that the provider's error repeats; a count of tokens that "
+        "is throttled; a thousand "
+        "models; the trial of a dead key held or thrown away; at a gateway `api_key`, "
+        "`api_base`, `extra_headers`, a header "
         "for keys, or a model whose own provider has no sound key",
         (
             "keys:request-only",
@@ -98,7 +125,8 @@ ATTACKS = (
     ),
     Attack(
         "Bypassing the decision",
-        "a hook that raises, a script that breaks or is deleted, unusual paths, framing, Host headers, WebSockets, "
+        "a hook that raises, a script that breaks or is deleted, unusual paths, framing, Host "
+        "headers, WebSockets, "
         "large bodies",
         (
             "closed:hook-fails",
@@ -113,12 +141,18 @@ ATTACKS = (
     ),
     Attack(
         "Leaking the agent's token to a provider",
-        "the token in a header, cookie or URL of the forwarded request, percent-encoded once or often",
+        (
+            "the token in a header, cookie or URL of the forwarded request, percent-encoded "
+            "once or often"
+        ),
         ("hostile:token-elsewhere", "proxy:credentials-swapped", "attack:planted-secrets"),
     ),
     Attack(
         "Echoed secrets",
-        "a peer returns a secret of a provider, a service or the agent: verbatim, escaped, percent-encoded or in base64",
+        (
+            "a peer returns a secret of a provider, a service or the agent: verbatim, "
+            "escaped, percent-encoded or in base64"
+        ),
         (
             "attack:planted-secrets",
             "failure:matrix",
@@ -130,12 +164,16 @@ ATTACKS = (
     ),
     Attack(
         "Hostile path arguments",
-        "`..`, `%2e%2e`, separators, NUL, line breaks, `?`, `#`, `;`, very long arguments, unusual numbers",
+        (
+            "`..`, `%2e%2e`, separators, NUL, line breaks, `?`, `#`, `;`, very long "
+            "arguments, unusual numbers"
+        ),
         ("attack:path-arguments", "calls:path-segment", "calls:exact-numbers"),
     ),
     Attack(
         "Requests to other hosts (SSRF)",
-        "redirects, URLs as arguments, proxies in the environment, the proxy's own loopback and networks through the forward "
+        "redirects, URLs as arguments, proxies in the environment, the proxy's own loopback and "
+        "networks through the forward "
         "proxy, names that lead elsewhere a moment later",
         (
             "egress:no-private",
@@ -154,14 +192,17 @@ ATTACKS = (
     ),
     Attack(
         "Confusing who owns a tool",
-        "native tools named like managed ones, differences in case, prefixes, look-alike characters, hashed aliases, "
+        "native tools named like managed ones, differences in case, prefixes, look-alike "
+        "characters, hashed aliases, "
         "tools that were never granted",
         ("attack:names", "names:native-wins", "names:owner", "names:case", "loop:unknown-tool"),
     ),
     Attack(
         "Repeating a side effect",
-        "the same call twice in one reply, in a later reply, after an error of the provider, or in a runner's retry; "
-        "the same request again, as no retry, after a proxy was killed while its answer was on the way; "
+        "the same call twice in one reply, in a later reply, after an error of the provider, or "
+        "in a runner's retry; "
+        "the same request again, as no retry, after a proxy was killed while its answer was on "
+        "the way; "
         "the clock set by hours or years, while the turn runs or between two starts",
         (
             "attack:double-execution",
@@ -177,25 +218,38 @@ ATTACKS = (
     ),
     Attack(
         "Injection through results",
-        "tool results that contain fake results, roles, prompts, envelopes, stream framing or terminal sequences",
+        (
+            "tool results that contain fake results, roles, prompts, envelopes, stream "
+            "framing or terminal sequences"
+        ),
         ("attack:injected-results", "stream:sdk-accepts", "results:body-kinds"),
     ),
     Attack(
         "Malformed answers of a provider",
-        "every JSON type at every place of an answer: text, null or numbers for parts, lists for ids; streamed and not",
+        (
+            "every JSON type at every place of an answer: text, null or numbers for parts, "
+            "lists for ids; streamed and not"
+        ),
         ("stream:any-reply", "stream:same-verdict"),
     ),
     Attack(
         "Workers that hang, or outlive their supervisor",
-        "SIGSTOP of a worker, or of the whole proxy; kill -9 of the supervisor and a start at the same address",
+        (
+            "SIGSTOP of a worker, or of the whole proxy; kill -9 of the supervisor and a "
+            "start at the same address"
+        ),
         ("workers:silent", "workers:gone", "workers:no-orphans", "workers:at-most-once"),
     ),
     Attack(
         "Exhausting resources",
-        "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
-        "headers with thousands of credentials, heads of megabytes that mitmweb keeps and quotes, a thousand idle "
-        "connections, an agent's thousand connections, two agents that take all of them, half a head, "
-        "endless refusals, many large bodies, and ones of millions of values or escapes, a thousand streams of MCP, "
+        "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, "
+        "hostile schemas, "
+        "headers with thousands of credentials, heads of megabytes that mitmweb keeps and "
+        "quotes, a thousand idle "
+        "connections, an agent's thousand connections, two agents that take all of them, half a "
+        "head, "
+        "endless refusals, many large bodies, and ones of millions of values or escapes, a "
+        "thousand streams of MCP, "
         "names of tools that nobody knows",
         (
             "connections:unreadable-directory",
@@ -231,62 +285,119 @@ ATTACKS = (
     ),
     Attack(
         "Exhausting the servers of tools",
-        "at the wrapper and the tools host: thousands of connections without a token, half heads and half bodies that go "
-        "on for ever, answers that nobody reads, long requests at once, subscriptions without end, a log full of bad requests; "
-        "one caller with a thousand streams, with all connections, with long bodies that it never lets go, or with endless "
+        "at the wrapper and the tools host: thousands of connections without a token, half heads "
+        "and half bodies that go "
+        "on for ever, answers that nobody reads, long requests at once, subscriptions without "
+        "end, a log full of bad requests; "
+        "one caller with a thousand streams, with all connections, with long bodies that it "
+        "never lets go, or with endless "
         "calls of tools that are not there; a web page, or a stranger who asks for `/health`",
         (
-            *("server:callers", "wrapper:sessions", "server:health-details", "wrapper:hosts", "tools:audit-refusals"),
-            *("server:connections", "server:idle-connections", "server:unread-answers", "server:refused-unread"),
+            *(
+                "server:callers",
+                "wrapper:sessions",
+                "server:health-details",
+                "wrapper:hosts",
+                "tools:audit-refusals",
+            ),
+            *(
+                "server:connections",
+                "server:idle-connections",
+                "server:unread-answers",
+                "server:refused-unread",
+            ),
             *("server:long-bodies", "wrapper:subscriptions-bounded", "wrapper:faults-limited"),
         ),
     ),
     Attack(
         "Hostile MCP servers",
-        "floods of events, comments and notifications, answers of 16 MB, packed, cut or odd answers and refusals, changes of "
+        "floods of events, comments and notifications, answers of 16 MB, packed, cut or odd "
+        "answers and refusals, changes of "
         "tools while they are listed, answers twice, to another id, or in arrays",
         (
-            *("mcp:turns", "mcp:bounded", "mcp:odd-answers", "mcp:refused-words", "mcp:drift", "mcp:ignored"),
+            *(
+                "mcp:turns",
+                "mcp:bounded",
+                "mcp:odd-answers",
+                "mcp:refused-words",
+                "mcp:drift",
+                "mcp:ignored",
+            ),
             *("mcp:server-requests", "mcp:long-session", "mcp:line-ends", "mcp:statuses"),
         ),
     ),
     Attack(
         "A token that was revoked",
-        "metadata.json renamed, linked, removed, or written in place with its old size and time; no inotify to be had",
+        (
+            "metadata.json renamed, linked, removed, or written in place with its old size "
+            "and time; no inotify to be had"
+        ),
         ("agents:reload", "agents:reload-in-place"),
     ),
     Attack(
         "Words of others in a log",
-        "in the logs of proxy, wrapper and tools host: a credential that lies at the cut of a line; line breaks of Unicode, "
-        "escapes of a terminal and marks of direction in the name of a model or a tool, or in a path",
-        ("wrapper:log-cut", "wrapper:log-characters", "wrapper:stderr", "wrapper:log", "log:unseen", "log:any-text"),
+        "in the logs of proxy, wrapper and tools host: a credential that lies at the cut of a "
+        "line; line breaks of Unicode, "
+        "escapes of a terminal and marks of direction in the name of a model or a tool, or in a "
+        "path",
+        (
+            "wrapper:log-cut",
+            "wrapper:log-characters",
+            "wrapper:stderr",
+            "wrapper:log",
+            "log:unseen",
+            "log:any-text",
+        ),
     ),
     Attack(
         "Credentials in what an agent gets",
-        "a key in a variable, file, folder or other service's volume that Compose gives the agent; power over its host",
+        (
+            "a key in a variable, file, folder or other service's volume that Compose gives "
+            "the agent; power over its host"
+        ),
         ("compile:starvation", "compile:folders", "compile:planted-secrets"),
     ),
     Attack(
         "Out of an agent's pod in Kubernetes",
-        "a capability in another spelling or one that nobody listed, the user of the proxy, a surface's ports elsewhere, "
-        "metadata services, private addresses through NAT64 or 6to4, another namespace, a variable that the cluster fills in",
-        ("kubernetes:guarded", "kubernetes:surfaces", "kubernetes:world", "kubernetes:policies", "kubernetes:commands"),
+        "a capability in another spelling or one that nobody listed, the user of the proxy, a "
+        "surface's ports elsewhere, "
+        "metadata services, private addresses through NAT64 or 6to4, another namespace, a "
+        "variable that the cluster fills in",
+        (
+            "kubernetes:guarded",
+            "kubernetes:surfaces",
+            "kubernetes:world",
+            "kubernetes:policies",
+            "kubernetes:commands",
+        ),
     ),
     Attack(
         "Removing one's own record",
-        "an agent fills its history with requests that cost nothing, until a turn of its own is rotated away; "
+        "an agent fills its history with requests that cost nothing, until a turn of its own is "
+        "rotated away; "
         "a line is edited, cut off or removed",
-        ("audit:pushed-out", "history:free-turns-short", "audit:verify-anchor", "audit:verify-property", "log:history-cut"),
+        (
+            "audit:pushed-out",
+            "history:free-turns-short",
+            "audit:verify-anchor",
+            "audit:verify-property",
+            "log:history-cut",
+        ),
     ),
     Attack(
         "Incomplete or malformed calls",
-        "half a JSON document, JSON that is not an object, repeated keys, a response that ran out of tokens",
+        (
+            "half a JSON document, JSON that is not an object, repeated keys, a response that "
+            "ran out of tokens"
+        ),
         ("calls:invalid-arguments", "calls:cut-off", "wire:repeated-member"),
     ),
     Attack(
         "Spending more than the budget's dollars",
-        "forty requests at one time, over workers and proxies; a stream whose usage is not asked for; leaving before it comes; "
-        "a kill of the proxy in the middle, a clock that jumps; `n`, a negative or huge `max_tokens`; leaving while the budget "
+        "forty requests at one time, over workers and proxies; a stream whose usage is not asked "
+        "for; leaving before it comes; "
+        "a kill of the proxy in the middle, a clock that jumps; `n`, a negative or huge "
+        "`max_tokens`; leaving while the budget "
         "is counted or the provider connected, many streams of HTTP/2 that are reset",
         (
             "budget:reserved",
@@ -304,7 +415,11 @@ ATTACKS = (
         "status 3xx or 204, an empty body, an error with status 200",
         ("results:envelope", "calls:error-results", "failure:matrix"),
     ),
-    Attack("Bypassing a check by streaming", "the same request with `stream: true`", ("transcript:valid", "failure:matrix")),
+    Attack(
+        "Bypassing a check by streaming",
+        "the same request with `stream: true`",
+        ("transcript:valid", "failure:matrix"),
+    ),
     Attack(
         "False annotations",
         "a DELETE that is annotated as a read",
@@ -317,7 +432,12 @@ ATTACKS = (
         (),
         "tools are not discovered at run time",
     ),
-    Attack("Reusing an approval", "an approval used twice, or for other arguments", (), "there are no approvals yet"),
+    Attack(
+        "Reusing an approval",
+        "an approval used twice, or for other arguments",
+        (),
+        "there are no approvals yet",
+    ),
     Attack(
         "Command injection through configuration",
         "a process that is started with data from the network",

@@ -11,7 +11,9 @@ import pytest
 from claw_mediate.core.known_paths import KNOWN_PATHS
 from tests.attacks.endpoints import CLOSED, MINTS, Endpoint, find, read_endpoints, verdict
 
-CALL = re.compile(r'self\._(get|post|delete|put|patch|get_api_list)\(\s*(?:path_template\(\s*)?f?"(/[^"?]*)')
+CALL = re.compile(
+    r'self\._(get|post|delete|put|patch|get_api_list)\(\s*(?:path_template\(\s*)?f?"(/[^"?]*)'
+)
 
 
 def endpoints_of_sdk(name: str) -> set[str]:
@@ -20,7 +22,9 @@ def endpoints_of_sdk(name: str) -> set[str]:
     assert spec is not None
     assert spec.origin is not None
     sources = Path(spec.origin).parent.joinpath("resources").rglob("*.py")
-    found = {match[2] for file in sources for match in CALL.finditer(file.read_text(encoding="utf-8"))}
+    found = {
+        match[2] for file in sources for match in CALL.finditer(file.read_text(encoding="utf-8"))
+    }
     return {re.sub(r"\{[^}]*\}", "{}", path) for path in found}
 
 
@@ -35,9 +39,20 @@ def test_the_list_has_every_endpoint_of_the_sdk(sdk: str, prefix: str) -> None:
 
 @pytest.mark.requirement("paths:endpoints")
 def test_every_row_of_the_tables_is_an_endpoint_of_the_list_or_a_runners() -> None:
-    hit = {(match.family, match.row.pattern) for each in read_endpoints() if (match := find(each)) is not None}
+    hit = {
+        (match.family, match.row.pattern)
+        for each in read_endpoints()
+        if (match := find(each)) is not None
+    }
     rows = {(family, row.pattern) for family, table in KNOWN_PATHS.items() for row in table}
-    assert {family for family, _ in rows - hit} <= {"openai", "openrouter", "google", "xai", "ai-gateway", "ollama"}
+    assert {family for family, _ in rows - hit} <= {
+        "openai",
+        "openrouter",
+        "google",
+        "xai",
+        "ai-gateway",
+        "ollama",
+    }
     assert {pattern for family, pattern in rows - hit if family == "openai"} == set()
 
 
@@ -61,7 +76,9 @@ def test_every_row_of_the_tables_is_an_endpoint_of_the_list_or_a_runners() -> No
         ("xai", "GET", "/api-key", MINTS),
     ],
 )
-def test_an_endpoint_is_what_the_table_says(provider: str, method: str, path: str, said: str) -> None:
+def test_an_endpoint_is_what_the_table_says(
+    provider: str, method: str, path: str, said: str
+) -> None:
     endpoint = Endpoint(provider, method, path)  # type: ignore[arg-type]
     assert endpoint in set(read_endpoints())
     assert verdict(endpoint) == said

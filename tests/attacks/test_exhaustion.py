@@ -1,4 +1,6 @@
-"""Model replies and results that are made to exhaust the proxy: each costs bounded work, and the turn ends as defined."""
+"""Model replies and results that are made to exhaust the proxy: each costs bounded work, and the
+turn ends as defined.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ HUGE = "9" * 20_000
 async def play(stage: Stage, reply: bytes, result: raw.Act) -> Seen:
     """Run a turn whose first model reply is `reply`, and whose second one ends it."""
     async with stage.open() as mediator:
-        stage.provider.script = [raw.answers(200, reply), raw.answers(200, stage.dialect.reply("Done.", (), {}))]
+        stage.provider.script = [
+            raw.answers(200, reply),
+            raw.answers(200, stage.dialect.reply("Done.", (), {})),
+        ]
         stage.service.script = [result]
         return await stage.ask(mediator, stage.request())
 
@@ -29,19 +34,25 @@ def calling(stage: Stage, *arguments: str, name: str = "desk__trade") -> bytes:
 
 
 def odd(stage: Stage, value: str) -> bytes:
-    """Return a reply with a call whose argument is raw text: the tests themselves could not serialize or parse it."""
+    """Return a reply with a call whose argument is raw text: the tests themselves
+    could not serialize or parse it.
+    """
     return calling(stage, '{"a":0}').replace(b":0}", b":%b}" % value.encode())
 
 
 def told(stage: Stage, seen: Seen) -> list[dict[str, Any]]:
     """Return the results of its calls that the model was sent."""
     assert stage.dialect.said(stage.dialect.assembled(seen.body)).text == "Done."
-    request = json.loads(seen.to_provider[-1].partition(b"\r\n\r\n")[2], parse_int=str, parse_float=str)
+    request = json.loads(
+        seen.to_provider[-1].partition(b"\r\n\r\n")[2], parse_int=str, parse_float=str
+    )
     return [json.loads(content) for _, content in stage.dialect.answers(request["messages"])]
 
 
 @pytest.mark.requirement("attack:many-calls")
-async def test_ten_thousand_calls_run_none_of_them_and_the_model_is_told_of_each(stage: Stage) -> None:
+async def test_ten_thousand_calls_run_none_of_them_and_the_model_is_told_of_each(
+    stage: Stage,
+) -> None:
     made = calling(stage, *(f'{{"n":{number}}}' for number in range(10_000)))
     seen = await play(stage, made, raw.answers(200, b"{}"))
     assert {answer["error"]["code"] for answer in told(stage, seen)} == {"too_many_calls"}
@@ -66,7 +77,12 @@ async def test_a_hundred_thousand_calls_are_no_answer(stage: Stage) -> None:
 @pytest.mark.requirement("attack:deep-and-huge")
 @pytest.mark.parametrize(
     "value",
-    ["9" * 4000, "1e400", '{"a":' * 400 + "1" + "}" * 400, json.dumps({str(number): number for number in range(50_000)})],
+    [
+        "9" * 4000,
+        "1e400",
+        '{"a":' * 400 + "1" + "}" * 400,
+        json.dumps({str(number): number for number in range(50_000)}),
+    ],
     ids=["huge", "huge-exponent", "rather-deep", "wide"],
 )
 async def test_arguments_of_any_size_are_sent_as_they_are(stage: Stage, value: str) -> None:
@@ -77,7 +93,9 @@ async def test_arguments_of_any_size_are_sent_as_they_are(stage: Stage, value: s
 
 
 @pytest.mark.requirement("attack:deep-and-huge")
-@pytest.mark.parametrize("value", [HUGE, f"1e{HUGE}", f"-0.{HUGE}e-{HUGE}"], ids=["huge", "exponent", "fraction"])
+@pytest.mark.parametrize(
+    "value", [HUGE, f"1e{HUGE}", f"-0.{HUGE}e-{HUGE}"], ids=["huge", "exponent", "fraction"]
+)
 async def test_a_number_that_takes_too_long_to_read_is_not_run(stage: Stage, value: str) -> None:
     seen = await play(stage, odd(stage, value), raw.answers(200, b"{}"))
     assert [answer["error"]["code"] for answer in told(stage, seen)] == ["invalid_arguments"]
@@ -86,7 +104,9 @@ async def test_a_number_that_takes_too_long_to_read_is_not_run(stage: Stage, val
 
 @pytest.mark.requirement("attack:deep-and-huge")
 async def test_arguments_that_are_too_deep_to_be_read_are_not_run(stage: Stage) -> None:
-    """OpenAI's arguments are a string in the response; Anthropic's are part of its JSON, so nobody can read the response."""
+    """OpenAI's arguments are a string in the response; Anthropic's are part of its
+    JSON, so nobody can read the response.
+    """
     seen = await play(stage, odd(stage, DEEP), raw.answers(200, b"{}"))
     assert seen.to_service == []
     if stage.dialect is openai:
@@ -96,9 +116,13 @@ async def test_arguments_that_are_too_deep_to_be_read_are_not_run(stage: Stage) 
 
 
 @pytest.mark.requirement("attack:deep-and-huge")
-@pytest.mark.parametrize("body", [DEEP, f'{{"n": {HUGE}}}', f"[{'0,' * 3000}0]"], ids=["deep", "huge", "wide"])
+@pytest.mark.parametrize(
+    "body", [DEEP, f'{{"n": {HUGE}}}', f"[{'0,' * 3000}0]"], ids=["deep", "huge", "wide"]
+)
 async def test_a_result_that_is_deep_wide_or_huge_is_data(stage: Stage, body: str) -> None:
-    seen = await play(stage, calling(stage, "{}", name="desk__balance"), raw.answers(200, body.encode()))
+    seen = await play(
+        stage, calling(stage, "{}", name="desk__balance"), raw.answers(200, body.encode())
+    )
     (answer,) = told(stage, seen)
     assert answer["ok"]
     assert len(seen.history) == 1
@@ -115,7 +139,9 @@ async def test_a_result_that_is_deep_wide_or_huge_is_data(stage: Stage, body: st
     ],
     ids=["body", "headers", "slow-body", "slow-headers"],
 )
-async def test_a_result_without_an_end_is_given_up(stage: Stage, result: raw.Act, code: str) -> None:
+async def test_a_result_without_an_end_is_given_up(
+    stage: Stage, result: raw.Act, code: str
+) -> None:
     stage.policy = {"timeout_per_tool_ms": 300 if code == "timeout" else 60_000}
     seen = await play(stage, calling(stage, "{}", name="desk__balance"), result)
     (answer,) = told(stage, seen)

@@ -1,4 +1,6 @@
-"""The table of attacks is complete, and docs/attacks.md is current; and tests of an attack that no other module tests."""
+"""The table of attacks is complete, and docs/attacks.md is current; and tests of an attack that no
+other module tests.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,20 @@ def test_every_attack_is_held_off_by_what_is_tested_and_the_page_says_so() -> No
     assert unknown() == []
     assert [one.name for one in ATTACKS if not (one.held_off_by or one.instead)] == []
     file = Path(__file__).parent.parent.parent / "docs" / "attacks.md"
-    assert file.read_text(encoding="utf-8") == page(), "python -m tests.attacks.table > docs/attacks.md"
+    assert file.read_text(encoding="utf-8") == page(), (
+        "python -m tests.attacks.table > docs/attacks.md"
+    )
 
 
 @pytest.mark.requirement("attack:no-credential")
 @pytest.mark.parametrize(
     "headers",
     [
-        [("host", "analyst"), ("origin", "http://localhost:8080"), ("sec-fetch-site", "same-origin")],
+        [
+            ("host", "analyst"),
+            ("origin", "http://localhost:8080"),
+            ("sec-fetch-site", "same-origin"),
+        ],
         [("cookie", f"authorization=Bearer {TOKEN}"), ("x-claw-id", "analyst")],
         [("proxy-authorization", f"Bearer {TOKEN}"), ("x-forwarded-for", "127.0.0.1")],
         [("authorization", "Bearer analyst:"), ("x-api-key", " ")],

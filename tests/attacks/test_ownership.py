@@ -1,4 +1,6 @@
-"""Names that look like a granted tool's, calls that are made twice, and agents that share a service."""
+"""Names that look like a granted tool's, calls that are made twice, and agents that
+share a service.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ NAMES = [
 
 @pytest.mark.requirement("attack:names")
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_name_that_was_not_offered_runs_nothing_and_is_told_so(stage: Stage, name: str) -> None:
+async def test_a_name_that_was_not_offered_runs_nothing_and_is_told_so(
+    stage: Stage, name: str
+) -> None:
     async with stage.open() as mediator:
         wire = stage.dialect
         stage.provider.script = [
@@ -60,10 +64,16 @@ async def test_a_name_that_was_not_offered_runs_nothing_and_is_told_so(stage: St
 
 @pytest.mark.requirement("attack:double-execution")
 async def test_a_call_that_is_made_twice_runs_once_and_another_one_runs_too(stage: Stage) -> None:
-    one, equal, other = '{"symbol": "NVDA", "n": 1}', '{"n": 1.0, "symbol": "NVDA"}', '{"symbol": "NVDA", "n": 2}'
+    one, equal, other = (
+        '{"symbol": "NVDA", "n": 1}',
+        '{"n": 1.0, "symbol": "NVDA"}',
+        '{"symbol": "NVDA", "n": 2}',
+    )
     async with stage.open() as mediator:
         wire = stage.dialect
-        batch = [Made(f"c{at}", "desk__trade", text) for at, text in enumerate([one, one, equal, other])]
+        batch = [
+            Made(f"c{at}", "desk__trade", text) for at, text in enumerate([one, one, equal, other])
+        ]
         again = [Made(f"d{at}", "desk.trade", text) for at, text in enumerate([equal, other])]
         stage.provider.script = [
             raw.answers(200, wire.reply("", batch, {})),
@@ -76,13 +86,19 @@ async def test_a_call_that_is_made_twice_runs_once_and_another_one_runs_too(stag
     sent = [_asked(one) for one in seen.to_service]
     assert sent == [{"symbol": "NVDA", "n": 1}, {"symbol": "NVDA", "n": 2}]
     (entry,) = seen.history
-    codes = [call["result"].get("error", {}).get("code") for past in entry["tool_trace"] for call in past["tool_calls"]]
+    codes = [
+        call["result"].get("error", {}).get("code")
+        for past in entry["tool_trace"]
+        for call in past["tool_calls"]
+    ]
     assert codes == [None, *["duplicate_tool_call"] * 2, None, *["duplicate_tool_call"] * 2]
 
 
 @pytest.mark.requirement("attack:two-protocols")
 @pytest.mark.parametrize("fails", [True, False], ids=["after-a-failure", "after-an-answer"])
-async def test_what_was_recorded_in_one_protocol_is_never_gone_on_with_in_another(tmp_path: Path, fails: bool) -> None:
+async def test_what_was_recorded_in_one_protocol_is_never_gone_on_with_in_another(
+    tmp_path: Path, fails: bool
+) -> None:
     stage = Stage(tmp_path, openai)
     async with stage.open() as mediator:
         stage.service.script = [raw.answers(200, b"{}")]
@@ -95,7 +111,9 @@ async def test_what_was_recorded_in_one_protocol_is_never_gone_on_with_in_anothe
         stage.dialect = anthropic
         seen = await stage.ask(mediator, stage.request())
     assert (seen.status, anthropic.said(seen.body).text) == (200, "Hi.")
-    assert [len(stage.dialect.parts(_asked(sent)["messages"])) for sent in seen.to_provider[2:]] == [1]
+    assert [
+        len(stage.dialect.parts(_asked(sent)["messages"])) for sent in seen.to_provider[2:]
+    ] == [1]
 
 
 def _asked(sent: bytes) -> Any:
@@ -103,31 +121,54 @@ def _asked(sent: bytes) -> Any:
 
 
 @pytest.mark.requirement("attack:shared-service")
-async def test_agents_that_share_a_service_never_share_a_credential_an_identity_or_a_result(stage: Stage) -> None:
-    """The turns of both agents interleave: each service call waits until the other agent's is under way."""
+async def test_agents_that_share_a_service_never_share_a_credential_an_identity_or_a_result(
+    stage: Stage,
+) -> None:
+    """The turns of both agents interleave: each service call waits until the other
+    agent's is under way.
+    """
     mixed = asyncio.Barrier(2)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = stage.service.received[-1].decode()
-        agent = next(line[11:] for line in head.split("\r\n") if line.lower().startswith("x-claw-id: "))
+        agent = next(
+            line[11:] for line in head.split("\r\n") if line.lower().startswith("x-claw-id: ")
+        )
         await mixed.wait()
         await raw.answers(200, json.dumps({"of": agent}).encode())(reader, writer)
 
     async def think(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Make a call in each of two rounds, then answer with the results that the model was sent."""
+        """Make a call in each of two rounds, then answer with the results that the
+        model was sent.
+        """
         request = _asked(stage.provider.received[-1])
-        told = [json.loads(content)["data"]["of"] for _, content in stage.dialect.answers(request["messages"])]
+        told = [
+            json.loads(content)["data"]["of"]
+            for _, content in stage.dialect.answers(request["messages"])
+        ]
         made = [Made(f"c{len(told)}", "desk__balance", f'{{"n": {len(told)}}}')]
-        reply = stage.dialect.reply("", made, {}) if len(told) < 2 else stage.dialect.reply(",".join(told), (), {})
+        reply = (
+            stage.dialect.reply("", made, {})
+            if len(told) < 2
+            else stage.dialect.reply(",".join(told), (), {})
+        )
         await raw.answers(200, reply)(reader, writer)
 
     async with stage.open() as mediator:
-        stage.grant("clerk", "clerk:secret-of-the-clerk", tool(stage.service, "balance", token="token-of-the-clerk"))
+        stage.grant(
+            "clerk",
+            "clerk:secret-of-the-clerk",
+            tool(stage.service, "balance", token="token-of-the-clerk"),
+        )
         stage.provider.script, stage.service.script = [think], [answer]
         requests = [stage.request(), stage.request(token="clerk:secret-of-the-clerk")]
-        analyst, clerk = await asyncio.gather(*(stage.ask(mediator, request) for request in requests))
+        analyst, clerk = await asyncio.gather(
+            *(stage.ask(mediator, request) for request in requests)
+        )
     assert TOKEN.startswith("analyst:")
-    texts = [stage.dialect.said(stage.dialect.assembled(seen.body)).text for seen in (analyst, clerk)]
+    texts = [
+        stage.dialect.said(stage.dialect.assembled(seen.body)).text for seen in (analyst, clerk)
+    ]
     assert texts == ["analyst,analyst", "clerk,clerk"]
     assert len(clerk.to_service) == 4
     for sent in clerk.to_service:

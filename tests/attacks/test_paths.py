@@ -14,12 +14,54 @@ from claw_mediate.tools.executor import ToolExecutor
 from tests import raw
 from tests.mediate.calling import READ, call
 
-SHARP = [".", "/", "\\", "%2e", "%2F", "%5c", "%00", "%", ";", "?x=1", "#", "\0", "\r\n", " ", "@", ":"]
-SHARP += ["..", "//", "\n", "http://evil/", "{b}", "{claw_id}", "é", "\u202e", "&", "=", "+", "😀", "a" * 300]
-VALUE = st.lists(st.sampled_from(SHARP) | st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=4).map(
-    "".join
+SHARP = [
+    ".",
+    "/",
+    "\\",
+    "%2e",
+    "%2F",
+    "%5c",
+    "%00",
+    "%",
+    ";",
+    "?x=1",
+    "#",
+    "\0",
+    "\r\n",
+    " ",
+    "@",
+    ":",
+]
+SHARP += [
+    "..",
+    "//",
+    "\n",
+    "http://evil/",
+    "{b}",
+    "{claw_id}",
+    "é",
+    "\u202e",
+    "&",
+    "=",
+    "+",
+    "😀",
+    "a" * 300,
+]
+VALUE = st.lists(
+    st.sampled_from(SHARP) | st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+    max_size=4,
+).map("".join)
+NUMBER = st.sampled_from(
+    [
+        "1234567",
+        "9007199254740993",
+        "1e400",
+        "-0.0",
+        "1E+5",
+        "0.10",
+        "123456789012345678901234567890",
+    ]
 )
-NUMBER = st.sampled_from(["1234567", "9007199254740993", "1e400", "-0.0", "1E+5", "0.10", "123456789012345678901234567890"])
 ARGUMENT = VALUE.map(json.dumps) | NUMBER
 
 

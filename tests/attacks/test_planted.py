@@ -1,7 +1,8 @@
-"""Planted secrets: whoever sends them, in whatever form, they reach nobody else (docs/spec/mediation.md section 2).
+"""Planted secrets: whoever sends them, in whatever form, they reach nobody else
+(docs/spec/mediation.md section 2).
 
-One turn over real sockets: the runner's words and headers, the model's words and arguments, the service's result and headers,
-and the provider's last answer, each may hold any secret in any form.
+One turn over real sockets: the runner's words and headers, the model's words and arguments, the
+service's result and headers, and the provider's last answer, each may hold any secret in any form.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from tests.failures.stage import TOKEN, Seen, Stage
 from tests.wires import Made, Wire, anthropic, openai
 
 FORM = st.sampled_from(sorted(FORMS))
-LEAK = st.builds(lambda form, secret: f"<{FORMS[form](secret)}>", FORM, st.sampled_from(ALL)) | st.just("nothing")
+LEAK = st.builds(
+    lambda form, secret: f"<{FORMS[form](secret)}>", FORM, st.sampled_from(ALL)
+) | st.just("nothing")
 """A secret in one of the forms that it takes between the quotes of a JSON string."""
 OWN = st.builds(lambda form: FORMS[form](AGENT_SECRET), FORM)
 STATUS = st.sampled_from([200, 200, 200, 302, 400, 404, 500])
@@ -61,35 +64,59 @@ def quoted(text: str) -> bytes:
 async def play(home: Path, dialect: Wire, said: Said) -> Seen:
     stage = Stage(home, dialect, said.stream)
     async with stage.open() as mediator:
-        calls = [Made("c1", "desk__trade", "@"), Made("c2", "invented", "@"), Made("c3", "desk__balance", '{"broken":')]
+        calls = [
+            Made("c1", "desk__trade", "@"),
+            Made("c2", "invented", "@"),
+            Made("c3", "desk__balance", '{"broken":'),
+        ]
         first = dialect.reply("thinking <@@>", calls[:2] if dialect is anthropic else calls, {})
-        first = first.replace(b'"@"', _arguments(dialect, said.argument)).replace(b"@@", said.argument.encode())
+        first = first.replace(b'"@"', _arguments(dialect, said.argument)).replace(
+            b"@@", said.argument.encode()
+        )
         last = dialect.reply("done <@@>", (), {}).replace(b"@@", said.last.encode())
-        error = json.dumps(dialect.error("code", "no <@@>")).encode().replace(b"@@", said.last.encode())
+        error = (
+            json.dumps(dialect.error("code", "no <@@>")).encode().replace(b"@@", said.last.encode())
+        )
         header = f"x-said: {TOOL_TOKEN}"
         stage.provider.script = [
             raw.answers(200, first, "application/json", header, f"set-cookie: k={PROVIDER_KEY}"),
-            raw.answers(said.last_status, last if said.last_status == 200 else error, f"text/json; {said.last}", header),
+            raw.answers(
+                said.last_status,
+                last if said.last_status == 200 else error,
+                f"text/json; {said.last}",
+                header,
+            ),
         ]
         # In a result that is not JSON, "\u0041" is no escape, and is not read as one.
-        service = quoted(said.service) if said.json or "\\u" in said.service else said.service.encode()
+        service = (
+            quoted(said.service) if said.json or "\\u" in said.service else said.service.encode()
+        )
         location = f"location: http://127.0.0.1:1/{PROVIDER_KEY}"
-        stage.service.script = [raw.answers(said.service_status, service, "application/json", header, location)]
+        stage.service.script = [
+            raw.answers(said.service_status, service, "application/json", header, location)
+        ]
         shown = [("x-own", TOKEN), ("cookie", f"k={AGENT_SECRET}")]
         request = stage.request("@@", headers=shown)
         body = request.body.replace(b"@@", said.runner.encode())
-        return await stage.ask(mediator, type(request)(request.method, request.path, request.headers, body))
+        return await stage.ask(
+            mediator, type(request)(request.method, request.path, request.headers, body)
+        )
 
 
 def _arguments(dialect: Wire, text: str) -> bytes:
-    """Return the arguments of a call: a JSON string in OpenAI's dialect, a JSON object in Anthropic's."""
+    """Return the arguments of a call: a JSON string in OpenAI's dialect, a JSON
+    object in Anthropic's.
+    """
     arguments = quoted(text)
     return json.dumps(arguments.decode()).encode() if dialect is openai else arguments
 
 
 @pytest.mark.requirement("attack:planted-secrets")
 @pytest.mark.parametrize("dialect", [openai, anthropic], ids=["openai", "anthropic"])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(said=SAID)
 async def test_no_secret_reaches_anybody_who_did_not_have_it(dialect: Wire, said: Said) -> None:
     with tempfile.TemporaryDirectory() as home:

@@ -27,7 +27,9 @@ PRETENDING = {
 @pytest.mark.requirement("attack:injected-results")
 @pytest.mark.parametrize("text", PRETENDING.values(), ids=PRETENDING)
 @pytest.mark.parametrize("status", [200, 500])
-async def test_a_result_is_one_text_in_its_place_and_the_answer_is_one_stream(stage: Stage, text: str, status: int) -> None:
+async def test_a_result_is_one_text_in_its_place_and_the_answer_is_one_stream(
+    stage: Stage, text: str, status: int
+) -> None:
     async with stage.open() as mediator:
         wire = stage.dialect
         stage.provider.script = [
@@ -42,7 +44,10 @@ async def test_a_result_is_one_text_in_its_place_and_the_answer_is_one_stream(st
     envelope = json.loads(content)
     assert (call_id, envelope["ok"]) == ("c1", status == 200)
     data = envelope["data"] if status == 200 else envelope["error"]["details"]
-    assert (data if isinstance(data, str) else json.dumps(data)) in (text, json.dumps(_parsed(text)))
+    assert (data if isinstance(data, str) else json.dumps(data)) in (
+        text,
+        json.dumps(_parsed(text)),
+    )
     assert wire.said(wire.assembled(seen.body)).text == text
     assert len(seen.to_service) == 1
 

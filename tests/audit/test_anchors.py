@@ -1,4 +1,6 @@
-"""The hash chain and its log: history has every turn that the log names, and what is missing is named."""
+"""The hash chain and its log: history has every turn that the log names, and what
+is missing is named.
+"""
 
 from __future__ import annotations
 
@@ -57,18 +59,26 @@ def test_only_a_log_shows_whole_lines_that_were_cut_off(files: ProxyFiles) -> No
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_a_missing_turn_is_named_by_its_id_its_agent_its_time_and_its_hash(files: ProxyFiles) -> None:
+def test_a_missing_turn_is_named_by_its_id_its_agent_its_time_and_its_hash(
+    files: ProxyFiles,
+) -> None:
     event = json_lines(files.log)[3]
     files.file().write_bytes(b"".join(files.lines()[:3]))
     (missing_turns,) = verdict(files, log=True).missing
     first, second = missing_turns.turns
     assert (missing_turns.why, missing_turns.count) == ("removed", 2)
     assert (first.turn_id, second.turn_id) == tuple(turns(3, 5))
-    assert (first.agent, first.at, first.history_hash) == ("analyst", event["ts"], event["history_hash"][:16])
+    assert (first.agent, first.at, first.history_hash) == (
+        "analyst",
+        event["ts"],
+        event["history_hash"][:16],
+    )
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_of_thousands_of_missing_turns_the_first_are_named_and_all_are_counted(tmp_path: Path) -> None:
+def test_of_thousands_of_missing_turns_the_first_are_named_and_all_are_counted(
+    tmp_path: Path,
+) -> None:
     files = ProxyFiles(tmp_path)
     logged(files, *turns(0, 2000))
     files.file().unlink()
@@ -79,17 +89,31 @@ def test_of_thousands_of_missing_turns_the_first_are_named_and_all_are_counted(t
 
 @pytest.mark.requirement("audit:verify-anchor")
 def test_a_line_that_the_proxy_could_not_write_is_missing(files: ProxyFiles) -> None:
-    files.events.event("error", "analyst", turn_id="turn_x", error="history_not_written", reason="No space left on device")
+    files.events.event(
+        "error",
+        "analyst",
+        turn_id="turn_x",
+        error="history_not_written",
+        reason="No space left on device",
+    )
     (missing_turns,) = verdict(files, log=True).missing
-    assert (missing_turns.why, missing_turns.count, missing_turns.turns[0].turn_id) == ("not written", 1, "turn_x")
+    assert (missing_turns.why, missing_turns.count, missing_turns.turns[0].turn_id) == (
+        "not written",
+        1,
+        "turn_x",
+    )
 
 
 @pytest.mark.requirement("audit:verify-benign")
 def test_what_leaves_no_line_of_history_is_not_missed(files: ProxyFiles) -> None:
     files.events.event("request", "analyst", turn_id="running", mediated=True)
-    files.events.event("error", "analyst", turn_id="crashed", error="internal", reason="builtins.KeyError")
+    files.events.event(
+        "error", "analyst", turn_id="crashed", error="internal", reason="builtins.KeyError"
+    )
     files.events.event("error", "analyst", turn_id=None, error="unauthorized")
-    files.ends("forwarded", total_rounds=0)  # a token count, or another path: forwarded, and no line
+    files.ends(
+        "forwarded", total_rounds=0
+    )  # a token count, or another path: forwarded, and no line
     result = verdict(files, log=True)
     assert (result.broken, result.findings) == (0, ())
 
@@ -109,7 +133,10 @@ def test_cut_lines_are_missed_after_the_proxy_appended_more(files: ProxyFiles, k
     files.file().write_bytes(b"".join(files.lines()[:keep]))
     logged(files, *turns(5, 6))
     assert verdict(files).findings == ()
-    assert missing(files) == (1, "1 line that is missing" if keep == 4 else "4 lines that are missing")
+    assert missing(files) == (
+        1,
+        "1 line that is missing" if keep == 4 else "4 lines that are missing",
+    )
 
 
 @pytest.mark.requirement("audit:verify-anchor")
@@ -139,7 +166,9 @@ def test_a_removed_beginning_is_missed_though_the_rest_looks_rotated(files: Prox
 
 @pytest.mark.requirement("audit:verify-anchor")
 @pytest.mark.parametrize("restarted", [False, True])
-def test_turns_that_were_rotated_away_are_missing_and_named(tmp_path: Path, *, restarted: bool) -> None:
+def test_turns_that_were_rotated_away_are_missing_and_named(
+    tmp_path: Path, *, restarted: bool
+) -> None:
     files = ProxyFiles(tmp_path, 2500)
     for turn_id in turns(0, 12):
         logged(ProxyFiles(tmp_path, 2500) if restarted else files, turn_id)
@@ -152,7 +181,9 @@ def test_turns_that_were_rotated_away_are_missing_and_named(tmp_path: Path, *, r
     older.write_bytes(b"".join(kept[1:]))
     assert verdict(files).broken == 0
     again = verdict(files, log=True)
-    assert [each.why for each in again.missing] == ["removed"]  # no logged rotation begins with what is first now
+    assert [each.why for each in again.missing] == [
+        "removed"
+    ]  # no logged rotation begins with what is first now
 
 
 @pytest.mark.requirement("audit:verify-anchor")
@@ -171,13 +202,21 @@ def test_a_copy_of_the_older_files_completes_history(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("audit:verify-anchor", "history:rotation")
 @pytest.mark.parametrize("generations", [1, 3, 5])
-def test_as_many_older_files_as_the_setting_says_are_one_chain(tmp_path: Path, generations: int) -> None:
+def test_as_many_older_files_as_the_setting_says_are_one_chain(
+    tmp_path: Path, generations: int
+) -> None:
     files = ProxyFiles(tmp_path, 2500, generations)
     logged(files, *turns(0, 40))
     names = sorted(path.name for path in files.file().parent.iterdir())
-    assert names == ["history.jsonl", *(f"history.jsonl.{number}" for number in range(1, generations + 1))]
+    assert names == [
+        "history.jsonl",
+        *(f"history.jsonl.{number}" for number in range(1, generations + 1)),
+    ]
     result = verdict(files, log=True)
-    assert said(result) == [("broken", "history.jsonl", 0), ("note", f"history.jsonl.{generations}", 1)]
+    assert said(result) == [
+        ("broken", "history.jsonl", 0),
+        ("note", f"history.jsonl.{generations}", 1),
+    ]
     (rotated,) = result.missing
     assert (rotated.why, rotated.count) == ("rotated", 40 - result.lines)
     assert result.lines > 3 * generations
@@ -192,7 +231,9 @@ def test_a_crash_during_a_rotation_is_still_a_rotation(tmp_path: Path) -> None:
     logs = files.log.read_bytes().splitlines(keepends=True)
     files.log.write_bytes(b"".join(logs[:-1]))
     again = ProxyFiles(tmp_path, 2500)
-    while (first := again.file(name=OLDER).read_bytes().partition(b"\n")[0]) and b'"prev":"' + b"0" * 64 in first:
+    while (
+        first := again.file(name=OLDER).read_bytes().partition(b"\n")[0]
+    ) and b'"prev":"' + b"0" * 64 in first:
         logged(again, *turns(2, 3))
     result = verdict(again, log=True)
     assert set(rotated_away(result, again.log)) == set(turns(1, 2))
@@ -200,14 +241,18 @@ def test_a_crash_during_a_rotation_is_still_a_rotation(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("audit:verify-anchor")
 @pytest.mark.parametrize("order", [lambda logs: logs, lambda logs: logs[::-1]])
-def test_pieces_of_a_log_may_be_named_in_any_order(tmp_path: Path, order: Callable[[list[str]], list[str]]) -> None:
+def test_pieces_of_a_log_may_be_named_in_any_order(
+    tmp_path: Path, order: Callable[[list[str]], list[str]]
+) -> None:
     files = ProxyFiles(tmp_path, 2500)
     logged(files, *turns(0, 14))
     events = files.log.read_bytes().splitlines(keepends=True)
     names = []
     for number, piece in enumerate((events[:2], events[2:7], events[7:])):
         file = tmp_path / f"log.{number}"
-        file.write_bytes(b"".join(piece).replace(b'"ts":"20', b'"ts":"2%d' % number))  # a century between them
+        file.write_bytes(
+            b"".join(piece).replace(b'"ts":"20', b'"ts":"2%d' % number)
+        )  # a century between them
         names.append(str(file))
     (result,) = verify((files.directory,), tuple(order(names)))
     found: list[MissingTurns] = [*result.missing]

@@ -1,4 +1,6 @@
-"""Files that are damaged, hostile or endless: lines that can't be read are counted and named, and nothing else happens."""
+"""Files that are damaged, hostile or endless: lines that can't be read are counted and named, and
+nothing else happens.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def line(**more: Any) -> bytes:
 
 DAMAGED = {
     "half a line": (line()[:100], "is not JSON"),
-    "damaged UTF-8": (line().replace(b'"analyst"', b'"\xff\xfe"').replace(b'"ok"', b'"\xc3"'), "is not JSON"),
+    "damaged UTF-8": (
+        line().replace(b'"analyst"', b'"\xff\xfe"').replace(b'"ok"', b'"\xc3"'),
+        "is not JSON",
+    ),
     "binary": (bytes(range(11, 256)), "is not JSON"),
     "no object": (b"[1]", "has an unexpected form: the whole line"),
     "another version": (line(version=2), "has another version"),
@@ -50,8 +55,14 @@ DAMAGED = {
     "no turn": (line(turn_id=""), "has no turn id"),
     "a word for a number": (line(status_code="200"), "has an unexpected form: $.status_code"),
     "a call without a name": (line(tool_trace=[{"tool_calls": [{}]}]), "lacks `name`"),
-    "deep": (b'{"version":1,"status":"ok","ts":"x","turn_id":"y","request_original":' + b"[" * 200_000, "is nested too deeply"),
-    "huge numbers": (line().replace(b"0.5", b"1e999"), "has an unexpected form: $.usage.reported_cost_usd"),
+    "deep": (
+        b'{"version":1,"status":"ok","ts":"x","turn_id":"y","request_original":' + b"[" * 200_000,
+        "is nested too deeply",
+    ),
+    "huge numbers": (
+        line().replace(b"0.5", b"1e999"),
+        "has an unexpected form: $.usage.reported_cost_usd",
+    ),
     "empty": (b"", "is empty"),
     "terminal": (b"\x1b]0;owned\x07\x1b[2J", "is not JSON"),
 }
@@ -69,8 +80,14 @@ def test_an_unreadable_line_is_named_and_the_others_count(files: ProxyFiles, nam
 
 
 @pytest.mark.requirement("audit:damaged")
-@given(st.lists(st.binary(max_size=60) | st.sampled_from([data for data, _ in DAMAGED.values()]), max_size=6))
-def test_no_content_of_a_file_raises_an_error(tmp_path_factory: pytest.TempPathFactory, data: list[bytes]) -> None:
+@given(
+    st.lists(
+        st.binary(max_size=60) | st.sampled_from([data for data, _ in DAMAGED.values()]), max_size=6
+    )
+)
+def test_no_content_of_a_file_raises_an_error(
+    tmp_path_factory: pytest.TempPathFactory, data: list[bytes]
+) -> None:
     files = ProxyFiles(tmp_path_factory.mktemp("hostile"))
     files.file().parent.mkdir()
     files.file().write_bytes(b"\n".join(data))
@@ -84,7 +101,9 @@ def test_no_content_of_a_file_raises_an_error(tmp_path_factory: pytest.TempPathF
 @pytest.mark.requirement("audit:damaged")
 @pytest.mark.parametrize("odd", ["1e400", "-1E99999999999999999999", "9" * 5000])
 def test_a_turn_is_found_whatever_number_a_peer_has_said(files: ProxyFiles, odd: str) -> None:
-    files.file().write_bytes(line(response={"format": "json", "json": "odd"}).replace(b'"odd"', odd.encode()) + b"\n")
+    files.file().write_bytes(
+        line(response={"format": "json", "json": "odd"}).replace(b'"odd"', odd.encode()) + b"\n"
+    )
     assert find_turns((files.directory,), "t2").turns["t2"].last["response"]["json"] == odd
 
 
@@ -99,14 +118,33 @@ def test_a_line_that_is_still_being_written_is_ignored(files: ProxyFiles) -> Non
 @pytest.mark.parametrize(
     "event",
     [
-        {"type": "tool_call", "turn_id": [], "name": {}, "latency_ms": "x", "round": -1, "status": 5, "code": []},
-        {"type": "response", "turn_id": "t", "cost_usd": "free", "tokens_in": 1.5, "latency_ms": [], "status_code": {}},
+        {
+            "type": "tool_call",
+            "turn_id": [],
+            "name": {},
+            "latency_ms": "x",
+            "round": -1,
+            "status": 5,
+            "code": [],
+        },
+        {
+            "type": "response",
+            "turn_id": "t",
+            "cost_usd": "free",
+            "tokens_in": 1.5,
+            "latency_ms": [],
+            "status_code": {},
+        },
         {"type": "intervention", "intervention": 5},
         {"type": "error", "error": {"a": 1}, "total_rounds": True},
     ],
 )
-def test_an_event_with_members_of_wrong_types_still_counts(files: ProxyFiles, event: dict[str, Any]) -> None:
-    files.log.write_text(json.dumps({"ts": "x", "claw_id": "analyst", **event}) + "\n", encoding="utf-8")
+def test_an_event_with_members_of_wrong_types_still_counts(
+    files: ProxyFiles, event: dict[str, Any]
+) -> None:
+    files.log.write_text(
+        json.dumps({"ts": "x", "claw_id": "analyst", **event}) + "\n", encoding="utf-8"
+    )
     result = report(files, str(files.log))
     assert (result.unread.lines, [one.name for one in result.events]) == (0, [event["type"]])
 
@@ -120,7 +158,10 @@ def test_a_damaged_gzip_log_is_named_and_counts_up_to_the_damage(files: ProxyFil
         files.log.write_bytes(damaged)
         result = report(files, str(files.log))
         assert 1 < result.turns.total < 2001
-        assert [why.removeprefix(f"{files.log}: ") for why in result.unread.files] in (["is cut off"], ["is damaged"])
+        assert [why.removeprefix(f"{files.log}: ") for why in result.unread.files] in (
+            ["is cut off"],
+            ["is damaged"],
+        )
 
 
 @pytest.mark.requirement("audit:damaged")
@@ -177,7 +218,9 @@ def test_files_of_any_size_are_read_in_constant_memory(tmp_path: Path) -> None:
     whole = files.file().read_bytes()
     with files.file().open("wb") as file:
         file.writelines([whole] * 600)  # 150 MB
-        file.truncate(file.tell() + (200 << 20))  # and a line of NUL bytes, which takes no room on the disk
+        file.truncate(
+            file.tell() + (200 << 20)
+        )  # and a line of NUL bytes, which takes no room on the disk
     files.ends("t1")
     ends = files.log.read_bytes()
     with gzip.open(files.log, "wb", compresslevel=1) as packed:
@@ -191,7 +234,9 @@ def test_files_of_any_size_are_read_in_constant_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("audit:moving")
-def test_writes_and_rotations_during_an_audit_count_nothing_twice_and_break_no_chain(tmp_path: Path) -> None:
+def test_writes_and_rotations_during_an_audit_count_nothing_twice_and_break_no_chain(
+    tmp_path: Path,
+) -> None:
     files = ProxyFiles(tmp_path, 40_000)
     writes = iter(range(100_000))
 
@@ -202,7 +247,10 @@ def test_writes_and_rotations_during_an_audit_count_nothing_twice_and_break_no_c
     goes_on()
     totals = []
     for _ in range(5):
-        result = audit(AuditQuery((files.directory,)), on_call=lambda _row: files.turn(f"t{next(writes)}", call()))
+        result = audit(
+            AuditQuery((files.directory,)),
+            on_call=lambda _row: files.turn(f"t{next(writes)}", call()),
+        )
         totals.append(result.turns.total)
         assert result.unread.lines == 0
         assert not any(verdict.broken for verdict in verify((files.directory,)))
@@ -211,7 +259,14 @@ def test_writes_and_rotations_during_an_audit_count_nothing_twice_and_break_no_c
 
 @pytest.mark.requirement("audit:damaged")
 @pytest.mark.parametrize(
-    "ts", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", "1969-12-31T00:00:00Z", "-" * 999, ""]
+    "ts",
+    [
+        "9999-12-31T23:59:59.999999Z",
+        "0001-01-01T00:00:00+14:00",
+        "1969-12-31T00:00:00Z",
+        "-" * 999,
+        "",
+    ],
 )
 def test_an_invalid_time_is_ignored(files: ProxyFiles, ts: str) -> None:
     files.turn("t2", call(ts * 1000), ts=ts)

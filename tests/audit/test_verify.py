@@ -1,4 +1,6 @@
-"""Verification of the hash chain: changes to a file are found; a crash or a rotation is no break."""
+"""Verification of the hash chain: changes to a file are found; a crash or a
+rotation is no break.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,11 @@ def test_the_first_broken_line_is_named_with_its_place_and_the_reason(
     files.file().write_bytes(b"".join(changed))
     result = verdict(files)
     first = result.findings[0]
-    assert (first.kind, first.line, first.offset) == ("broken", line, len(b"".join(changed[: line - 1])))
+    assert (first.kind, first.line, first.offset) == (
+        "broken",
+        line,
+        len(b"".join(changed[: line - 1])),
+    )
     assert what in first.what
 
 
@@ -72,7 +78,9 @@ def test_the_first_broken_line_is_named_with_its_place_and_the_reason(
 def test_a_line_of_another_agent_breaks_the_chain(files: ProxyFiles) -> None:
     files.turn("t9", agent="clerk")
     shutil.copy(files.file(), files.file("clerk"))
-    first = next(result for result in verify((files.directory,)) if result.agent == "clerk").findings[0]
+    first = next(
+        result for result in verify((files.directory,)) if result.agent == "clerk"
+    ).findings[0]
     assert (first.kind, first.line, first.what) == ("broken", 1, "is a line of another agent")
 
 
@@ -199,6 +207,10 @@ def test_any_insertion_is_found(place: int, more: bytes) -> None:
 
 @pytest.mark.requirement("audit:verify-property")
 @given(ORDERS, st.integers(1, len(LINES)))
-def test_any_other_order_and_any_missing_line_is_found_unless_it_is_the_last(order: list[int], kept: int) -> None:
+def test_any_other_order_and_any_missing_line_is_found_unless_it_is_the_last(
+    order: list[int], kept: int
+) -> None:
     chosen = order[:kept]
-    assert bool(after(b"".join(LINES[number] for number in chosen)).broken) == (chosen != list(range(kept)))
+    assert bool(after(b"".join(LINES[number] for number in chosen)).broken) == (
+        chosen != list(range(kept))
+    )

@@ -1,4 +1,6 @@
-"""A mediator whose agents have native tools, with real services, and MCP clients that speak to it without an HTTP server."""
+"""A mediator whose agents have native tools, with real services, and MCP clients that speak to it
+without an HTTP server.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ class Reply:
         """The JSON-RPC response: the body, or the last event of a stream."""
         if "event-stream" not in self.headers.get("content-type", ""):
             return json.loads(self.body)
-        events = [line.removeprefix(b"data: ") for line in self.body.splitlines() if line.startswith(b"data: ")]
+        events = [
+            line.removeprefix(b"data: ")
+            for line in self.body.splitlines()
+            if line.startswith(b"data: ")
+        ]
         return json.loads(events[-1])
 
     @property
@@ -63,7 +69,9 @@ class BrokerPod:
     def open(self, **settings: Any) -> None:
         self.service.start()
         (self.home / "auth").mkdir()
-        file = {"providers": {"openai": {"base_url": "http://127.0.0.1:9/v1", "api_key": PROVIDER_KEY}}}
+        file = {
+            "providers": {"openai": {"base_url": "http://127.0.0.1:9/v1", "api_key": PROVIDER_KEY}}
+        }
         (self.home / "auth" / "providers.json").write_text(json.dumps(file), encoding="utf-8")
         values = {setting.name: setting.default for setting in SETTINGS}
         values |= {name: str(self.home / name) for name in ("context", "auth", "history")}
@@ -74,7 +82,9 @@ class BrokerPod:
         await self.mediator.close(0)
         self.service.stop()
 
-    def tool(self, name: str, *, write: bool = False, schema: Any = None, **more: Any) -> dict[str, Any]:
+    def tool(
+        self, name: str, *, write: bool = False, schema: Any = None, **more: Any
+    ) -> dict[str, Any]:
         """A native tool: it reads by GET, or writes by POST."""
         annotations = {"readOnly": not write, **more.pop("annotations", {})}
         execution = {
@@ -95,7 +105,9 @@ class BrokerPod:
             **more,
         }
 
-    def agent(self, agent_id: str, *tools: dict[str, Any], metadata: Any = None, **policy: Any) -> None:
+    def agent(
+        self, agent_id: str, *tools: dict[str, Any], metadata: Any = None, **policy: Any
+    ) -> None:
         directory = self.home / "context" / agent_id
         directory.mkdir(parents=True, exist_ok=True)
         about = {"service": agent_id, "pod": "p", "token": token(agent_id), **(metadata or {})}
@@ -110,7 +122,11 @@ class BrokerPod:
 
     def history(self, agent_id: str = "analyst") -> list[dict[str, Any]]:
         file = self.home / "history" / agent_id / "history.jsonl"
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+        return (
+            [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            if file.exists()
+            else []
+        )
 
     def logged(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["type"] == kind]
@@ -138,15 +154,23 @@ class McpClient:
         }
         self.last_id = 0
 
-    async def send(self, body: bytes = b"", method: str = "POST", path: str = "", **headers: str) -> RunnerResponse:
-        fields = {name.replace("_", "-"): value for name, value in (self.headers | headers).items() if value}
+    async def send(
+        self, body: bytes = b"", method: str = "POST", path: str = "", **headers: str
+    ) -> RunnerResponse:
+        fields = {
+            name.replace("_", "-"): value
+            for name, value in (self.headers | headers).items()
+            if value
+        }
         head = Request(method, path or self.path, list(fields.items()), b"")
         admitted = self.pod.mediator.admit(head)
         if isinstance(admitted, RunnerResponse):
             return admitted
         assert isinstance(admitted, Identity)
         assert self.pod.mediator.must_read(admitted, head)
-        answer = await self.pod.mediator.exchange(admitted, Request(method, head.path, head.headers, body))
+        answer = await self.pod.mediator.exchange(
+            admitted, Request(method, head.path, head.headers, body)
+        )
         assert isinstance(answer, RunnerResponse)
         return answer
 
@@ -154,26 +178,42 @@ class McpClient:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         return await read(await self.send(raw, **headers))
 
-    async def ask(self, method: str, params: Any = None, request_id: Any = None, **headers: str) -> Reply:
+    async def ask(
+        self, method: str, params: Any = None, request_id: Any = None, **headers: str
+    ) -> Reply:
         self.last_id += 1
-        message = {"jsonrpc": "2.0", "id": self.last_id if request_id is None else request_id, "method": method}
-        return await self.post({**message, **({} if params is None else {"params": params})}, **headers)
+        message = {
+            "jsonrpc": "2.0",
+            "id": self.last_id if request_id is None else request_id,
+            "method": method,
+        }
+        return await self.post(
+            {**message, **({} if params is None else {"params": params})}, **headers
+        )
 
     async def open(self, version: str = "2025-11-25") -> McpClient:
         """Shake hands, and keep the session."""
-        info = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        info = {
+            "protocolVersion": version,
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }
         reply = await self.ask("initialize", info)
         assert reply.status == 200, reply
         self.headers["mcp-session-id"] = reply.headers["mcp-session-id"]
         self.headers["mcp-protocol-version"] = reply.result["protocolVersion"]
-        assert (await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
+        assert (
+            await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        ).status == 202
         return self
 
     async def list_tools(self) -> list[dict[str, Any]]:
         tools: list[dict[str, Any]] = (await self.ask("tools/list")).result["tools"]
         return tools
 
-    async def call(self, name: str, arguments: Any = None, request_id: Any = None, **headers: str) -> Any:
+    async def call(
+        self, name: str, arguments: Any = None, request_id: Any = None, **headers: str
+    ) -> Any:
         params = {"name": name, **({} if arguments is None else {"arguments": arguments})}
         return (await self.ask("tools/call", params, request_id, **headers)).result
 
@@ -182,12 +222,22 @@ class McpClient:
 
     async def listen(self) -> RunnerResponse:
         """Subscribe to changes of the list of tools, in the stateless era."""
-        return await self.send_stateless("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        return await self.send_stateless(
+            "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
+        )
 
     async def send_stateless(self, method: str, params: Any = None) -> RunnerResponse:
-        meta = {"io.modelcontextprotocol/protocolVersion": STATELESS, "io.modelcontextprotocol/clientCapabilities": {}}
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": STATELESS,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
         named = {"mcp-name": params["name"]} if params and "name" in params else {}
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**(params or {}), "_meta": meta}}
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": method,
+            "params": {**(params or {}), "_meta": meta},
+        }
         headers = {"mcp-protocol-version": STATELESS, "mcp-method": method, **named}
         return await self.send(json.dumps(body).encode(), **headers)
 
@@ -197,7 +247,11 @@ class McpClient:
 
 
 async def read(response: RunnerResponse) -> Reply:
-    return Reply(response.status, dict(response.headers), b"".join([chunk async for chunk in response.chunks]))
+    return Reply(
+        response.status,
+        dict(response.headers),
+        b"".join([chunk async for chunk in response.chunks]),
+    )
 
 
 class Gate:

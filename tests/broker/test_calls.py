@@ -97,9 +97,15 @@ async def test_a_tool_over_mcp_has_its_images_in_the_answer_and_its_session_in_h
     execution = {"transport": "mcp", "service": "desk", "base_url": server.url, "tool_name": "echo"}
     pod.agent("analyst", pod.tool("echo", schema=ECHO["inputSchema"], execution=execution))
     result = await (await pod.client().open()).call("desk__echo", {"text": "hi"})
-    assert result == {"content": [{"type": "text", "text": "Look.\n[image, image/png, 2 bytes]"}, image]}
+    assert result == {
+        "content": [{"type": "text", "text": "Look.\n[image, image/png, 2 bytes]"}, image]
+    }
     (call,) = pod.history()[0]["tool_trace"][0]["tool_calls"]
-    assert call["mcp"] == {"server": "scripted 1.2", "session": "session-…", "protocol": "2025-11-25"}
+    assert call["mcp"] == {
+        "server": "scripted 1.2",
+        "session": "session-…",
+        "protocol": "2025-11-25",
+    }
 
 
 @pytest.mark.requirement("mcp:drift", "broker:over-mcp")
@@ -120,9 +126,16 @@ async def test_a_tool_that_its_server_has_changed_is_not_called_and_an_event_nam
 @pytest.mark.requirement("broker:schema", "broker:failure")
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [({}, "schema_validation"), ({"symbol": 1}, "schema_validation"), ([], "invalid_arguments"), ("X", "invalid_arguments")],
+    [
+        ({}, "schema_validation"),
+        ({"symbol": 1}, "schema_validation"),
+        ([], "invalid_arguments"),
+        ("X", "invalid_arguments"),
+    ],
 )
-async def test_arguments_that_do_not_fit_are_not_run(pod: BrokerPod, client: McpClient, arguments: Any, code: str) -> None:
+async def test_arguments_that_do_not_fit_are_not_run(
+    pod: BrokerPod, client: McpClient, arguments: Any, code: str
+) -> None:
     error = failure(await client.call("desk__trade", arguments))
     assert error["code"] == code
     assert error["message"].startswith("The call was not run")
@@ -138,11 +151,16 @@ async def test_arguments_that_are_null_are_none(client: McpClient) -> None:
 
 
 @pytest.mark.requirement("broker:schema")
-async def test_a_key_that_stands_twice_is_refused_and_numbers_keep_their_spelling(pod: BrokerPod, client: McpClient) -> None:
+async def test_a_key_that_stands_twice_is_refused_and_numbers_keep_their_spelling(
+    pod: BrokerPod, client: McpClient
+) -> None:
     def body(arguments: bytes) -> bytes:
-        return b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"desk__trade","arguments":%s}}' % (
-            len(arguments),
-            arguments,
+        return (
+            b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"desk__trade","arguments":%s}}'
+            % (
+                len(arguments),
+                arguments,
+            )
         )
 
     twice = await client.post(body(b'{"symbol":"A","symbol":"B"}'))
@@ -153,7 +171,9 @@ async def test_a_key_that_stands_twice_is_refused_and_numbers_keep_their_spellin
 
 
 @pytest.mark.requirement("broker:failure")
-async def test_a_failure_of_the_service_is_an_error_with_code_and_message(pod: BrokerPod, client: McpClient) -> None:
+async def test_a_failure_of_the_service_is_an_error_with_code_and_message(
+    pod: BrokerPod, client: McpClient
+) -> None:
     pod.service.routes["GET", "/balance"] = JSONResponse({"why": "closed"}, 503)
     assert failure(await client.call("desk__balance")) == {
         "code": "http_503",
@@ -170,7 +190,10 @@ async def test_a_long_result_is_cut_and_says_so(pod: BrokerPod) -> None:
     pod.agent("analyst", pod.tool("balance"), max_tool_result_bytes=100)
     pod.service.routes["GET", "/balance"] = Response("x" * 5000)
     result = await (await pod.client().open()).call("desk__balance")
-    assert [part["text"] for part in result["content"]] == ["x" * 100, "[cut: this is the beginning of a result of 5000 bytes]"]
+    assert [part["text"] for part in result["content"]] == [
+        "x" * 100,
+        "[cut: this is the beginning of a result of 5000 bytes]",
+    ]
     assert "structuredContent" not in result
 
 
@@ -202,8 +225,15 @@ async def test_a_call_that_finds_no_room_in_its_time_is_refused_and_not_run(pod:
     client = await pod.client().open()
     first = client.begin("desk__balance")
     await happens(lambda: gate.asked == 1, "the first has the room")
-    # Of two calls with the same time the first might give its room free before the other one is refused.
-    pod.agent("analyst", pod.tool("balance"), max_parallel=1, timeout_per_tool_ms=500, total_timeout_ms=500)
+    # Of two calls with the same time the first might give its room free before the other one is
+    # refused.
+    pod.agent(
+        "analyst",
+        pod.tool("balance"),
+        max_parallel=1,
+        timeout_per_tool_ms=500,
+        total_timeout_ms=500,
+    )
     assert failure(await client.call("desk__balance"))["code"] == "too_many_calls"
     gate.is_open = True
     assert (await first)["structuredContent"] == {"usd": 1}
@@ -211,7 +241,9 @@ async def test_a_call_that_finds_no_room_in_its_time_is_refused_and_not_run(pod:
 
 
 @pytest.mark.requirement("broker:concurrency")
-async def test_a_call_is_refused_where_too_many_wait(pod: BrokerPod, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_is_refused_where_too_many_wait(
+    pod: BrokerPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert calls.MAX_CALLS == 128
     monkeypatch.setattr(calls, "MAX_CALLS", 2)
     pod.agent("analyst", pod.tool("balance"), max_parallel=1)
@@ -253,7 +285,9 @@ async def test_of_a_call_that_nobody_ran_only_the_beginning_is_kept(
 
 
 @pytest.mark.requirement("broker:hostile")
-async def test_a_name_that_no_tool_can_have_is_refused_and_written_nowhere(pod: BrokerPod, client: McpClient) -> None:
+async def test_a_name_that_no_tool_can_have_is_refused_and_written_nowhere(
+    pod: BrokerPod, client: McpClient
+) -> None:
     reply = await client.ask("tools/call", {"name": "x" * 100_000})
     assert reply.message["error"]["code"] == -32602
     assert pod.history() == []
@@ -283,9 +317,21 @@ async def test_each_call_is_one_line_of_history(pod: BrokerPod, client: McpClien
     }
     assert entry.tools_offered == ("desk__balance", "desk__trade")
     ((call,),) = [each.tool_calls for each in entry.tool_trace]
-    assert (call.name, call.service, call.status, call.effect, call.ran) == ("desk.trade", "desk", "ok", "write", True)
-    assert (call.arguments, call.result) == ({"symbol": "X"}, {"ok": True, "status_code": 200, "data": {"order": 7}})
-    assert line["request_original"]["params"] == {"name": "desk__trade", "arguments": {"symbol": "X"}}
+    assert (call.name, call.service, call.status, call.effect, call.ran) == (
+        "desk.trade",
+        "desk",
+        "ok",
+        "write",
+        True,
+    )
+    assert (call.arguments, call.result) == (
+        {"symbol": "X"},
+        {"ok": True, "status_code": 200, "data": {"order": 7}},
+    )
+    assert line["request_original"]["params"] == {
+        "name": "desk__trade",
+        "arguments": {"symbol": "X"},
+    }
     assert line["response"]["json"]["structuredContent"] == {"order": 7}
 
 
@@ -305,7 +351,11 @@ async def test_each_call_is_logged_and_counted(pod: BrokerPod, client: McpClient
     ]
     first = events[:3]
     assert {event["turn_id"] for event in first} == {pod.history()[0]["turn_id"]}
-    assert (first[0]["path"], first[0]["tools_count"], first[0]["mediated"]) == ("/mcp/analyst", 2, False)
+    assert (first[0]["path"], first[0]["tools_count"], first[0]["mediated"]) == (
+        "/mcp/analyst",
+        2,
+        False,
+    )
     assert (first[1]["name"], first[1]["status"], first[1]["ran"]) == ("desk.balance", "ok", True)
     assert first[2]["history_hash"] == pod.history()[0]["hash"]
     assert events[5]["intervention"] == "managed_tool_schema_rejected:desk.trade"
@@ -313,19 +363,26 @@ async def test_each_call_is_logged_and_counted(pod: BrokerPod, client: McpClient
     for event in pod.events:
         metrics.count(event)
     text = metrics.text("")[0].decode()
-    assert 'claw_tool_calls_total{agent="analyst",code="",status="ok",tool="desk.balance"} 1.0' in text
+    assert (
+        'claw_tool_calls_total{agent="analyst",code="",status="ok",tool="desk.balance"} 1.0' in text
+    )
     assert 'claw_requests_ended_total{agent="analyst",mediated="no",outcome="ok"} 2.0' in text
     assert 'provider=""' not in text
 
 
 @pytest.mark.requirement("broker:redacted")
-async def test_no_credential_of_the_pod_is_in_an_answer_in_history_or_in_the_log(pod: BrokerPod, client: McpClient) -> None:
+async def test_no_credential_of_the_pod_is_in_an_answer_in_history_or_in_the_log(
+    pod: BrokerPod, client: McpClient
+) -> None:
     async def echo(request: Request) -> Response:
-        return JSONResponse({"headers": dict(request.headers), "query": request.url.query, "key": PROVIDER_KEY})
+        return JSONResponse(
+            {"headers": dict(request.headers), "query": request.url.query, "key": PROVIDER_KEY}
+        )
 
     pod.service.routes["GET", "/balance"] = echo
     reply = await client.ask(
-        "tools/call", {"name": "desk__balance", "arguments": {"mine": token("analyst"), "k": PROVIDER_KEY}}
+        "tools/call",
+        {"name": "desk__balance", "arguments": {"mine": token("analyst"), "k": PROVIDER_KEY}},
     )
     assert reply.result["structuredContent"]["key"] != PROVIDER_KEY
     written = reply.body.decode() + json.dumps(pod.history()) + json.dumps(pod.events)

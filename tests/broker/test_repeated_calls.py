@@ -21,21 +21,31 @@ async def test_equal_calls_run_each_time(pod: BrokerPod, client: McpClient) -> N
 
 
 @pytest.mark.requirement("broker:same-id")
-async def test_the_same_id_in_the_same_session_gets_the_recorded_answer(pod: BrokerPod, client: McpClient) -> None:
-    first = await client.ask("tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}}, 77)
+async def test_the_same_id_in_the_same_session_gets_the_recorded_answer(
+    pod: BrokerPod, client: McpClient
+) -> None:
+    first = await client.ask(
+        "tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}}, 77
+    )
     pod.service.routes["POST", "/trade"] = JSONResponse({"order": 8})
-    again = await client.ask("tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}}, 77)
+    again = await client.ask(
+        "tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}}, 77
+    )
     assert again.body == first.body
     assert pod.calls_of("/trade") == len(pod.history()) == 1
     text_id = await client.call("desk__trade", {"symbol": "X"}, "77")
     other_arguments = await client.call("desk__trade", {"symbol": "Y"}, 77)
     other_session = await (await pod.client().open()).call("desk__trade", {"symbol": "X"}, 77)
-    assert [each["structuredContent"] for each in (text_id, other_arguments, other_session)] == [{"order": 8}] * 3
+    assert [each["structuredContent"] for each in (text_id, other_arguments, other_session)] == [
+        {"order": 8}
+    ] * 3
     assert pod.calls_of("/trade") == 4
 
 
 @pytest.mark.requirement("broker:same-id")
-async def test_a_request_that_comes_again_while_its_call_runs_waits_for_that_call(pod: BrokerPod, client: McpClient) -> None:
+async def test_a_request_that_comes_again_while_its_call_runs_waits_for_that_call(
+    pod: BrokerPod, client: McpClient
+) -> None:
     gate = pod.service.routes["POST", "/trade"] = Gate({"order": 9})
     both = [client.begin("desk__trade", {"symbol": "X"}, 5) for _ in range(2)]
     await happens(lambda: gate.asked == 1, "the call runs")
@@ -48,13 +58,17 @@ async def test_a_request_that_comes_again_while_its_call_runs_waits_for_that_cal
 async def test_a_stateless_request_is_always_a_call(pod: BrokerPod) -> None:
     client = pod.client()
     for _ in range(2):
-        reply = await client.stateless("tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}})
+        reply = await client.stateless(
+            "tools/call", {"name": "desk__trade", "arguments": {"symbol": "X"}}
+        )
         assert reply.result["structuredContent"] == {"order": 7}
     assert pod.calls_of("/trade") == 2
 
 
 @pytest.mark.requirement("broker:same-id")
-async def test_answers_are_kept_in_bounded_memory_the_oldest_goes_first_and_the_latest_stays() -> None:
+async def test_answers_are_kept_in_bounded_memory_the_oldest_goes_first_and_the_latest_stays() -> (
+    None
+):
     async def say(size: int) -> bytes:
         return b"x" * size
 

@@ -11,10 +11,18 @@ from tests.broker.pod import BrokerPod, McpClient, failure
 
 
 @pytest.mark.requirement("broker:list")
-async def test_the_list_is_the_agents_native_tools_with_the_schema_that_a_model_would_see(pod: BrokerPod) -> None:
-    asks_for_id = {"type": "object", "properties": {"claw_id": {"type": "string"}, "n": {}}, "required": ["claw_id", "n"]}
+async def test_the_list_is_the_agents_native_tools_with_the_schema_that_a_model_would_see(
+    pod: BrokerPod,
+) -> None:
+    asks_for_id = {
+        "type": "object",
+        "properties": {"claw_id": {"type": "string"}, "n": {}},
+        "required": ["claw_id", "n"],
+    }
     pod.agent(
-        "analyst", pod.tool("balance", annotations={"title": "Balance"}), pod.tool("trade", write=True, schema=asks_for_id)
+        "analyst",
+        pod.tool("balance", annotations={"title": "Balance"}),
+        pod.tool("trade", write=True, schema=asks_for_id),
     )
     pod.agent("clerk", pod.tool("stamp"))
     assert await (await pod.client().open()).list_tools() == [
@@ -31,7 +39,9 @@ async def test_the_list_is_the_agents_native_tools_with_the_schema_that_a_model_
             "annotations": {"readOnlyHint": False},
         },
     ]
-    assert [tool["name"] for tool in await (await pod.client("clerk").open()).list_tools()] == ["desk__stamp"]
+    assert [tool["name"] for tool in await (await pod.client("clerk").open()).list_tools()] == [
+        "desk__stamp"
+    ]
 
 
 @pytest.mark.requirement("broker:delivery")
@@ -89,6 +99,8 @@ async def test_a_client_that_only_listens_hears_once_of_each_change_of_its_own_t
     pod.agent("analyst", *map(pod.tool, names), max_rounds=4)
     pod.mediator.reread()
     pod.mediator.retire()
-    assert not any([b"list_changed" in chunk async for chunk in listening]), "other settings are none of its business"
+    assert not any([b"list_changed" in chunk async for chunk in listening]), (
+        "other settings are none of its business"
+    )
     with pytest.raises(StopAsyncIteration):
         await waiting

@@ -16,7 +16,9 @@ PUBLIC = b""
 
 
 def ca_request(*permitted: str, **more: Any) -> CaRequest:
-    return CaRequest(**({"pod": "desk", "permitted": permitted or (INSIDE,), "now": NOW, "days": 365} | more))
+    return CaRequest(
+        **({"pod": "desk", "permitted": permitted or (INSIDE,), "now": NOW, "days": 365} | more)
+    )
 
 
 def pods_ca(directory: Path, *permitted: str, **more: Any) -> StoredCas:

@@ -1,7 +1,8 @@
-"""The runtimes of certs/README.md: how each is told which CA to trust, and a program that requests a URL through the proxy.
+"""The runtimes of certs/README.md: how each is told which CA to trust, and a program that requests
+a URL through the proxy.
 
-A program ends with status 0, or says so, if the TLS was sound, whatever the proxy then answered; else it prints the complaint
-of its TLS stack about the certificate.
+A program ends with status 0, or says so, if the TLS was sound, whatever the proxy then answered;
+else it prints the complaint of its TLS stack about the certificate.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ for number, url in enumerate(sys.argv[1:]):
     except Exception: traceback.print_exc(file=sys.stdout)
     else: print("answered")
 """
-# Node reads HTTPS_PROXY since version 24 only (NODE_USE_ENV_PROXY): here the program makes the tunnel itself.
+# Node reads HTTPS_PROXY since version 24 only (NODE_USE_ENV_PROXY): here the program makes the
+# tunnel itself.
 NODE = """
 const { hostname } = new URL(process.argv[1]), proxy = new URL(process.env.HTTPS_PROXY);
 const failed = error => { console.error(error.message); process.exit(1); };
@@ -78,15 +80,22 @@ class Ask { public static void main(String[] given) {
 """
 
 type Command = Callable[[str, Path, Path], list[str]]
-"""Return a command. Arguments: a URL, an empty directory, and the directory of the CA's public files. Some take more URLs."""
+"""Return a command.
+
+Arguments: a URL, an empty directory, and the directory of the CA's public files. Some take more
+URLs.
+"""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """``variable`` names the one variable that the runtime needs. ``answered``: its output after our answer; None: it succeeds.
+    """``variable`` names the one variable that the runtime needs.
 
-    ``refused``: its output has one of these texts when it does not trust the certificate. ``takes_more``: its command can be
-    followed by more URLs, and a form feed stands between its outputs: one process is then enough for several.
+    ``answered``: its output after our answer; None: it succeeds.
+
+    ``refused``: its output has one of these texts when it does not trust the certificate.
+    ``takes_more``: its command can be followed by more URLs, and a form feed stands between its
+    outputs: one process is then enough for several.
     """
 
     name: str
@@ -100,7 +109,9 @@ class Runtime:
 
 def python(name: str, program: str, variable: str) -> Runtime:
     command = [sys.executable, "-c", program + EACH]
-    return Runtime(name, lambda url, *_: [*command, url], variable, answered="answered", takes_more=True)
+    return Runtime(
+        name, lambda url, *_: [*command, url], variable, answered="answered", takes_more=True
+    )
 
 
 def pip(url: str, *_: Path) -> list[str]:
@@ -119,19 +130,39 @@ def pip(url: str, *_: Path) -> list[str]:
 
 def uv(url: str, directory: Path, _: Path) -> list[str]:
     """Return a command of a Rust program: uv with rustls and the store of rustls-native-certs."""
-    of = ["--no-cache", "--system-certs", "--index-url", url, "--target", str(directory), "--python", sys.executable]
+    of = [
+        "--no-cache",
+        "--system-certs",
+        "--index-url",
+        url,
+        "--target",
+        str(directory),
+        "--python",
+        sys.executable,
+    ]
     return [find_uv_bin(), "pip", "install", *of, "no-such-one"]
 
 
 def compose(url: str, *_: Path) -> list[str]:
-    """Return a command of a Go program: Docker Compose asks a registry for the file that it is to read."""
+    """Return a command of a Go program: Docker Compose asks a registry for the file
+    that it is to read.
+    """
     return [str(compose_binary()), "-f", f"oci://{urlsplit(url).hostname}/a/pod:1", "config"]
 
 
 def java(url: str, directory: Path, public: Path) -> list[str]:
     """Return a command with a trust store of its own; Java reads no variable that names one."""
     store, source, password = directory / "trust.p12", directory / "Ask.java", "changeit"
-    keytool = ["-importcert", "-noprompt", "-alias", "claw", "-storetype", "PKCS12", "-storepass", password]
+    keytool = [
+        "-importcert",
+        "-noprompt",
+        "-alias",
+        "claw",
+        "-storetype",
+        "PKCS12",
+        "-storepass",
+        password,
+    ]
     files = ["-file", str(public / "ca-cert.pem"), "-keystore", str(store)]
     subprocess.run([need("keytool"), *keytool, *files], check=True, capture_output=True, timeout=60)
     source.write_text(JAVA, encoding="utf-8")
@@ -140,7 +171,12 @@ def java(url: str, directory: Path, public: Path) -> list[str]:
 
 
 RUNTIMES = (
-    Runtime("curl", lambda url, *_: [need("curl"), "-sS", url], "CURL_CA_BUNDLE", refused=("SSL certificate problem",)),
+    Runtime(
+        "curl",
+        lambda url, *_: [need("curl"), "-sS", url],
+        "CURL_CA_BUNDLE",
+        refused=("SSL certificate problem",),
+    ),
     Runtime(
         "git",
         lambda url, *_: [need("git"), "ls-remote", f"{url}a.git"],
@@ -154,7 +190,9 @@ RUNTIMES = (
     python("Python: urllib", URLLIB, "SSL_CERT_FILE"),
     python("OpenAI's SDK", OPENAI, "SSL_CERT_FILE"),
     python("Anthropic's SDK", ANTHROPIC, "SSL_CERT_FILE"),
-    Runtime("pip", pip, "PIP_CERT", answered="401 Client Error", refused=("CERTIFICATE_VERIFY_FAILED",)),
+    Runtime(
+        "pip", pip, "PIP_CERT", answered="401 Client Error", refused=("CERTIFICATE_VERIFY_FAILED",)
+    ),
     Runtime(
         "Node",
         lambda url, *_: [need("node"), "-e", NODE, url],
@@ -162,7 +200,13 @@ RUNTIMES = (
         adds=True,
         refused=("self-signed certificate in certificate chain", "permitted subtree violation"),
     ),
-    Runtime("Rust: rustls", uv, "SSL_CERT_FILE", answered="401 Unauthorized", refused=("invalid peer certificate",)),
+    Runtime(
+        "Rust: rustls",
+        uv,
+        "SSL_CERT_FILE",
+        answered="401 Unauthorized",
+        refused=("invalid peer certificate",),
+    ),
     Runtime("Go", compose, "SSL_CERT_FILE", answered="401 Unauthorized", refused=("x509: ",)),
     Runtime("Java", java, None, answered="answered", refused=("PKIX path",), takes_more=True),
 )

@@ -1,4 +1,6 @@
-"""The constraints of the pod's CA: host names in X.509, and its certificates as OpenSSL judges them."""
+"""The constraints of the pod's CA: host names in X.509, and its certificates as
+OpenSSL judges them.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +37,32 @@ from tests.not_tested import need
         ([INSIDE, "10.0.0.5"], "excluded subtree violation"),
     ],
 )
-def test_openssl_accepts_certificates_for_governed_hosts_only(tmp_path: Path, sans: list[str], problem: str | None) -> None:
-    """mitmproxy's own code signs the certificates. OpenSSL reads them strictly, as Python does since 3.13."""
+def test_openssl_accepts_certificates_for_governed_hosts_only(
+    tmp_path: Path, sans: list[str], problem: str | None
+) -> None:
+    """mitmproxy's own code signs the certificates.
+
+    OpenSSL reads them strictly, as Python does since 3.13.
+    """
     pods_ca(tmp_path)
     private, leaf, chain = tmp_path / "private", tmp_path / "leaf.pem", tmp_path / "chain.pem"
     store = CertStore.from_files(private / "mitmproxy-ca.pem", private / "mitmproxy-dhparam.pem")
     entry = store.get_cert(sans[0], [_general(each) for each in sans])
     leaf.write_bytes(entry.cert.to_pem())
     chain.write_bytes(b"".join(each.to_pem() for each in entry.chain_certs))
-    command = [need("openssl"), "verify", "-x509_strict", "-purpose", "sslserver", "-untrusted", str(chain)]
+    command = [
+        need("openssl"),
+        "verify",
+        "-x509_strict",
+        "-purpose",
+        "sslserver",
+        "-untrusted",
+        str(chain),
+    ]
     trusted = ["-CAfile", str(tmp_path / "public" / "ca-cert.pem")]
-    result = subprocess.run([*command, *trusted, str(leaf)], capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run(
+        [*command, *trusted, str(leaf)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert (result.returncode == 0) == (problem is None), result.stderr
     assert problem is None or problem in result.stderr
 
@@ -93,7 +110,9 @@ def test_the_ca_of_any_pod_has_a_printable_name(pod: str) -> None:
         ("", None, "not a host name"),
     ],
 )
-def test_a_host_is_covered_or_left_out_with_the_reason(host: str, held_to: str | None, why: str) -> None:
+def test_a_host_is_covered_or_left_out_with_the_reason(
+    host: str, held_to: str | None, why: str
+) -> None:
     names = ca_names([host])
     assert names.permitted == ((held_to,) if held_to else ())
     assert why in "".join(names.left_out.values())

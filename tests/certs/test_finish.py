@@ -13,7 +13,16 @@ from claw_certs.ca import create_ca
 from claw_certs.key_file import CA_FILE
 from claw_certs.status import Problem, ca_status
 from claw_certs.store import StagedCaError, finish, read_store, rotate
-from tests.certs.example_cas import INSIDE, LONG_AGO, NOW, OUTSIDE, PUBLIC, YET_TO_COME, ca_request, pods_ca
+from tests.certs.example_cas import (
+    INSIDE,
+    LONG_AGO,
+    NOW,
+    OUTSIDE,
+    PUBLIC,
+    YET_TO_COME,
+    ca_request,
+    pods_ca,
+)
 
 STAGED = "private/next-ca.pem"
 
@@ -47,7 +56,9 @@ def problems(place: Path) -> tuple[Problem, ...]:
 
 @pytest.mark.requirement("certs:finish")
 @pytest.mark.parametrize("flaw", FLAWS)
-def test_a_staged_ca_that_can_not_sign_is_refused_and_rotate_replaces_it(tmp_path: Path, flaw: str) -> None:
+def test_a_staged_ca_that_can_not_sign_is_refused_and_rotate_replaces_it(
+    tmp_path: Path, flaw: str
+) -> None:
     alter, mode, says = FLAWS[flaw]
     pods_ca(tmp_path)
     old = rotate(tmp_path, ca_request(), PUBLIC, None).signing
@@ -70,11 +81,15 @@ def test_a_staged_ca_that_can_not_sign_is_refused_and_rotate_replaces_it(tmp_pat
 
 
 @pytest.mark.requirement("certs:finish")
-@pytest.mark.parametrize("names", [["ca-cert.pem"], ["ca-bundle.pem"], ["ca-cert.pem", "ca-bundle.pem"]])
+@pytest.mark.parametrize(
+    "names", [["ca-cert.pem"], ["ca-bundle.pem"], ["ca-cert.pem", "ca-bundle.pem"]]
+)
 def test_a_staged_ca_signs_only_if_runners_trust_it(tmp_path: Path, names: list[str]) -> None:
     """A ``rotate`` that is killed before it writes these files leaves the CA in this state."""
     old = pods_ca(tmp_path).signing
-    before = {tmp_path / "public" / name: (tmp_path / "public" / name).read_bytes() for name in names}
+    before = {
+        tmp_path / "public" / name: (tmp_path / "public" / name).read_bytes() for name in names
+    }
     staged = rotate(tmp_path, ca_request(), PUBLIC, None).next
     for path, content in before.items():
         path.write_bytes(content)

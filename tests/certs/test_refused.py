@@ -34,7 +34,9 @@ from tests.proxy.test_start import fails_to_start
 def encrypted(pem: bytes) -> bytes:
     key = serialization.load_pem_private_key(pem, None)
     locked = serialization.BestAvailableEncryption(b"word")
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked) + certificates(pem)
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked
+    ) + certificates(pem)
 
 
 def certificates(pem: bytes) -> bytes:
@@ -46,7 +48,8 @@ def leaf(pem: bytes) -> bytes:
     key = serialization.load_pem_private_key(pem, None)
     signer = x509.load_pem_x509_certificates(pem)[0]
     return (
-        pem[: pem.index(b"-----BEGIN CERTIFICATE")] + dummy_cert(key, signer, "a.example", [x509.DNSName("a.example")]).to_pem()
+        pem[: pem.index(b"-----BEGIN CERTIFICATE")]
+        + dummy_cert(key, signer, "a.example", [x509.DNSName("a.example")]).to_pem()
     )
 
 
@@ -61,7 +64,9 @@ FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "another's root": (
         lambda pem: (
             pem[: pem.rindex(b"-----BEGIN CERT")]
-            + create_ca(ca_request()).rpartition(b"-----BEGIN CERT")[2].join([b"-----BEGIN CERT", b""])
+            + create_ca(ca_request())
+            .rpartition(b"-----BEGIN CERT")[2]
+            .join([b"-----BEGIN CERT", b""])
         ),
         "no chain",
     ),
@@ -73,7 +78,9 @@ FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 @pytest.mark.requirement("certs:refused")
 @pytest.mark.parametrize("flaw", FLAWS)
-def test_a_file_without_a_sound_ca_is_refused_in_one_line_with_the_remedy(tmp_path: Path, flaw: str) -> None:
+def test_a_file_without_a_sound_ca_is_refused_in_one_line_with_the_remedy(
+    tmp_path: Path, flaw: str
+) -> None:
     pods_ca(tmp_path)
     file = tmp_path / "private" / "mitmproxy-ca.pem"
     alter, says = FLAWS[flaw]
@@ -129,7 +136,10 @@ def test_the_readers_of_a_key_depend_on_the_user_of_the_proxy() -> None:
     [
         (lambda place: place.mkdir(), "there is no CA"),
         (lambda place: pods_ca(place.parent, now=LONG_AGO), "it expired on"),
-        (lambda place: pods_ca(place.parent) and (place / CA_FILE).chmod(0o644), "is open to everybody"),
+        (
+            lambda place: pods_ca(place.parent) and (place / CA_FILE).chmod(0o644),
+            "is open to everybody",
+        ),
         (lambda place: pods_ca(place.parent) and (place / DH_PARAMETERS).unlink(), DH_PARAMETERS),
         (lambda place: CertStore.create_store(place, "mitmproxy", 2048), "may sign for any name"),
     ],
@@ -158,7 +168,12 @@ NO_ADDRESS = [x509.IPAddress(ip_network(network)) for network in ("0.0.0.0/0", "
     ("permitted", "excluded", "critical", "says"),
     [
         (GOVERNED, NO_ADDRESS, True, None),
-        ([x509.DNSName(f".{INSIDE}".upper())], [*NO_ADDRESS, x509.DNSName("eu.openai.com")], True, None),
+        (
+            [x509.DNSName(f".{INSIDE}".upper())],
+            [*NO_ADDRESS, x509.DNSName("eu.openai.com")],
+            True,
+            None,
+        ),
         ([*GOVERNED, x509.DNSName("")], NO_ADDRESS, True, "any name"),
         ([*GOVERNED, x509.DNSName("com")], NO_ADDRESS, True, "all names below 'com'"),
         ([x509.DNSName(".")], NO_ADDRESS, True, "any name"),
@@ -175,7 +190,9 @@ NO_ADDRESS = [x509.IPAddress(ip_network(network)) for network in ("0.0.0.0/0", "
 def test_a_foreign_ca_is_accepted_if_it_is_constrained_like_a_pods_ca(
     tmp_path: Path, permitted: Any, excluded: Any, critical: bool, says: str | None
 ) -> None:
-    (tmp_path / CA_FILE).write_bytes(by_hand(x509.NameConstraints(permitted, excluded), critical=critical))
+    (tmp_path / CA_FILE).write_bytes(
+        by_hand(x509.NameConstraints(permitted, excluded), critical=critical)
+    )
     (tmp_path / CA_FILE).chmod(0o600)
     (tmp_path / DH_PARAMETERS).touch()
     problem = pod_ca_problem(tmp_path, load_ca(tmp_path, NOW))
@@ -187,8 +204,12 @@ def test_a_foreign_ca_is_accepted_if_it_is_constrained_like_a_pods_ca(
 def by_hand(constraints: x509.NameConstraints, *, critical: bool) -> bytes:
     """Return a CA of one certificate, as an operator makes it by hand."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(NOW).not_valid_after(NOW + timedelta(days=1))
+    builder = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    )
+    builder = (
+        builder.serial_number(1).not_valid_before(NOW).not_valid_after(NOW + timedelta(days=1))
+    )
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     certificate = builder.add_extension(constraints, critical=critical).sign(key, hashes.SHA256())
     plain = serialization.NoEncryption()
@@ -228,7 +249,9 @@ def test_a_proxy_that_runs_for_half_a_year_shows_no_expired_certificate(tmp_path
     with taddons.context(tlsconfig.TlsConfig()) as context:
         context.configure(context.master.addons.get("tlsconfig"), confdir=str(tmp_path / "private"))
         addon = TlsCaAddon(Governance(EventLog([].append), BuiltinAddons.find()), lambda: now[0])
-        first, other = (addon.leaf(connection(name)).cert for name in ("api.openai.com", "EU.api.openai.com"))
+        first, other = (
+            addon.leaf(connection(name)).cert for name in ("api.openai.com", "EU.api.openai.com")
+        )
         assert addon.leaf(connection("api.openai.com")).cert is first
         assert [name.value for name in other.altnames] == ["eu.api.openai.com"]
         now[0] += timedelta(days=191)
@@ -237,7 +260,9 @@ def test_a_proxy_that_runs_for_half_a_year_shows_no_expired_certificate(tmp_path
 
 
 @pytest.mark.requirement("certs:one-name")
-@pytest.mark.parametrize("odd", ["a..b", "x" * 300, "\x00", "é\udcff", "*", "::1", "fe80::1%eth0", "10.0.0.5"])
+@pytest.mark.parametrize(
+    "odd", ["a..b", "x" * 300, "\x00", "é\udcff", "*", "::1", "fe80::1%eth0", "10.0.0.5"]
+)
 def test_every_runner_gets_a_certificate_for_one_name(tmp_path: Path, odd: str) -> None:
     pods_ca(tmp_path)
     with taddons.context(tlsconfig.TlsConfig()) as context:
@@ -247,5 +272,7 @@ def test_every_runner_gets_a_certificate_for_one_name(tmp_path: Path, odd: str) 
 
 
 def connection(sni: str) -> Context:
-    client = Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), timestamp_start=0, sni=sni)
+    client = Client(
+        peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), timestamp_start=0, sni=sni
+    )
     return Context(client, Options())

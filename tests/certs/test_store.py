@@ -1,4 +1,6 @@
-"""The CA on the disk: modes, symlinks, concurrent verbs, kills at every step, and the two steps of a rotation."""
+"""The CA on the disk: modes, symlinks, concurrent verbs, kills at every step, and
+the two steps of a rotation.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ print(step)
 
 
 def modes(directory: Path) -> dict[str, int]:
-    return {str(path.relative_to(directory)): stat.S_IMODE(path.stat().st_mode) for path in directory.rglob("*")}
+    return {
+        str(path.relative_to(directory)): stat.S_IMODE(path.stat().st_mode)
+        for path in directory.rglob("*")
+    }
 
 
 @pytest.mark.requirement("certs:files")
@@ -64,7 +69,11 @@ def test_modes_of_private_and_public_files_do_not_depend_on_the_umask(tmp_path: 
         os.umask(before)
     files = {"mitmproxy-ca.pem": 0o600, "next-ca.pem": 0o600, "mitmproxy-dhparam.pem": 0o600}
     private = {"private": 0o700} | {f"private/{name}": mode for name, mode in files.items()}
-    assert modes(tmp_path) == private | {"public": 0o755, "public/ca-cert.pem": 0o644, "public/ca-bundle.pem": 0o644}
+    assert modes(tmp_path) == private | {
+        "public": 0o755,
+        "public/ca-cert.pem": 0o644,
+        "public/ca-bundle.pem": 0o644,
+    }
     bundle = (tmp_path / "public" / "ca-bundle.pem").read_bytes()
     assert bundle == SYSTEM + (tmp_path / "public" / "ca-cert.pem").read_bytes()
     assert b"PRIVATE" not in bundle
@@ -105,10 +114,21 @@ def test_the_directory_itself_may_not_be_a_symlink(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("certs:files")
 def test_concurrent_verbs_create_one_ca(tmp_path: Path) -> None:
-    make = "import sys; from pathlib import Path; from tests.certs.example_cas import pods_ca; pods_ca(Path(sys.argv[1]))"
-    command = [sys.executable, "-c", f"{make}; print(pods_ca(Path(sys.argv[1])).signing.name)", str(tmp_path / "ca")]
+    make = (
+        "import sys; from pathlib import Path; from tests.certs.example_cas import pods_ca; "
+        "pods_ca(Path(sys.argv[1]))"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        f"{make}; print(pods_ca(Path(sys.argv[1])).signing.name)",
+        str(tmp_path / "ca"),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    running = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
     names = {process.communicate(timeout=100)[0] for process in running}
     signing = read_store(tmp_path / "ca").signing
     assert signing is not None
@@ -117,18 +137,26 @@ def test_concurrent_verbs_create_one_ca(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("certs:killed")
 @pytest.mark.parametrize("verb", ["init", "force", "rotate", "finish"])
-def test_a_kill_at_any_step_leaves_a_complete_ca_or_none_and_the_same_verb_repairs_it(tmp_path: Path, verb: str) -> None:
-    """Kill the verb at each of its file operations. Each kill is in a fork of one process, because the imports take longest."""
+def test_a_kill_at_any_step_leaves_a_complete_ca_or_none_and_the_same_verb_repairs_it(
+    tmp_path: Path, verb: str
+) -> None:
+    """Kill the verb at each of its file operations.
+
+    Each kill is in a fork of one process, because the imports take longest.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", "-c", KILLED, verb, str(tmp_path)]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+    result = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=100
+    )
     assert result.returncode == 0, result.stderr
     steps = int(result.stdout)
     assert steps > 10
     for step in range(steps):
         place = tmp_path / str(step)
         left = read_store(place)  # raises for half a file, or a certificate without its key
-        # Runners trust the signing CA at every step, except before there is one, and when another replaces it by force.
+        # Runners trust the signing CA at every step, except before there is one, and when another
+        # replaces it by force.
         if verb in {"rotate", "finish"}:
             assert left.signing is not None
             assert left.signing.root_pem.strip() in {each.strip() for each in left.trusted}
@@ -167,7 +195,9 @@ def test_a_rotation_first_trusts_the_new_ca_and_then_lets_it_sign(tmp_path: Path
 @pytest.mark.requirement("certs:files")
 def test_only_certificates_are_copied_from_a_file_of_public_cas(tmp_path: Path) -> None:
     file = tmp_path / "cas.pem"
-    file.write_bytes(b"# mine\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n" + SYSTEM)
+    file.write_bytes(
+        b"# mine\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n" + SYSTEM
+    )
     assert load_public_cas(file) == (file, SYSTEM)
     file.write_bytes(b"nothing")
     with pytest.raises(ValueError, match="holds no certificate"):

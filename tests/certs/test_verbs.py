@@ -34,7 +34,9 @@ REMEDIES = ("claw certs init", "claw certs rotate", "chmod 600")
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "cas.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", encoding="utf-8")
+    (tmp_path / "cas.pem").write_text(
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", encoding="utf-8"
+    )
     (tmp_path / "AGENTS.md").write_text("Be good.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     written(tmp_path)
@@ -42,12 +44,20 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def written(directory: Path, mode: str = "proxy", **env: str) -> None:
-    variables = ", ".join(f"{name}: {json.dumps(value)}" for name, value in env.items()) or 'XAI_API_KEY: ""'
+    variables = (
+        ", ".join(f"{name}: {json.dumps(value)}" for name, value in env.items())
+        or 'XAI_API_KEY: ""'
+    )
     (directory / "claw-pod.yml").write_text(POD.format(mode=mode, env=variables), encoding="utf-8")
 
 
 def claw(*arguments: str, **env: str) -> Result:
-    environment = {"CLAW_MASTER_SECRET": "planted-master-secret", "TERM": "dumb", "CLAW_UID": "", **env}
+    environment = {
+        "CLAW_MASTER_SECRET": "planted-master-secret",
+        "TERM": "dumb",
+        "CLAW_UID": "",
+        **env,
+    }
     return CliRunner().invoke(app, list(arguments), env=environment)
 
 
@@ -109,7 +119,9 @@ def test_a_finish_with_an_unfit_ca_is_refused_in_one_line_with_the_remedy(desk: 
     refused = certs("rotate", "--finish")
     assert (refused.exit_code, refused.stdout) == (1, "")
     (line,) = refused.stderr.splitlines()
-    assert line.startswith("error: the key of the CA .claw-ca/private/next-ca.pem is open to everybody: ")
+    assert line.startswith(
+        "error: the key of the CA .claw-ca/private/next-ca.pem is open to everybody: "
+    )
     assert "claw certs rotate claw-pod.yml" in line
     assert read_store(desk / ".claw-ca").signing == signing
 
@@ -121,27 +133,65 @@ def test_a_finish_with_an_unfit_ca_is_refused_in_one_line_with_the_remedy(desk: 
         (lambda _: None, "there is no CA", 1),
         (lambda desk: pods_ca(desk / ".claw-ca", now=LONG_AGO), "it expired on", 1),
         (lambda desk: pods_ca(desk / ".claw-ca", "old.example"), "does not cover", 0),
-        (lambda desk: certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").chmod(0o640), "open to", 1),
-        (lambda desk: certs("init") and (desk / ".claw-ca/public/ca-cert.pem").unlink(), "is not of this CA", 1),
-        (lambda desk: certs("init") and (desk / BUNDLE).unlink(), "ca-bundle.pem, which runners trust, is missing", 1),
-        (lambda desk: certs("init") and (desk / BUNDLE).write_bytes((desk / "cas.pem").read_bytes()), "ca-bundle.pem", 1),
         (
-            lambda desk: certs("init") and certs("rotate") and (desk / ".claw-ca/private/next-ca.pem").chmod(0o644),
+            lambda desk: (
+                certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").chmod(0o640)
+            ),
+            "open to",
+            1,
+        ),
+        (
+            lambda desk: certs("init") and (desk / ".claw-ca/public/ca-cert.pem").unlink(),
+            "is not of this CA",
+            1,
+        ),
+        (
+            lambda desk: certs("init") and (desk / BUNDLE).unlink(),
+            "ca-bundle.pem, which runners trust, is missing",
+            1,
+        ),
+        (
+            lambda desk: (
+                certs("init") and (desk / BUNDLE).write_bytes((desk / "cas.pem").read_bytes())
+            ),
+            "ca-bundle.pem",
+            1,
+        ),
+        (
+            lambda desk: (
+                certs("init")
+                and certs("rotate")
+                and (desk / ".claw-ca/private/next-ca.pem").chmod(0o644)
+            ),
             "next-ca.pem is open to",
             1,
         ),
         (
-            lambda desk: certs("init") and certs("rotate") and (desk / ".claw-ca/private/next-ca.pem").write_text("?"),
+            lambda desk: (
+                certs("init")
+                and certs("rotate")
+                and (desk / ".claw-ca/private/next-ca.pem").write_text("?")
+            ),
             "next-ca.pem: it holds no certificate",
             1,
         ),
-        (lambda desk: certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").write_text("?"), "no certificate", 1),
+        (
+            lambda desk: (
+                certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").write_text("?")
+            ),
+            "no certificate",
+            1,
+        ),
         (lambda _: certs("init", "--days", "29"), "expires on", 0),
         (lambda desk: (desk / ".claw-ca").symlink_to("/proc"), "symlink", 1),
     ],
 )
-def test_status_and_up_report_each_problem_with_its_remedy(desk: Path, spoil: Any, text: str, exit_code: int) -> None:
-    """``up`` goes on if the proxy would start with this CA, and then fails because there is no Docker here."""
+def test_status_and_up_report_each_problem_with_its_remedy(
+    desk: Path, spoil: Any, text: str, exit_code: int
+) -> None:
+    """``up`` goes on if the proxy would start with this CA, and then fails because
+    there is no Docker here.
+    """
     spoil(desk)
     result = certs("status")
     (line,) = [line for line in result.stderr.splitlines() if text in line]
@@ -189,7 +239,11 @@ def test_the_key_belongs_to_the_user_of_the_proxy(desk: Path) -> None:
     another = str(os.geteuid() + 4321)
     result = certs("init", CLAW_UID=another)
     if os.geteuid() == 0:
-        assert (result.exit_code, key.stat().st_uid, key.parent.stat().st_uid) == (0, int(another), int(another))
+        assert (result.exit_code, key.stat().st_uid, key.parent.stat().st_uid) == (
+            0,
+            int(another),
+            int(another),
+        )
     else:
         assert (result.exit_code, key.exists()) == (1, False)
         assert f"CLAW_UID={another}" in result.stderr

@@ -29,14 +29,21 @@ EVIL = "\x1b[2J\x9b31m=cmd|'/c calc'!A1\u202e"
 
 def claw(*arguments: str, given: bytes = b"", **environ: str) -> Result:
     runner = CliRunner()
-    return runner.invoke(app, ["audit", *arguments], env={"CLAW_SESSION_HISTORY_DIR": "", **environ}, input=given)
+    return runner.invoke(
+        app, ["audit", *arguments], env={"CLAW_SESSION_HISTORY_DIR": "", **environ}, input=given
+    )
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> ProxyFiles:
     """Return two turns of ``analyst`` and one of ``clerk``, which failed after a failed call."""
     home = ProxyFiles(tmp_path)
-    home.turn("turn_4f1c", call(ms=10), call("desk.trade", effect="write", ms=40), ts="2026-01-01T00:00:00Z")
+    home.turn(
+        "turn_4f1c",
+        call(ms=10),
+        call("desk.trade", effect="write", ms=40),
+        ts="2026-01-01T00:00:00Z",
+    )
     failed = call("desk.trade", "timeout", effect="write", ms=90, status_code=504)
     home.turn("turn_4f2d", failed, ts="2026-01-01T00:00:01Z", error="provider_http_500")
     home.turn("turn_9aaa", agent="clerk", ts="2026-01-01T00:00:02Z")
@@ -83,7 +90,9 @@ def test_json_is_one_document_and_its_members_are_those_of_the_page(history: str
         output["unread"],
         output["failures"][0],
     ):
-        assert [name for name in names if f"`{name}`" not in page and f"`{name}[]`" not in page] == []
+        assert [
+            name for name in names if f"`{name}`" not in page and f"`{name}[]`" not in page
+        ] == []
     assert [(row["turn_id"], row["code"]) for row in output["calls"]] == [("turn_4f2d", "timeout")]
     assert result.stdout == claw("--history", history, "--json", "--status", "error").stdout
 
@@ -102,12 +111,19 @@ def test_csv_has_every_call_and_its_columns_are_those_of_the_page(history: str) 
 
 
 @pytest.mark.requirement("cli:audit-safe")
-def test_names_from_a_model_are_harmless_in_a_terminal_and_in_a_spreadsheet(files: ProxyFiles) -> None:
+def test_names_from_a_model_are_harmless_in_a_terminal_and_in_a_spreadsheet(
+    files: ProxyFiles,
+) -> None:
     for name in (EVIL, "=1+1", "+1", "-1", "@sum", "\t=1", "\r=1"):
-        files.turn("turn_evil", call(name, "unknown_tool", ran=False), agent="evil", error=f"{name}\n")
+        files.turn(
+            "turn_evil", call(name, "unknown_tool", ran=False), agent="evil", error=f"{name}\n"
+        )
         files.events.event("intervention", name, turn_id=name, intervention=name)
     log, history = str(files.log), str(files.directory)
-    outputs = [claw("--history", history, "--log", log, *how).stdout for how in ((), ("--json",), ("--csv",))]
+    outputs = [
+        claw("--history", history, "--log", log, *how).stdout
+        for how in ((), ("--json",), ("--csv",))
+    ]
     outputs += [claw("show", "turn_evil", "--history", history).stdout]
     for output in outputs:
         assert [sign for sign in output if not (sign.isprintable() or sign == "\n")] == []
@@ -132,7 +148,10 @@ def test_unreadable_input_is_named_on_standard_error(files: ProxyFiles) -> None:
     assert f"{files.file()}:3 (byte " in result.stderr.replace("\n", "")
     assert "\x1b" not in result.stderr
     gone = claw("--history", str(files.directory), "--log", str(files.log) + ".gone")
-    assert (gone.exit_code, gone.stderr.splitlines()[-1]) == (1, f"error: {files.log}.gone: No such file or directory")
+    assert (gone.exit_code, gone.stderr.splitlines()[-1]) == (
+        1,
+        f"error: {files.log}.gone: No such file or directory",
+    )
 
 
 @pytest.mark.requirement("cli:audit")
@@ -150,9 +169,16 @@ def test_show_finds_one_turn_by_the_beginning_of_its_id(history: str) -> None:
     shown = claw("show", "4f1", "--history", history)
     assert (shown.exit_code, shown.stdout.splitlines()[0].split(" · ")[0]) == (0, "turn turn_4f1c")
     assert "model → cllama: desk.trade" in shown.stdout
-    assert json.loads(claw("show", "9", "--history", history, "--json").stdout)["turn_id"] == "turn_9aaa"
+    assert (
+        json.loads(claw("show", "9", "--history", history, "--json").stdout)["turn_id"]
+        == "turn_9aaa"
+    )
     both, none = claw("show", "4f", "--history", history), claw("show", "5", "--history", history)
-    assert (both.exit_code, both.stdout, both.stderr) == (2, "", "error: 4f: several turns begin so: turn_4f1c, turn_4f2d\n")
+    assert (both.exit_code, both.stdout, both.stderr) == (
+        2,
+        "",
+        "error: 4f: several turns begin so: turn_4f1c, turn_4f2d\n",
+    )
     assert (none.exit_code, none.stderr) == (2, "error: 5: no turn of history begins so\n")
 
 
@@ -161,16 +187,24 @@ def test_show_prints_the_last_attempt_after_the_headlines_of_the_others(files: P
     files.turn("turn_b1", error="runner_left", status_code=499, ts="2026-01-02T00:00:00Z")
     files.turn("turn_b1", call(), resumed=True, ts="2026-01-02T00:00:05Z")
     shown = claw("show", "b1", "--history", str(files.directory)).stdout.splitlines()
-    assert shown[0] == "an earlier attempt: turn turn_b1 · error 499 runner_left · agent analyst · 2026-01-02T00:00:00Z"
+    assert shown[0] == (
+        "an earlier attempt: turn turn_b1 · error 499 runner_left · agent analyst · "
+        "2026-01-02T00:00:00Z"
+    )
     assert shown[1] == "turn turn_b1 · ok 200 · agent analyst · 2026-01-02T00:00:05Z"
 
 
 @pytest.mark.requirement("cli:audit-verify")
 def test_the_verdict_names_the_first_broken_line_and_is_the_exit_code(files: ProxyFiles) -> None:
     whole = claw("verify", "--history", str(files.directory))
-    note = "note: without --log, whole lines that are missing at the beginning or the end of history do not show\n"
+    note = (
+        "note: without --log, whole lines that are missing at the beginning or the end of "
+        "history do not show\n"
+    )
     assert whole.exit_code == 0
-    assert whole.stdout == f"analyst: 2 lines, the chain holds\nclerk: 1 line, the chain holds\n{note}"
+    assert (
+        whole.stdout == f"analyst: 2 lines, the chain holds\nclerk: 1 line, the chain holds\n{note}"
+    )
     files.file().write_bytes(files.file().read_bytes().replace(b"timeout", b"success"))
     broken = claw("verify", "--history", str(files.directory))
     place = f"{files.file()}:2 (byte {len(files.lines()[0])})"
@@ -198,7 +232,9 @@ def test_turns_that_history_lacks_are_listed(tmp_path: Path) -> None:
     assert more[10] == f"  missing: {40 - left - 10} more, rotated"
     assert "rotated away: the chain holds from here on" in note
     (chain,) = json.loads(claw(*arguments, "--json").stdout)["chains"]
-    assert [(each["why"], each["count"], len(each["turns"])) for each in chain["missing"]] == [("rotated", 40 - left, 10)]
+    assert [(each["why"], each["count"], len(each["turns"])) for each in chain["missing"]] == [
+        ("rotated", 40 - left, 10)
+    ]
 
 
 @pytest.mark.requirement("cli:audit")
@@ -216,7 +252,11 @@ def test_turns_that_history_lacks_are_listed(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_is_one_line_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, said: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = claw(*arguments)
@@ -226,7 +266,10 @@ def test_wrong_usage_is_one_line_with_the_remedy(
 
 
 def pod_of(home: Path) -> Path:
-    tools = [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in ("look", "sell")]
+    tools = [
+        {"name": name, "description": name, "inputSchema": {"type": "object"}}
+        for name in ("look", "sell")
+    ]
     for tool in tools:
         tool["http"] = {"method": "POST", "path": f"/{tool['name']}"}  # type: ignore[assignment]
     (home / "api.json").write_text(json.dumps({"version": 2, "tools": tools}), encoding="utf-8")
@@ -234,8 +277,14 @@ def pod_of(home: Path) -> Path:
     pod: dict[str, Any] = {
         "x-claw": {"pod": "desk", "cllama-defaults": {"proxy": "passthrough"}},
         "services": {
-            "analyst": {"image": "a:1", "x-claw": {"agent": "AGENTS.md", "tools": [{"service": "api", "allow": ["look"]}]}},
-            "api": {"image": "b:1", "x-claw": {"describe-file": "api.json", "base-url": "http://api:1"}},
+            "analyst": {
+                "image": "a:1",
+                "x-claw": {"agent": "AGENTS.md", "tools": [{"service": "api", "allow": ["look"]}]},
+            },
+            "api": {
+                "image": "b:1",
+                "x-claw": {"describe-file": "api.json", "base-url": "http://api:1"},
+            },
         },
     }
     (home / "claw-pod.yml").write_text(json.dumps(pod), encoding="utf-8")
@@ -247,23 +296,39 @@ def pod_of(home: Path) -> Path:
 def test_a_pod_adds_its_tools_that_were_not_shown_and_its_agents(files: ProxyFiles) -> None:
     pod = str(pod_of(files.directory.parent))
     output = json.loads(claw(pod, "--history", str(files.directory), "--json").stdout)
-    assert output["withheld"] == [{"agent": "analyst", "tool": "api.sell", "why": "not granted", "turns": None}]
+    assert output["withheld"] == [
+        {"agent": "analyst", "tool": "api.sell", "why": "not granted", "turns": None}
+    ]
     nobody = claw(pod, "--history", str(files.directory), "--agent", "nobody")
-    assert (nobody.exit_code, nobody.stderr) == (2, f"error: {pod}: has no agent nobody; it has analyst\n")
+    assert (nobody.exit_code, nobody.stderr) == (
+        2,
+        f"error: {pod}: has no agent nobody; it has analyst\n",
+    )
 
 
 @pytest.mark.requirement("cli:audit")
 @pytest.mark.parametrize(("megabytes", "shown"), [(1, False), (80, True)])
-def test_progress_is_shown_on_a_terminal_for_large_files_only(files: ProxyFiles, megabytes: int, *, shown: bool) -> None:
+def test_progress_is_shown_on_a_terminal_for_large_files_only(
+    files: ProxyFiles, megabytes: int, *, shown: bool
+) -> None:
     with files.file().open("ab") as file:
         file.truncate(megabytes << 20)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", "from claw_cli.app import main; main()", "audit", "--history", str(files.directory)]
+    command = [
+        sys.executable,
+        "-c",
+        "from claw_cli.app import main; main()",
+        "audit",
+        "--history",
+        str(files.directory),
+    ]
     environ = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=environ, check=False)
     os.close(theirs)
     said = b""
-    with suppress(OSError):  # raised at the end of the output, since nobody has the terminal open any more
+    with suppress(
+        OSError
+    ):  # raised at the end of the output, since nobody has the terminal open any more
         while data := os.read(ours, 65536):
             said += data
     os.close(ours)
@@ -271,13 +336,19 @@ def test_progress_is_shown_on_a_terminal_for_large_files_only(files: ProxyFiles,
 
 
 @pytest.mark.requirement("cli:audit")
-def test_the_commands_of_the_page_do_what_it_says(files: ProxyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_page_do_what_it_says(
+    files: ProxyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = files.directory.parent
     pod_of(home)
     files.ends("turn_4f1c", history_hash=json.loads(files.lines()[0])["hash"])
     monkeypatch.chdir(home)
     page = (DOCS / "audit.md").read_text(encoding="utf-8")
-    commands = [line.partition("#")[0].split()[2:] for line in page.splitlines() if line.startswith("    claw audit")]
+    commands = [
+        line.partition("#")[0].split()[2:]
+        for line in page.splitlines()
+        if line.startswith("    claw audit")
+    ]
     assert len(commands) == 5
     for arguments in commands:
         result = claw(*arguments, CLAW_SESSION_HISTORY_DIR="history")

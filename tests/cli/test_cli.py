@@ -14,7 +14,10 @@ import pytest
 from tests.fork_server import ROOT, run_claw
 
 DESK = ROOT / "pods" / "trading-desk"
-SECRETS = {"TRADING_API_TOKEN": "planted-trading-token", "CLAW_MASTER_SECRET": "planted-master-secret"}
+SECRETS = {
+    "TRADING_API_TOKEN": "planted-trading-token",
+    "CLAW_MASTER_SECRET": "planted-master-secret",
+}
 
 
 def names(directory: Path) -> list[str]:
@@ -33,12 +36,19 @@ def run(directory: Path, *arguments: str, **environ: str) -> subprocess.Complete
     """Run the command in ``directory``, with no more environment than it needs."""
     path = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, *arguments], cwd=directory, env=path | environ, capture_output=True, text=True, check=False
+        [sys.executable, *arguments],
+        cwd=directory,
+        env=path | environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 def claw(directory: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return run_claw(arguments, directory, {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environ})
+    return run_claw(
+        arguments, directory, {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environ}
+    )
 
 
 @pytest.mark.requirement("cli:compile")
@@ -76,11 +86,14 @@ def test_the_module_compiles_as_the_command_does(desk: Path) -> None:
 @pytest.mark.requirement("cli:diagnostic-format")
 def test_a_mistake_is_shown_with_its_place_its_line_and_a_remedy(desk: Path) -> None:
     text = (desk / "claw-pod.yml").read_text(encoding="utf-8")
-    (desk / "claw-pod.yml").write_text(text.replace("[get_market_context,", "[get_market_contxt,"), encoding="utf-8")
+    (desk / "claw-pod.yml").write_text(
+        text.replace("[get_market_context,", "[get_market_contxt,"), encoding="utf-8"
+    )
     result = claw(desk, "check", **SECRETS)
     assert result.returncode == 1
     assert result.stdout.startswith(
-        "claw-pod.yml:10:15: error[unknown-tool]: trading-api declares no tool 'get_market_contxt'\n"
+        "claw-pod.yml:10:15: error[unknown-tool]: trading-api declares no tool "
+        "'get_market_contxt'\n"
         "  10 |       allow: [get_market_contxt, get_quote]\n"
         "     |               ^^^^^^^^^^^^^^^^^  did you mean 'get_market_context'?\n"
         "  help: trading-api declares get_market_context, get_quote, "
@@ -115,13 +128,24 @@ def test_check_writes_nothing_and_speaks_json(desk: Path) -> None:
     report = json.loads(result.stdout)
     assert (report["errors"], report["warnings"]) == (0, 1)
     (found,) = report["diagnostics"]
-    assert (found["code"], found["file"], found["line"], found["column"]) == ("write-granted-by-all", "claw-pod.yml", 31, 18)
+    assert (found["code"], found["file"], found["line"], found["column"]) == (
+        "write-granted-by-all",
+        "claw-pod.yml",
+        31,
+        18,
+    )
     assert names(desk) == [".claw-discovered", "agents", "claw-pod.yml", "descriptors"]
 
 
 @pytest.mark.requirement("cli:exit-codes")
 @pytest.mark.parametrize(
-    ("arguments", "code"), [(["check", "missing.yml"], 1), (["compile", "."], 1), (["check", "--bad"], 2), (["nonsense"], 2)]
+    ("arguments", "code"),
+    [
+        (["check", "missing.yml"], 1),
+        (["compile", "."], 1),
+        (["check", "--bad"], 2),
+        (["nonsense"], 2),
+    ],
 )
 def test_errors_exit_1_and_wrong_usage_exits_2(desk: Path, arguments: list[str], code: int) -> None:
     result = claw(desk, *arguments, **SECRETS)
@@ -134,7 +158,9 @@ def test_a_new_master_secret_is_announced_and_not_shown(desk: Path) -> None:
     result = claw(desk, "compile", TRADING_API_TOKEN="planted-trading-token")
     assert result.returncode == 0
     assert "made .claw-master: the pod's master secret" in result.stderr
-    assert (desk / ".claw-master").read_text(encoding="utf-8").strip() not in result.stderr + result.stdout
+    assert (desk / ".claw-master").read_text(
+        encoding="utf-8"
+    ).strip() not in result.stderr + result.stdout
 
 
 @pytest.mark.requirement("compile:secrets-never-printed")
@@ -142,17 +168,22 @@ def test_no_secret_is_printed_or_written_where_it_does_not_belong(desk: Path) ->
     literal = (
         (desk / "claw-pod.yml")
         .read_text(encoding="utf-8")
-        .replace("    image: python:3.13-slim\n", "    environment: {HELD: planted-trading-token}\n", 1)
+        .replace(
+            "    image: python:3.13-slim\n", "    environment: {HELD: planted-trading-token}\n", 1
+        )
     )
     for name, text in (("held.yml", literal), ("cut.yml", literal + "  x: [\n"), ("fine.yml", "")):
-        (desk / name).write_text(text or (desk / "claw-pod.yml").read_text(encoding="utf-8"), encoding="utf-8")
+        (desk / name).write_text(
+            text or (desk / "claw-pod.yml").read_text(encoding="utf-8"), encoding="utf-8"
+        )
         for verb in (["check"], ["check", "--format", "json"], ["compile"]):
             result = claw(desk, verb[0], name, *verb[1:], **SECRETS)
             assert not any(secret in result.stdout + result.stderr for secret in SECRETS.values())
     holders = {
         str(path.relative_to(desk / ".claw-runtime" / ".tree"))
         for path in (desk / ".claw-runtime" / ".tree").rglob("*")
-        if path.is_file() and any(secret.encode() in path.read_bytes() for secret in SECRETS.values())
+        if path.is_file()
+        and any(secret.encode() in path.read_bytes() for secret in SECRETS.values())
     }
     assert holders == {"context/analyst/tools.json", "context/executor/tools.json"}
     everybody_reads = (desk / "compose.generated.yml").read_text(encoding="utf-8")

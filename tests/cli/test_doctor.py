@@ -1,4 +1,6 @@
-"""``claw doctor``: a row for each check, a remedy for each failed one, and an answer wherever it is run."""
+"""``claw doctor``: a row for each check, a remedy for each failed one, and an
+answer wherever it is run.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ TREE = ".claw-runtime"
 
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a compiled pod in the current directory, in an environment whose only variables of ours are free ports."""
+    """Return a compiled pod in the current directory, in an environment whose only
+    variables of ours are free ports.
+    """
     (minimal,) = (each for each in WORKED_PODS if each.name == "minimal")
     file = minimal.copy(tmp_path)
     assert compile_pod(file, {"OPENAI_API_KEY": KEY}).value is not None
@@ -59,14 +63,22 @@ def test_of_a_compiled_pod_everything_is_there(pod: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("CLAW_STATE", "state.db")
     found = rows(0)
     assert found["compiled tree"]["detail"].startswith(f"{TREE}, ")
-    assert found["agent assistant"]["detail"] == "OPENAI_BASE_URL=http://cllama:8080/v1, a token, 1 tool"
+    assert (
+        found["agent assistant"]["detail"]
+        == "OPENAI_BASE_URL=http://cllama:8080/v1, a token, 1 tool"
+    )
     assert found["provider keys"]["detail"] == f"openai ({TREE}/auth/providers.json)"
     assert found["CA"]["detail"] == "not needed: every agent uses the base URL"
     assert found["state"]["detail"] == f"{pod.parent / 'state.db'}, can be written"
-    assert {name: row["status"] for name, row in found.items() if row["status"] != "ok"} == {"history": "note", "proxy": "note"}
+    assert {name: row["status"] for name, row in found.items() if row["status"] != "ok"} == {
+        "history": "note",
+        "proxy": "note",
+    }
     assert not (pod.parent / "state.db").exists()
     result = doctor()
-    assert [line.split("  ")[0] for line in result.stdout.splitlines()] == [row["status"] for row in found.values()]
+    assert [line.split("  ")[0] for line in result.stdout.splitlines()] == [
+        row["status"] for row in found.values()
+    ]
 
 
 @pytest.mark.requirement("cli:doctor")
@@ -79,20 +91,32 @@ def test_a_tree_that_is_older_than_its_pod_file_is_noted(pod: Path) -> None:
 
 @pytest.mark.requirement("cli:doctor")
 @pytest.mark.requirement("cli:doctor-anywhere")
-def test_in_an_empty_directory_each_missing_thing_has_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_an_empty_directory_each_missing_thing_has_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     clear_environment(monkeypatch)
     found = rows(1)
     assert found["compiled tree"]["detail"] == f"there is none at {TREE}"
     assert "`claw init NAME`" in found["compiled tree"]["remedy"]
-    assert [name for name, row in found.items() if row["status"] == "missing"] == ["compiled tree", "provider keys"]
+    assert [name for name, row in found.items() if row["status"] == "missing"] == [
+        "compiled tree",
+        "provider keys",
+    ]
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    assert rows(1)["provider keys"] == {"check": "provider keys", "status": "ok", "detail": "OPENAI_API_KEY", "remedy": ""}
+    assert rows(1)["provider keys"] == {
+        "check": "provider keys",
+        "status": "ok",
+        "detail": "OPENAI_API_KEY",
+        "remedy": "",
+    }
 
 
 @pytest.mark.requirement("cli:doctor-anywhere")
-def test_a_tree_that_was_written_by_hand_needs_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_that_was_written_by_hand_needs_no_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "agents-of-mine" / "analyst").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     clear_environment(monkeypatch)
@@ -103,7 +127,9 @@ def test_a_tree_that_was_written_by_hand_needs_no_manifest(tmp_path: Path, monke
 
 def _unknown_mode(tree: Path) -> None:
     file = tree / "pod-manifest.json"
-    file.write_text(file.read_text("utf-8").replace('"base-url"', '"transparent"'), encoding="utf-8")
+    file.write_text(
+        file.read_text("utf-8").replace('"base-url"', '"transparent"'), encoding="utf-8"
+    )
 
 
 def _loop(path: Path) -> None:
@@ -112,22 +138,51 @@ def _loop(path: Path) -> None:
 
 
 DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "the manifest is garbage": ("compiled tree", lambda tree: (tree / "pod-manifest.json").write_bytes(b"\xff{")),
-    "the manifest is deep": ("compiled tree", lambda tree: (tree / "pod-manifest.json").write_bytes(b"[" * 100_000)),
-    "the manifest is another's": ("compiled tree", lambda tree: (tree / "pod-manifest.json").write_bytes(b'{"agents": 3}')),
-    "the context is a file": ("compiled tree", lambda tree: ((tree / "context").unlink(), (tree / "context").touch())),
+    "the manifest is garbage": (
+        "compiled tree",
+        lambda tree: (tree / "pod-manifest.json").write_bytes(b"\xff{"),
+    ),
+    "the manifest is deep": (
+        "compiled tree",
+        lambda tree: (tree / "pod-manifest.json").write_bytes(b"[" * 100_000),
+    ),
+    "the manifest is another's": (
+        "compiled tree",
+        lambda tree: (tree / "pod-manifest.json").write_bytes(b'{"agents": 3}'),
+    ),
+    "the context is a file": (
+        "compiled tree",
+        lambda tree: ((tree / "context").unlink(), (tree / "context").touch()),
+    ),
     "the context leads to itself": ("compiled tree", lambda tree: _loop(tree / "context")),
-    "an agent has no environment": ("agent assistant", lambda tree: (tree / "agents/assistant/env").unlink()),
-    "an environment is garbage": ("agent assistant", lambda tree: (tree / "agents/assistant/env").write_bytes(b"\xff\0")),
-    "an environment leads to itself": ("compiled tree", lambda tree: _loop(tree / "agents/assistant/env")),
-    "the keys are garbage": ("provider keys", lambda tree: (tree / "auth/providers.json").write_bytes(b"\xff{")),
+    "an agent has no environment": (
+        "agent assistant",
+        lambda tree: (tree / "agents/assistant/env").unlink(),
+    ),
+    "an environment is garbage": (
+        "agent assistant",
+        lambda tree: (tree / "agents/assistant/env").write_bytes(b"\xff\0"),
+    ),
+    "an environment leads to itself": (
+        "compiled tree",
+        lambda tree: _loop(tree / "agents/assistant/env"),
+    ),
+    "the keys are garbage": (
+        "provider keys",
+        lambda tree: (tree / "auth/providers.json").write_bytes(b"\xff{"),
+    ),
     "the keys are of no kind": (
         "provider keys",
-        lambda tree: (tree / "auth/providers.json").write_text(f'{{"providers": {{"openai": {{"keys": "{KEY}"}}}}}}', "utf-8"),
+        lambda tree: (tree / "auth/providers.json").write_text(
+            f'{{"providers": {{"openai": {{"keys": "{KEY}"}}}}}}', "utf-8"
+        ),
     ),
     "the keys are a directory": (
         "provider keys",
-        lambda tree: ((tree / "auth/providers.json").unlink(), (tree / "auth/providers.json").mkdir()),
+        lambda tree: (
+            (tree / "auth/providers.json").unlink(),
+            (tree / "auth/providers.json").mkdir(),
+        ),
     ),
     "there is no CA": ("CA", _unknown_mode),
 }
@@ -135,7 +190,9 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 @pytest.mark.requirement("cli:doctor-anywhere")
 @pytest.mark.parametrize(("check", "damage"), DAMAGES.values(), ids=DAMAGES)
-def test_damaged_files_are_rows_with_a_remedy(pod: Path, check: str, damage: Callable[[Path], object]) -> None:
+def test_damaged_files_are_rows_with_a_remedy(
+    pod: Path, check: str, damage: Callable[[Path], object]
+) -> None:
     damage(pod.parent / TREE)
     assert rows(1)[check]["status"] == "missing"
     assert KEY not in doctor().output
@@ -173,7 +230,9 @@ def test_no_secret_is_printed(pod: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     token = env.rpartition("CLLAMA_TOKEN=")[2].strip()
     for result in (doctor(), doctor("--json")):
         assert "ANTHROPIC_API_KEY" in result.stdout
-        assert not any(secret in result.output for secret in (KEY, token, "sk-ant-planted-0008", "hush-hush"))
+        assert not any(
+            secret in result.output for secret in (KEY, token, "sk-ant-planted-0008", "hush-hush")
+        )
 
 
 class _Proxy(BaseHTTPRequestHandler):
@@ -192,7 +251,9 @@ class _Proxy(BaseHTTPRequestHandler):
 @pytest.mark.requirement("cli:doctor")
 @pytest.mark.usefixtures("pod")
 @pytest.mark.parametrize(("ready", "status"), [(200, "ok"), (503, "missing")])
-def test_a_proxy_that_runs_is_asked_whether_it_is_ready(monkeypatch: pytest.MonkeyPatch, ready: int, status: str) -> None:
+def test_a_proxy_that_runs_is_asked_whether_it_is_ready(
+    monkeypatch: pytest.MonkeyPatch, ready: int, status: str
+) -> None:
     monkeypatch.setattr(_Proxy, "ready", ready)
     with ThreadingHTTPServer(("127.0.0.1", 0), _Proxy) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -205,7 +266,9 @@ def test_a_proxy_that_runs_is_asked_whether_it_is_ready(monkeypatch: pytest.Monk
 
 @pytest.mark.requirement("cli:doctor")
 @pytest.mark.usefixtures("pod")
-def test_a_port_that_somebody_else_has_is_missing_with_who_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_somebody_else_has_is_missing_with_who_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setenv("CLAW_PROXY_ADDR", f"127.0.0.1:{port}")

@@ -30,7 +30,12 @@ services:
 DESCRIPTOR = {
     "version": 2,
     "tools": [
-        {"name": name, "description": name, "inputSchema": {"type": "object"}, "http": {"method": "GET", "path": "/x"}}
+        {
+            "name": name,
+            "description": name,
+            "inputSchema": {"type": "object"},
+            "http": {"method": "GET", "path": "/x"},
+        }
         for name in ("read", "spare")
     ],
 }
@@ -119,17 +124,27 @@ def test_a_tool_is_known_by_its_canonical_name_and_as_the_model_sees_it(pod: Pat
     ("words", "says"),
     [
         (("inherit",), "the pod has no agent 'inherit'; did you mean 'inherits'?"),
-        (("inherits", "api.raed"), "no service of the pod declares a tool 'api.raed'; did you mean 'api.read'?"),
-        (("inherits", "read"), "several services declare a tool 'read'; name one of api.read, twin.read"),
+        (
+            ("inherits", "api.raed"),
+            "no service of the pod declares a tool 'api.raed'; did you mean 'api.read'?",
+        ),
+        (
+            ("inherits", "read"),
+            "several services declare a tool 'read'; name one of api.read, twin.read",
+        ),
     ],
 )
-def test_a_word_that_names_nothing_is_told_with_a_hint(pod: Path, words: tuple[str, ...], says: str) -> None:
+def test_a_word_that_names_nothing_is_told_with_a_hint(
+    pod: Path, words: tuple[str, ...], says: str
+) -> None:
     result = claw(pod, "explain", *words)
     assert (result.returncode, result.stdout, result.stderr) == (2, "", f"claw-pod.yml: {says}\n")
 
 
 @pytest.mark.requirement("cli:explain")
-def test_without_a_tool_every_tool_of_the_pod_is_explained_and_no_credential_is_told(pod: Path) -> None:
+def test_without_a_tool_every_tool_of_the_pod_is_explained_and_no_credential_is_told(
+    pod: Path,
+) -> None:
     result = claw(pod, "explain", "inherits", "--json")
     verdicts = json.loads(result.stdout)
     assert {verdict["tool"]: verdict["allowed"] for verdict in verdicts} == {
@@ -144,7 +159,9 @@ def test_without_a_tool_every_tool_of_the_pod_is_explained_and_no_credential_is_
 
 @pytest.mark.requirement("cli:explain")
 def test_a_pod_with_errors_is_not_explained(pod: Path) -> None:
-    (pod / "claw-pod.yml").write_text(POD.replace("allow: [spare]", "allow: [spre]"), encoding="utf-8")
+    (pod / "claw-pod.yml").write_text(
+        POD.replace("allow: [spare]", "allow: [spre]"), encoding="utf-8"
+    )
     result = claw(pod, "explain", "inherits")
     assert (result.returncode, result.stdout) == (1, "")
     assert "error[unknown-tool]" in result.stderr

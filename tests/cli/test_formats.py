@@ -46,7 +46,9 @@ def place(found: dict[str, Any]) -> tuple[str, int, int, int]:
 
 
 @pytest.mark.requirement("cli:check-sarif")
-def test_sarif_holds_each_diagnostic_with_its_rule_place_and_notes(tmp_path: Path, diagnostics: list[dict[str, Any]]) -> None:
+def test_sarif_holds_each_diagnostic_with_its_rule_place_and_notes(
+    tmp_path: Path, diagnostics: list[dict[str, Any]]
+) -> None:
     log = json.loads(said(tmp_path, "sarif"))
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
@@ -64,12 +66,16 @@ def test_sarif_holds_each_diagnostic_with_its_rule_place_and_notes(tmp_path: Pat
         assert rules[result["ruleIndex"]]["id"] == found["code"]
         assert result["message"]["text"].startswith(found["message"])
         assert [located(each) for each in result["locations"]] == [place(found)]
-        related = [(located(each), each["message"]["text"]) for each in result.get("relatedLocations", ())]
+        related = [
+            (located(each), each["message"]["text"]) for each in result.get("relatedLocations", ())
+        ]
         assert related == [(place(note), note["message"]) for note in found["notes"]]
 
 
 @pytest.mark.requirement("cli:check-github")
-def test_github_is_told_each_diagnostic_on_a_line_of_its_own(tmp_path: Path, diagnostics: list[dict[str, Any]]) -> None:
+def test_github_is_told_each_diagnostic_on_a_line_of_its_own(
+    tmp_path: Path, diagnostics: list[dict[str, Any]]
+) -> None:
     lines = said(tmp_path, "github").splitlines()
     assert len(lines) == len(diagnostics)
     for line, found in zip(lines, diagnostics, strict=True):
@@ -77,6 +83,11 @@ def test_github_is_told_each_diagnostic_on_a_line_of_its_own(tmp_path: Path, dia
         assert command is not None, line
         assert (command["severity"], command["code"]) == (found["severity"], found["code"])
         assert unquote(command["file"]) == found["file"]
-        assert [int(command[name]) for name in ("line", "column", "end_column")] == list(place(found)[1:])
+        assert [int(command[name]) for name in ("line", "column", "end_column")] == list(
+            place(found)[1:]
+        )
         told = [found["message"], found["hint"], found["help"]]
-        assert unquote(command["text"]).splitlines() == "\n".join(part for part in told if part).splitlines()
+        assert (
+            unquote(command["text"]).splitlines()
+            == "\n".join(part for part in told if part).splitlines()
+        )

@@ -1,4 +1,6 @@
-"""``claw inspect``: everything compiled of an agent; of a service its declarations, their source, and who may use it."""
+"""``claw inspect``: everything compiled of an agent; of a service its declarations,
+their source, and who may use it.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ ENVIRON = {"MODEL": "planted/secret-model", "PORT": "47113", "WHERE": "http://pl
 def pod(tmp_path: Path) -> Path:
     (tmp_path / "claw-pod.yml").write_text(POD, encoding="utf-8")
     (tmp_path / "api.json").write_text(json.dumps(DESCRIPTOR), encoding="utf-8")
-    (tmp_path / "search.json").write_text('{"version": 1, "description": "Search"}', encoding="utf-8")
+    (tmp_path / "search.json").write_text(
+        '{"version": 1, "description": "Search"}', encoding="utf-8"
+    )
     (tmp_path / "AGENTS.md").write_text("Be good.\n", encoding="utf-8")
     return tmp_path
 
@@ -85,7 +89,10 @@ def test_of_an_agent_all_of_its_authority_is_told(pod: Path) -> None:
     data, text = inspected(pod, "analyst-1")
     assert data["service"] is None
     (agent,) = data["agents"]
-    assert {key: agent[key] for key in ("id", "service", "runner", "contract", "proxy", "mode", "delivery")} == {
+    assert {
+        key: agent[key]
+        for key in ("id", "service", "runner", "contract", "proxy", "mode", "delivery")
+    } == {
         "id": "analyst-1",
         "service": "analyst",
         "runner": "openclaw",
@@ -101,27 +108,41 @@ def test_of_an_agent_all_of_its_authority_is_told(pod: Path) -> None:
     assert agent["budget"] == {"max_requests": 9, "window": "24h", "behavior": "hard_stop"}
     assert agent["surfaces"] == ["volume://data rw", "service://search"]
     assert agent["own_credentials"] == [{"service": "api", "variable": "MINE", "of": "api"}]
-    assert agent["networks"] == [{"name": "claw-agent-analyst-1", "internal": True, "with": ["cllama", "search"]}]
+    assert agent["networks"] == [
+        {"name": "claw-agent-analyst-1", "internal": True, "with": ["cllama", "search"]}
+    ]
     assert text.startswith("agent analyst-1\n  service: analyst\n")
     assert "  tools\n    api.read: presented as api__read, effect read\n" in text
 
 
 @pytest.mark.requirement("cli:inspect-service")
-def test_of_a_service_it_is_told_what_it_says_where_its_credential_is_and_who_has_which_tool(pod: Path) -> None:
+def test_of_a_service_it_is_told_what_it_says_where_its_credential_is_and_who_has_which_tool(
+    pod: Path,
+) -> None:
     data, text = inspected(pod, "api")
     service = data["service"]
     assert (data["agents"], service["base_url"]) == ([], "http://api:${PORT}")
-    assert service["credential"] == {"type": "bearer", "variable": "KEY", "of": "api", "said_at": "api.json"}
+    assert service["credential"] == {
+        "type": "bearer",
+        "variable": "KEY",
+        "of": "api",
+        "said_at": "api.json",
+    }
     assert service["used_by"] == ["analyst-0", "analyst-1"]
     assert service["networks"] == ["claw-tool-api"]
     descriptor = service["descriptor"]
     assert (descriptor["found_in"], descriptor["as"]) == ("api.json", "describe-file")
     assert descriptor["endpoints"] == DESCRIPTOR["endpoints"]
-    assert [(tool["name"], tool["effect"], tool["call"], tool["granted_to"]) for tool in service["tools"]] == [
+    assert [
+        (tool["name"], tool["effect"], tool["call"], tool["granted_to"])
+        for tool in service["tools"]
+    ] == [
         ("read", "read", "GET /read", ["analyst-0", "analyst-1"]),
         ("trade", "write", "POST /trade", []),
     ]
-    assert "    trade: effect write, call POST /trade, description To trade, granted to none\n" in text
+    assert (
+        "    trade: effect write, call POST /trade, description To trade, granted to none\n" in text
+    )
     assert "    endpoints\n      method GET, path /raw, description everything\n" in text
     other, _ = inspected(pod, "search")
     assert other["service"]["base_url"] == "${WHERE:-http://search:80}"
@@ -132,7 +153,9 @@ def test_of_a_service_it_is_told_what_it_says_where_its_credential_is_and_who_ha
 
 
 @pytest.mark.requirement("cli:inspect-agent")
-def test_a_counted_service_is_all_of_its_agents_and_an_unknown_name_is_told_with_a_hint(pod: Path) -> None:
+def test_a_counted_service_is_all_of_its_agents_and_an_unknown_name_is_told_with_a_hint(
+    pod: Path,
+) -> None:
     data, _ = inspected(pod, "analyst")
     assert [agent["id"] for agent in data["agents"]] == ["analyst-0", "analyst-1"]
     unknown = claw(pod, "inspect", "analist", **ENVIRON)

@@ -42,7 +42,12 @@ services:
 DESCRIPTOR = {
     "version": 2,
     "tools": [
-        {"name": "look", "description": "Look.", "inputSchema": {"type": "object"}, "http": {"method": "GET", "path": "/look"}}
+        {
+            "name": "look",
+            "description": "Look.",
+            "inputSchema": {"type": "object"},
+            "http": {"method": "GET", "path": "/look"},
+        }
     ],
 }
 
@@ -58,7 +63,9 @@ def test_a_changed_tool_is_refused_until_its_service_is_accepted(desk: Path) -> 
         "wrote claw.lock\n"
     )
     descriptor = desk / "descriptors" / "trading-api.claw-describe.json"
-    descriptor.write_text(descriptor.read_text(encoding="utf-8").replace('"GET"', '"POST"', 1), encoding="utf-8")
+    descriptor.write_text(
+        descriptor.read_text(encoding="utf-8").replace('"GET"', '"POST"', 1), encoding="utf-8"
+    )
     for verb in ("compile", "check", "lock"):
         refused = claw(desk, verb, **SECRETS)
         assert refused.returncode == 1
@@ -98,7 +105,9 @@ def played(directory: Path, labels: dict[str, str], **files: str) -> dict[str, s
 
 
 @pytest.mark.requirement("compile:lock-image")
-def test_what_an_image_says_of_itself_is_locked_and_its_container_is_removed(tmp_path: Path) -> None:
+def test_what_an_image_says_of_itself_is_locked_and_its_container_is_removed(
+    tmp_path: Path,
+) -> None:
     path = played(tmp_path, {"claw.describe": "/descriptor"}, descriptor=json.dumps(DESCRIPTOR))
     locked = claw(tmp_path, "lock", "--images", **path)
     assert locked.returncode == 0, locked.stderr
@@ -108,12 +117,18 @@ def test_what_an_image_says_of_itself_is_locked_and_its_container_is_removed(tmp
     copied = ["create api:1 claw", "cp -L made:/descriptor -", "rm made"]
     assert asked == ["image inspect api:1", *copied, "image inspect other:1"]
     entry = json.loads((tmp_path / "claw.lock").read_text(encoding="utf-8"))["services"]["api"]
-    assert (entry["image"], entry["image_digest"], entry["descriptor"]) == ("api:1", "sha256:" + "2" * 64, DESCRIPTOR)
+    assert (entry["image"], entry["image_digest"], entry["descriptor"]) == (
+        "api:1",
+        "sha256:" + "2" * 64,
+        DESCRIPTOR,
+    )
     assert claw(tmp_path, "check").returncode == 0
 
 
 @pytest.mark.requirement("compile:lock-image")
-def test_a_label_that_names_no_file_is_an_error_and_an_image_without_a_label_may_have_none(tmp_path: Path) -> None:
+def test_a_label_that_names_no_file_is_an_error_and_an_image_without_a_label_may_have_none(
+    tmp_path: Path,
+) -> None:
     path = played(tmp_path, {"claw.describe": "/nowhere"})
     refused = claw(tmp_path, "lock", "--images", **path)
     assert refused.returncode == 1
@@ -130,8 +145,8 @@ def test_without_docker_only_the_images_are_out_of_reach(tmp_path: Path) -> None
     empty.mkdir()
     refused = claw(tmp_path, "lock", "--images", PATH=str(empty))
     assert refused.returncode == 1
-    assert (
-        refused.stderr
-        == "error: there is no 'docker' on this machine, which is needed to look into an image: install Docker Engine\n"
+    assert refused.stderr == (
+        "error: there is no 'docker' on this machine, which is needed to look into an "
+        "image: install Docker Engine\n"
     )
     assert claw(tmp_path, "lock", PATH=str(empty)).returncode == 0

@@ -1,4 +1,6 @@
-"""Tests of the installed package: every part is typed, and its metadata names the project and only addresses that exist."""
+"""Tests of the installed package: every part is typed, and its metadata names the project and only
+addresses that exist.
+"""
 
 from __future__ import annotations
 

@@ -50,12 +50,22 @@ def test_who_gains_or_loses_what_is_told_by_agent_and_tool(desk: Path) -> None: 
         "          allow: [add_entry]\n",
         "          allow: [add_entry]\n        - {service: trading-api, allow: [execute_trade]}\n",
     )
-    replaced(desk / "descriptors" / "trading-api.claw-describe.json", "Get the last price", "Look up the last price")
+    replaced(
+        desk / "descriptors" / "trading-api.claw-describe.json",
+        "Get the last price",
+        "Look up the last price",
+    )
     result = claw(desk, "plan", "--json", **SECRETS)
     assert result.returncode == 2
     plan = json.loads(result.stdout)
     assert [
-        (each["agent"], each["tool"].partition(".")[2], each["change"], each["parts"], each["gains_write"])
+        (
+            each["agent"],
+            each["tool"].partition(".")[2],
+            each["change"],
+            each["parts"],
+            each["gains_write"],
+        )
         for each in plan["tools"]
     ] == [
         ("analyst", "execute_trade", "gained", [], True),
@@ -65,14 +75,22 @@ def test_who_gains_or_loses_what_is_told_by_agent_and_tool(desk: Path) -> None: 
         ("executor", "get_quote", "changed", ["description"], False),
     ]
     changed = {each["path"] for each in plan["files"]}
-    assert {"context/analyst/tools.json", "context/executor/tools.json", "compose.generated.yml"} <= changed
+    assert {
+        "context/analyst/tools.json",
+        "context/executor/tools.json",
+        "compose.generated.yml",
+    } <= changed
     assert "agents/analyst/env" not in changed
 
 
 @pytest.mark.requirement("cli:plan")
-def test_a_compiled_tree_that_is_damaged_is_a_change_and_a_pod_with_errors_is_none(desk: Path) -> None:  # noqa: F811
+def test_a_compiled_tree_that_is_damaged_is_a_change_and_a_pod_with_errors_is_none(
+    desk: Path,  # noqa: F811
+) -> None:
     assert claw(desk, "compile", **SECRETS).returncode == 0
-    (desk / ".claw-runtime" / "context" / "analyst" / "tools.json").write_text("{", encoding="utf-8")
+    (desk / ".claw-runtime" / "context" / "analyst" / "tools.json").write_text(
+        "{", encoding="utf-8"
+    )
     result = claw(desk, "plan", **SECRETS)
     assert result.returncode == 2
     assert "  + analyst  trading-api.get_quote           read\n" in result.stdout

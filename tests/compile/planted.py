@@ -56,11 +56,23 @@ secrets:
 configs:
   settings: {content: "a ${CONFIG}"}
 """
-NAMES = ("PROVIDER", "GATEWAY", "HELD", "TOKEN", "OWN", "BUILD", "DSN", "DB", "OTHER", "COMPOSE_SECRET", "CONFIG")
+NAMES = (
+    "PROVIDER",
+    "GATEWAY",
+    "HELD",
+    "TOKEN",
+    "OWN",
+    "BUILD",
+    "DSN",
+    "DB",
+    "OTHER",
+    "COMPOSE_SECRET",
+    "CONFIG",
+)
 IN_DOTENV = {"DB", "GATEWAY", "TOKEN"}
-ENVIRON = {name: f"planted-{name.lower()}-0123456789" for name in NAMES if name not in IN_DOTENV} | {
-    "CLAW_MASTER_SECRET": "planted-master-0123456789"
-}
+ENVIRON = {
+    name: f"planted-{name.lower()}-0123456789" for name in NAMES if name not in IN_DOTENV
+} | {"CLAW_MASTER_SECRET": "planted-master-0123456789"}
 DOTENV = {name: f"planted-dotenv-{name.lower()}-0123456789" for name in sorted(IN_DOTENV)}
 TOOLS = ("context/one/tools.json", "context/two/tools.json")
 HOLDERS: dict[str, tuple[str, ...]] = {
@@ -70,7 +82,10 @@ HOLDERS: dict[str, tuple[str, ...]] = {
     ENVIRON["HELD"]: ("secrets/held",),
     DOTENV["TOKEN"]: ("context/one/feeds.json", "context/one/memory.json", *TOOLS),
     ENVIRON["OWN"]: ("context/one/service-auth/kept.json", "context/one/tools.json"),
-    **{ENVIRON[name]: () for name in ("BUILD", "DSN", "OTHER", "COMPOSE_SECRET", "CONFIG", "CLAW_MASTER_SECRET")},
+    **{
+        ENVIRON[name]: ()
+        for name in ("BUILD", "DSN", "OTHER", "COMPOSE_SECRET", "CONFIG", "CLAW_MASTER_SECRET")
+    },
     DOTENV["DB"]: (),
     **dict.fromkeys(("planted-in-kept-env", "planted-in-two-env", "planted-in-held-txt"), ()),
 }
@@ -79,10 +94,18 @@ HOLDERS: dict[str, tuple[str, ...]] = {
 
 def planted_pod(directory: Path) -> Path:
     """Write the pod's files and return the pod file; the pod compiles."""
-    tool = {"name": "look", "description": "Look.", "inputSchema": {"type": "object"}, "annotations": {"readOnly": True}}
+    tool = {
+        "name": "look",
+        "description": "Look.",
+        "inputSchema": {"type": "object"},
+        "annotations": {"readOnly": True},
+    }
     http = {"http": {"method": "GET", "path": "/look"}}
     auth = {"auth": {"type": "bearer", "env": "API_TOKEN"}}
-    feeds = {"feeds": [{"name": "news", "path": "/news", "ttl": 60}], "memory": {"recall": {"path": "/recall"}}}
+    feeds = {
+        "feeds": [{"name": "news", "path": "/news", "ttl": 60}],
+        "memory": {"recall": {"path": "/recall"}},
+    }
     described = {"version": 2, "tools": [tool | http]}
     (directory / "api").mkdir(parents=True)
     for name, text in {

@@ -17,7 +17,10 @@ DESCRIPTOR: dict[str, Any] = {
     "tools": [
         {
             "name": name,
-            "inputSchema": {"type": "object", "properties": {"note": {"type": "string", "default": None}}},
+            "inputSchema": {
+                "type": "object",
+                "properties": {"note": {"type": "string", "default": None}},
+            },
             "http": {"method": "POST", "path": f"/{name}", "body_key": "order"},
             "annotations": {"x-claw.terminalOnSuccess": False, "title": "kept"},
         }
@@ -26,18 +29,25 @@ DESCRIPTOR: dict[str, Any] = {
 }
 
 
-def tools_json(directory: Path, claw: str, pod: str = "", provider: str = "", **environ: str) -> dict[str, Any] | None:
+def tools_json(
+    directory: Path, claw: str, pod: str = "", provider: str = "", **environ: str
+) -> dict[str, Any] | None:
     """Compile an agent whose x-claw has ``claw``; return its tools.json."""
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     (directory / "api.json").write_text(json.dumps(DESCRIPTOR), encoding="utf-8")
     (directory / "claw-pod.yml").write_text(
-        f"x-claw: {{pod: desk, cllama-defaults: {{proxy: passthrough}}, secrets: {{api: {{env: API_KEY}}}}{pod}}}\n"
+        f"x-claw: {{pod: desk, cllama-defaults: {{proxy: passthrough}}, secrets: {{api: {{env: "
+        f"API_KEY}}}}{pod}}}\n"
         f"services:\n  one:\n    x-claw: {{agent: AGENTS.md{claw}}}\n"
         f"  api:\n    expose: ['4000']\n    environment: {{KEY: $API_KEY}}\n"
         f"    x-claw: {{describe-file: api.json{provider}}}\n",
         encoding="utf-8",
     )
-    environment = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests", "API_KEY": "a-key-for-tests", **environ}
+    environment = {
+        "CLAW_MASTER_SECRET": "a-master-secret-for-tests",
+        "API_KEY": "a-key-for-tests",
+        **environ,
+    }
     result = compile_pod(directory / "claw-pod.yml", environment, directory / "out")
     assert not has_errors(result.diagnostics), result.diagnostics
     file = directory / "out" / "context" / "one" / "tools.json"
@@ -63,11 +73,18 @@ DEFAULTS = ", tools-defaults: [{service: api, allow: [get_quote]}]"
         (", tools: [{service: api, allow: [trade]}, ...]", DEFAULTS, ["get_quote", "trade"]),
         (", tools: [..., {service: api, allow: all}]", DEFAULTS, list(TOOLS)),
         (
-            ", tools: [{service: api, allow: [trade, get_quote]}, {service: api, allow: [trade, cancel]}]",
+            (
+                ", tools: [{service: api, allow: [trade, get_quote]}, {service: api, allow: "
+                "[trade, cancel]}]"
+            ),
             "",
             ["get_quote", "trade", "cancel"],
         ),
-        (", tools: [{service: api, allow: all, deny: [trade]}]", "", ["get_quote", "get_orders", "cancel"]),
+        (
+            ", tools: [{service: api, allow: all, deny: [trade]}]",
+            "",
+            ["get_quote", "get_orders", "cancel"],
+        ),
         (", tools: [..., {service: api, allow: [trade], deny: [get_quote]}]", DEFAULTS, ["trade"]),
     ],
 )
@@ -98,12 +115,24 @@ def test_schema_and_annotations_are_kept_as_they_are_written(tmp_path: Path) -> 
 def test_a_policy_is_replaced_whole(tmp_path: Path) -> None:
     pod = ", tool-policy-defaults: {max-rounds: 3, max-parallel: 2}"
     inherited = tools_json(tmp_path, ALL, pod)
-    own = tools_json(tmp_path, ALL + ", tool-policy: {on-budget: error, max-tool-result-bytes: 10}", pod)
+    own = tools_json(
+        tmp_path, ALL + ", tool-policy: {on-budget: error, max-tool-result-bytes: 10}", pod
+    )
     assert inherited is not None
     assert own is not None
     limits = {"timeout_per_tool_ms": 30000, "total_timeout_ms": 120000}
-    assert inherited["policy"] == {"max_rounds": 3, "max_parallel": 2, "max_tool_result_bytes": 16384, **limits}
-    assert own["policy"] == {"max_rounds": 8, "on_budget": "error", "max_tool_result_bytes": 10, **limits}
+    assert inherited["policy"] == {
+        "max_rounds": 3,
+        "max_parallel": 2,
+        "max_tool_result_bytes": 16384,
+        **limits,
+    }
+    assert own["policy"] == {
+        "max_rounds": 8,
+        "on_budget": "error",
+        "max_tool_result_bytes": 10,
+        **limits,
+    }
 
 
 @pytest.mark.requirement("compile:auth")
@@ -124,14 +153,18 @@ def test_a_policy_is_replaced_whole(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_providers_credential_is_projected_byte_for_byte(tmp_path: Path, auth: str, expected: dict[str, Any]) -> None:
+def test_a_providers_credential_is_projected_byte_for_byte(
+    tmp_path: Path, auth: str, expected: dict[str, Any]
+) -> None:
     manifest = tools_json(tmp_path, ALL, provider=auth, API_KEY="p$word-with-dollar")
     assert manifest is not None
     assert manifest["tools"][0]["execution"]["auth"] == expected
 
 
 @pytest.mark.requirement("compile:auth")
-def test_a_descriptors_basic_credential_is_the_providers_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_descriptors_basic_credential_is_the_providers_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(DESCRIPTOR, "auth", {"type": "Basic", "username": "desk", "env": "KEY"})
     manifest = tools_json(tmp_path, ALL, API_KEY="p$word-with-dollar")
     assert manifest is not None
@@ -140,16 +173,23 @@ def test_a_descriptors_basic_credential_is_the_providers_own(tmp_path: Path, mon
 
 
 @pytest.mark.requirement("compile:auth")
-def test_what_a_descriptor_asks_for_may_be_a_secret_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_descriptor_asks_for_may_be_a_secret_of_the_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(DESCRIPTOR, "auth", {"type": "bearer", "env": "api"})
     manifest = tools_json(tmp_path, ALL)
     assert manifest is not None
-    assert manifest["tools"][0]["execution"]["auth"] == {"type": "bearer", "token": {"secret": "api"}}
+    assert manifest["tools"][0]["execution"]["auth"] == {
+        "type": "bearer",
+        "token": {"secret": "api"},
+    }
 
 
 @pytest.mark.requirement("compile:discovered-descriptor")
 @pytest.mark.parametrize(("mcp", "path"), [("", "/mcp"), (", mcp: {path: /rpc}", "/rpc")])
-def test_a_discovered_mcp_service_compiles_to_mcp_calls(tmp_path: Path, mcp: str, path: str) -> None:
+def test_a_discovered_mcp_service_compiles_to_mcp_calls(
+    tmp_path: Path, mcp: str, path: str
+) -> None:
     (tmp_path / ".claw-discovered").mkdir()
     snapshot = {"version": 2, "mcp": {"path": "/mcp"}, "tools": [FIND]}
     file = tmp_path / ".claw-discovered" / "api.claw-describe.json"
@@ -157,13 +197,16 @@ def test_a_discovered_mcp_service_compiles_to_mcp_calls(tmp_path: Path, mcp: str
     (tmp_path / "AGENTS.md").write_text("x", encoding="utf-8")
     (tmp_path / "claw-pod.yml").write_text(
         "x-claw: {pod: desk}\nservices:\n"
-        "  one: {x-claw: {agent: AGENTS.md, cllama: passthrough, tools: [{service: api, allow: [find]}]}}\n"
+        "  one: {x-claw: {agent: AGENTS.md, cllama: passthrough, tools: [{service: api, allow: "
+        "[find]}]}}\n"
         f"  api: {{expose: [8080], x-claw: {{mcp-stdio: {{command: npx}}{mcp}}}}}\n",
         encoding="utf-8",
     )
     environ = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"}
     assert compile_pod(tmp_path / "claw-pod.yml", environ, tmp_path / "out").diagnostics == ()
-    written = json.loads((tmp_path / "out" / "context" / "one" / "tools.json").read_text(encoding="utf-8"))
+    written = json.loads(
+        (tmp_path / "out" / "context" / "one" / "tools.json").read_text(encoding="utf-8")
+    )
     assert written["tools"][0]["execution"] == {
         "transport": "mcp",
         "service": "api",

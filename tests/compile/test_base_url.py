@@ -48,7 +48,9 @@ def asked(text: str, **environ: str) -> tuple[str | None, list[str]]:
         ("ports: [{published: 80}]", None, ["bad-port"]),
     ],
 )
-def test_a_base_url_is_made_of_the_first_tcp_port(text: str, url: str | None, codes: list[str]) -> None:
+def test_a_base_url_is_made_of_the_first_tcp_port(
+    text: str, url: str | None, codes: list[str]
+) -> None:
     assert asked(text, PORT="4000") == (url, codes)
 
 

@@ -15,9 +15,15 @@ from tests.compile.case import ENVIRON, as_found, case_files, expectations
 REPOSITORY = Path(__file__).parents[2]
 ELSEWHERE = {
     "unwritable-output": "test_write.py",
-    **dict.fromkeys(("not-carried", "made-by-hand", "kubernetes-name", "no-image", "proxys-user"), "test_kubernetes.py"),
+    **dict.fromkeys(
+        ("not-carried", "made-by-hand", "kubernetes-name", "no-image", "proxys-user"),
+        "test_kubernetes.py",
+    ),
     "duplicate-object": "test_kubernetes_names.py",
-    **dict.fromkeys(("shared-reach", "surface-redirected", "surface-partly-redirected"), "test_kubernetes_guard.py"),
+    **dict.fromkeys(
+        ("shared-reach", "surface-redirected", "surface-partly-redirected"),
+        "test_kubernetes_guard.py",
+    ),
     **dict.fromkeys(("unshared-state", "transparent-gateway"), "test_kubernetes_gateway.py"),
     "unknown-agent": "test_lock.py",
 }
@@ -28,7 +34,9 @@ ELSEWHERE = {
 @pytest.mark.parametrize("case", case_files(), ids=lambda case: f"{case.parent.name}/{case.stem}")
 def test_a_case_earns_exactly_the_diagnostics_that_it_names(case: Path) -> None:
     diagnostics = check_pod(case, ENVIRON).diagnostics
-    assert [str(each) for each in as_found(case, diagnostics)] == [str(each) for each in expectations(case)]
+    assert [str(each) for each in as_found(case, diagnostics)] == [
+        str(each) for each in expectations(case)
+    ]
 
 
 @pytest.mark.requirement("compile:secrets-never-printed")
@@ -41,10 +49,14 @@ def test_no_report_holds_the_value_of_a_variable(case: Path) -> None:
 
 
 def test_what_a_descriptor_says_moves_no_cursor() -> None:
-    diagnostics = check_pod(Path(__file__).parent / "cases" / "descriptor-checks.yml", ENVIRON).diagnostics
+    diagnostics = check_pod(
+        Path(__file__).parent / "cases" / "descriptor-checks.yml", ENVIRON
+    ).diagnostics
     assert "\\x1b[2J" in as_text(diagnostics)
     for each in diagnostics:
-        assert "\x1b" not in each.message + "".join(note.message for note in each.notes) + (each.hint or "")
+        assert "\x1b" not in each.message + "".join(note.message for note in each.notes) + (
+            each.hint or ""
+        )
 
 
 def test_every_code_has_a_case() -> None:

@@ -24,12 +24,16 @@ def compiled(directory: Path, pod: str, **environ: str) -> dict[str, Any]:
     (directory / "desk.json").write_text(DESCRIPTOR, encoding="utf-8")
     (directory / "claw-pod.yml").write_text(pod, encoding="utf-8")
     result = compile_pod(directory / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER, **environ})
-    assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
+    assert result.value is not None, [
+        (diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics
+    ]
     return compose_config(directory / "compose.generated.yml", **environ)
 
 
 def agent(claw: str = "", compose: str = "", pod: str = "", rest: str = "") -> str:
-    """Return a pod with one agent, a desk whose tools it may call, and a service without a part in it."""
+    """Return a pod with one agent, a desk whose tools it may call, and a service
+    without a part in it.
+    """
     return f"""
 name: desk-of-tests
 x-claw: {{pod: desk{pod}}}
@@ -56,7 +60,9 @@ def networks(config: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def reachable(config: dict[str, Any], name: str) -> set[str]:
-    return set().union(*(members for members in networks(config).values() if name in members)) - {name}
+    return set().union(*(members for members in networks(config).values() if name in members)) - {
+        name
+    }
 
 
 @pytest.mark.requirement("compose:derived-networks")
@@ -76,7 +82,9 @@ def test_an_agent_reaches_its_proxy_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("compose:derived-networks")
 def test_a_surface_is_the_only_way_to_a_service_and_to_the_world(tmp_path: Path) -> None:
-    pod = agent(", surfaces: ['service://bystander', 'egress://']").replace("tools: [{service: desk, allow: all}], ", "")
+    pod = agent(", surfaces: ['service://bystander', 'egress://']").replace(
+        "tools: [{service: desk, allow: all}], ", ""
+    )
     config = compiled(tmp_path, pod)
     assert reachable(config, "one") == {"cllama", "bystander"}
     assert config["networks"]["claw-agent-one"].get("internal", False) is False
@@ -91,8 +99,13 @@ def test_agents_do_not_reach_each_other_though_they_share_a_service(tmp_path: Pa
 
 
 @pytest.mark.requirement("compose:derived-networks")
-def test_a_model_server_and_a_shared_state_of_the_pod_are_reached_by_the_proxy(tmp_path: Path) -> None:
-    env = ", cllama-env: {OLLAMA_BASE_URL: 'http://bystander:11434/v1', CLAW_STATE: 'redis://desk:6379/0'}"
+def test_a_model_server_and_a_shared_state_of_the_pod_are_reached_by_the_proxy(
+    tmp_path: Path,
+) -> None:
+    env = (
+        ", cllama-env: {OLLAMA_BASE_URL: 'http://bystander:11434/v1', CLAW_STATE: "
+        "'redis://desk:6379/0'}"
+    )
     config = compiled(tmp_path, agent(env))
     assert reachable(config, "cllama") == {"one", "desk", "bystander"}
     assert config["services"]["cllama"]["environment"]["CLAW_STATE"] == "redis://desk:6379/0"
@@ -100,8 +113,13 @@ def test_a_model_server_and_a_shared_state_of_the_pod_are_reached_by_the_proxy(t
 
 @pytest.mark.requirement("compose:passes-through")
 @pytest.mark.parametrize("form", ["[back, front]", "{back: {aliases: [bot]}, front: null}"])
-def test_networks_that_the_user_gave_an_agent_are_kept_in_either_form(tmp_path: Path, form: str) -> None:
-    pod = agent(compose=f"    networks: {form}", rest="networks: {back: {driver: bridge}, front: {internal: true}}")
+def test_networks_that_the_user_gave_an_agent_are_kept_in_either_form(
+    tmp_path: Path, form: str
+) -> None:
+    pod = agent(
+        compose=f"    networks: {form}",
+        rest="networks: {back: {driver: bridge}, front: {internal: true}}",
+    )
     config = compiled(tmp_path, pod)
     kept = config["services"]["one"]["networks"]
     assert set(kept) == {"back", "front", "claw-agent-one"}
@@ -111,15 +129,32 @@ def test_networks_that_the_user_gave_an_agent_are_kept_in_either_form(tmp_path: 
 
 @pytest.mark.requirement("compose:passes-through")
 @pytest.mark.parametrize("form", ["[back]", "{back: {aliases: [api]}}"])
-def test_networks_that_the_user_gave_a_provider_are_kept_in_either_form(tmp_path: Path, form: str) -> None:
-    pod = agent(rest="networks: {back: {}}").replace("    image: desk\n", f"    image: desk\n    networks: {form}\n")
-    assert set(compiled(tmp_path, pod)["services"]["desk"]["networks"]) == {"back", "claw-tool-desk"}
+def test_networks_that_the_user_gave_a_provider_are_kept_in_either_form(
+    tmp_path: Path, form: str
+) -> None:
+    pod = agent(rest="networks: {back: {}}").replace(
+        "    image: desk\n", f"    image: desk\n    networks: {form}\n"
+    )
+    assert set(compiled(tmp_path, pod)["services"]["desk"]["networks"]) == {
+        "back",
+        "claw-tool-desk",
+    }
 
 
 @pytest.mark.requirement("compose:count")
-@pytest.mark.parametrize("form", ["[one, desk]", "{one: {condition: service_healthy}, desk: {condition: service_started}}"])
-def test_who_waits_for_a_counted_agent_waits_for_each_with_its_condition(tmp_path: Path, form: str) -> None:
-    pod = agent(", count: 3", rest=f"  last: {{image: last, depends_on: {form}, links: ['one'], volumes_from: ['one:ro']}}")
+@pytest.mark.parametrize(
+    "form",
+    ["[one, desk]", "{one: {condition: service_healthy}, desk: {condition: service_started}}"],
+)
+def test_who_waits_for_a_counted_agent_waits_for_each_with_its_condition(
+    tmp_path: Path, form: str
+) -> None:
+    pod = agent(
+        ", count: 3",
+        rest=(
+            f"  last: {{image: last, depends_on: {form}, links: ['one'], volumes_from: ['one:ro']}}"
+        ),
+    )
     config = compiled(tmp_path, pod)
     waits = config["services"]["last"]["depends_on"]
     condition = "service_started" if form.startswith("[") else "service_healthy"
@@ -160,11 +195,17 @@ def test_what_the_user_wrote_for_an_agent_stays_beside_what_is_ours(tmp_path: Pa
     volumes: ["data:/data"]
     depends_on: [desk]
     command: ["echo", "$$HOME ${KEPT:-x}"]"""
-    service = compiled(tmp_path, agent(compose=compose, rest="volumes: {data: {}}"), KEPT="kept")["services"]["one"]
+    service = compiled(tmp_path, agent(compose=compose, rest="volumes: {data: {}}"), KEPT="kept")[
+        "services"
+    ]["one"]
     assert service["healthcheck"] == {"test": ["CMD", "true"], "interval": "7s"}
     assert service["environment"]["OWN"] == "kept"
     assert service["command"] == ["echo", "$HOME kept"]
-    assert [mount["target"] for mount in service["volumes"]] == ["/data", "/claw/AGENTS.md", "/claw/CLAWDAPUS.md"]
+    assert [mount["target"] for mount in service["volumes"]] == [
+        "/data",
+        "/claw/AGENTS.md",
+        "/claw/CLAWDAPUS.md",
+    ]
     assert {name: each["condition"] for name, each in service["depends_on"].items()} == {
         "cllama": "service_healthy",
         "desk": "service_started",
@@ -193,23 +234,35 @@ def test_a_secret_with_a_dollar_sign_arrives_byte_for_byte(tmp_path: Path) -> No
     secret = "p$word ${x} $$ 'q' \"r\" #s \\n"
     (tmp_path / "file.txt").write_text(secret, encoding="utf-8")
     pod = agent(
-        ", cllama-env: {OPENAI_API_KEY: '${KEY}', ALERTS: '${KEY}'}", pod=", secrets: {env: {env: KEY}, file: {file: file.txt}}"
-    ).replace("    image: desk\n", "    image: desk\n    environment: {TOKEN: '${KEY}', LITERAL: 'p$$word'}\n")
+        ", cllama-env: {OPENAI_API_KEY: '${KEY}', ALERTS: '${KEY}'}",
+        pod=", secrets: {env: {env: KEY}, file: {file: file.txt}}",
+    ).replace(
+        "    image: desk\n",
+        "    image: desk\n    environment: {TOKEN: '${KEY}', LITERAL: 'p$$word'}\n",
+    )
     config = compiled(tmp_path, pod, KEY=secret)
     assert config["services"]["desk"]["environment"] == {"TOKEN": secret, "LITERAL": "p$word"}
     assert config["services"]["cllama"]["environment"]["ALERTS"] == secret
     assert "OPENAI_API_KEY" not in config["services"]["cllama"]["environment"]
-    keys = json.loads((tmp_path / ".claw-runtime" / "auth" / "providers.json").read_text(encoding="utf-8"))
+    keys = json.loads(
+        (tmp_path / ".claw-runtime" / "auth" / "providers.json").read_text(encoding="utf-8")
+    )
     assert keys["providers"]["openai"]["keys"][0]["secret"] == secret
     mounted = {
-        each["target"]: Path(config["secrets"][each["source"]]["file"]) for each in config["services"]["cllama"]["secrets"]
+        each["target"]: Path(config["secrets"][each["source"]]["file"])
+        for each in config["services"]["cllama"]["secrets"]
     }
-    assert {name: path.read_text(encoding="utf-8") for name, path in mounted.items()} == {"env": secret, "file": secret}
+    assert {name: path.read_text(encoding="utf-8") for name, path in mounted.items()} == {
+        "env": secret,
+        "file": secret,
+    }
     assert secret not in (tmp_path / "compose.generated.yml").read_text(encoding="utf-8")
 
 
 @pytest.mark.requirement("compose:proxy")
-def test_the_proxy_has_no_root_no_capability_and_nowhere_to_write_but_its_volumes(tmp_path: Path) -> None:
+def test_the_proxy_has_no_root_no_capability_and_nowhere_to_write_but_its_volumes(
+    tmp_path: Path,
+) -> None:
     proxy = compiled(tmp_path, agent())["services"]["cllama"]
     assert proxy["read_only"] is True
     assert proxy["cap_drop"] == ["ALL"]
@@ -217,19 +270,27 @@ def test_the_proxy_has_no_root_no_capability_and_nowhere_to_write_but_its_volume
     assert proxy["user"] == "1000:1000"
     assert "privileged" not in proxy
     assert "cap_add" not in proxy
-    assert {mount["target"] for mount in proxy["volumes"] if not mount.get("read_only")} == {"/claw/history", "/claw/state"}
+    assert {mount["target"] for mount in proxy["volumes"] if not mount.get("read_only")} == {
+        "/claw/history",
+        "/claw/state",
+    }
     assert "ports" not in proxy
     assert proxy["environment"]["CLLAMA_EGRESS"] == "deny"
 
 
 @pytest.mark.requirement("paths:compiled")
-def test_the_proxy_gets_the_paths_that_its_agents_open_and_none_where_none_does(tmp_path: Path) -> None:
+def test_the_proxy_gets_the_paths_that_its_agents_open_and_none_where_none_does(
+    tmp_path: Path,
+) -> None:
     plain = compiled(tmp_path, agent())
     assert "CLLAMA_PATHS" not in plain["services"]["cllama"]["environment"]
 
     paths = 'cllama: {proxy: passthrough, paths: ["POST /v1/fine_tuning/*", "GET /v1/skills", "GET /v1/skills"]}'
     opened = compiled(tmp_path, agent().replace("cllama: passthrough", paths))
-    assert opened["services"]["cllama"]["environment"]["CLLAMA_PATHS"] == "POST /v1/fine_tuning/*, GET /v1/skills"
+    assert (
+        opened["services"]["cllama"]["environment"]["CLLAMA_PATHS"]
+        == "POST /v1/fine_tuning/*, GET /v1/skills"
+    )
 
 
 @pytest.mark.requirement("compose:proxy")
@@ -245,7 +306,11 @@ def test_a_change_of_an_agent_recreates_that_agent_and_no_other(tmp_path: Path) 
 
     def digests() -> dict[str, str]:
         services = compiled(tmp_path, pod)["services"]
-        return {name: each["labels"]["claw.digest"] for name, each in services.items() if "labels" in each}
+        return {
+            name: each["labels"]["claw.digest"]
+            for name, each in services.items()
+            if "labels" in each
+        }
 
     before = digests()
     (tmp_path / "AGENTS2.md").write_text("# Two, changed\n", encoding="utf-8")
@@ -254,7 +319,9 @@ def test_a_change_of_an_agent_recreates_that_agent_and_no_other(tmp_path: Path) 
 
 
 @pytest.mark.requirement("compose:modes")
-def test_a_runner_behind_the_forward_proxy_trusts_the_pods_ca_and_asks_surfaces_directly(tmp_path: Path) -> None:
+def test_a_runner_behind_the_forward_proxy_trusts_the_pods_ca_and_asks_surfaces_directly(
+    tmp_path: Path,
+) -> None:
     claw = ", surfaces: ['service://bystander']"
     pod = agent(claw).replace("cllama: passthrough", "cllama: {proxy: passthrough, mode: proxy}")
     config = compiled(tmp_path, pod)
@@ -283,12 +350,21 @@ def test_an_unaware_runner_finds_its_proxy_under_the_providers_names(tmp_path: P
     holder = services[HOLDER]
     links = [f"{HOLDER}:{name}" for name in ("api.openai.com", "api.anthropic.com", "models.test")]
     assert set(links) <= set(services["one"]["links"])
-    # An alias holds for everybody on the network, the proxy too: under a provider's name it would find itself.
-    assert {name for network in holder["networks"].values() for name in network["aliases"]} == {"cllama"}
+    # An alias holds for everybody on the network, the proxy too: under a provider's name it would
+    # find itself.
+    assert {name for network in holder["networks"].values() for name in network["aliases"]} == {
+        "cllama"
+    }
     assert services[REDIRECT]["cap_add"] == ["NET_ADMIN"]
     assert services[REDIRECT]["restart"] == "no"
     for name in ("cllama", HOLDER):
         assert "cap_add" not in services[name]
-    assert services["cllama"]["network_mode"] == services[REDIRECT]["network_mode"] == f"service:{HOLDER}"
-    assert services["cllama"]["depends_on"][REDIRECT]["condition"] == "service_completed_successfully"
+    assert (
+        services["cllama"]["network_mode"]
+        == services[REDIRECT]["network_mode"]
+        == f"service:{HOLDER}"
+    )
+    assert (
+        services["cllama"]["depends_on"][REDIRECT]["condition"] == "service_completed_successfully"
+    )
     assert "transparent@8083" in services["cllama"]["command"]

@@ -14,31 +14,105 @@ from claw_compile.parsing.node import Source
 from tests.compile.oracle import compose_config
 
 ENVIRON = {"A": "1", "E": "", "S": " "}
-WORDS = ["$", "{", "}", "A", "E", "S", "Z", ":", "-", "?", "+", " ", "${", "${A", "${Z:-", "x", "$$", "."]
+WORDS = [
+    "$",
+    "{",
+    "}",
+    "A",
+    "E",
+    "S",
+    "Z",
+    ":",
+    "-",
+    "?",
+    "+",
+    " ",
+    "${",
+    "${A",
+    "${Z:-",
+    "x",
+    "$$",
+    ".",
+]
 CASES = [
-    *("${Z:-${B:-c}}", "${Z-x:-y}", "$$HOME", "${S:-d}", "${E:-d}", "${E-d}", "${E:+x}", "${E+x}", "${A:+${E:-q}}"),
-    *("$$$A", "$$$$A", "${Z:-}", "${Z:-a}b}", "${Z:-{}}", "${Z:-$$A}", "$", "a $ b", "$1", "${Z:-a$}", "${Z:-a:?b}"),
+    *(
+        "${Z:-${B:-c}}",
+        "${Z-x:-y}",
+        "$$HOME",
+        "${S:-d}",
+        "${E:-d}",
+        "${E-d}",
+        "${E:+x}",
+        "${E+x}",
+        "${A:+${E:-q}}",
+    ),
+    *(
+        "$$$A",
+        "$$$$A",
+        "${Z:-}",
+        "${Z:-a}b}",
+        "${Z:-{}}",
+        "${Z:-$$A}",
+        "$",
+        "a $ b",
+        "$1",
+        "${Z:-a$}",
+        "${Z:-a:?b}",
+    ),
     *("${A:?${Q}}", "${Z:-${Y:-${W:-deep}}}tail}", "$-", "${Z-$}", "$É", "%{A}"),
 ]
 
 
 @pytest.mark.requirement("compile:interpolation")
 def test_what_we_fill_in_compose_fills_in_alike(tmp_path: Path) -> None:
-    random_texts = ("".join(random.Random(seed).choices(WORDS, k=1 + seed % 9)) for seed in range(600))
-    texts = [text for text in (*CASES, *random_texts) if not interpolate(text, ENVIRON.get).problems]
+    random_texts = (
+        "".join(random.Random(seed).choices(WORDS, k=1 + seed % 9)) for seed in range(600)
+    )
+    texts = [
+        text for text in (*CASES, *random_texts) if not interpolate(text, ENVIRON.get).problems
+    ]
     assert set(CASES) <= set(texts)
     file = tmp_path / "compose.yml"
     labels = {f"label-{number}": text for number, text in enumerate(texts)}
-    file.write_text(json.dumps({"name": "x", "services": {"a": {"image": "x", "labels": labels}}}), encoding="utf-8")
+    file.write_text(
+        json.dumps({"name": "x", "services": {"a": {"image": "x", "labels": labels}}}),
+        encoding="utf-8",
+    )
     filled = compose_config(file, **ENVIRON)["services"]["a"]["labels"]
     theirs = [filled[name] for name in labels]
     assert [interpolate(text, ENVIRON.get).text for text in texts] == theirs
 
 
 LINES = [
-    *("{}=1", "export {}=1", "  export   {} = 1  # c", "{}: yaml", "{}:y", "{}=a#b", "{}=a #b", "{}=", "{}= # no comment"),
-    *("{}=#c", "{}=a\t#b", "{}='a b' # c", "{}='${{A}} $A # k'", '{}="${{A}}\\n\\t\\"q\\" \\$A"', "{}=${{A}}-${{B:-b}}"),
-    *("{}='two\nlines'", '{}="two\nlines"', '{}="q"#c', "{}='it\\'s'", "{}='a\\\\b'", '{}="a\\\\b"', '{}="a\\x"', "{}==a"),
+    *(
+        "{}=1",
+        "export {}=1",
+        "  export   {} = 1  # c",
+        "{}: yaml",
+        "{}:y",
+        "{}=a#b",
+        "{}=a #b",
+        "{}=",
+        "{}= # no comment",
+    ),
+    *(
+        "{}=#c",
+        "{}=a\t#b",
+        "{}='a b' # c",
+        "{}='${{A}} $A # k'",
+        '{}="${{A}}\\n\\t\\"q\\" \\$A"',
+        "{}=${{A}}-${{B:-b}}",
+    ),
+    *(
+        "{}='two\nlines'",
+        '{}="two\nlines"',
+        '{}="q"#c',
+        "{}='it\\'s'",
+        "{}='a\\\\b'",
+        '{}="a\\\\b"',
+        '{}="a\\x"',
+        "{}==a",
+    ),
     *(
         "{}=a'b",
         '{}=\\"a\\"',
@@ -62,7 +136,10 @@ def test_what_we_read_of_dotenv_compose_reads_alike(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(text, encoding="utf-8", newline="")
     labels = {name: f"${{{name}}}" for name in names}
     file = tmp_path / "compose.yml"
-    file.write_text(json.dumps({"name": "x", "services": {"a": {"image": "x", "labels": labels}}}), encoding="utf-8")
+    file.write_text(
+        json.dumps({"name": "x", "services": {"a": {"image": "x", "labels": labels}}}),
+        encoding="utf-8",
+    )
     ours = read_dotenv(Source(".env", text), ENVIRON)
     assert ours.diagnostics == ()
     assert ours.value is not None

@@ -1,4 +1,6 @@
-"""Damaged pod files: the compiler answers with diagnostics that have places, and never with a traceback."""
+"""Damaged pod files: the compiler answers with diagnostics that have places, and
+never with a traceback.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,13 @@ from claw_compile.diagnostics.report import as_json, as_text
 DESK = Path(__file__).parents[2] / "pods" / "trading-desk"
 POD = (DESK / "claw-pod.yml").read_text(encoding="utf-8")
 DESCRIPTOR = (DESK / "descriptors" / "trading-api.claw-describe.json").read_text(encoding="utf-8")
-ENVIRON = {"TRADING_API_TOKEN": "planted-trading-token", "CLAW_MASTER_SECRET": "planted-master-secret"}
+ENVIRON = {
+    "TRADING_API_TOKEN": "planted-trading-token",
+    "CLAW_MASTER_SECRET": "planted-master-secret",
+}
 CHARACTERS = st.one_of(
-    st.sampled_from(list("\n\t :-[]{}&*!|>'\"%@`#,?$.<\\\x00\x07\ufeff\u2028é")), st.characters(codec="utf-8")
+    st.sampled_from(list("\n\t :-[]{}&*!|>'\"%@`#,?$.<\\\x00\x07\ufeff\u2028é")),
+    st.characters(codec="utf-8"),
 )
 
 
@@ -38,9 +44,13 @@ def judge(pod: str, descriptor: str) -> None:
         directory = Path(name)
         for agent in ("analyst", "executor"):
             (directory / "agents" / agent).mkdir(parents=True)
-            (directory / "agents" / agent / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
+            (directory / "agents" / agent / "AGENTS.md").write_text(
+                "# Contract\n", encoding="utf-8"
+            )
         (directory / "descriptors").mkdir()
-        (directory / "descriptors" / "trading-api.claw-describe.json").write_text(descriptor, encoding="utf-8")
+        (directory / "descriptors" / "trading-api.claw-describe.json").write_text(
+            descriptor, encoding="utf-8"
+        )
         shutil.copytree(DESK / ".claw-discovered", directory / ".claw-discovered")
         (directory / "claw-pod.yml").write_text(pod, encoding="utf-8", newline="")
         result = check_pod(directory / "claw-pod.yml", ENVIRON)

@@ -18,7 +18,10 @@ from tests.search_size import scale_examples
 ENVIRON = {"TOKEN": "planted-token-of-the-api", "CLAW_MASTER_SECRET": "planted-master-secret"}
 SCHEMA = {
     "type": "object",
-    "properties": {"id": {"type": "string", "pattern": "^[a-z]+$"}, "other": {"$ref": "#/$defs/other"}},
+    "properties": {
+        "id": {"type": "string", "pattern": "^[a-z]+$"},
+        "other": {"$ref": "#/$defs/other"},
+    },
     "required": ["id"],
     "$defs": {"other": {"enum": [1, None]}},
 }
@@ -32,21 +35,33 @@ DESCRIBED = {
     "skill": "/skill.md",
     "memory": {"recall": {"path": "/recall"}},
     "tools": [
-        {**TOOL, "http": {"method": "GET", "path": "/look/{id}"}, "annotations": {"readOnly": True, "x-claw.timeout_ms": 5}}
+        {
+            **TOOL,
+            "http": {"method": "GET", "path": "/look/{id}"},
+            "annotations": {"readOnly": True, "x-claw.timeout_ms": 5},
+        }
     ],
 }
-SNAPSHOT = {"version": 2, "mcp": {"path": "/mcp"}, "tools": [TOOL], "x-claw-discovery": {"command": "npx", "args": []}}
+SNAPSHOT = {
+    "version": 2,
+    "mcp": {"path": "/mcp"},
+    "tools": [TOOL],
+    "x-claw-discovery": {"command": "npx", "args": []},
+}
 FILES = {
     "api/.claw-describe.json": json.dumps(DESCRIBED, indent=1),
     "api/skill.md": "---\nname: look\ndescription: How to look.\n---\n# Look\n",
     "api/Dockerfile": 'FROM a AS b\nLABEL x="y" \\\n  claw.describe=/.claw-describe.json\n',
     ".claw-discovered/wrapped.claw-describe.json": json.dumps(SNAPSHOT),
-    "listed/.claw-tools.json": json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": [TOOL], "nextCursor": None}}),
+    "listed/.claw-tools.json": json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "result": {"tools": [TOOL], "nextCursor": None}}
+    ),
     "listed/Dockerfile": "FROM a\nLABEL claw.mcp /mcp\n",
     "AGENTS.md": "# Contract\n",
     "claw-pod.yml": (
         "x-claw: {pod: desk, cllama-defaults: {proxy: passthrough}}\nservices:\n"
-        "  one:\n    x-claw:\n      agent: AGENTS.md\n      feeds: [news]\n      memory: {service: api}\n      tools:\n"
+        "  one:\n    x-claw:\n      agent: AGENTS.md\n      feeds: [news]\n      memory: "
+        "{service: api}\n      tools:\n"
         "        - {service: api, allow: [look]}\n"
         "        - {service: wrapped, allow: [look]}\n"
         "        - {service: listed, allow: [look]}\n"
@@ -60,24 +75,37 @@ DAMAGED = sorted(FILES.keys() - {"AGENTS.md", "claw-pod.yml"})
 
 @pytest.mark.requirement("compile:no-traceback")
 @pytest.mark.parametrize("name", DAMAGED)
-def test_one_damaged_byte_of_what_describes_a_service_gives_diagnostics(tmp_path: Path, name: str) -> None:
+def test_one_damaged_byte_of_what_describes_a_service_gives_diagnostics(
+    tmp_path: Path, name: str
+) -> None:
     for file, text in FILES.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(text, encoding="utf-8")
     sound = FILES[name].encode()
     assert not [
-        diagnostic.code.name for diagnostic in check_pod(tmp_path / "claw-pod.yml", ENVIRON).diagnostics if diagnostic.is_error
+        diagnostic.code.name
+        for diagnostic in check_pod(tmp_path / "claw-pod.yml", ENVIRON).diagnostics
+        if diagnostic.is_error
     ]
 
     @settings(max_examples=scale_examples(600), deadline=None)
-    @given(st.integers(0, len(sound) - 1), st.integers(0, 255), st.sampled_from(["change", "insert", "drop", "cut"]))
+    @given(
+        st.integers(0, len(sound) - 1),
+        st.integers(0, 255),
+        st.sampled_from(["change", "insert", "drop", "cut"]),
+    )
     def judge(at: int, byte: int, how: str) -> None:
         put = b"" if how in {"drop", "cut"} else bytes([byte])
         rest = b"" if how == "cut" else sound[at if how == "insert" else at + 1 :]
         (tmp_path / name).write_bytes(sound[:at] + put + rest)
         result = check_pod(tmp_path / "claw-pod.yml", ENVIRON)
-        assert (result.value is None) == any(diagnostic.is_error for diagnostic in result.diagnostics)
-        assert all(diagnostic.code.name in CODES and diagnostic.span.line >= 1 for diagnostic in result.diagnostics)
+        assert (result.value is None) == any(
+            diagnostic.is_error for diagnostic in result.diagnostics
+        )
+        assert all(
+            diagnostic.code.name in CODES and diagnostic.span.line >= 1
+            for diagnostic in result.diagnostics
+        )
         report = as_text(result.diagnostics) + as_json(result.diagnostics)
         assert not any(value in report for value in ENVIRON.values())
 

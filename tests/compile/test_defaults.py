@@ -24,10 +24,15 @@ BLOCKS = ", context: {blocks: [{id: rules, text: Be brief.}]}"
         (", models: {primary: x/y}", "primary=x/y fallback=a/b fallback=c/d small=anthropic/haiku"),
         (", models: {fallback: z}", "primary=gpt/4 fallback=anthropic/z small=anthropic/haiku"),
         (", models: {fallback: []}", "primary=gpt/4 small=anthropic/haiku"),
-        (", models: {small: null, big: x/y/z}", "primary=gpt/4 fallback=a/b fallback=c/d big=x/y/z"),
+        (
+            ", models: {small: null, big: x/y/z}",
+            "primary=gpt/4 fallback=a/b fallback=c/d big=x/y/z",
+        ),
     ],
 )
-def test_models_are_the_pods_slot_by_slot_and_fallbacks_are_replaced_as_one(tmp_path: Path, claw: str, expected: str) -> None:
+def test_models_are_the_pods_slot_by_slot_and_fallbacks_are_replaced_as_one(
+    tmp_path: Path, claw: str, expected: str
+) -> None:
     models = agent(tmp_path, claw, MODELS).models
     assert " ".join(f"{model.slot}={model.ref}" for model in models) == expected
 
@@ -38,8 +43,18 @@ def test_a_budget_is_replaced_whole_and_null_suppresses_it(tmp_path: Path) -> No
     own = agent(tmp_path, ", budget: {max-requests: 3, window: 1h30m}", BUDGET).budget
     assert inherited is not None
     assert own is not None
-    assert inherited.model_dump() == {"limit_usd": 5.0, "max_requests": 200, "window": "24h", "behavior": "soft_alert"}
-    assert own.model_dump() == {"limit_usd": None, "max_requests": 3, "window": "1h30m", "behavior": "hard_stop"}
+    assert inherited.model_dump() == {
+        "limit_usd": 5.0,
+        "max_requests": 200,
+        "window": "24h",
+        "behavior": "soft_alert",
+    }
+    assert own.model_dump() == {
+        "limit_usd": None,
+        "max_requests": 3,
+        "window": "1h30m",
+        "behavior": "hard_stop",
+    }
     assert agent(tmp_path, ", budget: null", BUDGET).budget is None
 
 
@@ -60,9 +75,19 @@ def test_a_memory_is_replaced_whole_and_null_suppresses_it(tmp_path: Path) -> No
 def test_context_blocks_are_replaced_as_a_list_and_an_empty_one_suppresses(tmp_path: Path) -> None:
     (inherited,) = agent(tmp_path, "", BLOCKS).blocks
     assert (inherited.id, inherited.kind, inherited.max_chars) == ("rules", "context_block", 800)
-    assert (inherited.placement, inherited.cadence, inherited.enabled) == ("after_feeds", "every_turn", None)
-    own = agent(tmp_path, ", context: {blocks: [{id: mine, text: 'a $$5 fee', placement: before_feeds}]}", BLOCKS)
-    assert [(block.id, block.text, block.placement) for block in own.blocks] == [("mine", "a $5 fee", "before_feeds")]
+    assert (inherited.placement, inherited.cadence, inherited.enabled) == (
+        "after_feeds",
+        "every_turn",
+        None,
+    )
+    own = agent(
+        tmp_path,
+        ", context: {blocks: [{id: mine, text: 'a $$5 fee', placement: before_feeds}]}",
+        BLOCKS,
+    )
+    assert [(block.id, block.text, block.placement) for block in own.blocks] == [
+        ("mine", "a $5 fee", "before_feeds")
+    ]
     assert agent(tmp_path, ", context: {blocks: []}", BLOCKS).blocks == ()
     assert agent(tmp_path, ", context: null", BLOCKS).blocks == ()
     assert len(agent(tmp_path, ", context: {channel: {since: 1h}}", BLOCKS).blocks) == 1
@@ -80,9 +105,13 @@ def test_context_blocks_are_replaced_as_a_list_and_an_empty_one_suppresses(tmp_p
         (", feeds: [..., ...]", None),
     ],
 )
-def test_feeds_are_a_list_with_one_spread_and_keep_their_order(tmp_path: Path, claw: str, expected: list[str] | None) -> None:
+def test_feeds_are_a_list_with_one_spread_and_keep_their_order(
+    tmp_path: Path, claw: str, expected: list[str] | None
+) -> None:
     value, diagnostics = resolved(
-        tmp_path, ", feeds-defaults: [market/prices]", f"  one: {{x-claw: {{agent: AGENTS.md{claw}}}}}"
+        tmp_path,
+        ", feeds-defaults: [market/prices]",
+        f"  one: {{x-claw: {{agent: AGENTS.md{claw}}}}}",
     )
     codes = [each.code.name for each in diagnostics if each.is_error]
     if expected is None:
@@ -101,8 +130,13 @@ def test_an_ambiguous_feed_is_told_with_its_candidates(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("compile:feeds")
-def test_a_feed_of_ones_own_needs_no_descriptor_and_is_filled_in_for_its_agent(tmp_path: Path) -> None:
-    claw = ", feeds: [{name: 'mine-{claw_id}', source: plain, path: '/f/{claw_id}?n=3', ttl: 5, description: Mine}]"
+def test_a_feed_of_ones_own_needs_no_descriptor_and_is_filled_in_for_its_agent(
+    tmp_path: Path,
+) -> None:
+    claw = (
+        ", feeds: [{name: 'mine-{claw_id}', source: plain, path: '/f/{claw_id}?n=3', ttl: 5, "
+        "description: Mine}]"
+    )
     (feed,) = agent(tmp_path, claw).feeds
     assert (feed.name, feed.service, feed.path, feed.ttl) == ("mine-one", "plain", "/f/one?n=3", 5)
 
@@ -111,14 +145,21 @@ def test_a_feed_of_ones_own_needs_no_descriptor_and_is_filled_in_for_its_agent(t
 def test_skills_are_a_list_with_one_spread(tmp_path: Path) -> None:
     defaults = ", skills-defaults: [one.md]"
     assert [skill.name for skill in agent(tmp_path, "", defaults).skills] == ["one.md"]
-    assert [skill.name for skill in agent(tmp_path, ", skills: [two.md, ...]", defaults).skills] == ["two.md", "one.md"]
+    assert [
+        skill.name for skill in agent(tmp_path, ", skills: [two.md, ...]", defaults).skills
+    ] == ["two.md", "one.md"]
     assert agent(tmp_path, ", skills: []", defaults).skills == ()
 
 
 @pytest.mark.requirement("compile:surfaces")
-def test_surfaces_are_a_list_with_one_spread_and_are_read_only_unless_they_say_so(tmp_path: Path) -> None:
+def test_surfaces_are_a_list_with_one_spread_and_are_read_only_unless_they_say_so(
+    tmp_path: Path,
+) -> None:
     defaults = ", surfaces-defaults: [volume://notes]"
-    own = ", surfaces: [..., 'volume://notes rw', 'host:///a:b read-only', service://plain, channel://discord, egress://]"
+    own = (
+        ", surfaces: [..., 'volume://notes rw', 'host:///a:b read-only', service://plain, "
+        "channel://discord, egress://]"
+    )
     surfaces = agent(tmp_path, own, defaults).surfaces
     assert [(surface.scheme, surface.target, surface.mode) for surface in surfaces] == [
         ("volume", "notes", "ro"),
@@ -144,7 +185,9 @@ def test_surfaces_are_a_list_with_one_spread_and_are_read_only_unless_they_say_s
         (", cllama: {proxy: [passthrough], mode: transparent}", ["passthrough"], "transparent"),
     ],
 )
-def test_cllama_takes_a_name_a_list_or_a_mapping(tmp_path: Path, claw: str, proxies: list[str], mode: str) -> None:
+def test_cllama_takes_a_name_a_list_or_a_mapping(
+    tmp_path: Path, claw: str, proxies: list[str], mode: str
+) -> None:
     only = agent(tmp_path, claw)
     assert only.cllama is not None
     assert [proxy.text for proxy in only.cllama.proxies] == proxies
@@ -159,7 +202,9 @@ def test_the_environment_of_the_proxy_is_the_pods_and_every_agents(tmp_path: Pat
         "  off: {x-claw: {agent: AGENTS.md, cllama: null, cllama-env: {KEY: another}}}\n"
     )
     file_pod = ", secrets: {}"
-    value, diagnostics = resolved(tmp_path, file_pod, services, KEY="planted-key", TAKEN="of-the-process")
+    value, diagnostics = resolved(
+        tmp_path, file_pod, services, KEY="planted-key", TAKEN="of-the-process"
+    )
     assert diagnostics == []
     env = {name: setting.value for name, setting in value.proxy_env.items()}
     assert env == {"KEY": "planted-key", "LEVEL": "3", "TAKEN": "of-the-process"}
@@ -168,11 +213,22 @@ def test_the_environment_of_the_proxy_is_the_pods_and_every_agents(tmp_path: Pat
 
 @pytest.mark.requirement("compile:count")
 def test_a_counted_agent_is_several_that_differ_in_nothing_but_their_ids(tmp_path: Path) -> None:
-    services = "  bot: {x-claw: {agent: AGENTS.md, count: '${N:-3}', feeds: ['news-{claw_id}'], models: {primary: openai/b}}}"
+    services = (
+        "  bot: {x-claw: {agent: AGENTS.md, count: '${N:-3}', feeds: ['news-{claw_id}'], "
+        "models: {primary: openai/b}}}"
+    )
     value, diagnostics = resolved(tmp_path, "", services)
     assert diagnostics == []
-    assert [(each.id, each.ordinal) for each in value.agents] == [("bot-0", 0), ("bot-1", 1), ("bot-2", 2)]
-    assert [each.feeds[0].path for each in value.agents] == ["/news/bot-0", "/news/bot-1", "/news/bot-2"]
+    assert [(each.id, each.ordinal) for each in value.agents] == [
+        ("bot-0", 0),
+        ("bot-1", 1),
+        ("bot-2", 2),
+    ]
+    assert [each.feeds[0].path for each in value.agents] == [
+        "/news/bot-0",
+        "/news/bot-1",
+        "/news/bot-2",
+    ]
     assert len({each.models for each in value.agents}) == 1
     alone, _ = resolved(tmp_path, "", services, N="1")
     assert [(each.id, each.ordinal) for each in alone.agents] == [("bot", None)]
@@ -186,17 +242,24 @@ def test_numbers_without_quotes_are_what_their_key_takes(tmp_path: Path) -> None
     handles = value.agents[0].spec.carried["handles"]
     assert [entry.value.text for entry in handles.entries] == ["123456789012345678", "0123"]  # type: ignore[union-attr]
     _, diagnostics = resolved(
-        tmp_path, ", memory-defaults: {service: press, timeout-ms: 1e3}", "  one: {x-claw: {agent: AGENTS.md}}"
+        tmp_path,
+        ", memory-defaults: {service: press, timeout-ms: 1e3}",
+        "  one: {x-claw: {agent: AGENTS.md}}",
     )
     assert [each.code.name for each in diagnostics] == ["bad-limit"]
 
 
 @pytest.mark.requirement("compile:timezone")
 @pytest.mark.parametrize(
-    ("environment", "zone"), [("{TZ: Europe/Berlin}", "Europe/Berlin"), ("[TZ=x y]", "UTC"), ("{}", "UTC")]
+    ("environment", "zone"),
+    [("{TZ: Europe/Berlin}", "Europe/Berlin"), ("[TZ=x y]", "UTC"), ("{}", "UTC")],
 )
-def test_the_time_zone_is_that_of_the_container(tmp_path: Path, environment: str, zone: str) -> None:
-    value, _ = resolved(tmp_path, "", f"  one: {{environment: {environment}, x-claw: {{agent: AGENTS.md}}}}")
+def test_the_time_zone_is_that_of_the_container(
+    tmp_path: Path, environment: str, zone: str
+) -> None:
+    value, _ = resolved(
+        tmp_path, "", f"  one: {{environment: {environment}, x-claw: {{agent: AGENTS.md}}}}"
+    )
     assert value.agents[0].timezone == zone
 
 
@@ -218,10 +281,17 @@ SUPPRESSED = "tools: [], surfaces: [], feeds: [], skills: [], models: {}" + "".j
 
 @pytest.mark.requirement("compile:defaults")
 @pytest.mark.parametrize("key", UNUSED)
-def test_defaults_that_no_agent_takes_are_told_whatever_they_are_of(tmp_path: Path, key: str) -> None:
+def test_defaults_that_no_agent_takes_are_told_whatever_they_are_of(
+    tmp_path: Path, key: str
+) -> None:
     pod = f", {key}: {UNUSED[key]}"
-    suppressing, taking = f"one: {{x-claw: {{agent: AGENTS.md, {SUPPRESSED}}}}}", "two: {x-claw: {agent: AGENTS.md}}"
+    suppressing, taking = (
+        f"one: {{x-claw: {{agent: AGENTS.md, {SUPPRESSED}}}}}",
+        "two: {x-claw: {agent: AGENTS.md}}",
+    )
     _, diagnostics = resolved(tmp_path, pod, f"  {suppressing}")
-    assert [each.code.name for each in diagnostics if each.code.name == "unused-default"] == ["unused-default"]
+    assert [each.code.name for each in diagnostics if each.code.name == "unused-default"] == [
+        "unused-default"
+    ]
     _, diagnostics = resolved(tmp_path, pod, f"  {suppressing}\n  {taking}")
     assert [each.code.name for each in diagnostics if each.code.name == "unused-default"] == []

@@ -30,8 +30,14 @@ def test_an_edge_case_has_its_proofs(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(EDGE_CASES))
 def test_a_code_that_an_edge_case_earns_is_expected_by_one_of_its_proofs(name: str) -> None:
     earned = set(re.findall(r"[a-z0-9-]+", EDGE_CASES[name].result)) & CODES.keys()
-    proofs = "".join((TESTS / proof.partition("::")[0]).read_text(encoding="utf-8") for proof in EDGE_CASES[name].proofs)
-    assert sorted(code for code in earned if not re.search(rf"(?<![a-z-]){code}(?![a-z-])", proofs)) == []
+    proofs = "".join(
+        (TESTS / proof.partition("::")[0]).read_text(encoding="utf-8")
+        for proof in EDGE_CASES[name].proofs
+    )
+    assert (
+        sorted(code for code in earned if not re.search(rf"(?<![a-z-]){code}(?![a-z-])", proofs))
+        == []
+    )
 
 
 @pytest.mark.requirement("compile:edge-cases")

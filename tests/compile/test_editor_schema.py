@@ -1,4 +1,6 @@
-"""The editor's schema of a pod file, compared with the grammar: the same keys, the same words, the same verdicts."""
+"""The editor's schema of a pod file, compared with the grammar: the same keys, the
+same words, the same verdicts.
+"""
 
 from __future__ import annotations
 
@@ -101,12 +103,45 @@ services:
         audit_arguments: full
 """
 NOWHERE = start_of("claw-pod.yml")
-VALUES = (None, "", "x y", "...", "all", 0, 5, 1.5, True, [], ["x y"], [None], {}, {"nonsense": 5}, "/a/../b", "$$", "7")
+VALUES = (
+    None,
+    "",
+    "x y",
+    "...",
+    "all",
+    0,
+    5,
+    1.5,
+    True,
+    [],
+    ["x y"],
+    [None],
+    {},
+    {"nonsense": 5},
+    "/a/../b",
+    "$$",
+    "7",
+)
 OF_ONE_PLACE = {
-    *("unknown-key", "missing-key", "wrong-type", "bad-limit", "bad-value", "all-mixed-with-names", "allow-missing"),
+    *(
+        "unknown-key",
+        "missing-key",
+        "wrong-type",
+        "bad-limit",
+        "bad-value",
+        "all-mixed-with-names",
+        "allow-missing",
+    ),
     *("bad-surface", "bad-budget", "bad-model", "bad-block", "not-an-agent", "bad-name"),
 }
-NO_DOCUMENT = {"yaml-syntax", "duplicate-key", "second-document", "document-end", "alias-bomb", "not-a-mapping"}
+NO_DOCUMENT = {
+    "yaml-syntax",
+    "duplicate-key",
+    "second-document",
+    "document-end",
+    "alias-bomb",
+    "not-a-mapping",
+}
 UNSEEN = {
     "files": "a control character is no matter of shape",
     "merge-keys": "what is merged from no mapping is lost before a schema sees it",
@@ -133,7 +168,9 @@ def node(data: Any) -> Node:
     """Return the data as nodes of a pod file; strings are quoted."""
     match data:
         case dict():
-            return MapNode(tuple(Entry(ScalarNode(key, NOWHERE), node(data[key])) for key in data), NOWHERE)
+            return MapNode(
+                tuple(Entry(ScalarNode(key, NOWHERE), node(data[key])) for key in data), NOWHERE
+            )
         case list():
             return ListNode(tuple(map(node, data)), NOWHERE)
         case str():
@@ -147,7 +184,9 @@ def errors(data: Any) -> list[str]:
     root = node(data)
     assert isinstance(root, MapNode)
     diagnostics = grammar.read_pod("claw-pod.yml", root, lambda _: "set").diagnostics
-    return [each.message for each in diagnostics if each.is_error and each.code.name not in RELATIONS]
+    return [
+        each.message for each in diagnostics if each.is_error and each.code.name not in RELATIONS
+    ]
 
 
 def closed(schema: Any) -> Iterator[frozenset[str]]:
@@ -175,13 +214,17 @@ def words(schema: Any) -> Iterator[frozenset[str]]:
 
 
 @pytest.mark.requirement("cli:schema")
-def test_the_keys_and_words_are_those_that_the_grammar_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_keys_and_words_are_those_that_the_grammar_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     keys: set[frozenset[str]] = set()
     options: set[frozenset[str]] = set()
 
     read_keys, read_word = Reader.keys, Choice.read
 
-    def note_keys(self: Reader, node: MapNode, what: str, known: Collection[str]) -> dict[str, Entry]:
+    def note_keys(
+        self: Reader, node: MapNode, what: str, known: Collection[str]
+    ) -> dict[str, Entry]:
         keys.add(frozenset(known))
         return read_keys(self, node, what, known)
 
@@ -200,7 +243,13 @@ def test_the_keys_and_words_are_those_that_the_grammar_reads(monkeypatch: pytest
 def places(data: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     if path:
         yield path
-    parts = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    parts = (
+        data.items()
+        if isinstance(data, dict)
+        else enumerate(data)
+        if isinstance(data, list)
+        else ()
+    )
     for key, part in parts:
         yield from places(part, (*path, key))
 
@@ -219,7 +268,10 @@ def put(data: Any, path: tuple[str | int, ...], value: Any) -> Any:
 def test_whatever_stands_at_a_place_the_schema_says_what_the_grammar_says() -> None:
     whole = data_of(EVERYTHING)
     differ = []
-    for part in ({**whole, "services": {}}, *({"services": {name: service}} for name, service in whole["services"].items())):
+    for part in (
+        {**whole, "services": {}},
+        *({"services": {name: service}} for name, service in whole["services"].items()),
+    ):
         for path in places(part):
             if path[0] != "x-claw" and path[2:3] != ("x-claw",):
                 continue
@@ -236,13 +288,19 @@ def test_it_is_a_schema_and_every_pod_fits_it() -> None:
     Draft7Validator.check_schema(SCHEMA)
     pods = {path: data_of(path.read_text(encoding="utf-8")) for path in PODS}
     assert pods
-    assert {str(path): VALIDATOR.is_valid(data) for path, data in pods.items() if not VALIDATOR.is_valid(data)} == {}
+    assert {
+        str(path): VALIDATOR.is_valid(data)
+        for path, data in pods.items()
+        if not VALIDATOR.is_valid(data)
+    } == {}
 
 
 @pytest.mark.requirement("cli:schema")
 @pytest.mark.parametrize("case", case_files(), ids=lambda case: f"{case.parent.name}/{case.stem}")
 def test_a_case_fits_it_unless_one_place_of_it_is_wrong(case: Path) -> None:
-    codes = {each.code for each in expectations(case) if each.severity == "E" and each.file == case.name}
+    codes = {
+        each.code for each in expectations(case) if each.severity == "E" and each.file == case.name
+    }
     if codes & NO_DOCUMENT:
         return
     data = data_of(case.read_text(encoding="utf-8"))
@@ -253,5 +311,10 @@ def test_a_case_fits_it_unless_one_place_of_it_is_wrong(case: Path) -> None:
 
 @pytest.mark.requirement("cli:schema")
 def test_composes_part_is_the_schema_of_the_compose_that_judges_our_files() -> None:
-    vendored = resources.files("claw_compile.schema").joinpath(editor.COMPOSE_SPEC).read_bytes().rstrip(b"\n")
+    vendored = (
+        resources.files("claw_compile.schema")
+        .joinpath(editor.COMPOSE_SPEC)
+        .read_bytes()
+        .rstrip(b"\n")
+    )
     assert vendored in compose_binary().read_bytes()

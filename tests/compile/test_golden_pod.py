@@ -1,4 +1,6 @@
-"""Each worked pod compiles to the bytes of its ``expected/`` directory, whatever the order of its YAML."""
+"""Each worked pod compiles to the bytes of its ``expected/`` directory, whatever
+the order of its YAML.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from claw_contract.metadata import Metadata
 from tests.compile.worked_pods import PODS, WORKED_PODS, WorkedPod
 
 UNORDERED = {"tools", "tools-defaults", "allow", "deny"}
-"""Lists under x-claw whose order means nothing. In others it does: surfaces, fallbacks, and all of Compose's own."""
+"""Lists under x-claw whose order means nothing.
+
+In others it does: surfaces, fallbacks, and all of Compose's own.
+"""
 HOW = "python -m tests.compile.worked_pods writes it anew"
 
 
@@ -35,7 +40,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bytes]:
 
 
 def test_every_pod_of_the_repository_is_one_of_them() -> None:
-    assert sorted(path.parent.name for path in PODS.glob("*/claw-pod.yml")) == [each.name for each in WORKED_PODS]
+    assert sorted(path.parent.name for path in PODS.glob("*/claw-pod.yml")) == [
+        each.name for each in WORKED_PODS
+    ]
 
 
 @pytest.mark.requirement("compile:golden-pod", "compile:same-input-same-bytes")
@@ -52,14 +59,17 @@ def reversed_maps(node: Any, key: str = "") -> Any:
 
 
 @pytest.mark.requirement("compile:order-of-yaml-is-no-matter")
-def test_the_order_of_mappings_and_grants_changes_no_authority(pod: WorkedPod, tmp_path: Path) -> None:
+def test_the_order_of_mappings_and_grants_changes_no_authority(
+    pod: WorkedPod, tmp_path: Path
+) -> None:
     file = pod.copy(tmp_path)
     written = yaml.safe_load(file.read_text(encoding="utf-8"))
     shuffled = yaml.safe_dump(reversed_maps(written), sort_keys=False, width=1000)
     assert list(yaml.safe_load(shuffled)) != list(written)
     file.write_text(shuffled, encoding="utf-8")
     compiled, expected = dict(pod.compiled(file, tmp_path / "out")), dict(pod.expected())
-    # The Compose file keeps the user's spelling, and PyYAML quotes values differently: compare the data.
+    # The Compose file keeps the user's spelling, and PyYAML quotes values differently: compare the
+    # data.
     one, other = (yaml.safe_load(files.pop(COMPOSE_FILE)) for files in (compiled, expected))
     assert one == other
     assert compiled == expected
@@ -73,7 +83,14 @@ def test_another_place_on_the_disk_changes_no_byte(pod: WorkedPod, tmp_path: Pat
 def test_what_is_written_loads_as_the_contract_reads_it(desk: Mapping[str, bytes]) -> None:
     manifest, left_out = read_manifest(desk["context/executor/tools.json"])
     assert left_out == ()
-    assert [tool.effect for tool in manifest.tools] == ["read", "read", "read", "write", "read", "write"]
+    assert [tool.effect for tool in manifest.tools] == [
+        "read",
+        "read",
+        "read",
+        "write",
+        "read",
+        "write",
+    ]
     metadata = Metadata.model_validate_json(desk["context/executor/metadata.json"])
     assert metadata.token is not None
     assert metadata.admits("executor", metadata.token.reveal().partition(":")[2])
@@ -83,7 +100,9 @@ def test_what_is_written_loads_as_the_contract_reads_it(desk: Mapping[str, bytes
 @pytest.mark.requirement("compile:digest")
 def test_the_digest_is_of_the_agents_files_without_itself(desk: Mapping[str, bytes]) -> None:
     prefix = "context/analyst/"
-    files = {name.removeprefix(prefix): data for name, data in desk.items() if name.startswith(prefix)}
+    files = {
+        name.removeprefix(prefix): data for name, data in desk.items() if name.startswith(prefix)
+    }
     metadata = json.loads(files["metadata.json"])
     stated = metadata.pop("digest")
     files["metadata.json"] = (json.dumps(metadata, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,4 +1,6 @@
-"""Any value at any place of the grammar: diagnostics with places, no traceback, and no value of a variable."""
+"""Any value at any place of the grammar: diagnostics with places, no traceback, and
+no value of a variable.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,16 @@ from claw_compile.compiler import check_pod, preview
 from claw_compile.diagnostics.report import as_json, as_text
 
 ORIGINAL = Path(__file__).parent / "original"
-POD = yaml.safe_load((ORIGINAL / "claw-pod.yml").read_text(encoding="utf-8")) | {"x-claw-more": None}
-POD["x-claw"]["secrets"] = {"one": {"env": "TRADING_API_TOKEN"}, "two": {"file": "./descriptors/memory.json"}}
-POD["services"]["analyst"]["x-claw"]["service-auth"] = [{"service": "trading-api", "secret": "one", "principal": "desk"}]
+POD = yaml.safe_load((ORIGINAL / "claw-pod.yml").read_text(encoding="utf-8")) | {
+    "x-claw-more": None
+}
+POD["x-claw"]["secrets"] = {
+    "one": {"env": "TRADING_API_TOKEN"},
+    "two": {"file": "./descriptors/memory.json"},
+}
+POD["services"]["analyst"]["x-claw"]["service-auth"] = [
+    {"service": "trading-api", "secret": "one", "principal": "desk"}
+]
 POD["services"]["analyst"]["x-claw"]["delivery"] = "native"
 POD["services"]["trading-api"]["x-claw"] |= {
     "base-url": "http://trading-api:4000",
@@ -27,7 +36,10 @@ POD["services"]["trading-api"]["x-claw"] |= {
     "mcp": {"path": "/mcp"},
 }
 POD["services"]["wrapped"] = {
-    "x-claw": {"mcp-stdio": {"command": "npx", "args": ["-y"]}, "describe-file": "./descriptors/memory.json"}
+    "x-claw": {
+        "mcp-stdio": {"command": "npx", "args": ["-y"]},
+        "describe-file": "./descriptors/memory.json",
+    }
 }
 PLANTED = "planted-value"
 ENVIRON = {
@@ -37,7 +49,23 @@ ENVIRON = {
     "CLAW_MASTER_SECRET": "planted-master-secret",
 }
 VALUES: list[Any] = [
-    *(None, True, -1, 0, 1e400, 2**70, "", " ", "...", "x", "${UNSET}", "${", "é\n", "../x", "a" * 5000),
+    *(
+        None,
+        True,
+        -1,
+        0,
+        1e400,
+        2**70,
+        "",
+        " ",
+        "...",
+        "x",
+        "${UNSET}",
+        "${",
+        "é\n",
+        "../x",
+        "a" * 5000,
+    ),
     *([], [None], [[]], ["..."], {}, {"x": 1}),
 ]
 type Step = str | int
@@ -45,7 +73,13 @@ type Step = str | int
 
 def places(node: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
     """Yield every place of the grammar below ``x-claw``, of the pod and of each service."""
-    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    children = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
     for step, child in children:
         here = (*path, step)
         if "x-claw" in here:
@@ -89,14 +123,22 @@ def test_the_pod_is_sound_before_it_is_damaged(directory: Path) -> None:
 
 
 @pytest.mark.requirement("compile:no-traceback")
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(path=st.sampled_from(PLACES), value=st.sampled_from(VALUES))
-def test_any_value_at_any_place_of_the_grammar_gives_diagnostics(directory: Path, path: tuple[Step, ...], value: Any) -> None:
+def test_any_value_at_any_place_of_the_grammar_gives_diagnostics(
+    directory: Path, path: tuple[Step, ...], value: Any
+) -> None:
     judge(directory, with_value(path, value), PLANTED)
 
 
 @pytest.mark.requirement("compile:secrets-never-printed")
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(path=st.sampled_from(PLACES), form=st.sampled_from(["", "/", ".md", "://x", "@b c"]))
-def test_no_place_of_the_grammar_shows_the_value_of_its_variable(directory: Path, path: tuple[Step, ...], form: str) -> None:
+def test_no_place_of_the_grammar_shows_the_value_of_its_variable(
+    directory: Path, path: tuple[Step, ...], form: str
+) -> None:
     judge(directory, with_value(path, f"${{PLANT}}{form}"), PLANTED)

@@ -60,7 +60,9 @@ def test_the_first_compile_makes_the_master_secret_and_the_next_one_keeps_it(pod
 
 def test_a_master_secret_that_is_cut_short_is_an_error(pod: Path) -> None:
     (pod.parent / ".claw-master").write_text("abc\n", encoding="utf-8")
-    assert [diagnostic.code.name for diagnostic in compile_pod(pod, {}).diagnostics] == ["bad-master-secret"]
+    assert [diagnostic.code.name for diagnostic in compile_pod(pod, {}).diagnostics] == [
+        "bad-master-secret"
+    ]
     assert not (pod.parent / ".claw-runtime").exists()
 
 

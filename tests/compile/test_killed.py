@@ -44,12 +44,16 @@ for line in sys.stdin:
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""A program that compiles for each number it reads, and is killed at that many accesses to the file system; 0: at none."""
+"""A program that compiles for each number it reads, and is killed at that many accesses to the file
+system; 0: at none.
+"""
 MOMENTS = 12
 
 
 def is_whole(agent: Path) -> bool:
-    """Return True if the files of an agent come from one compile: the digest among them is that of all the others."""
+    """Return True if the files of an agent come from one compile: the digest among
+    them is that of all the others.
+    """
     files = files_below(agent)
     metadata = json.loads(files["metadata.json"])
     stated = metadata.pop("digest")
@@ -81,29 +85,56 @@ def hidden(directory: Path) -> list[str]:
 @pytest.mark.requirement("compile:same-input-same-bytes")
 def test_clock_locale_hashes_and_directory_of_the_process_change_no_byte(tmp_path: Path) -> None:
     output = tmp_path / "out"
-    environ = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7", "TZ": "Asia/Kolkata", "LC_ALL": "C", "HOME": "/"}
-    command = [sys.executable, "-m", "claw_compile", str(FLEET.directory / "claw-pod.yml"), "-o", str(output)]
-    done = subprocess.run(command, cwd="/", env={**environ, **FLEET.environ}, check=False, capture_output=True)
+    environ = {
+        "PYTHONPATH": str(ROOT),
+        "PYTHONHASHSEED": "7",
+        "TZ": "Asia/Kolkata",
+        "LC_ALL": "C",
+        "HOME": "/",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "claw_compile",
+        str(FLEET.directory / "claw-pod.yml"),
+        "-o",
+        str(output),
+    ]
+    done = subprocess.run(
+        command, cwd="/", env={**environ, **FLEET.environ}, check=False, capture_output=True
+    )
     assert done.returncode == 0, done.stderr
     assert files_below(output / ".tree") == FLEET.expected()
 
 
 @pytest.mark.requirement("compile:killed")
 @pytest.mark.long
-def test_a_compiler_that_is_killed_leaves_every_agent_whole_and_the_next_one_goes_on(tmp_path: Path) -> None:
+def test_a_compiler_that_is_killed_leaves_every_agent_whole_and_the_next_one_goes_on(
+    tmp_path: Path,
+) -> None:
     file = FLEET.copy(tmp_path)
     context = file.parent / ".claw-runtime" / "context"
     command = [sys.executable, "-c", DOOMED, str(file)]
     environ = {**FLEET.environ, "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
-    with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as compiler:
+    with subprocess.Popen(
+        command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as compiler:
         lived(compiler)
         touches, seen = lived(compiler), set()
         for moment in (1 + touches * number // MOMENTS for number in range(MOMENTS)):
             assert answer(compiler, moment) == str(-signal.SIGKILL)
             agents = AgentDirectory(context, EventLog(lambda _: None))
-            assert agents.ids() == ["auditor", "resolver", "triage-0", "triage-1", "triage-2"], moment
-            assert [name for name in agents.ids() if not (agents.find(name) and is_whole(context / name))] == [], moment
-            contracts = {(context / f"triage-{ordinal}" / "AGENTS.md").read_bytes() for ordinal in range(3)}
+            assert agents.ids() == ["auditor", "resolver", "triage-0", "triage-1", "triage-2"], (
+                moment
+            )
+            assert [
+                name
+                for name in agents.ids()
+                if not (agents.find(name) and is_whole(context / name))
+            ] == [], moment
+            contracts = {
+                (context / f"triage-{ordinal}" / "AGENTS.md").read_bytes() for ordinal in range(3)
+            }
             assert len(contracts) == 1, moment
             seen |= contracts
             lived(compiler)

@@ -26,13 +26,17 @@ def compiled(directory: Path, pod: str, **environ: str) -> Result[CompileResult]
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     (directory / "desk.json").write_text(DESCRIPTOR, encoding="utf-8")
     (directory / "claw-pod.yml").write_text(pod, encoding="utf-8")
-    return compile_pod(directory / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER, **environ}, target="kubernetes")
+    return compile_pod(
+        directory / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER, **environ}, target="kubernetes"
+    )
 
 
 def manifests(directory: Path, pod: str, **environ: str) -> dict[tuple[str, str], dict[str, Any]]:
     """Compile; return the objects by kind and name, each of them valid."""
     result = compiled(directory, pod, **environ)
-    assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
+    assert result.value is not None, [
+        (diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics
+    ]
     return read(result.value.deployed)
 
 
@@ -51,7 +55,12 @@ def spec_of(objects: dict[tuple[str, str], dict[str, Any]], name: str) -> dict[s
 
 def peers(rules: list[dict[str, Any]], key: str) -> set[str]:
     """Return the members that a policy's rules name."""
-    return {peer["podSelector"]["matchLabels"]["claw.member"] for rule in rules for peer in rule[key] if "podSelector" in peer}
+    return {
+        peer["podSelector"]["matchLabels"]["claw.member"]
+        for rule in rules
+        for peer in rule[key]
+        if "podSelector" in peer
+    }
 
 
 def reaches_the_world(policy: dict[str, Any]) -> bool:
@@ -64,13 +73,17 @@ def reaches_the_world(policy: dict[str, Any]) -> bool:
 def test_every_worked_pod_is_sound_for_kubernetes(pod: WorkedPod, tmp_path: Path) -> None:
     file = pod.copy(tmp_path)
     result = compile_pod(file, pod.environ, target="kubernetes")
-    assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
+    assert result.value is not None, [
+        (diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics
+    ]
     assert read(result.value.deployed)
     assert not file.with_name("compose.generated.yml").exists()
 
 
 @pytest.mark.requirement("kubernetes:sidecar")
-def test_the_proxy_is_a_native_sidecar_without_rights_that_is_healthy_before_its_agent_starts(tmp_path: Path) -> None:
+def test_the_proxy_is_a_native_sidecar_without_rights_that_is_healthy_before_its_agent_starts(
+    tmp_path: Path,
+) -> None:
     spec = spec_of(manifests(tmp_path, agent()), "desk-one")
     guard, proxy = spec["initContainers"]
     assert (proxy["name"], proxy["restartPolicy"]) == ("cllama", "Always")
@@ -96,9 +109,15 @@ def test_an_agent_mounts_its_pages_and_none_of_its_proxys_files(tmp_path: Path) 
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     (main,) = spec["containers"]
     assert [mount["name"] for mount in main["volumeMounts"]] == ["pages"]
-    assert set(objects["ConfigMap", "desk-one.pages"]["binaryData"]) == {"AGENTS.md", "CLAWDAPUS.md"}
+    assert set(objects["ConfigMap", "desk-one.pages"]["binaryData"]) == {
+        "AGENTS.md",
+        "CLAWDAPUS.md",
+    }
     assert volumes["context"]["secret"]["secretName"] == "desk-one.context"
-    assert {item["path"] for item in volumes["context"]["secret"]["items"]} >= {"metadata.json", "tools.json"}
+    assert {item["path"] for item in volumes["context"]["secret"]["items"]} >= {
+        "metadata.json",
+        "tools.json",
+    }
     assert spec["automountServiceAccountToken"] is False
 
 
@@ -115,7 +134,11 @@ def test_everything_is_denied_but_what_is_derived(tmp_path: Path) -> None:
     assert peers(policies["desk-desk"]["spec"]["ingress"], "from") == {"one", "bystander"}
     assert peers(policies["desk-bystander"]["spec"]["egress"], "to") == {"desk"}
     assert policies["desk-hidden"]["spec"]["ingress"] == []
-    assert {name for name, each in policies.items() if "egress" in each["spec"] and reaches_the_world(each)} == {
+    assert {
+        name
+        for name, each in policies.items()
+        if "egress" in each["spec"] and reaches_the_world(each)
+    } == {
         "desk-one",
         "desk-desk",
         "desk-bystander",
@@ -124,19 +147,24 @@ def test_everything_is_denied_but_what_is_derived(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("kubernetes:secrets")
 def test_values_are_in_secrets_only_and_the_file_is_its_owners(tmp_path: Path) -> None:
-    pod = agent(", cllama-env: {OPENAI_API_KEY: '${KEY}'}", pod=", secrets: {token: {env: KEY}}").replace(
-        "    image: desk\n", "    image: desk\n    environment: {TOKEN: '${KEY}'}\n"
-    )
+    pod = agent(
+        ", cllama-env: {OPENAI_API_KEY: '${KEY}'}", pod=", secrets: {token: {env: KEY}}"
+    ).replace("    image: desk\n", "    image: desk\n    environment: {TOKEN: '${KEY}'}\n")
     result = compiled(tmp_path, pod, KEY=SECRET)
     assert result.value is not None
     objects = read(result.value.deployed)
     packed = base64.b64encode(SECRET.encode()).decode()
     holders = {(kind, name) for (kind, name), each in objects.items() if packed in str(each)}
     assert holders == {("Secret", "desk-desk.env"), ("Secret", "desk.secrets")}
-    assert SECRET in base64.b64decode(objects["Secret", "desk.auth"]["data"]["providers.json"]).decode()
+    assert (
+        SECRET
+        in base64.b64decode(objects["Secret", "desk.auth"]["data"]["providers.json"]).decode()
+    )
     assert SECRET not in result.value.deployed.read_text(encoding="utf-8")
     assert stat.S_IMODE(result.value.deployed.stat().st_mode) == 0o600
-    sources = next(each for each in spec_of(objects, "desk-one")["volumes"] if each["name"] == "secrets")
+    sources = next(
+        each for each in spec_of(objects, "desk-one")["volumes"] if each["name"] == "secrets"
+    )
     assert sources["projected"]["sources"] == [{"secret": {"name": "desk.secrets"}}]
 
 
@@ -181,8 +209,13 @@ volumes: {data: , logs: }
         ("/data", True),
         ("/logs", False),
     ]
-    assert spec_of(objects, "desk-full")["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Mi"}
-    assert objects["Service", "full"]["spec"]["ports"] == [{"name": "udp-53", "port": 53, "protocol": "UDP"}]
+    assert spec_of(objects, "desk-full")["volumes"][0]["emptyDir"] == {
+        "medium": "Memory",
+        "sizeLimit": "1Mi",
+    }
+    assert objects["Service", "full"]["spec"]["ports"] == [
+        {"name": "udp-53", "port": 53, "protocol": "UDP"}
+    ]
     assert ("PersistentVolumeClaim", "desk-data.volume") in objects
 
 
@@ -200,7 +233,9 @@ volumes: {data: , logs: }
         ("volumes: [{type: tmpfs, target: /t, tmpfs: {size: 4096}}]", "4096"),
     ],
 )
-def test_a_tmpfs_has_the_size_that_the_pod_file_gives_it(tmp_path: Path, compose: str, limit: str | None) -> None:
+def test_a_tmpfs_has_the_size_that_the_pod_file_gives_it(
+    tmp_path: Path, compose: str, limit: str | None
+) -> None:
     objects = manifests(tmp_path, agent(rest=f"  full:\n    image: x\n    {compose}\n"))
     (volume,) = spec_of(objects, "desk-full")["volumes"]
     assert volume["emptyDir"] == {"medium": "Memory"} | ({"sizeLimit": limit} if limit else {})
@@ -222,7 +257,9 @@ def test_no_service_takes_the_place_of_the_clusters_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("kubernetes:commands")
-@pytest.mark.parametrize("word", ["$$(CLLAMA_TOKEN)", "$$$$", "$$$$(id)", "$$HOME", "a$$", "$$", "$$$$$$(", "$${A}"])
+@pytest.mark.parametrize(
+    "word", ["$$(CLLAMA_TOKEN)", "$$$$", "$$$$(id)", "$$HOME", "a$$", "$$", "$$$$$$(", "$${A}"]
+)
 def test_a_command_means_what_it_means_in_compose(word: str, tmp_path: Path) -> None:
     compose = f"    command: [sh, -c, '{word}']\n    healthcheck: {{test: [CMD, '{word}']}}"
     (container,) = spec_of(manifests(tmp_path, agent(compose=compose)), "desk-one")["containers"]
@@ -232,8 +269,14 @@ def test_a_command_means_what_it_means_in_compose(word: str, tmp_path: Path) -> 
 
 
 def filled_in(word: str) -> str:
-    """Return what the kubelet makes of a word, with all names known (k8s.io/kubernetes/third_party/forked/golang/expansion)."""
-    return re.sub(r"\$(\$|\(([^)]*)\))", lambda match: "$" if match[1] == "$" else f"value of {match[2]}", word)
+    """Return what the kubelet makes of a word, with all names known
+    (k8s.io/kubernetes/third_party/forked/golang/expansion).
+    """
+    return re.sub(
+        r"\$(\$|\(([^)]*)\))",
+        lambda match: "$" if match[1] == "$" else f"value of {match[2]}",
+        word,
+    )
 
 
 @pytest.mark.requirement("kubernetes:not-carried")
@@ -249,7 +292,10 @@ def test_what_has_no_counterpart_is_told_each_where_it_stands(tmp_path: Path) ->
     assert not (tmp_path / ".claw-runtime").exists()
     lines = pod.splitlines()
     reported = {
-        (diagnostic.code.name, lines[diagnostic.span.line - 1][diagnostic.span.column - 1 :].split(":")[0])
+        (
+            diagnostic.code.name,
+            lines[diagnostic.span.line - 1][diagnostic.span.column - 1 :].split(":")[0],
+        )
         for diagnostic in result.diagnostics
     }
     expected = {
@@ -272,7 +318,10 @@ def test_an_unaware_runner_is_redirected_in_its_own_pod(tmp_path: Path) -> None:
     pod = agent().replace("cllama: passthrough", "cllama: {proxy: passthrough, mode: transparent}")
     spec = spec_of(manifests(tmp_path, pod), "desk-one")
     guard, proxy = spec["initContainers"]
-    assert f'meta skuid != {PROXY_UID} oifname != "lo" tcp dport {{ 80, 443 }} redirect to :8083' in guard["command"][1]
+    assert (
+        f'meta skuid != {PROXY_UID} oifname != "lo" tcp dport {{ 80, 443 }} redirect to :8083'
+        in guard["command"][1]
+    )
     assert "policy drop" in guard["command"][1]
     assert "transparent@8083" in proxy["command"]
     mounts = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
@@ -291,8 +340,13 @@ def test_an_unaware_runner_is_redirected_in_its_own_pod(tmp_path: Path) -> None:
         ("auto", ["claw", "proxy", "--workers", "auto"]),
     ],
 )
-def test_the_proxy_has_as_many_workers_as_the_pod_file_says(tmp_path: Path, workers: str, start: list[str]) -> None:
-    pod = agent().replace("cllama: passthrough", f"cllama: {{proxy: passthrough, workers: {workers}, mode: transparent}}")
+def test_the_proxy_has_as_many_workers_as_the_pod_file_says(
+    tmp_path: Path, workers: str, start: list[str]
+) -> None:
+    pod = agent().replace(
+        "cllama: passthrough",
+        f"cllama: {{proxy: passthrough, workers: {workers}, mode: transparent}}",
+    )
     proxy = spec_of(manifests(tmp_path, pod), "desk-one")["initContainers"][1]
     compose = in_compose(tmp_path, pod)["services"]["cllama"]
     for command in (proxy["command"], compose["command"]):
@@ -303,19 +357,39 @@ def test_the_proxy_has_as_many_workers_as_the_pod_file_says(tmp_path: Path, work
 @pytest.mark.requirement("paths:compiled")
 def test_the_proxy_gets_the_paths_that_the_pod_opens_in_kubernetes_too(tmp_path: Path) -> None:
     opened = 'cllama: {proxy: passthrough, paths: ["POST /v1/fine_tuning/*"], mode: transparent}'
-    proxy = spec_of(manifests(tmp_path, agent().replace("cllama: passthrough", opened)), "desk-one")["initContainers"][1]
+    proxy = spec_of(
+        manifests(tmp_path, agent().replace("cllama: passthrough", opened)), "desk-one"
+    )["initContainers"][1]
     assert {"name": "CLLAMA_PATHS", "value": "POST /v1/fine_tuning/*"} in proxy["env"]
 
 
 @pytest.mark.requirement("kubernetes:guarded")
 def test_an_agent_gets_no_right_by_which_it_could_leave_past_its_proxy(tmp_path: Path) -> None:
-    past = ["setuid", "CAP_NET_RAW", "cap_net_admin", "Cap_Sys_Admin", "SYS_TIME", "CHECKPOINT_RESTORE", "all"]
-    powers = f"    privileged: true\n    cap_add: [CHOWN, cap_kill, {', '.join(past)}]\n    cap_drop: [MKNOD]"
+    past = [
+        "setuid",
+        "CAP_NET_RAW",
+        "cap_net_admin",
+        "Cap_Sys_Admin",
+        "SYS_TIME",
+        "CHECKPOINT_RESTORE",
+        "all",
+    ]
+    powers = (
+        f"    privileged: true\n    cap_add: [CHOWN, cap_kill, {', '.join(past)}]\n    "
+        "cap_drop: [MKNOD]"
+    )
     result = compiled(tmp_path, agent(compose=powers))
     assert result.value is not None
     context = spec_of(read(result.value.deployed), "desk-one")["containers"][0]["securityContext"]
-    assert context == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "KILL"]}}
-    reported = [diagnostic.message for diagnostic in result.diagnostics if diagnostic.code.name == "not-carried"]
+    assert context == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "KILL"]},
+    }
+    reported = [
+        diagnostic.message
+        for diagnostic in result.diagnostics
+        if diagnostic.code.name == "not-carried"
+    ]
     lost = ["privileged", *(name.upper().removeprefix("CAP_") for name in past)]
     assert all(any(f"'{name}'" in each for each in reported) for name in lost)
     assert len(reported) == len(lost)
@@ -331,7 +405,10 @@ def test_an_agent_is_not_its_proxys_user(tmp_path: Path) -> None:
 @pytest.mark.requirement("kubernetes:schemas")
 def test_ordinals_are_deployments_of_their_own(tmp_path: Path) -> None:
     objects = manifests(tmp_path, agent(", count: 2"))
-    first, second = objects["Secret", "desk-one-0.env"]["data"], objects["Secret", "desk-one-1.env"]["data"]
+    first, second = (
+        objects["Secret", "desk-one-0.env"]["data"],
+        objects["Secret", "desk-one-1.env"]["data"],
+    )
     assert base64.b64decode(first["CLLAMA_TOKEN"]).startswith(b"one-0:")
     assert base64.b64decode(second["CLLAMA_TOKEN"]).startswith(b"one-1:")
     assert "one-0" not in str(objects["Deployment", "desk-one-1"])

@@ -33,17 +33,24 @@ def tree(contract: str) -> Tree:
         "digest": hashlib.sha256(contract.encode()).hexdigest(),
     }
     context = PurePosixPath("context", "one")
-    return {context / "AGENTS.md": f"{contract}\n".encode(), context / "metadata.json": json.dumps(metadata).encode()}
+    return {
+        context / "AGENTS.md": f"{contract}\n".encode(),
+        context / "metadata.json": json.dumps(metadata).encode(),
+    }
 
 
 @pytest.mark.requirement("compose:live-tree")
-def test_who_has_the_directory_mounted_sees_the_next_compile_and_who_mounted_the_tree_sees_nothing(tmp_path: Path) -> None:
+def test_who_has_the_directory_mounted_sees_the_next_compile_and_who_mounted_the_tree_sees_nothing(
+    tmp_path: Path,
+) -> None:
     out, whole, part = (tmp_path / name for name in ("out", "whole", "part"))
     whole.mkdir()
     part.mkdir()
     write(tree("first"), out)
     command = ["unshare", "-Urm", "sh", "-c", MOUNTED, "sh", *map(str, (out, out, whole, part))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as container:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as container:
         assert container.stdout is not None
         if container.stdout.readline() != "mounted\n":
             skip_for_kernel("mounts in a namespace of our own")
@@ -75,7 +82,9 @@ def test_no_request_sees_half_an_agent_while_its_tree_is_exchanged(tmp_path: Pat
 
 
 def generation(out: Path) -> set[str]:
-    """Return the contents of the files below ``out``; there is one for each compile that they come from."""
+    """Return the contents of the files below ``out``; there is one for each compile
+    that they come from.
+    """
     return {path.read_text(encoding="utf-8") for path in sorted(out.rglob("part-*"))}
 
 
@@ -95,7 +104,9 @@ for number in range(10**6):
 
 @pytest.mark.long
 @pytest.mark.requirement("compose:live-tree")
-def test_a_kill_at_any_moment_leaves_one_whole_tree_and_the_next_compile_cleans_up(tmp_path: Path) -> None:
+def test_a_kill_at_any_moment_leaves_one_whole_tree_and_the_next_compile_cleans_up(
+    tmp_path: Path,
+) -> None:
     out, made = tmp_path / "out", tmp_path / "compose.generated.yml"
     command = [sys.executable, "-c", COMPILES, str(out), str(made)]
     for attempt in range(6):

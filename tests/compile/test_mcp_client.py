@@ -25,7 +25,9 @@ SECONDS = 125
 READ: dict[str, Callable[[str], Any]] = {"toml": tomllib.loads, "json": json.loads}
 
 
-def pod(runner: str = "generic", delivery: str = "native", more: str = "", tool: str = "get") -> str:
+def pod(
+    runner: str = "generic", delivery: str = "native", more: str = "", tool: str = "get"
+) -> str:
     return f"""
 x-claw: {{pod: desk}}
 services:
@@ -51,7 +53,9 @@ def compile_in(directory: Path, text: str, descriptor: str = DESCRIPTOR) -> Comp
     (directory / "claw-pod.yml").write_text(text, encoding="utf-8")
     result = compile_pod(directory / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER})
     assert result.value is not None, [str(each) for each in result.diagnostics]
-    assert [each.code.name for each in result.diagnostics if each.code.name.startswith("native")] == []
+    assert [
+        each.code.name for each in result.diagnostics if each.code.name.startswith("native")
+    ] == []
     return result.value
 
 
@@ -67,11 +71,27 @@ def configuration(result: CompileResult) -> tuple[str, Any]:
 FORMS: dict[str, tuple[str, Any]] = {
     "claude-code": (
         ".mcp.json",
-        {"mcpServers": {"claw": {"type": "http", "url": URL, "headers": {"Authorization": "Bearer ${CLLAMA_TOKEN}"}}}},
+        {
+            "mcpServers": {
+                "claw": {
+                    "type": "http",
+                    "url": URL,
+                    "headers": {"Authorization": "Bearer ${CLLAMA_TOKEN}"},
+                }
+            }
+        },
     ),
     "codex": (
         "config.toml",
-        {"mcp_servers": {"claw": {"url": URL, "bearer_token_env_var": "CLLAMA_TOKEN", "tool_timeout_sec": SECONDS}}},
+        {
+            "mcp_servers": {
+                "claw": {
+                    "url": URL,
+                    "bearer_token_env_var": "CLLAMA_TOKEN",
+                    "tool_timeout_sec": SECONDS,
+                }
+            }
+        },
     ),
     "openclaw": (
         "openclaw.json",
@@ -120,7 +140,15 @@ FORMS: dict[str, tuple[str, Any]] = {
     ),
     "generic": (
         "mcp.json",
-        {"mcpServers": {"claw": {"type": "http", "url": URL, "headers": {"Authorization": "Bearer ${CLLAMA_TOKEN}"}}}},
+        {
+            "mcpServers": {
+                "claw": {
+                    "type": "http",
+                    "url": URL,
+                    "headers": {"Authorization": "Bearer ${CLLAMA_TOKEN}"},
+                }
+            }
+        },
     ),
 }
 
@@ -141,7 +169,10 @@ def test_any_other_runner_gets_the_generic_form(tmp_path: Path) -> None:
 def test_mediated_tools_and_no_tools_have_no_configuration(tmp_path: Path) -> None:
     result = compile_in(tmp_path, pod("codex", "mediated"))
     assert not (context(result) / "mcp").exists()
-    assert "delivery" not in json.loads((context(result) / "tools.json").read_text(encoding="utf-8"))["tools"][0]
+    assert (
+        "delivery"
+        not in json.loads((context(result) / "tools.json").read_text(encoding="utf-8"))["tools"][0]
+    )
     without = pod("codex").replace("tools: [{service: desk, allow: [get]}]", "tools: []")
     assert not (context(compile_in(tmp_path, without)) / "mcp").exists()
 
@@ -152,13 +183,17 @@ def test_delivery_stands_on_each_tool_and_on_the_agents_page(tmp_path: Path) -> 
     manifest, problems = read_manifest((context(result) / "tools.json").read_bytes())
     assert ([tool.delivery for tool in manifest.tools], problems) == (["native"], ())
     page = (context(result) / "CLAWDAPUS.md").read_text(encoding="utf-8")
-    assert "They are the tools of your MCP server `claw`; you may see them as `mcp__claw__…`." in page
+    assert (
+        "They are the tools of your MCP server `claw`; you may see them as `mcp__claw__…`." in page
+    )
     assert "- `desk__get`: Get it." in page
 
 
 @pytest.mark.requirement("broker:client-token")
 @pytest.mark.parametrize("runner", FORMS)
-def test_no_token_is_in_the_file_and_its_bytes_are_the_same_anywhere(tmp_path: Path, runner: str) -> None:
+def test_no_token_is_in_the_file_and_its_bytes_are_the_same_anywhere(
+    tmp_path: Path, runner: str
+) -> None:
     contents, token = [], ""
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
@@ -176,10 +211,18 @@ def test_no_token_is_in_the_file_and_its_bytes_are_the_same_anywhere(tmp_path: P
 @pytest.mark.requirement("broker:client-claude")
 @pytest.mark.parametrize(
     ("runner", "delivery", "is_set"),
-    [("claude-code", "native", True), ("claude-code", "mediated", False), ("codex", "native", False)],
+    [
+        ("claude-code", "native", True),
+        ("claude-code", "mediated", False),
+        ("codex", "native", False),
+    ],
 )
-def test_claude_code_searches_no_tools(tmp_path: Path, runner: str, delivery: str, *, is_set: bool) -> None:
-    env = (compile_in(tmp_path, pod(runner, delivery)).directory / "agents" / "one" / "env").read_text(encoding="utf-8")
+def test_claude_code_searches_no_tools(
+    tmp_path: Path, runner: str, delivery: str, *, is_set: bool
+) -> None:
+    env = (
+        compile_in(tmp_path, pod(runner, delivery)).directory / "agents" / "one" / "env"
+    ).read_text(encoding="utf-8")
     assert ("ENABLE_TOOL_SEARCH=false" in env.splitlines()) is is_set
 
 
@@ -187,7 +230,9 @@ def test_claude_code_searches_no_tools(tmp_path: Path, runner: str, delivery: st
 @pytest.mark.parametrize(("length", "server"), [(46, "claw"), (47, "c"), (48, "c")])
 def test_the_servers_name_keeps_names_short(tmp_path: Path, length: int, server: str) -> None:
     tool = "t" * length
-    result = compile_in(tmp_path, pod("codex", tool=tool), DESCRIPTOR.replace('"get",', f'"{tool}",'))
+    result = compile_in(
+        tmp_path, pod("codex", tool=tool), DESCRIPTOR.replace('"get",', f'"{tool}",')
+    )
     ((name, _),) = configuration(result)[1]["mcp_servers"].items()
     assert name == server
     assert len(f"mcp__{name}__desk__{tool}") < 64
@@ -199,7 +244,9 @@ def test_compose_mounts_it_where_the_agents_other_files_are(tmp_path: Path) -> N
     config = compiled(tmp_path, pod("codex"))
     mounts = {mount["target"]: mount for mount in config["services"]["one"]["volumes"]}
     assert mounts["/claw/mcp/config.toml"]["read_only"] is True
-    assert mounts["/claw/mcp/config.toml"]["source"].endswith(".claw-runtime/context/one/mcp/config.toml")
+    assert mounts["/claw/mcp/config.toml"]["source"].endswith(
+        ".claw-runtime/context/one/mcp/config.toml"
+    )
 
 
 @pytest.mark.requirement("broker:client-mounts")
@@ -213,11 +260,17 @@ def test_kubernetes_mounts_it_where_the_agents_other_files_are(tmp_path: Path) -
 
 
 @pytest.mark.requirement("broker:client-mounts")
-def test_plan_names_the_file_and_the_change_of_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_names_the_file_and_the_change_of_delivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CLAW_MASTER_SECRET", MASTER)
     compile_in(tmp_path, pod("codex", "mediated"))
     (tmp_path / "claw-pod.yml").write_text(pod("codex"), encoding="utf-8")
     result = CliRunner().invoke(app, ["plan", str(tmp_path / "claw-pod.yml"), "--json"])
     planned = json.loads(result.stdout)
-    assert {"path": str(PurePosixPath("context/one/mcp/config.toml")), "change": "new"} in planned["files"]
-    assert [(tool["tool"], tool["parts"]) for tool in planned["tools"]] == [("desk.get", ["delivery"])]
+    assert {"path": str(PurePosixPath("context/one/mcp/config.toml")), "change": "new"} in planned[
+        "files"
+    ]
+    assert [(tool["tool"], tool["parts"]) for tool in planned["tools"]] == [
+        ("desk.get", ["delivery"])
+    ]

@@ -44,7 +44,9 @@ WORDS = "token-visible-to-agent: holds the proxy's OPENAI_API_KEY"
         "configs: [folder]",
     ],
 )
-def test_a_key_in_a_folder_is_found_by_every_way_that_a_folder_is_given(tmp_path: Path, agent: str) -> None:
+def test_a_key_in_a_folder_is_found_by_every_way_that_a_folder_is_given(
+    tmp_path: Path, agent: str
+) -> None:
     secret = tmp_path / "data" / "deeper" / ".env"
     write(secret, f"KEY={PROXY_KEY}\n")
     pod = (
@@ -57,7 +59,9 @@ def test_a_key_in_a_folder_is_found_by_every_way_that_a_folder_is_given(tmp_path
 
 
 def codes_of(directory: Path, agent: str, pod: str) -> list[str]:
-    """Return the diagnostics of a pod with two services beside the agent, one of which extends the other."""
+    """Return the diagnostics of a pod with two services beside the agent, one of
+    which extends the other.
+    """
     leaks(directory, agent, pod)
     file = directory / "claw-pod.yml"
     services = "  clock: {volumes: ['./data:/d']}\n  heir: {extends: clock}\n"
@@ -66,7 +70,9 @@ def codes_of(directory: Path, agent: str, pod: str) -> list[str]:
 
 
 @pytest.mark.requirement("compile:folders")
-def test_links_pipes_sockets_and_large_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_pipes_sockets_and_large_files_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "outside" / "key")
     data = tmp_path / "data"
     write(data / "kept")
@@ -92,7 +98,9 @@ def test_a_folder_that_is_itself_a_link_is_what_it_leads_to(tmp_path: Path) -> N
 
 
 @pytest.mark.requirement("compile:folders")
-def test_a_likely_name_is_read_however_many_files_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_likely_name_is_read_however_many_files_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mounted_folder, "MAX_FILES", 5)
     monkeypatch.setattr(mounted_folder, "MAX_ENTRIES", 60)
     for number in range(50):
@@ -105,7 +113,9 @@ def test_a_likely_name_is_read_however_many_files_there_are(tmp_path: Path, monk
 
 
 @pytest.mark.requirement("compile:folders")
-def test_a_hundred_thousand_files_cost_what_the_bound_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hundred_thousand_files_cost_what_the_bound_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = tmp_path / "data"
     data.mkdir()
     for number in range(300):
@@ -114,7 +124,9 @@ def test_a_hundred_thousand_files_cost_what_the_bound_says(tmp_path: Path, monke
     write(data / "deep" / "x")
     monkeypatch.setattr(mounted_folder, "MAX_ENTRIES", 100)
     content = read_folder(data)
-    assert [file.path for file in content.files] == [".env"]  # the rest of the first hundred is empty
+    assert [file.path for file in content.files] == [
+        ".env"
+    ]  # the rest of the first hundred is empty
     assert content.unread == ("everything behind the first 100 entries",)
     monkeypatch.setattr(mounted_folder, "MAX_ENTRIES_OF_ONE", 300)
     assert read_folder(data).unread == ("folders of more than 300 entries, or that can't be read",)

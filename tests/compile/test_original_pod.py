@@ -1,4 +1,6 @@
-"""A pod of the original system, with every key of its grammar: it compiles, and each key that is not acted on warns once."""
+"""A pod of the original system, with every key of its grammar: it compiles, and each key that is
+not acted on warns once.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,15 @@ def test_a_pod_of_the_original_compiles_and_each_key_that_is_only_carried_warns_
     result = check_pod(POD, ENVIRON)
     assert [str(each) for each in result.diagnostics if each.is_error] == []
     assert result.value is not None
-    carried = [each.message.split("'")[1] for each in result.diagnostics if each.code.name == "not-acted-on"]
+    carried = [
+        each.message.split("'")[1]
+        for each in result.diagnostics
+        if each.code.name == "not-acted-on"
+    ]
     # The keys of the pod and of its services; claw-api and channel-memory may be in either.
-    assert sorted(carried) == sorted({*(key.name for key in (*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS)), "context.channel"})
+    assert sorted(carried) == sorted(
+        {*(key.name for key in (*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS)), "context.channel"}
+    )
     others = {each.code.name for each in result.diagnostics} - {"not-acted-on"}
     assert others == {"write-granted-by-all", "grant-beside-surface"}
 
@@ -54,7 +62,9 @@ def test_the_order_of_its_keys_changes_no_byte(tmp_path: Path) -> None:
 
 
 def shuffled(data: Any, dice: random.Random) -> Any:
-    """Return the data with the keys of every mapping in another order; lists keep theirs, which may mean something."""
+    """Return the data with the keys of every mapping in another order; lists keep
+    theirs, which may mean something.
+    """
     match data:
         case dict():
             keys = dice.sample(list(data), len(data))
@@ -75,7 +85,10 @@ def test_what_is_carried_is_as_it_is_written() -> None:
     # The variable's name, and not its value: pod-manifest.json is no place for secrets.
     assert invoked[0]["message"] == "Open the desk, ${OPERATOR_NAME}."
     # The handles of the pod and those of a service are both there, and are not merged.
-    assert carried_data(loaded.pod.carried["handles-defaults"])["discord"]["guilds"][0]["name"] == "desk"
+    assert (
+        carried_data(loaded.pod.carried["handles-defaults"])["discord"]["guilds"][0]["name"]
+        == "desk"
+    )
     assert carried_data(chief.carried["handles"]) == {"discord": "123456789012345678"}
 
 
@@ -96,7 +109,9 @@ def test_what_is_carried_is_as_it_is_written() -> None:
         ("{b: 1, a: [x]}", {"a": ["x"], "b": 1}),
     ],
 )
-def test_numbers_that_readers_would_have_otherwise_are_carried_in_their_spelling(written: str, carried: object) -> None:
+def test_numbers_that_readers_would_have_otherwise_are_carried_in_their_spelling(
+    written: str, carried: object
+) -> None:
     root = read_yaml(Source("pod", f"key: {written}\n")).value
     assert root is not None
     data = carried_data(root.entries[0].value)

@@ -1,4 +1,6 @@
-"""A Compose file without agents passes through the compiler unchanged: Docker Compose reads both alike."""
+"""A Compose file without agents passes through the compiler unchanged: Docker
+Compose reads both alike.
+"""
 
 from __future__ import annotations
 
@@ -80,14 +82,20 @@ configs: {conf: {content: "a ${TAG:-x}\nb: $$c\n"}}
 
 
 def both_ways(text: str, directory: Path, **environ: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return Compose's reading of the pod file, without ``x-claw``, and of the file that is compiled from it."""
+    """Return Compose's reading of the pod file, without ``x-claw``, and of the file
+    that is compiled from it.
+    """
     pod = directory / "claw-pod.yml"
     pod.write_text(text, encoding="utf-8")
     result = compile_pod(pod, {**MASTER, **environ})
     assert result.value is not None, [
-        (diagnostic.code.name, diagnostic.span, diagnostic.message) for diagnostic in result.diagnostics
+        (diagnostic.code.name, diagnostic.span, diagnostic.message)
+        for diagnostic in result.diagnostics
     ]
-    before, after = compose_config(pod, **environ), compose_config(directory / "compose.generated.yml", **environ)
+    before, after = (
+        compose_config(pod, **environ),
+        compose_config(directory / "compose.generated.yml", **environ),
+    )
     for holder in (before, *before.get("services", {}).values()):
         holder.pop("x-claw", None)
     return before, after
@@ -106,16 +114,26 @@ def test_a_pod_takes_the_name_that_it_has_where_compose_was_given_none(tmp_path:
     assert after["name"] == "my-pod"
 
 
-_PLAIN = st.from_regex(r"[A-Za-z0-9.+~_/=<-][A-Za-z0-9.+~_/=:-]{0,6}[A-Za-z0-9.+~_/=-]", fullmatch=True)
-_CHARACTERS = st.characters(codec="utf-8", max_codepoint=0xFFFF, exclude_characters="$")  # JSON escapes others in two halves
-_QUOTED = st.one_of(st.text(_CHARACTERS, max_size=20).map(json.dumps), st.just('"é🦀"'), st.just("'it''s # \\n'"))
+_PLAIN = st.from_regex(
+    r"[A-Za-z0-9.+~_/=<-][A-Za-z0-9.+~_/=:-]{0,6}[A-Za-z0-9.+~_/=-]", fullmatch=True
+)
+_CHARACTERS = st.characters(
+    codec="utf-8", max_codepoint=0xFFFF, exclude_characters="$"
+)  # JSON escapes others in two halves
+_QUOTED = st.one_of(
+    st.text(_CHARACTERS, max_size=20).map(json.dumps), st.just('"é🦀"'), st.just("'it''s # \\n'")
+)
 _SCALAR = st.one_of(_PLAIN, _QUOTED)
 _TREE = st.recursive(
     _SCALAR,
     lambda inner: st.one_of(
         st.lists(inner, max_size=4).map(lambda items: f"[{', '.join(items)}]"),
-        st.dictionaries(st.from_regex(r"[a-z][a-z0-9_-]{0,5}", fullmatch=True), inner, max_size=4).map(
-            lambda items: "{" + ", ".join(f'"{name}": {value}' for name, value in items.items()) + "}"
+        st.dictionaries(
+            st.from_regex(r"[a-z][a-z0-9_-]{0,5}", fullmatch=True), inner, max_size=4
+        ).map(
+            lambda items: (
+                "{" + ", ".join(f'"{name}": {value}' for name, value in items.items()) + "}"
+            )
         ),
     ),
     max_leaves=40,
@@ -125,10 +143,33 @@ _TREE = st.recursive(
 @pytest.mark.requirement("compose:passes-through")
 @settings(max_examples=25, deadline=None)
 @given(st.lists(_TREE, min_size=5, max_size=20))
-@example(["0123", "0o17", "1_000", "22:22", "on", "~", "2001-01-01", "-.5", "0b1", "1e3", "<<", "=", "...", "-1", "+1"])
+@example(
+    [
+        "0123",
+        "0o17",
+        "1_000",
+        "22:22",
+        "on",
+        "~",
+        "2001-01-01",
+        "-.5",
+        "0b1",
+        "1e3",
+        "<<",
+        "=",
+        "...",
+        "-1",
+        "+1",
+    ]
+)
 def test_every_value_in_every_spelling_is_what_it_was(values: list[str]) -> None:
-    text = f"name: p\nx-claw: {{pod: p}}\nx-data: [{', '.join(values)}]\nservices: {{a: {{image: b}}}}\n"
-    assume(not any(word in text.lower() for word in (".inf", ".nan")))  # JSON, which Compose prints, has no such numbers
+    text = (
+        f"name: p\nx-claw: {{pod: p}}\nx-data: [{', '.join(values)}]\nservices: {{a: {{image: "
+        f"b}}}}\n"
+    )
+    assume(
+        not any(word in text.lower() for word in (".inf", ".nan"))
+    )  # JSON, which Compose prints, has no such numbers
     with tempfile.TemporaryDirectory() as name:
         before, after = both_ways(text, Path(name))
     assert after == before

@@ -41,7 +41,9 @@ def compiled(pod: Path, environ: dict[str, str]) -> Any:
 
 @pytest.mark.requirement("compile:order-of-yaml-is-no-matter", "compile:same-input-same-bytes")
 @pytest.mark.parametrize("name", ["planted", *(pod.name for pod in WORKED_PODS)])
-def test_any_permutation_of_mappings_and_grants_compiles_to_the_same_bytes(tmp_path: Path, name: str) -> None:
+def test_any_permutation_of_mappings_and_grants_compiles_to_the_same_bytes(
+    tmp_path: Path, name: str
+) -> None:
     if name == "planted":
         pod, environ = planted_pod(tmp_path / "pod"), ENVIRON
     else:
@@ -51,7 +53,11 @@ def test_any_permutation_of_mappings_and_grants_compiles_to_the_same_bytes(tmp_p
     pod.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
     expected = compiled(pod, environ)
 
-    @settings(max_examples=scale_examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=scale_examples(150),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
     @given(st.randoms(use_true_random=False))
     def judge(random: Random) -> None:
         pod.write_text(yaml.safe_dump(permuted(written, random), sort_keys=False), encoding="utf-8")

@@ -1,4 +1,6 @@
-"""Planted secrets: no verb shows one in any format, nor writes it to a file that does not need it."""
+"""Planted secrets: no verb shows one in any format, nor writes it to a file that
+does not need it.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +20,60 @@ from claw_contract.secret import Secret
 from tests.compile import case as cases
 from tests.compile.planted import ENVIRON, HOLDERS, POD, planted_pod
 
-TOKENS = {name: agent_token(Secret(ENVIRON["CLAW_MASTER_SECRET"]), name).reveal() for name in ("one", "two")}
+TOKENS = {
+    name: agent_token(Secret(ENVIRON["CLAW_MASTER_SECRET"]), name).reveal()
+    for name in ("one", "two")
+}
 CHECKS = [("check", f"--format={each.value}") for each in Format]
 VERBS = [
-    *(*CHECKS, ("plan",), ("plan", "--json"), ("compile",), ("plan",), ("plan", "--json"), ("compile",)),
+    *(
+        *CHECKS,
+        ("plan",),
+        ("plan", "--json"),
+        ("compile",),
+        ("plan",),
+        ("plan", "--json"),
+        ("compile",),
+    ),
     *(("compile", "-o", "elsewhere"), ("compile", "--target", "kubernetes", "-o", "kubernetes")),
-    *(("explain", "one"), ("explain", "one", "api.look"), ("explain", "two", "--json"), ("explain", "nobody")),
-    *(("inspect", "one"), ("inspect", "api"), ("inspect", "kept", "--json"), ("inspect", "two", "--json")),
-    *(("lock",), ("lock", "--accept", "api"), ("rotate", "two"), ("plan",), ("compile",), ("schema",), ("down",)),
+    *(
+        ("explain", "one"),
+        ("explain", "one", "api.look"),
+        ("explain", "two", "--json"),
+        ("explain", "nobody"),
+    ),
+    *(
+        ("inspect", "one"),
+        ("inspect", "api"),
+        ("inspect", "kept", "--json"),
+        ("inspect", "two", "--json"),
+    ),
+    *(
+        ("lock",),
+        ("lock", "--accept", "api"),
+        ("rotate", "two"),
+        ("plan",),
+        ("compile",),
+        ("schema",),
+        ("down",),
+    ),
 ]
 """The commands that are run one after another in the pod's directory."""
-OF_A_BROKEN_POD = [*CHECKS, ("compile",), ("plan", "--json"), ("explain", "one"), ("inspect", "one"), ("lock",)]
+OF_A_BROKEN_POD = [
+    *CHECKS,
+    ("compile",),
+    ("plan", "--json"),
+    ("explain", "one"),
+    ("inspect", "one"),
+    ("lock",),
+]
 
 
 def reported(
-    directory: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, verbs: list[tuple[str, ...]] = VERBS
+    directory: Path,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    verbs: list[tuple[str, ...]] = VERBS,
 ) -> str:
     """Run the commands; return all their output."""
     monkeypatch.chdir(directory)
@@ -53,7 +94,11 @@ def test_every_planted_secret_is_in_the_files_that_must_hold_it_and_nowhere_else
 ) -> None:
     pod = planted_pod(tmp_path / "pod")
     sources = {path.relative_to(pod.parent) for path in pod.parent.rglob("*")}
-    assert [diagnostic.message for diagnostic in check_pod(pod, ENVIRON).diagnostics if diagnostic.is_error] == []
+    assert [
+        diagnostic.message
+        for diagnostic in check_pod(pod, ENVIRON).diagnostics
+        if diagnostic.is_error
+    ] == []
     said = reported(pod.parent, ENVIRON, monkeypatch)
     # The last compile came after a rotation: agent two has another token.
     rotated = agent_token(Secret(ENVIRON["CLAW_MASTER_SECRET"]), "two", 1).reveal()
@@ -78,11 +123,15 @@ def test_every_planted_secret_is_in_the_files_that_must_hold_it_and_nowhere_else
 
 
 @pytest.mark.requirement("compile:planted-secrets")
-def test_what_is_deployed_to_kubernetes_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_deployed_to_kubernetes_is_for_its_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pod = planted_pod(tmp_path / "pod")
     monkeypatch.chdir(pod.parent)
     CliRunner().invoke(app, ["compile", "--target", "kubernetes", "-o", "out"], env=ENVIRON)
-    files = [path for path in (pod.parent / "out").rglob("*") if path.is_file() and not path.is_symlink()]
+    files = [
+        path for path in (pod.parent / "out").rglob("*") if path.is_file() and not path.is_symlink()
+    ]
     holders = [path for path in files if spelled([*HOLDERS, *TOKENS.values()], path.read_bytes())]
     assert {stat.S_IMODE(path.stat().st_mode) for path in holders} == {0o600}
 
@@ -101,7 +150,9 @@ def test_a_mistake_on_any_line_shows_no_secret_of_it(tmp_path: Path, how: str) -
 
 
 @pytest.mark.requirement("compile:planted-secrets")
-@pytest.mark.parametrize("case", cases.case_files(), ids=lambda case: f"{case.parent.name}/{case.stem}")
+@pytest.mark.parametrize(
+    "case", cases.case_files(), ids=lambda case: f"{case.parent.name}/{case.stem}"
+)
 def test_no_verb_tells_the_value_of_a_variable_of_a_broken_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Path
 ) -> None:
@@ -109,7 +160,12 @@ def test_no_verb_tells_the_value_of_a_variable_of_a_broken_pod(
     if case.name == "claw-pod.yml":
         shutil.copytree(case.parent, directory)
     else:
-        shutil.copytree(case.parent, directory, ignore=lambda _, names: [n for n in names if n.endswith(".yml")])
+        shutil.copytree(
+            case.parent, directory, ignore=lambda _, names: [n for n in names if n.endswith(".yml")]
+        )
         shutil.copy(case, directory / "claw-pod.yml")
     environ = cases.ENVIRON | {"CLAW_MASTER_SECRET": ENVIRON["CLAW_MASTER_SECRET"]}
-    assert spelled(list(environ.values()), reported(directory, environ, monkeypatch, OF_A_BROKEN_POD)) == []
+    assert (
+        spelled(list(environ.values()), reported(directory, environ, monkeypatch, OF_A_BROKEN_POD))
+        == []
+    )

@@ -1,4 +1,6 @@
-"""docs/pod-file.md has every key of the grammar and no other, and its examples and defaults are true."""
+"""docs/pod-file.md has every key of the grammar and no other, and its examples and
+defaults are true.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ def section(title: str) -> str:
 
 def rows(title: str) -> dict[str, list[str]]:
     """Return the other cells of each row by its key."""
-    return {row["key"]: [cell.strip() for cell in row["cells"].split("|")] for row in ROW.finditer(section(title))}
+    return {
+        row["key"]: [cell.strip() for cell in row["cells"].split("|")]
+        for row in ROW.finditer(section(title))
+    }
 
 
 def examples(title: str) -> dict[str, str]:
@@ -62,13 +67,19 @@ def examples(title: str) -> dict[str, str]:
         ("A service that provides", PROVIDER_KEYS),
     ],
 )
-def test_a_table_has_exactly_the_keys_of_the_grammar_each_with_an_example(title: str, keys: tuple[Key[Any], ...]) -> None:
+def test_a_table_has_exactly_the_keys_of_the_grammar_each_with_an_example(
+    title: str, keys: tuple[Key[Any], ...]
+) -> None:
     assert sorted(rows(title)) == sorted(key.name for key in keys)
-    assert {key for key, example in examples(title).items() if not example.startswith(f"{key}: ")} == set()
+    assert {
+        key for key, example in examples(title).items() if not example.startswith(f"{key}: ")
+    } == set()
 
 
 @pytest.mark.requirement("compile:keys-are-documented")
-def test_every_key_that_any_part_of_the_grammar_takes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_key_that_any_part_of_the_grammar_takes_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     taken: set[str] = set()
     read = Reader.keys
 
@@ -88,20 +99,33 @@ def test_every_key_that_any_part_of_the_grammar_takes_is_named(monkeypatch: pyte
 
 @pytest.mark.requirement("compile:keys-are-documented")
 def test_keys_of_the_original_are_told_apart() -> None:
-    named = set(re.findall(r"`([a-z.-]+)`", section("Keys of the original system").partition(":")[2]))
-    assert named == {*(key.name for key in (*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS)), "context.channel"}
+    named = set(
+        re.findall(r"`([a-z.-]+)`", section("Keys of the original system").partition(":")[2])
+    )
+    assert named == {
+        *(key.name for key in (*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS)),
+        "context.channel",
+    }
 
 
 @pytest.mark.requirement("compile:keys-are-documented")
 def test_the_limits_have_the_defaults_of_the_contract() -> None:
-    limits = {key.replace("-", "_"): cells[0].strip("`") for key, cells in rows("The values").items()}
+    limits = {
+        key.replace("-", "_"): cells[0].strip("`") for key, cells in rows("The values").items()
+    }
     fields = Policy.model_fields.keys() - {"soft_deadline_ratio"}
     assert limits == {name: str(getattr(Policy(), name)) for name in fields}
 
 
 @pytest.mark.requirement("compile:keys-are-documented")
 def test_the_examples_are_sound_and_go_together() -> None:
-    lines = ["x-claw:", *(f"  {example}" for example in examples("The pod").values()), "services:", "  one:", "    x-claw:"]
+    lines = [
+        "x-claw:",
+        *(f"  {example}" for example in examples("The pod").values()),
+        "services:",
+        "  one:",
+        "    x-claw:",
+    ]
     lines += [f"      {example}" for example in examples("A service that is an agent").values()]
     for key, example in examples("A service that provides").items():
         lines += [f"  of-{key}:", "    x-claw:", f"      {example}"]

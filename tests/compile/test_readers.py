@@ -50,7 +50,11 @@ def test_a_scalar_keeps_its_spelling() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -67,7 +71,22 @@ def test_json_reads_as_the_standard_library_reads_it(data: object, ascii_only: b
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[1,]", '{"a" 1}', "{a: 1}", '{"a": 1} 2', "NaN", "01", '"\\ud800"', '"\t"', '"\\x"', "1e999", "[" * 99, "tru"],
+    [
+        "",
+        "{",
+        "[1,]",
+        '{"a" 1}',
+        "{a: 1}",
+        '{"a": 1} 2',
+        "NaN",
+        "01",
+        '"\\ud800"',
+        '"\t"',
+        '"\\x"',
+        "1e999",
+        "[" * 99,
+        "tru",
+    ],
 )
 def test_what_is_not_json_is_one_diagnostic(text: str) -> None:
     result = read_json(Source("x.json", text))
@@ -82,7 +101,10 @@ def test_the_json_reader_accepts_no_more_than_json(text: str) -> None:
         assert plain_data(result.value) == json.loads(text)
 
 
-@pytest.mark.parametrize("text", ["[" * 5000, 'a: "\\UFFFFFFFF"', 'a: "\\ud800"', "a: \x07", "\ta: b", "%YAML 3\n---\na", "*x"])
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 5000, 'a: "\\UFFFFFFFF"', 'a: "\\ud800"', "a: \x07", "\ta: b", "%YAML 3\n---\na", "*x"],
+)
 def test_what_is_not_yaml_is_a_diagnostic_with_a_place(text: str) -> None:
     result = read_yaml(Source("pod", text))
     assert [diagnostic.code.name for diagnostic in result.diagnostics] == ["yaml-syntax"]
@@ -119,15 +141,25 @@ def test_a_symlink_out_of_the_pod_is_refused_and_one_inside_is_not(tmp_path: Pat
     (pod / "in").symlink_to("AGENTS.md")
     for name, codes in (("out", ["path-escapes-pod"]), ("in", [])):
         (pod / "claw-pod.yml").write_text(
-            f"x-claw: {{pod: desk}}\nservices: {{one: {{x-claw: {{agent: {name}}}}}}}\n", encoding="utf-8"
+            f"x-claw: {{pod: desk}}\nservices: {{one: {{x-claw: {{agent: {name}}}}}}}\n",
+            encoding="utf-8",
         )
-        assert [diagnostic.code.name for diagnostic in check_pod(pod / "claw-pod.yml", {}).diagnostics] == codes
+        assert [
+            diagnostic.code.name for diagnostic in check_pod(pod / "claw-pod.yml", {}).diagnostics
+        ] == codes
 
 
 def test_a_byte_order_mark_shifts_no_column(tmp_path: Path) -> None:
-    (tmp_path / "claw-pod.yml").write_bytes("\ufeffx-claw: {pod: Desk}\r\nservices: {}\r\n".encode())
+    (tmp_path / "claw-pod.yml").write_bytes(
+        "\ufeffx-claw: {pod: Desk}\r\nservices: {}\r\n".encode()
+    )
     diagnostic = check_pod(tmp_path / "claw-pod.yml", {}).diagnostics[0]
-    assert (diagnostic.code.name, diagnostic.span.line, diagnostic.span.column, diagnostic.span.end_column) == (
+    assert (
+        diagnostic.code.name,
+        diagnostic.span.line,
+        diagnostic.span.column,
+        diagnostic.span.end_column,
+    ) == (
         "bad-name",
         1,
         15,

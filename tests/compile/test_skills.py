@@ -18,8 +18,12 @@ def skills(directory: Path, claw: str) -> dict[str, tuple[str, str]]:
     for service, path in {"api": "/app/SKILL.md", "book": "/guide.md", "desk": "/guide.md"}.items():
         (directory / service).mkdir(exist_ok=True)
         descriptor = {"version": 1, "skill": path}
-        (directory / service / ".claw-describe.json").write_text(json.dumps(descriptor), encoding="utf-8")
-        (directory / service / Path(path).name).write_text(f"---\ndescription: Of {service}.\n---\n", encoding="utf-8")
+        (directory / service / ".claw-describe.json").write_text(
+            json.dumps(descriptor), encoding="utf-8"
+        )
+        (directory / service / Path(path).name).write_text(
+            f"---\ndescription: Of {service}.\n---\n", encoding="utf-8"
+        )
     (directory / "own").mkdir(exist_ok=True)
     (directory / "own" / "guide.md").write_text("# My own\n", encoding="utf-8")
     (directory / "claw-pod.yml").write_text(
@@ -46,7 +50,10 @@ def skills(directory: Path, claw: str) -> dict[str, tuple[str, str]]:
             ", surfaces: [service://desk, service://book]",
             {"book-guide.md": ("book", "Of book."), "desk-guide.md": ("desk", "Of desk.")},
         ),
-        (", skills: [own/guide.md], surfaces: [service://desk]", {"guide.md": ("own/guide.md", "My own")}),
+        (
+            ", skills: [own/guide.md], surfaces: [service://desk]",
+            {"guide.md": ("own/guide.md", "My own")},
+        ),
         (", skills: [own/guide.md, own/guide.md]", {"guide.md": ("own/guide.md", "My own")}),
     ],
 )

@@ -1,4 +1,6 @@
-"""The sources of a descriptor: a Dockerfile's labels as Docker reads them, and files inside the pod's directory."""
+"""The sources of a descriptor: a Dockerfile's labels as Docker reads them, and
+files inside the pod's directory.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +30,33 @@ DESCRIPTOR = '{"version": 1}'
         ("FROM a\nLABEL k=v \\\n# a comment\n\n  j=w", None, {"k": "v", "j": "w"}),
         ("FROM a\nLABEL k=v \\  \n  j=w\nLABEL j=x", None, {"k": "v", "j": "x"}),
         ("# escape=`\nFROM a\nLABEL k=C:\\dir `\n  j=w", None, {"k": "C:\\dir", "j": "w"}),
-        ("# syntax=docker/dockerfile:1\n# escape=`\nFROM a\nLABEL k=v `\n j=w", None, {"k": "v", "j": "w"}),
+        (
+            "# syntax=docker/dockerfile:1\n# escape=`\nFROM a\nLABEL k=v `\n j=w",
+            None,
+            {"k": "v", "j": "w"},
+        ),
         ("FROM a\nLABEL k=v\nFROM b", None, {}),
         ("FROM a AS one\nLABEL k=v\nFROM one\nLABEL j=w", None, {"k": "v", "j": "w"}),
         ("FROM --platform=$P a AS One\nLABEL k=v\nFROM b", "one", {"k": "v"}),
         ("FROM a\nLABEL k=v\nFROM b", "0", {"k": "v"}),
         ("FROM a\nLABEL k=v", "nobody", {}),
-        ("FROM a\nRUN <<EOF cat <<-'END'\nLABEL k=v\nEOF\n\tLABEL j=w\n\tEND\nLABEL l=x", None, {"l": "x"}),
+        (
+            "FROM a\nRUN <<EOF cat <<-'END'\nLABEL k=v\nEOF\n\tLABEL j=w\n\tEND\nLABEL l=x",
+            None,
+            {"l": "x"},
+        ),
         ("FROM a\nONBUILD LABEL k=v", None, {}),
         ("FROM a\n# LABEL k=v\nENV A=1\nLABEL", None, {}),
         ("FROM a\nLABEL k=v \\", None, {"k": "v"}),
         ("FROM a\nLABEL k=/a/$B", None, {"k": "/a/$B"}),
     ],
 )
-def test_labels_are_read_as_docker_reads_them(dockerfile: str, target: str | None, expected: dict[str, str]) -> None:
-    assert {name: value.text for name, value in labels(Source("Dockerfile", dockerfile), target).items()} == expected
+def test_labels_are_read_as_docker_reads_them(
+    dockerfile: str, target: str | None, expected: dict[str, str]
+) -> None:
+    assert {
+        name: value.text for name, value in labels(Source("Dockerfile", dockerfile), target).items()
+    } == expected
 
 
 def test_a_label_of_a_line_that_goes_on_has_the_place_of_its_own_line() -> None:
@@ -52,7 +66,10 @@ def test_a_label_of_a_line_that_goes_on_has_the_place_of_its_own_line() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(st.sampled_from(list("FROMLABELRUN from as k=v\\\n\t\"'#<-$ EOF`"))), st.sampled_from([None, "k", "0"]))
+@given(
+    st.text(st.sampled_from(list("FROMLABELRUN from as k=v\\\n\t\"'#<-$ EOF`"))),
+    st.sampled_from([None, "k", "0"]),
+)
 def test_any_text_has_labels_with_places_or_none(text: str, target: str | None) -> None:
     source = Source("Dockerfile", text)
     for value in labels(source, target).values():
@@ -60,7 +77,11 @@ def test_any_text_has_labels_with_places_or_none(text: str, target: str | None) 
 
 
 def codes(pod: Path) -> list[str]:
-    return [diagnostic.code.name for diagnostic in check_pod(pod, {}).diagnostics if diagnostic.code.name != "no-agents"]
+    return [
+        diagnostic.code.name
+        for diagnostic in check_pod(pod, {}).diagnostics
+        if diagnostic.code.name != "no-agents"
+    ]
 
 
 @pytest.mark.requirement("compile:paths-stay-inside")
@@ -68,7 +89,9 @@ def test_a_descriptor_that_is_a_symlink_out_of_the_pod_is_not_read(tmp_path: Pat
     pod = tmp_path / "pod"
     (pod / "built").mkdir(parents=True)
     (tmp_path / "secret.json").write_text(DESCRIPTOR, encoding="utf-8")
-    (pod / "claw-pod.yml").write_text("x-claw: {pod: desk}\nservices: {api: {build: built}}\n", encoding="utf-8")
+    (pod / "claw-pod.yml").write_text(
+        "x-claw: {pod: desk}\nservices: {api: {build: built}}\n", encoding="utf-8"
+    )
     (pod / "built" / ".claw-describe.json").symlink_to(tmp_path / "secret.json")
     assert codes(pod / "claw-pod.yml") == ["path-escapes-pod"]
     (pod / "built" / ".claw-describe.json").unlink()
@@ -80,12 +103,16 @@ def test_a_build_context_that_leads_out_of_the_pod_is_not_looked_into(tmp_path: 
     pod = tmp_path / "pod"
     pod.mkdir()
     (tmp_path / ".claw-describe.json").write_text("{", encoding="utf-8")
-    (pod / "claw-pod.yml").write_text("x-claw: {pod: desk}\nservices: {api: {build: link}}\n", encoding="utf-8")
+    (pod / "claw-pod.yml").write_text(
+        "x-claw: {pod: desk}\nservices: {api: {build: link}}\n", encoding="utf-8"
+    )
     (pod / "link").symlink_to(tmp_path)
     assert codes(pod / "claw-pod.yml") == []
 
 
 def test_a_descriptor_of_unreasonable_size_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "claw-pod.yml").write_text("x-claw: {pod: desk}\nservices: {api: {build: .}}\n", encoding="utf-8")
+    (tmp_path / "claw-pod.yml").write_text(
+        "x-claw: {pod: desk}\nservices: {api: {build: .}}\n", encoding="utf-8"
+    )
     (tmp_path / ".claw-describe.json").write_text(" " * (4 * 1024 * 1024 + 1), encoding="utf-8")
     assert codes(tmp_path / "claw-pod.yml") == ["unreadable-file"]

@@ -25,8 +25,12 @@ BUILT_IN = [
 HIDDEN = {"name": "time__now", "description": "Tell it.", "inputSchema": {"type": "object"}}
 
 
-def pod(settings: str = "{}", one: str = "[read_file, write_file]", compose: str = "", two: str = "") -> str:
-    """Return a pod with a tools host and two agents, the second of which has tools only if ``two`` names some."""
+def pod(
+    settings: str = "{}", one: str = "[read_file, write_file]", compose: str = "", two: str = ""
+) -> str:
+    """Return a pod with a tools host and two agents, the second of which has tools
+    only if ``two`` names some.
+    """
     grant = f", tools: [{{service: files, allow: {two}}}]" if two else ""
     return f"""
 x-claw: {{pod: desk}}
@@ -73,12 +77,19 @@ def test_compose_runs_the_host_without_rights_and_with_its_files(tmp_path: Path)
     service = composed["services"]["files"]
     assert service["image"] == "clawdapus/claw-tools:0.1.0"
     serve = "exec claw tools serve --config /claw/tools/toolhost.yml"
-    assert service["entrypoint"] == ["/bin/sh", "-c", f"mkdir -p -m 0700 /claw/workspaces/one && {serve}"]
+    assert service["entrypoint"] == [
+        "/bin/sh",
+        "-c",
+        f"mkdir -p -m 0700 /claw/workspaces/one && {serve}",
+    ]
     assert service["user"] == "1000:1000"
     assert (service["read_only"], service["cap_drop"], service["init"]) == (True, ["ALL"], True)
     assert (service["security_opt"], service["pids_limit"]) == (["no-new-privileges:true"], 2048)
     assert "http://127.0.0.1:8080/health" in service["healthcheck"]["test"][-1]
-    mounts = {each["target"]: (each["source"], each.get("read_only", False)) for each in service["volumes"]}
+    mounts = {
+        each["target"]: (each["source"], each.get("read_only", False))
+        for each in service["volumes"]
+    }
     runtime = str(tmp_path / ".claw-runtime")
     assert mounts == {
         "/claw/workspaces": ("files-workspaces", False),
@@ -91,10 +102,16 @@ def test_compose_runs_the_host_without_rights_and_with_its_files(tmp_path: Path)
 
 
 @pytest.mark.requirement("toolspod:principals")
-def test_each_agent_is_a_principal_with_exactly_its_grants_and_a_workspace_of_its_own(tmp_path: Path) -> None:
-    compiled(tmp_path, pod("{limits: {calls_per_minute: 60, read_bytes: 1MiB}}", two="[memory_read]"))
+def test_each_agent_is_a_principal_with_exactly_its_grants_and_a_workspace_of_its_own(
+    tmp_path: Path,
+) -> None:
+    compiled(
+        tmp_path, pod("{limits: {calls_per_minute: 60, read_bytes: 1MiB}}", two="[memory_read]")
+    )
     host = config(tmp_path)["toolhost"]
-    assert {name: (each["workspace"], each["tools"]) for name, each in host["principals"].items()} == {
+    assert {
+        name: (each["workspace"], each["tools"]) for name, each in host["principals"].items()
+    } == {
         "one": ("/claw/workspaces/one", ["read_file", "write_file"]),
         "two": ("/claw/workspaces/two", ["memory_read"]),
     }
@@ -102,14 +119,25 @@ def test_each_agent_is_a_principal_with_exactly_its_grants_and_a_workspace_of_it
         "/claw/tools/tokens/one",
         "/claw/tools/tokens/two",
     }
-    assert [each["limits"] for each in host["principals"].values()] == [{"calls_per_minute": 60}] * 2
+    assert [each["limits"] for each in host["principals"].values()] == [
+        {"calls_per_minute": 60}
+    ] * 2
     assert host["limits"] == {"read_bytes": "1MiB"}
-    assert host["listen"] == {"host": "0.0.0.0", "port": 8080, "path": "/mcp", "allowed_hosts": ["files", "files:8080"]}
+    assert host["listen"] == {
+        "host": "0.0.0.0",
+        "port": 8080,
+        "path": "/mcp",
+        "allowed_hosts": ["files", "files:8080"],
+    }
 
 
 @pytest.mark.requirement("toolspod:principals")
-def test_an_agent_that_is_granted_nothing_is_no_principal_and_each_of_several_is_one(tmp_path: Path) -> None:
-    compiled(tmp_path, pod().replace("agent: AGENTS.md, cllama", "agent: AGENTS.md, count: 2, cllama", 1))
+def test_an_agent_that_is_granted_nothing_is_no_principal_and_each_of_several_is_one(
+    tmp_path: Path,
+) -> None:
+    compiled(
+        tmp_path, pod().replace("agent: AGENTS.md, cllama", "agent: AGENTS.md, count: 2, cllama", 1)
+    )
     assert list(config(tmp_path)["toolhost"]["principals"]) == ["one-0", "one-1"]
 
 
@@ -125,7 +153,11 @@ def test_proxy_and_host_have_the_same_token_and_no_other_file_has_it(tmp_path: P
         assert {json.dumps(tool["execution"]["auth"]) for tool in tools} == {json.dumps(reference)}
         own = json.loads(written(tmp_path, f"context/{name}/service-auth/files.json"))
         assert (own["token"], own["principal"]) == (reference["token"], name)
-        held = [path for path in tmp_path.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+        held = [
+            path
+            for path in tmp_path.rglob("*")
+            if path.is_file() and token.encode() in path.read_bytes()
+        ]
         assert {path.name for path in held} == {f"toolhost.files.{name}"}
     secrets = {each["target"] for each in composed["services"]["cllama"]["secrets"]}
     assert secrets == {"toolhost.files.one", "toolhost.files.two"}
@@ -136,7 +168,10 @@ def test_proxy_and_host_have_the_same_token_and_no_other_file_has_it(tmp_path: P
 def test_rotation_changes_the_token_of_that_agent_only(tmp_path: Path) -> None:
     compiled(tmp_path, pod(two="[memory_read]"))
     before = [written(tmp_path, f"secrets/toolhost.files.{name}") for name in ("one", "two")]
-    assert rotate_pod(tmp_path / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER}, "one").value is not None
+    assert (
+        rotate_pod(tmp_path / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER}, "one").value
+        is not None
+    )
     compiled(tmp_path, pod(two="[memory_read]"))
     after = [written(tmp_path, f"secrets/toolhost.files.{name}") for name in ("one", "two")]
     assert [old == new for old, new in zip(before, after, strict=True)] == [False, True]
@@ -173,13 +208,26 @@ def test_a_tool_that_the_settings_leave_out_is_refused_with_what_it_needs(
 
 
 @pytest.mark.requirement("toolspod:servers")
-def test_a_servers_tools_come_from_the_snapshot_and_go_to_whom_they_are_granted(tmp_path: Path) -> None:
-    settings = "{mcp_servers: {time: {command: uvx, args: [mcp-server-time], internal_only: false}}}"
-    discovered(tmp_path, HIDDEN, {"name": "read_file", "description": "Another.", "inputSchema": {"type": "object"}})
+def test_a_servers_tools_come_from_the_snapshot_and_go_to_whom_they_are_granted(
+    tmp_path: Path,
+) -> None:
+    settings = (
+        "{mcp_servers: {time: {command: uvx, args: [mcp-server-time], internal_only: false}}}"
+    )
+    discovered(
+        tmp_path,
+        HIDDEN,
+        {"name": "read_file", "description": "Another.", "inputSchema": {"type": "object"}},
+    )
     compiled(tmp_path, pod(settings, one="[time__now, read_file]"))
-    tools = {tool["name"]: tool for tool in json.loads(written(tmp_path, "context/one/tools.json"))["tools"]}
+    tools = {
+        tool["name"]: tool
+        for tool in json.loads(written(tmp_path, "context/one/tools.json"))["tools"]
+    }
     assert list(tools) == ["files.read_file", "files.time__now"]
-    assert tools["files.read_file"]["description"] != "Another.", "the host's own tool is what the registry says"
+    assert tools["files.read_file"]["description"] != "Another.", (
+        "the host's own tool is what the registry says"
+    )
     assert config(tmp_path)["toolhost"]["principals"]["one"]["tools"] == ["read_file", "time__now"]
     assert config(tmp_path)["tools"]["mcp_servers"]["time"] == {
         "command": "uvx",
@@ -191,30 +239,40 @@ def test_a_servers_tools_come_from_the_snapshot_and_go_to_whom_they_are_granted(
 @pytest.mark.requirement("toolspod:servers")
 def test_a_tool_of_an_internal_server_cannot_be_granted(tmp_path: Path) -> None:
     discovered(tmp_path, HIDDEN)
-    ((code, text),) = codes_of(tmp_path, pod("{mcp_servers: {time: {command: uvx}}}", one="[time__now]"))
+    ((code, text),) = codes_of(
+        tmp_path, pod("{mcp_servers: {time: {command: uvx}}}", one="[time__now]")
+    )
     assert code == "unknown-tool"
     assert "internal_only: false" in text
 
 
 @pytest.mark.requirement("toolspod:unlisted")
 def test_a_server_without_a_snapshot_is_a_warning_that_says_what_to_run(tmp_path: Path) -> None:
-    ((code, text),) = codes_of(tmp_path, pod("{mcp_servers: {time: {command: uvx, internal_only: false}}}"))
+    ((code, text),) = codes_of(
+        tmp_path, pod("{mcp_servers: {time: {command: uvx, internal_only: false}}}")
+    )
     assert code == "unlisted-server"
-    assert "claw tools describe --config toolhost.yml > .claw-discovered/files.claw-describe.json" in text
+    assert (
+        "claw tools describe --config toolhost.yml > .claw-discovered/files.claw-describe.json"
+        in text
+    )
 
 
 @pytest.mark.requirement("toolspod:discover")
 def test_a_tools_host_is_not_discovered_but_described(tmp_path: Path) -> None:
     assert codes_of(tmp_path, pod()) == []
     for url in (None, "http://127.0.0.1:8810/mcp"):
-        with pytest.raises(TargetError, match=r"claw tools describe .* > \.claw-discovered/files\.claw-describe"):
+        with pytest.raises(
+            TargetError, match=r"claw tools describe .* > \.claw-discovered/files\.claw-describe"
+        ):
             find_target(tmp_path / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER}, "files", url)
 
 
 @pytest.mark.requirement("toolspod:settings-file")
 def test_settings_come_from_a_file_too_and_the_pod_file_wins_key_by_key(tmp_path: Path) -> None:
     (tmp_path / "toolhost.yml").write_text(
-        "toolhost:\n  listen: {port: 1}\n  principals: {me: {workspace: .}}\n  limits: {read_bytes: 2MiB, write_bytes: 3MiB}\n"
+        "toolhost:\n  listen: {port: 1}\n  principals: {me: {workspace: .}}\n  limits: "
+        "{read_bytes: 2MiB, write_bytes: 3MiB}\n"
         "tools:\n  exec: {enabled: true}\n  url_policy: {ports: [8443]}\n",
         encoding="utf-8",
     )
@@ -223,45 +281,73 @@ def test_settings_come_from_a_file_too_and_the_pod_file_wins_key_by_key(tmp_path
     made = config(tmp_path)
     assert made["tools"] == {"exec": {"enabled": True}, "url_policy": {"ports": [443]}}
     assert made["toolhost"]["limits"] == {"read_bytes": "1MiB", "write_bytes": "3MiB"}
-    assert (list(made["toolhost"]["principals"]), made["toolhost"]["listen"]["port"]) == (["one"], 8080)
+    assert (list(made["toolhost"]["principals"]), made["toolhost"]["listen"]["port"]) == (
+        ["one"],
+        8080,
+    )
 
 
 @pytest.mark.requirement("toolspod:settings-file")
 def test_a_mistake_in_the_file_is_reported_at_its_place(tmp_path: Path) -> None:
-    (tmp_path / "toolhost.yml").write_text("tools:\n  exec: {enabled: perhaps}\n  spwan: {}\n", encoding="utf-8")
+    (tmp_path / "toolhost.yml").write_text(
+        "tools:\n  exec: {enabled: perhaps}\n  spwan: {}\n", encoding="utf-8"
+    )
     codes_of(tmp_path, pod("{file: toolhost.yml}"))
     found = check_pod(tmp_path / "claw-pod.yml", {}).diagnostics
-    places = {(Path(each.span.file).name, each.span.line, each.span.column, each.code.name) for each in found}
+    places = {
+        (Path(each.span.file).name, each.span.line, each.span.column, each.code.name)
+        for each in found
+    }
     assert places == {("toolhost.yml", 2, 19, "bad-value"), ("toolhost.yml", 3, 3, "unknown-key")}
 
 
 @pytest.mark.requirement("toolspod:variables")
-def test_a_variable_of_a_credential_is_the_containers_and_its_value_in_no_file(tmp_path: Path) -> None:
+def test_a_variable_of_a_credential_is_the_containers_and_its_value_in_no_file(
+    tmp_path: Path,
+) -> None:
     settings = (
-        "{web_search: {endpoint: 'https://search.example/${NAMED}', api_key: {env: SEARCH_KEY}}, mcp_servers: {hub:"
+        "{web_search: {endpoint: 'https://search.example/${NAMED}', api_key: {env: SEARCH_KEY}}, "
+        "mcp_servers: {hub:"
         " {url: 'https://hub.example/mcp', headers: {Authorization: 'Bearer ${HUB_TOKEN}'}}}}"
     )
     values = {"SEARCH_KEY": "planted-search-key", "HUB_TOKEN": "planted-hub-token", "NAMED": "v1"}
     service = compiled(tmp_path, pod(settings), **values)["services"]["files"]
-    assert service["environment"] == {"SEARCH_KEY": "planted-search-key", "HUB_TOKEN": "planted-hub-token"}
+    assert service["environment"] == {
+        "SEARCH_KEY": "planted-search-key",
+        "HUB_TOKEN": "planted-hub-token",
+    }
     tools = config(tmp_path)["tools"]
     assert tools["mcp_servers"]["hub"]["headers"] == {"Authorization": "Bearer ${HUB_TOKEN}"}
-    assert tools["web_search"] == {"endpoint": "https://search.example/v1", "api_key": {"env": "SEARCH_KEY"}}
-    held = [path for path in tmp_path.rglob("*") if path.is_file() and b"planted-" in path.read_bytes()]
+    assert tools["web_search"] == {
+        "endpoint": "https://search.example/v1",
+        "api_key": {"env": "SEARCH_KEY"},
+    }
+    held = [
+        path for path in tmp_path.rglob("*") if path.is_file() and b"planted-" in path.read_bytes()
+    ]
     assert held == []
 
 
 @pytest.mark.requirement("toolspod:own-keys-win")
 def test_what_the_user_wrote_wins(tmp_path: Path) -> None:
     own = (
-        "    image: mine:2\n    command: [other]\n    user: '7:7'\n    read_only: false\n    pids_limit: 5\n"
-        "    expose: ['9000']\n    volumes: ['more:/more']\n    environment: {SEARCH_KEY: own}\nvolumes: {more: null}\n"
+        "    image: mine:2\n    command: [other]\n    user: '7:7'\n    read_only: false\n    "
+        "pids_limit: 5\n"
+        "    expose: ['9000']\n    volumes: ['more:/more']\n    environment: {SEARCH_KEY: "
+        "own}\nvolumes: {more: null}\n"
     )
-    settings = "{volume: shared, web_search: {endpoint: 'https://search.example', api_key: {env: SEARCH_KEY}}}"
+    settings = (
+        "{volume: shared, web_search: {endpoint: 'https://search.example', api_key: {env: "
+        "SEARCH_KEY}}}"
+    )
     composed = compiled(tmp_path, pod(settings, compose=own), SEARCH_KEY="of-the-shell")
     service = composed["services"]["files"]
     assert (service["image"], service["user"], service["pids_limit"]) == ("mine:2", "7:7", 5)
-    assert (service.get("entrypoint"), service["command"], service.get("read_only", False)) == (None, ["other"], False)
+    assert (service.get("entrypoint"), service["command"], service.get("read_only", False)) == (
+        None,
+        ["other"],
+        False,
+    )
     assert service["environment"] == {"SEARCH_KEY": "own"}
     targets = {each["target"]: each["source"] for each in service["volumes"]}
     assert (targets["/more"], targets["/claw/workspaces"]) == ("more", "shared")
@@ -286,13 +372,19 @@ def test_kubernetes_runs_the_same_and_has_the_files_in_a_secret(tmp_path: Path) 
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     assert spec["securityContext"] == {"fsGroup": PROXY_UID}
-    assert {each["mountPath"] for each in main["volumeMounts"]} == {"/claw/tools", "/claw/workspaces", "/tmp"}
+    assert {each["mountPath"] for each in main["volumeMounts"]} == {
+        "/claw/tools",
+        "/claw/workspaces",
+        "/tmp",
+    }
     (volume,) = [each["secret"] for each in spec["volumes"] if each["name"] == "toolhost"]
     data = objects["Secret", volume["secretName"]]["data"]
     files = {item["path"]: base64.b64decode(data[item["key"]]).decode() for item in volume["items"]}
     assert sorted(files) == ["tokens/one", "tokens/two", "toolhost.yml"]
     proxys = objects["Secret", "desk.secrets"]["data"]
-    assert {base64.b64decode(proxys[f"toolhost.files.{name}"]).decode() for name in ("one", "two")} == {
+    assert {
+        base64.b64decode(proxys[f"toolhost.files.{name}"]).decode() for name in ("one", "two")
+    } == {
         files["tokens/one"],
         files["tokens/two"],
     }
@@ -304,7 +396,9 @@ def test_kubernetes_runs_the_same_and_has_the_files_in_a_secret(tmp_path: Path) 
 def test_a_pod_that_gives_an_agent_a_token_of_the_host_is_refused(tmp_path: Path) -> None:
     compiled(tmp_path, pod())
     token = written(tmp_path, "secrets/toolhost.files.one")
-    leaking = pod().replace("image: runner:1", f"image: runner:1\n    environment: {{STOLEN: {token}}}", 1)
+    leaking = pod().replace(
+        "image: runner:1", f"image: runner:1\n    environment: {{STOLEN: {token}}}", 1
+    )
     ((code, text),) = codes_of(tmp_path, leaking)
     assert code == "token-visible-to-agent"
     assert "the token of one at files" in text
@@ -317,4 +411,6 @@ def test_the_same_pod_gives_the_same_bytes(tmp_path: Path) -> None:
     compiled(tmp_path, text)
     before = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert compile_pod(tmp_path / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER}).value is not None
-    assert before == {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert before == {
+        path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
+    }

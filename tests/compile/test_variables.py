@@ -31,7 +31,9 @@ from claw_compile.parsing.node import Source, decode
         ("${A:?${NOT_READ}}", {"A": "1"}, "1"),
     ],
 )
-def test_variables_are_filled_in_as_compose_does_it(text: str, environ: dict[str, str], expected: str) -> None:
+def test_variables_are_filled_in_as_compose_does_it(
+    text: str, environ: dict[str, str], expected: str
+) -> None:
     result = interpolate(text, environ.get)
     assert (result.text, result.problems) == (expected, ())
 
@@ -51,7 +53,9 @@ def test_variables_are_filled_in_as_compose_does_it(text: str, environ: dict[str
         ("${1}", {}, MalformedReference(0)),
     ],
 )
-def test_what_can_not_be_filled_in_is_a_problem(text: str, environ: dict[str, str], problem: object) -> None:
+def test_what_can_not_be_filled_in_is_a_problem(
+    text: str, environ: dict[str, str], problem: object
+) -> None:
     assert interpolate(text, environ.get).problems == (problem,)
 
 
@@ -101,7 +105,13 @@ def test_a_byte_order_mark_before_dotenv_is_no_part_of_a_name() -> None:
     assert read_dotenv(source, {}).value == {"X": "1", "Y": "2"}
 
 
-@pytest.mark.parametrize("line", ["X Y", "=1", "X='open", 'X="open', "X='a' b", 'X="a"b', "X=${Z:?why}", "X=${A"])
+@pytest.mark.parametrize(
+    "line", ["X Y", "=1", "X='open", 'X="open', "X='a' b", 'X="a"b', "X=${Z:?why}", "X=${A"]
+)
 def test_a_bad_line_of_dotenv_is_reported_without_its_text(line: str) -> None:
     (diagnostic,) = read_dotenv(Source(".env", f"A=1\n{line}\n"), {}).diagnostics
-    assert (diagnostic.code.name, diagnostic.span.line, diagnostic.span.text) == ("dotenv-syntax", 2, "")
+    assert (diagnostic.code.name, diagnostic.span.line, diagnostic.span.text) == (
+        "dotenv-syntax",
+        2,
+        "",
+    )

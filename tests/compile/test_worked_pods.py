@@ -1,4 +1,6 @@
-"""The worked pods, which a newcomer copies from: each is complete, and every part that reads it accepts it."""
+"""The worked pods, which a newcomer copies from: each is complete, and every part
+that reads it accepts it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def pod(request: pytest.FixtureRequest) -> WorkedPod:
 def test_a_readme_names_every_variable_that_the_pod_needs_and_no_other(pod: WorkedPod) -> None:
     readme = (pod.directory / "README.md").read_text(encoding="utf-8")
     source = (pod.directory / "claw-pod.yml").read_text(encoding="utf-8")
-    asked = {name for name, operator in re.findall(r"\$\{([A-Z_]+)(:\?|:-)?", source) if operator != ":-"}
+    asked = {
+        name for name, operator in re.findall(r"\$\{([A-Z_]+)(:\?|:-)?", source) if operator != ":-"
+    }
     asked |= set(re.findall(r"env: ([A-Z_]+)$", source, re.MULTILINE))
     assert asked == set(pod.variables)
     assert [name for name in pod.variables if name not in readme] == []
@@ -78,12 +82,19 @@ def test_no_agents_files_hold_the_token_of_another(pod: WorkedPod) -> None:
         if name.endswith("/metadata.json")
     }
     assert len(set(tokens.values())) == len(tokens) > 0
-    held = {name: [agent for agent, token in tokens.items() if token in content] for name, content in tree.items()}
-    assert {name: agents for name, agents in held.items() if agents not in ([], name.split("/")[1:2])} == {}
+    held = {
+        name: [agent for agent, token in tokens.items() if token in content]
+        for name, content in tree.items()
+    }
+    assert {
+        name: agents for name, agents in held.items() if agents not in ([], name.split("/")[1:2])
+    } == {}
 
 
 @pytest.mark.requirement("pods:worked")
-def test_behind_a_compile_plan_has_nothing_to_say_and_explain_knows_each_tool(pod: WorkedPod, tmp_path: Path) -> None:
+def test_behind_a_compile_plan_has_nothing_to_say_and_explain_knows_each_tool(
+    pod: WorkedPod, tmp_path: Path
+) -> None:
     file, cli = str(pod.copy(tmp_path)), CliRunner(env=dict(pod.environ))
     assert cli.invoke(app, ["compile", file]).exit_code == 0
     assert cli.invoke(app, ["plan", file]).exit_code == 0
@@ -98,7 +109,9 @@ def test_behind_a_compile_plan_has_nothing_to_say_and_explain_knows_each_tool(po
 def test_the_minimal_pods_clock_answers_as_its_descriptor_says() -> None:
     clock = PODS / "minimal" / "clock"
     tool = json.loads((clock / ".claw-describe.json").read_text(encoding="utf-8"))["tools"][0]
-    with ThreadingHTTPServer(("127.0.0.1", 0), runpy.run_path(str(clock / "clock.py"))["Clock"]) as server:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), runpy.run_path(str(clock / "clock.py"))["Clock"]
+    ) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         try:
             connection = HTTPConnection("127.0.0.1", server.server_port)

@@ -17,7 +17,12 @@ TOOLS = {
     "version": 2,
     "mcp": {"transport": "streamable-http", "path": "/mcp"},
     "tools": [
-        {"name": "get", "description": "Get it.", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+        {
+            "name": "get",
+            "description": "Get it.",
+            "inputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": True},
+        }
     ],
 }
 
@@ -25,8 +30,13 @@ TOOLS = {
 def pod(wrapper: str = "", port: str = 'expose: ["9000"]', claw: str = "") -> str:
     """A pod whose agent may use a wrapped server."""
     stdio = "mcp-stdio: {command: uvx, args: [some-server, '--key=${SERVER_KEY}', 'a \"b\" $$c']}"
-    service = f"  wrapped:\n    image: wrapper\n    {port}\n    x-claw: {{describe-file: tools.json, {stdio}{claw}}}\n{wrapper}"
-    return agent().replace("{service: desk, allow: all}", "{service: wrapped, allow: all}") + service
+    service = (
+        f"  wrapped:\n    image: wrapper\n    {port}\n    x-claw: {{describe-file: "
+        f"tools.json, {stdio}{claw}}}\n{wrapper}"
+    )
+    return (
+        agent().replace("{service: desk, allow: all}", "{service: wrapped, allow: all}") + service
+    )
 
 
 @pytest.fixture
@@ -46,13 +56,21 @@ def test_compose_runs_the_wrapper_with_all_that_it_needs(directory: Path) -> Non
     assert service["entrypoint"] == ["claw", "mcp-stdio"]
     settings = settings_of(service["environment"])
     assert settings.command == ("uvx", "some-server", "--key=from-the-environment", 'a "b" $c')
-    assert (settings.host, settings.port, settings.allowed_hosts) == ("", 9000, {"wrapped", "wrapped:9000"})
+    assert (settings.host, settings.port, settings.allowed_hosts) == (
+        "",
+        9000,
+        {"wrapped", "wrapped:9000"},
+    )
     assert "http://127.0.0.1:9000/health" in service["healthcheck"]["test"][-1]
     written = (directory / "compose.generated.yml").read_text("utf-8")
     assert "${SERVER_KEY}" in written
     assert "from-the-environment" not in written
-    (tool,) = json.loads((directory / ".claw-runtime/context/one/tools.json").read_text("utf-8"))["tools"]
-    assert tool["execution"]["base_url"] == "http://wrapped:9000", "where the proxy calls it is where it listens"
+    (tool,) = json.loads((directory / ".claw-runtime/context/one/tools.json").read_text("utf-8"))[
+        "tools"
+    ]
+    assert tool["execution"]["base_url"] == "http://wrapped:9000", (
+        "where the proxy calls it is where it listens"
+    )
 
 
 @pytest.mark.requirement("wrapper:compiled")
@@ -69,18 +87,32 @@ def test_no_value_of_a_variable_becomes_another_argument(directory: Path, value:
     [
         ("", "", ":80", {"wrapped", "wrapped:80"}),
         ('ports: ["7000:7001"]', "", ":7001", {"wrapped", "wrapped:7001"}),
-        ("", ", base-url: 'http://other:5000/x'", ":5000", {"wrapped", "wrapped:5000", "other", "other:5000"}),
+        (
+            "",
+            ", base-url: 'http://other:5000/x'",
+            ":5000",
+            {"wrapped", "wrapped:5000", "other", "other:5000"},
+        ),
     ],
 )
-def test_it_listens_where_the_proxy_calls_it(directory: Path, port: str, claw: str, address: str, hosts: set[str]) -> None:
-    environment = compiled(directory, pod(port=port, claw=claw), SERVER_KEY="k")["services"]["wrapped"]["environment"]
+def test_it_listens_where_the_proxy_calls_it(
+    directory: Path, port: str, claw: str, address: str, hosts: set[str]
+) -> None:
+    environment = compiled(directory, pod(port=port, claw=claw), SERVER_KEY="k")["services"][
+        "wrapped"
+    ]["environment"]
     assert (environment["LISTEN_ADDR"], settings_of(environment).allowed_hosts) == (address, hosts)
 
 
 @pytest.mark.requirement("wrapper:compiled")
-@pytest.mark.parametrize("environment", ["{LISTEN_ADDR: ':1', MINE: a}", "['LISTEN_ADDR=:1', MINE=a]"])
+@pytest.mark.parametrize(
+    "environment", ["{LISTEN_ADDR: ':1', MINE: a}", "['LISTEN_ADDR=:1', MINE=a]"]
+)
 def test_what_the_user_wrote_wins(directory: Path, environment: str) -> None:
-    own = f"    environment: {environment}\n    command: [other]\n    healthcheck: {{test: [CMD, 'true']}}\n"
+    own = (
+        f"    environment: {environment}\n    command: [other]\n    healthcheck: {{test: "
+        f"[CMD, 'true']}}\n"
+    )
     service = compiled(directory, pod(own), SERVER_KEY="k")["services"]["wrapped"]
     assert (service["environment"]["LISTEN_ADDR"], service["environment"]["MINE"]) == (":1", "a")
     assert service["environment"]["CLAW_MCP_COMMAND"] == "uvx"

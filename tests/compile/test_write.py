@@ -44,9 +44,17 @@ def content(directory: Path) -> bytes:
 
 @pytest.mark.requirement("compile:private-files")
 @pytest.mark.parametrize("umask", [0o077, 0o000])
-def test_directories_are_0700_and_files_0600_but_for_those_that_the_agent_reads(tmp_path: Path, umask: int) -> None:
-    read = [PurePosixPath("context/one", name) for name in ("AGENTS.md", "CLAWDAPUS.md", "skills/a/b.md")]
-    kept = [PurePosixPath(name) for name in ("context/one/tools.json", "agents/one/env", "auth/skills/AGENTS.md")]
+def test_directories_are_0700_and_files_0600_but_for_those_that_the_agent_reads(
+    tmp_path: Path, umask: int
+) -> None:
+    read = [
+        PurePosixPath("context/one", name)
+        for name in ("AGENTS.md", "CLAWDAPUS.md", "skills/a/b.md")
+    ]
+    kept = [
+        PurePosixPath(name)
+        for name in ("context/one/tools.json", "agents/one/env", "auth/skills/AGENTS.md")
+    ]
     before = os.umask(umask)
     try:
         assert write(dict.fromkeys([*read, *kept], b"x"), tmp_path / "out") == ()
@@ -93,10 +101,14 @@ def test_a_tree_from_before_there_was_a_directory_that_stays_is_replaced(tmp_pat
     assert names(tmp_path / "out") == [".tree", "agents", "context"]
 
 
-def test_a_file_beside_the_tree_is_for_everybody_to_read_and_comes_with_it_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_beside_the_tree_is_for_everybody_to_read_and_comes_with_it_or_not_at_all(
+    tmp_path: Path,
+) -> None:
     write(OLD, tmp_path / "out")
     (tmp_path / "taken").mkdir()
-    (diagnostic,) = write(NEW, tmp_path / "out", {tmp_path / "made.yml": b"{}\n", tmp_path / "taken": b"{}\n"})
+    (diagnostic,) = write(
+        NEW, tmp_path / "out", {tmp_path / "made.yml": b"{}\n", tmp_path / "taken": b"{}\n"}
+    )
     assert diagnostic.code.name == "unwritable-output"
     assert content(tmp_path / "out") == b"old"
     assert names(tmp_path) == ["out", "taken"]
@@ -113,7 +125,9 @@ def test_a_reader_that_opened_the_old_tree_reads_it_to_the_end(tmp_path: Path) -
     assert content(tmp_path / "out") == b"new"
 
 
-def test_a_system_without_an_atomic_exchange_still_gets_the_whole_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_an_atomic_exchange_still_gets_the_whole_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writing, "_exchange", lambda _one, _other: False)
     write(OLD, tmp_path / "out")
     assert write(NEW, tmp_path / "out") == ()

@@ -1,6 +1,8 @@
-"""The worked pods: the variables that each needs, the warnings that it demonstrates, and its golden output.
+"""The worked pods: the variables that each needs, the warnings that it
+demonstrates, and its golden output.
 
-``python -m tests.compile.worked_pods`` writes every ``expected/`` anew: look at the difference before you keep it.
+``python -m tests.compile.worked_pods`` writes every ``expected/`` anew: look at the difference
+before you keep it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _LEFT_BEHIND = (EXPECTED, ".claw-runtime", ".claw-master", "compose.generated.ym
 
 @dataclass(frozen=True)
 class WorkedPod:
-    """``variables`` are those that its README names; ``warnings`` are those that it is meant to earn.
+    """``variables`` are those that its README names; ``warnings`` are those that it
+    is meant to earn.
 
     ``is_fleet``: its golden output also has the manifests of a fleet of proxies.
     """
@@ -39,23 +42,33 @@ class WorkedPod:
     @property
     def environ(self) -> Mapping[str, str]:
         """Return all variables that the pod needs, and no others."""
-        return MASTER | {name: f"golden-{name.lower().replace('_', '-')}" for name in self.variables}
+        return MASTER | {
+            name: f"golden-{name.lower().replace('_', '-')}" for name in self.variables
+        }
 
     def expected(self) -> dict[str, bytes]:
         return files_below(self.directory / EXPECTED)
 
     def copy(self, directory: Path) -> Path:
         """Copy the sources, to be changed or compiled there; return the pod file."""
-        shutil.copytree(self.directory, directory / self.name, ignore=shutil.ignore_patterns(*_LEFT_BEHIND))
+        shutil.copytree(
+            self.directory, directory / self.name, ignore=shutil.ignore_patterns(*_LEFT_BEHIND)
+        )
         return directory / self.name / "claw-pod.yml"
 
     def compiled(self, pod_file: Path, output: Path) -> dict[str, bytes]:
-        """Return the files of a compile, with compose.generated.yml; its diagnostics must be the expected warnings."""
+        """Return the files of a compile, with compose.generated.yml; its
+        diagnostics must be the expected warnings.
+        """
         result = compile_pod(pod_file, self.environ, output)
-        assert tuple(diagnostic.code.name for diagnostic in result.diagnostics) == self.warnings, result.diagnostics
+        assert tuple(diagnostic.code.name for diagnostic in result.diagnostics) == self.warnings, (
+            result.diagnostics
+        )
         files = files_below(output / ".tree")
         if self.is_fleet:
-            fleet = compile_pod(pod_file, self.environ, output.with_name("fleet"), "kubernetes", "gateway")
+            fleet = compile_pod(
+                pod_file, self.environ, output.with_name("fleet"), "kubernetes", "gateway"
+            )
             assert fleet.value is not None, fleet.diagnostics
             files[fleet.value.deployed.name] = fleet.value.deployed.read_bytes()
         return files
@@ -72,7 +85,11 @@ WORKED_PODS = (
 
 
 def files_below(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 def main() -> None:

@@ -31,7 +31,23 @@ def test_a_duration_is_its_seconds(text: str, length: float) -> None:
     assert parse_duration(text) == pytest.approx(length)
 
 
-WRONG = ["", "0", "0s", "-1h", "24", "h", "1d", "1 h", "1h ", "1h,1m", "1e3s", "１h", "1H", ".s", "1h-1m"]
+WRONG = [
+    "",
+    "0",
+    "0s",
+    "-1h",
+    "24",
+    "h",
+    "1d",
+    "1 h",
+    "1h ",
+    "1h,1m",
+    "1e3s",
+    "１h",
+    "1H",
+    ".s",
+    "1h-1m",
+]
 
 
 @pytest.mark.requirement("budget:window")

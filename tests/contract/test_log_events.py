@@ -1,5 +1,6 @@
-"""The published lines of the log and those that the code writes. Every test of the proxy checks the lines that it reads
-(``tests/events.py``).
+"""The published lines of the log and those that the code writes.
+
+Every test of the proxy checks the lines that it reads (``tests/events.py``).
 """
 
 from __future__ import annotations
@@ -18,19 +19,36 @@ from tests.events import MODELS, known
 
 CODE = Path(__file__).parent.parent.parent / "claw_mediate"
 COMMON = {"ts": "2027-01-15T08:00:00.000Z", "claw_id": "analyst", "turn_id": None, "model": None}
-STATE = {**COMMON, "type": "state", "intervention": None, "digest": None, "state": "usable", "place": "state.db"}
+STATE = {
+    **COMMON,
+    "type": "state",
+    "intervention": None,
+    "digest": None,
+    "state": "usable",
+    "place": "state.db",
+}
 
 
 @pytest.mark.requirement("log:contract")
 def test_every_type_has_a_line_and_every_line_a_type() -> None:
-    of_models = {name for model in MODELS for name in get_args(model.model_fields["type"].annotation)}
+    of_models = {
+        name for model in MODELS for name in get_args(model.model_fields["type"].annotation)
+    }
     assert of_models == set(get_args(EventType.__value__))
 
 
 @pytest.mark.requirement("log:contract")
 def test_the_published_faults_are_those_that_the_code_tells_of() -> None:
-    nodes = [node for file in CODE.rglob("*.py") for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
-    words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    nodes = [
+        node
+        for file in CODE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    words = {
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
     named = [node for node in nodes if isinstance(node, ast.keyword) and node.arg == "error"]
     told = {node.value.value for node in named if isinstance(node.value, ast.Constant)}
     faults = set(get_args(Fault.__value__))
@@ -50,7 +68,9 @@ def test_the_published_faults_are_those_that_the_code_tells_of() -> None:
 def test_a_line_that_is_not_published_is_found(wrong: dict[str, Any], why: str) -> None:
     common = ("ts", "type", "claw_id", "turn_id", "model", "intervention", "digest")
     event = STATE | wrong
-    ordered = {name: event[name] for name in (*common, *(name for name in event if name not in common))}
+    ordered = {
+        name: event[name] for name in (*common, *(name for name in event if name not in common))
+    }
     with pytest.raises(AssertionError, match=why):
         known(json.dumps(ordered))
     schema = Draft202012Validator(schemas()["log.schema.json"])

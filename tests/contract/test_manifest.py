@@ -1,4 +1,6 @@
-"""tools.json: the entries that are accepted, those that are left out, and the errors that fail the whole agent."""
+"""tools.json: the entries that are accepted, those that are left out, and the
+errors that fail the whole agent.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from claw_contract.manifest import BaseUrl, HttpExecution, Policy, Tool, read_manifest
 
-HTTP = {"transport": "http", "service": "desk", "base_url": "http://desk:4000", "method": "GET", "path": "/x"}
+HTTP = {
+    "transport": "http",
+    "service": "desk",
+    "base_url": "http://desk:4000",
+    "method": "GET",
+    "path": "/x",
+}
 
 
 def entry(name: str = "desk.x", **more: Any) -> dict[str, Any]:
@@ -56,18 +64,24 @@ def test_a_malformed_entry_is_left_out_and_the_others_work(bad: Any) -> None:
 
 @pytest.mark.requirement("contract:quarantine")
 def test_of_two_tools_with_one_name_the_first_stays() -> None:
-    read, left_out = read_manifest(manifest(entry(description="first"), entry(description="second")))
+    read, left_out = read_manifest(
+        manifest(entry(description="first"), entry(description="second"))
+    )
     assert [tool.description for tool in read.tools] == ["first"]
     assert [quarantined.name for quarantined in left_out] == ["desk.x"]
 
 
 def test_the_reason_never_holds_the_value_that_was_found() -> None:
     auth = {"type": "bearer", "token": "sup3rs3cret", "extra": 1}
-    _, left_out = read_manifest(manifest(entry(execution={**HTTP, "auth": auth, "method": "sup3rs3cret"})))
+    _, left_out = read_manifest(
+        manifest(entry(execution={**HTTP, "auth": auth, "method": "sup3rs3cret"}))
+    )
     assert "sup3rs3cret" not in left_out[0].reason
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"version":2}', b'{"version":1,"tools":{}}', b"\xff", b"[" * 9999])
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b'{"version":2}', b'{"version":1,"tools":{}}', b"\xff", b"[" * 9999]
+)
 def test_a_malformed_document_is_refused_whole(data: bytes) -> None:
     with pytest.raises(ValidationError):
         read_manifest(data)
@@ -75,10 +89,16 @@ def test_a_malformed_document_is_refused_whole(data: bytes) -> None:
 
 @pytest.mark.requirement("contract:defaults")
 def test_absent_and_zero_limits_take_the_defaults() -> None:
-    zeros = dict.fromkeys(("max_rounds", "timeout_per_tool_ms", "total_timeout_ms", "max_tool_result_bytes"), 0)
+    zeros = dict.fromkeys(
+        ("max_rounds", "timeout_per_tool_ms", "total_timeout_ms", "max_tool_result_bytes"), 0
+    )
     read, _ = read_manifest(manifest(policy=zeros))
     assert read.policy == Policy() == read_manifest(manifest())[0].policy
-    assert (Policy().max_rounds, Policy().timeout_per_tool_ms, Policy().total_timeout_ms) == (8, 30_000, 120_000)
+    assert (Policy().max_rounds, Policy().timeout_per_tool_ms, Policy().total_timeout_ms) == (
+        8,
+        30_000,
+        120_000,
+    )
 
 
 def test_keys_that_are_not_known_are_ignored() -> None:
@@ -134,6 +154,9 @@ def test_a_base_url_is_scheme_host_port_and_path_only(url: str) -> None:
         TypeAdapter(BaseUrl).validate_python(url)
 
 
-@pytest.mark.parametrize("url", ["http://desk", "https://desk:4000/v1/", "http://127.0.0.1:1", "http://[::1]:80", "http://a_b"])
+@pytest.mark.parametrize(
+    "url",
+    ["http://desk", "https://desk:4000/v1/", "http://127.0.0.1:1", "http://[::1]:80", "http://a_b"],
+)
 def test_ordinary_base_urls_are_taken_as_they_are(url: str) -> None:
     assert HttpExecution.model_validate({**HTTP, "base_url": url}).base_url == url

@@ -1,4 +1,6 @@
-"""metadata.json, which says whom a token admits, and the other small files of a context directory."""
+"""metadata.json, which says whom a token admits, and the other small files of a
+context directory.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ HASHED = metadata(token_sha256=hashlib.sha256(b"analyst:secret").hexdigest())
 @pytest.mark.parametrize("stored", [FULL, BARE, HASHED])
 def test_each_stored_form_admits_its_own_token_only(stored: Metadata) -> None:
     assert stored.admits("analyst", "secret")
-    wrong = [("analyst", "Secret"), ("analyst", ""), ("analyst", "secret "), ("other", "wrong"), ("analyst", "analyst:secret")]
+    wrong = [
+        ("analyst", "Secret"),
+        ("analyst", ""),
+        ("analyst", "secret "),
+        ("other", "wrong"),
+        ("analyst", "analyst:secret"),
+    ]
     assert [pair for pair in wrong if stored.admits(*pair)] == []
 
 
@@ -52,7 +60,13 @@ def test_bytes_that_are_no_text_are_wrong_and_no_fault(stored: Metadata) -> None
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"token": "a:b", "token_sha256": "0" * 64}, {"token": ""}, {"token_sha256": "0" * 63}, {"token_sha256": "A" * 64}],
+    [
+        {},
+        {"token": "a:b", "token_sha256": "0" * 64},
+        {"token": ""},
+        {"token_sha256": "0" * 63},
+        {"token_sha256": "A" * 64},
+    ],
 )
 def test_exactly_one_sound_credential_is_required(more: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
@@ -73,6 +87,10 @@ def test_feeds_are_a_bare_array() -> None:
 
 def test_memory_and_service_auth_hide_their_tokens() -> None:
     auth = {"type": "bearer", "token": "t0k3n"}
-    memory = Memory.model_validate({"version": 1, "service": "m", "base_url": "http://m", "auth": auth})
-    principal = ServiceAuth.model_validate({"service": "m", "auth_type": "bearer", "token": "t0k3n"})
+    memory = Memory.model_validate(
+        {"version": 1, "service": "m", "base_url": "http://m", "auth": auth}
+    )
+    principal = ServiceAuth.model_validate(
+        {"service": "m", "auth_type": "bearer", "token": "t0k3n"}
+    )
     assert "t0k3n" not in f"{memory!r}{principal!r}{memory.model_dump_json()}"

@@ -56,13 +56,20 @@ def test_an_agent_id_is_one_path_segment_whatever_is_asked(text: str) -> None:
 
 
 @pytest.mark.requirement("names:aliases")
-@given(st.lists(CANONICAL, max_size=12), st.lists(CANONICAL.map(lambda name: name.replace(".", "__")), max_size=6))
-def test_aliases_are_unique_safe_short_and_never_the_runners(names: list[str], taken: list[str]) -> None:
+@given(
+    st.lists(CANONICAL, max_size=12),
+    st.lists(CANONICAL.map(lambda name: name.replace(".", "__")), max_size=6),
+)
+def test_aliases_are_unique_safe_short_and_never_the_runners(
+    names: list[str], taken: list[str]
+) -> None:
     chosen = assign_aliases(names, taken)
     assert list(chosen) == list(dict.fromkeys(names))
     assert len(set(chosen.values())) == len(chosen)
     assert not set(chosen.values()) & set(taken)
-    assert all(re.fullmatch(rf"[A-Za-z0-9_-]{{1,{ALIAS_LIMIT}}}", alias) for alias in chosen.values())
+    assert all(
+        re.fullmatch(rf"[A-Za-z0-9_-]{{1,{ALIAS_LIMIT}}}", alias) for alias in chosen.values()
+    )
     assert assign_aliases(names, taken) == chosen
 
 
@@ -83,7 +90,9 @@ def test_names_that_would_share_an_alias_are_told_apart_by_their_hash() -> None:
 @pytest.mark.requirement("names:aliases")
 def test_an_alias_that_the_runner_uses_gives_way() -> None:
     assert assign_aliases(["desk.x"], ["desk__x"]) == {"desk.x": hashed_alias("desk.x")}
-    assert assign_aliases(["desk.x"], ["desk__x", hashed_alias("desk.x")])["desk.x"] == hashed_alias("desk.x#1")
+    assert assign_aliases(["desk.x"], ["desk__x", hashed_alias("desk.x")])[
+        "desk.x"
+    ] == hashed_alias("desk.x#1")
 
 
 @pytest.mark.requirement("names:aliases")

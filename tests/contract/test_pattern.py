@@ -46,9 +46,15 @@ CASES: list[tuple[str, str]] = [
 def test_patterns_mean_what_a_javascript_engine_takes_them_for() -> None:
     node = shutil.which("node")
     assert node is not None
-    program = "for (const [p, t] of JSON.parse(process.argv[1])) console.log(new RegExp(p, 'u').test(t))"
-    unescaped = [(source, text) for source, text in CASES if source != r"^[[a&&b~~]+$"]  # legal without the u flag only
-    run = subprocess.run([node, "-e", program, json.dumps(unescaped)], capture_output=True, text=True, check=True)
+    program = (
+        "for (const [p, t] of JSON.parse(process.argv[1])) console.log(new RegExp(p, 'u').test(t))"
+    )
+    unescaped = [
+        (source, text) for source, text in CASES if source != r"^[[a&&b~~]+$"
+    ]  # legal without the u flag only
+    run = subprocess.run(
+        [node, "-e", program, json.dumps(unescaped)], capture_output=True, text=True, check=True
+    )
     said = [line == "true" for line in run.stdout.split()]
     assert [compile_pattern(source).matches(text) for source, text in unescaped] == said
     assert compile_pattern(r"^[[a&&b~~]+$").matches("[&a")
@@ -57,7 +63,18 @@ def test_patterns_mean_what_a_javascript_engine_takes_them_for() -> None:
 @pytest.mark.requirement("calls:schema-bounded")
 @pytest.mark.parametrize(
     "source",
-    ["(", "[a-z", r"^a\Z", "(?P<n>a)(?P=n)", "a{", "(?(1)a|b)", "a{4294967296}", "(x{1000}){1000}", "(?:" * 5000, "\ud800"],
+    [
+        "(",
+        "[a-z",
+        r"^a\Z",
+        "(?P<n>a)(?P=n)",
+        "a{",
+        "(?(1)a|b)",
+        "a{4294967296}",
+        "(x{1000}){1000}",
+        "(?:" * 5000,
+        "\ud800",
+    ],
 )
 def test_what_is_no_pattern_is_said_when_it_is_read(source: str) -> None:
     with pytest.raises(PatternError) as raised:
@@ -76,7 +93,10 @@ def test_a_search_that_backtracks_for_too_long_has_no_answer() -> None:
 
 def test_patterns_are_found_wherever_they_stand_but_in_values() -> None:
     schema = {
-        "properties": {"pattern": {"pattern": "1"}, "x": {"items": [{"propertyNames": {"pattern": "2"}}]}},
+        "properties": {
+            "pattern": {"pattern": "1"},
+            "x": {"items": [{"propertyNames": {"pattern": "2"}}]},
+        },
         "patternProperties": {"3": {"not": {"pattern": "4"}}},
         "enum": [{"pattern": "no"}],
         "default": {"pattern": "no"},
@@ -85,6 +105,8 @@ def test_patterns_are_found_wherever_they_stand_but_in_values() -> None:
 
 
 @given(st.text(max_size=12), st.text(max_size=12))
-def test_any_text_is_a_pattern_or_none_and_is_searched_without_a_fault(source: str, text: str) -> None:
+def test_any_text_is_a_pattern_or_none_and_is_searched_without_a_fault(
+    source: str, text: str
+) -> None:
     with contextlib.suppress(PatternError):
         compile_pattern(source).matches(text)

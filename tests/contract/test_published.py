@@ -1,4 +1,6 @@
-"""The published JSON Schemas: they are current, and the examples of docs/spec/contract.md satisfy them."""
+"""The published JSON Schemas: they are current, and the examples of
+docs/spec/contract.md satisfy them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from jsonschema import Draft202012Validator
 from claw_contract.published import DIRECTORY, publish, schemas, text
 
 TOKEN = {"type": "bearer", "token": "t0k3n-of-the-tool"}
-LOOKUP = {"transport": "mcp", "service": "search", "base_url": "http://search:8080", "path": "/mcp", "tool_name": "x"}
+LOOKUP = {
+    "transport": "mcp",
+    "service": "search",
+    "base_url": "http://search:8080",
+    "path": "/mcp",
+    "tool_name": "x",
+}
 MARKET = {
     "transport": "http",
     "service": "trading-api",
@@ -30,7 +38,10 @@ EXAMPLES: dict[str, Any] = {
         "type": "openclaw",
         "token": "analyst-0:" + "a1" * 24,
         "timezone": "UTC",
-        "model_policy": {"mode": "clamp", "allowed": [{"slot": "primary", "ref": "anthropic/claude-sonnet-4"}]},
+        "model_policy": {
+            "mode": "clamp",
+            "allowed": [{"slot": "primary", "ref": "anthropic/claude-sonnet-4"}],
+        },
         "budget": {"limit_usd": 5.0, "max_requests": 200, "window": "24h", "behavior": "hard_stop"},
     },
     "tools": {
@@ -53,7 +64,16 @@ EXAMPLES: dict[str, Any] = {
             "on_budget": "error",
         },
     },
-    "feeds": [{"name": "news", "source": "news", "path": "/f", "ttl": 60, "url": "http://news/f", "auth": "b34r3r"}],
+    "feeds": [
+        {
+            "name": "news",
+            "source": "news",
+            "path": "/f",
+            "ttl": 60,
+            "url": "http://news/f",
+            "auth": "b34r3r",
+        }
+    ],
     "memory": {
         "version": 1,
         "service": "mem",
@@ -77,8 +97,16 @@ EXAMPLES: dict[str, Any] = {
             }
         ],
     },
-    "prices": {"openai/gpt-4o": {"input": 2.5, "output": 10, "cached_input": 1.25}, "claude": {"input": 3, "output": 15}},
-    "service-auth": {"service": "s", "auth_type": "bearer", "token": "t0k3n", "principal": "analyst"},
+    "prices": {
+        "openai/gpt-4o": {"input": 2.5, "output": 10, "cached_input": 1.25},
+        "claude": {"input": 3, "output": 15},
+    },
+    "service-auth": {
+        "service": "s",
+        "auth_type": "bearer",
+        "token": "t0k3n",
+        "principal": "analyst",
+    },
     "providers": {
         "version": 2,
         "providers": {
@@ -86,7 +114,15 @@ EXAMPLES: dict[str, Any] = {
                 "base_url": "https://api.anthropic.com/v1",
                 "auth": "x-api-key",
                 "api_format": "anthropic",
-                "keys": [{"id": "a", "label": "main", "secret": "sk-1", "source": "file", "state": "ready"}],
+                "keys": [
+                    {
+                        "id": "a",
+                        "label": "main",
+                        "secret": "sk-1",
+                        "source": "file",
+                        "state": "ready",
+                    }
+                ],
                 "active_key_id": "a",
             },
             "ollama": {"base_url": "http://ollama:11434/v1", "auth": "none"},
@@ -104,13 +140,27 @@ EXAMPLES: dict[str, Any] = {
     },
     "descriptor": {
         "version": 2,
-        "tools": [{"name": "quote", "inputSchema": {"type": "object"}, "http": {"method": "GET", "path": "/q"}}],
+        "tools": [
+            {
+                "name": "quote",
+                "inputSchema": {"type": "object"},
+                "http": {"method": "GET", "path": "/q"},
+            }
+        ],
     },
 }
 WRONG: list[tuple[str, dict[str, Any]]] = [
     ("tools", {"version": 2}),
     ("tools", {"version": 1, "policy": {"max_rounds": "8"}}),
-    ("tools", {"version": 1, "tools": [{"name": "a.b", "inputSchema": {}, "execution": {**MARKET, "method": "HEAD"}}]}),
+    (
+        "tools",
+        {
+            "version": 1,
+            "tools": [
+                {"name": "a.b", "inputSchema": {}, "execution": {**MARKET, "method": "HEAD"}}
+            ],
+        },
+    ),
     ("metadata", {"service": "a"}),
     ("providers", {"providers": {"a": {"auth": "digest"}}}),
     ("service-auth", {"service": "s", "auth_type": "bearer", "token": ""}),
@@ -127,11 +177,17 @@ def problems(name: str, document: Any) -> list[str]:
 @pytest.mark.requirement("contract:published")
 def test_the_committed_schemas_are_those_of_the_models() -> None:
     committed = {file.name: file.read_text(encoding="utf-8") for file in DIRECTORY.iterdir()}
-    assert committed == {name: text(schema) for name, schema in schemas().items()}, "run: python -m claw_contract.published"
+    assert committed == {name: text(schema) for name, schema in schemas().items()}, (
+        "run: python -m claw_contract.published"
+    )
 
 
 def test_publishing_writes_every_schema(tmp_path: Any) -> None:
-    assert publish(tmp_path / "out") == sorted(file.name for file in (tmp_path / "out").iterdir()) == sorted(schemas())
+    assert (
+        publish(tmp_path / "out")
+        == sorted(file.name for file in (tmp_path / "out").iterdir())
+        == sorted(schemas())
+    )
 
 
 @pytest.mark.parametrize("name", sorted(schemas()))

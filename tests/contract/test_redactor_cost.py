@@ -1,4 +1,6 @@
-"""The cost of the search for secrets, and the memory that it keeps, for any input: counted, not timed."""
+"""The cost of the search for secrets, and the memory that it keeps, for any input:
+counted, not timed.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ class Counting(Redactor):
 def test_only_tokens_in_which_a_secret_is_or_may_hide_are_looked_at() -> None:
     redactor = Counting(*KNOWN)
     document = json.dumps({"n": [1] * 5000, "s": ['"a\n'] * 5000}).encode()
-    assert redactor.document(document[:-1] + f', "a": "{HIDDEN}"}}'.encode())[-13:] == b', "a": "\\u0041"}'[-13:]
+    assert (
+        redactor.document(document[:-1] + f', "a": "{HIDDEN}"}}'.encode())[-13:]
+        == b', "a": "\\u0041"}'[-13:]
+    )
     assert redactor.tokens == 1
     assert redactor.document(document[:-1] + b', "a": 91234567, "s3cr3t-value": [1, 2]}').endswith(
         f', "a": "{json.loads(json.dumps(DOTS))}", "{DOTS}": [1, 2]}}'.encode()
@@ -47,7 +52,9 @@ def test_only_tokens_in_which_a_secret_is_or_may_hide_are_looked_at() -> None:
     assert redactor.tokens == 3
 
 
-TEXTS = st.lists(st.sampled_from([*KNOWN[:4], "", "aaaa", "a", '"', "\\", "\n", "ä", "{", "x"]), max_size=4).map("".join)
+TEXTS = st.lists(
+    st.sampled_from([*KNOWN[:4], "", "aaaa", "a", '"', "\\", "\n", "ä", "{", "x"]), max_size=4
+).map("".join)
 
 
 def spelled(value: Any) -> bytes:
@@ -56,7 +63,12 @@ def spelled(value: Any) -> bytes:
     return re.sub(r'(?<=")[a-z]', lambda letter: f"\\u{ord(letter[0]):04x}", text, count=2).encode()
 
 
-@given(st.recursive(TEXTS | st.integers(), lambda part: st.lists(part, max_size=3) | st.dictionaries(TEXTS, part)))
+@given(
+    st.recursive(
+        TEXTS | st.integers(),
+        lambda part: st.lists(part, max_size=3) | st.dictionaries(TEXTS, part),
+    )
+)
 def test_what_is_found_is_what_looking_at_every_token_would_find(value: Any) -> None:
     redactor = Redactor(KNOWN[:4])
     for document in (spelled(value), spelled([value, json.dumps(value)])):
@@ -87,7 +99,10 @@ def test_a_secret_that_overlaps_itself_is_one_place_and_not_one_for_each_byte() 
     assert most < 4_000_000
 
 
-MANY = tuple(f"agent-{number}:" + f"{number:x}/z~\u00e4"[: 1 + number % 5] * (1 + number % 7) for number in range(40))
+MANY = tuple(
+    f"agent-{number}:" + f"{number:x}/z~\u00e4"[: 1 + number % 5] * (1 + number % 7)
+    for number in range(40)
+)
 
 
 class Text(bytes):
@@ -108,7 +123,13 @@ def test_a_short_text_is_not_searched_for_each_of_many_secrets() -> None:
     assert text.searches == 0
 
 
-@given(st.sampled_from(MANY), st.integers(0, 9), st.binary(max_size=20), st.binary(max_size=20), st.data())
+@given(
+    st.sampled_from(MANY),
+    st.integers(0, 9),
+    st.binary(max_size=20),
+    st.binary(max_size=20),
+    st.data(),
+)
 def test_among_many_secrets_each_is_found_in_every_form_and_place(
     secret: str, shift: int, before: bytes, behind: bytes, data: st.DataObject
 ) -> None:
@@ -124,7 +145,10 @@ def test_nothing_is_kept_of_what_a_stranger_shows() -> None:
     base = Redactor([Secret("s3cr3t-value")])
     shown = [f"{number:06}" + "x" * 100_000 for number in range(20)]
     tracemalloc.start()
-    assert all(base.with_secrets([each]).text(f"a {each} s3cr3t-value") == f"a {DOTS} {DOTS}" for each in shown)
+    assert all(
+        base.with_secrets([each]).text(f"a {each} s3cr3t-value") == f"a {DOTS} {DOTS}"
+        for each in shown
+    )
     assert all(Redactor([each]).text(each) == DOTS for each in shown)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -132,11 +156,15 @@ def test_nothing_is_kept_of_what_a_stranger_shows() -> None:
 
 
 @pytest.mark.requirement("redactor:kept")
-def test_what_is_known_of_many_is_not_made_anew_for_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_known_of_many_is_not_made_anew_for_one_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     base = Redactor([Secret(f"s3cr3t-of-{number}") for number in range(1000)])
     encoded_forms = module.encoded_forms
     made: list[str] = []
-    monkeypatch.setattr(module, "encoded_forms", lambda value: made.append(value) or encoded_forms(value))
+    monkeypatch.setattr(
+        module, "encoded_forms", lambda value: made.append(value) or encoded_forms(value)
+    )
     more = base.with_secrets(["another-token", "s3cr3t-of-5"])
     assert more.text("another-token s3cr3t-of-5 s3cr3t-of-999") == f"{DOTS} {DOTS} {DOTS}"
     assert base.with_secrets(["s3cr3t-of-5", "short"]) is base

@@ -16,7 +16,9 @@ LETTERS = "abcdefghu0016/<>&+\"\\'-_ "
 
 def hide(chance: random.Random, text: str) -> str:
     """Return the JSON of a text, some of whose characters are escaped without need."""
-    escaped = [f"\\u{ord(each):04x}" if chance.random() < 0.3 else json.dumps(each)[1:-1] for each in text]
+    escaped = [
+        f"\\u{ord(each):04x}" if chance.random() < 0.3 else json.dumps(each)[1:-1] for each in text
+    ]
     return f'"{"".join(escaped)}"'
 
 
@@ -31,7 +33,9 @@ def hidden_document(chance: random.Random, secret: str) -> bytes:
 
 @pytest.mark.requirement("bodies:escapes")
 @pytest.mark.parametrize("seed", range(200))
-def test_a_secret_in_escapes_is_found_wherever_a_piece_ends(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_in_escapes_is_found_wherever_a_piece_ends(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance = random.Random(seed)
     secret = "".join(chance.choices(LETTERS, k=12))
     document = hidden_document(chance, secret)
@@ -64,10 +68,17 @@ def test_a_secret_in_a_text_that_is_too_long_to_be_decoded_is_an_error_and_one_e
 
 
 @pytest.mark.requirement("bodies:escapes")
-def test_a_large_document_with_escapes_and_without_a_secret_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_document_with_escapes_and_without_a_secret_is_not_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(_: bytes) -> bool:
         raise AssertionError("it was decoded as a whole")
 
     monkeypatch.setattr(redactor, "_is_json", refuse)
-    document = json.dumps({"a": "\\u003cp\\u003e" * 10}).encode() + b'{"b":"' + rb"\u003cp\u003e" * 500_000 + b'"}'
+    document = (
+        json.dumps({"a": "\\u003cp\\u003e" * 10}).encode()
+        + b'{"b":"'
+        + rb"\u003cp\u003e" * 500_000
+        + b'"}'
+    )
     assert Redactor(["a-secret-of-the-agent"]).document(document) is document

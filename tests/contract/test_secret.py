@@ -28,7 +28,14 @@ VALUE = "s3cr3t-value"
 def test_a_secret_shows_dots_everywhere_but_where_it_is_revealed() -> None:
     secret = Secret(VALUE)
     auth = BearerAuth(type="bearer", token=secret)
-    shown = [str(secret), repr(secret), f"{secret:>30}", f"{[secret]}", f"{secret!r}", "%s" % secret]  # noqa: UP031
+    shown = [
+        str(secret),
+        repr(secret),
+        f"{secret:>30}",
+        f"{[secret]}",
+        f"{secret!r}",
+        "%s" % secret,  # noqa: UP031
+    ]
     shown += [repr(auth), str(auth), auth.model_dump_json(), repr(auth.model_dump())]
     assert [text for text in shown if VALUE in text] == []
     assert all(DOTS in text for text in shown)
@@ -68,7 +75,9 @@ def test_a_secret_has_no_dictionary_to_look_into() -> None:
     assert pickle.loads(pickle.dumps(Secret(VALUE))) == Secret(VALUE)
 
 
-@pytest.mark.parametrize("name", ["", "/etc/passwd", "..", "../x", ".hidden", "a/b", "a\n", "a" * 129])
+@pytest.mark.parametrize(
+    "name", ["", "/etc/passwd", "..", "../x", ".hidden", "a/b", "a\n", "a" * 129]
+)
 def test_a_reference_names_one_file_of_the_secrets_directory(name: str) -> None:
     with pytest.raises(ValidationError):
         SecretRef(secret=name)
@@ -95,9 +104,15 @@ def test_no_secret_is_left_in_any_text(secrets: list[str], data: st.DataObject) 
 
 @pytest.mark.requirement("contract:redaction")
 @given(SECRETS, st.data())
-def test_a_json_document_without_its_secrets_is_still_json(secrets: list[str], data: st.DataObject) -> None:
-    leaves = st.one_of(st.text(max_size=8), st.sampled_from(secrets), st.integers(), st.booleans(), st.none())
-    inside = st.recursive(leaves, lambda part: st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=4), part))
+def test_a_json_document_without_its_secrets_is_still_json(
+    secrets: list[str], data: st.DataObject
+) -> None:
+    leaves = st.one_of(
+        st.text(max_size=8), st.sampled_from(secrets), st.integers(), st.booleans(), st.none()
+    )
+    inside = st.recursive(
+        leaves, lambda part: st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=4), part)
+    )
     document = json.dumps(data.draw(inside), ensure_ascii=data.draw(st.booleans())).encode()
     punctuation = set('",:[]{} ')
     if any(punctuation & set(secret) for secret in secrets):
@@ -133,12 +148,19 @@ def _texts(value: Any) -> str:
         ("s3cr3t", b'{"a":"[\\"\\\\u0073\\\\u0033cr3t\\"]"}', {"a": f'["{DOTS}"]'}),
     ],
 )
-def test_a_secret_is_found_in_every_spelling_of_json(secret: str, document: bytes, clear: dict[str, Any]) -> None:
+def test_a_secret_is_found_in_every_spelling_of_json(
+    secret: str, document: bytes, clear: dict[str, Any]
+) -> None:
     assert json.loads(Redactor([secret]).document(document)) == clear
 
 
 @pytest.mark.requirement("contract:redaction")
-@given(st.text(min_size=12, max_size=40), st.text(max_size=5), st.text(max_size=5), st.sampled_from(ENCODERS))
+@given(
+    st.text(min_size=12, max_size=40),
+    st.text(max_size=5),
+    st.text(max_size=5),
+    st.sampled_from(ENCODERS),
+)
 def test_a_secret_is_found_in_the_encodings_of_urls_and_headers(
     secret: str, before: str, after: str, encode: Callable[[bytes], bytes]
 ) -> None:

@@ -1,4 +1,6 @@
-"""The transcript of a turn: readable, complete, and safe to print whatever the line of history contains."""
+"""The transcript of a turn: readable, complete, and safe to print whatever the line
+of history contains.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,27 @@ LINE: dict[str, Any] = {
         "messages": [
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": "hello"},
-            {"role": "user", "content": [{"type": "text", "text": "buy\nall"}, {"type": "image_url", "image_url": {}}]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "buy\nall"},
+                    {"type": "image_url", "image_url": {}},
+                ],
+            },
         ],
     },
     "request_effective": {"model": "gpt-5", "messages": [{}, {}, {}, {}, {}]},
-    "response": {"format": "json", "json": {"choices": [{"message": {"role": "assistant", "content": "Bought."}}]}},
-    "usage": {"prompt_tokens": 20, "completion_tokens": 10, "cached_tokens": 4, "reported_cost_usd": 0.0012, "total_rounds": 3},
+    "response": {
+        "format": "json",
+        "json": {"choices": [{"message": {"role": "assistant", "content": "Bought."}}]},
+    },
+    "usage": {
+        "prompt_tokens": 20,
+        "completion_tokens": 10,
+        "cached_tokens": 4,
+        "reported_cost_usd": 0.0012,
+        "total_rounds": 3,
+    },
     "tool_trace": [
         {
             "round": 1,
@@ -64,7 +81,11 @@ LINE: dict[str, Any] = {
                 {
                     "name": "desk.trade",
                     "arguments": {"n": 1},
-                    "result": {"ok": False, "error": {"code": "http_500", "message": "no"}, "status_code": 500},
+                    "result": {
+                        "ok": False,
+                        "error": {"code": "http_500", "message": "no"},
+                        "status_code": 500,
+                    },
                     "latency_ms": 7,
                     "service": "desk",
                     "status": "error",
@@ -81,7 +102,10 @@ LINE: dict[str, Any] = {
                 {
                     "name": "desk.trade",
                     "arguments": {"n": 1},
-                    "result": {"ok": False, "error": {"code": "duplicate_tool_call", "message": "made before"}},
+                    "result": {
+                        "ok": False,
+                        "error": {"code": "duplicate_tool_call", "message": "made before"},
+                    },
                     "latency_ms": 0,
                     "service": "desk",
                     "status": "error",
@@ -140,7 +164,9 @@ cllama → runner: ok 200
 
 @pytest.mark.requirement("transcript:turn")
 def test_a_turn_has_a_headline() -> None:
-    assert render_headline(LINE) == "turn turn_1 · ok 200 · agent analyst · 2026-11-21T05:29:13.679Z"
+    assert (
+        render_headline(LINE) == "turn turn_1 · ok 200 · agent analyst · 2026-11-21T05:29:13.679Z"
+    )
 
 
 @pytest.mark.requirement("transcript:turn")
@@ -166,7 +192,9 @@ def test_a_round_whose_calls_were_all_refused_names_the_intervention() -> None:
 
 
 def test_the_codes_of_interventions_are_those_of_results() -> None:
-    """There is one registry: the codes that the contract knows are those that the mediator answers with."""
+    """There is one registry: the codes that the contract knows are those that the
+    mediator answers with.
+    """
     call = called(granted())
     by_itself = [
         tool_result.tool_budget_exhausted(call),
@@ -184,7 +212,15 @@ def test_the_codes_of_interventions_are_those_of_results() -> None:
 OPENAI_STREAM = [
     {"choices": [{"delta": {"role": "assistant", "content": "It "}}]},
     {"choices": [{"delta": {"content": "is 5."}}]},
-    {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"name": "shell", "arguments": ""}}]}}]},
+    {
+        "choices": [
+            {
+                "delta": {
+                    "tool_calls": [{"index": 0, "function": {"name": "shell", "arguments": ""}}]
+                }
+            }
+        ]
+    },
     {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": '{"cmd":'}}]}}]},
     {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": '"ls"}'}}]}}]},
 ]
@@ -193,24 +229,46 @@ ANTHROPIC_STREAM = [
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "It "}},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "is 5."}},
-    {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "name": "shell", "input": {}}},
-    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"cmd":"ls"}'}},
+    {
+        "type": "content_block_start",
+        "index": 1,
+        "content_block": {"type": "tool_use", "name": "shell", "input": {}},
+    },
+    {
+        "type": "content_block_delta",
+        "index": 1,
+        "delta": {"type": "input_json_delta", "partial_json": '{"cmd":"ls"}'},
+    },
 ]
 RESPONSES_STREAM = [
     {"type": "response.created", "response": {"error": None, "output": []}},
     {"type": "response.output_item.added", "item": {"id": "m", "type": "message", "content": []}},
     {"type": "response.output_text.delta", "item_id": "m", "delta": "It "},
     {"type": "response.output_text.delta", "item_id": "m", "delta": "is 5."},
-    {"type": "response.output_item.added", "item": {"id": "f", "type": "function_call", "name": "shell", "arguments": ""}},
+    {
+        "type": "response.output_item.added",
+        "item": {"id": "f", "type": "function_call", "name": "shell", "arguments": ""},
+    },
     {"type": "response.function_call_arguments.delta", "item_id": "f", "delta": '{"cmd":'},
     {"type": "response.function_call_arguments.delta", "item_id": "f", "delta": '"ls"}'},
 ]
 RESPONSES_ITEMS = [
-    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is 5."}]},
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "It is 5."}],
+    },
     {"type": "function_call", "call_id": "c", "name": "shell", "arguments": '{"cmd":"ls"}'},
 ]
-OPENAI_CALL = {"id": "c", "type": "function", "function": {"name": "shell", "arguments": '{"cmd":"ls"}'}}
-ANTHROPIC_BLOCKS = [{"type": "text", "text": "It is 5."}, {"type": "tool_use", "name": "shell", "input": {"cmd": "ls"}}]
+OPENAI_CALL = {
+    "id": "c",
+    "type": "function",
+    "function": {"name": "shell", "arguments": '{"cmd":"ls"}'},
+}
+ANTHROPIC_BLOCKS = [
+    {"type": "text", "text": "It is 5."},
+    {"type": "tool_use", "name": "shell", "input": {"cmd": "ls"}},
+]
 
 
 def sse(events: list[dict[str, Any]]) -> str:
@@ -221,7 +279,9 @@ def sse(events: list[dict[str, Any]]) -> str:
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
 def test_a_stream_is_read_with_any_line_end_and_with_characters_that_end_none(end: str) -> None:
     text = {"choices": [{"delta": {"content": "one\u2028two\x85three"}}]}
-    stream = f"\ufeffdata: {json.dumps(text, ensure_ascii=False)}\n\ndata: [DONE]\n\n".replace("\n", end)
+    stream = f"\ufeffdata: {json.dumps(text, ensure_ascii=False)}\n\ndata: [DONE]\n\n".replace(
+        "\n", end
+    )
     assert list(response_lines(stream)) == ["assistant: one\\u2028two\\x85three"]
 
 
@@ -236,7 +296,14 @@ def test_a_stream_is_read_with_any_line_end_and_with_characters_that_end_none(en
         sse(RESPONSES_STREAM),
         {"object": "response", "error": None, "output": RESPONSES_ITEMS},
     ],
-    ids=["openai-stream", "anthropic-stream", "openai", "anthropic", "responses-stream", "responses"],
+    ids=[
+        "openai-stream",
+        "anthropic-stream",
+        "openai",
+        "anthropic",
+        "responses-stream",
+        "responses",
+    ],
 )
 def test_answers_of_every_dialect_read_alike_as_json_and_as_streams(body: object) -> None:
     spaceless = [line.replace('": "', '":"') for line in response_lines(body)]
@@ -261,11 +328,25 @@ def test_an_error_reads_as_one(body: object) -> None:
     ("messages", "told"),
     [
         (
-            [{"role": "assistant", "tool_calls": [{}]}, {"role": "tool", "tool_call_id": "c1", "content": "7"}],
+            [
+                {"role": "assistant", "tool_calls": [{}]},
+                {"role": "tool", "tool_call_id": "c1", "content": "7"},
+            ],
             "result of c1: 7",
         ),
-        ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "7"}]}], "result of c1: 7"),
-        ([{"role": "user", "content": "x"}, {"role": "assistant", "content": "Once"}], "assistant: Once"),
+        (
+            [
+                {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "7"}],
+                }
+            ],
+            "result of c1: 7",
+        ),
+        (
+            [{"role": "user", "content": "x"}, {"role": "assistant", "content": "Once"}],
+            "assistant: Once",
+        ),
     ],
     ids=["openai", "anthropic", "prefill"],
 )
@@ -276,10 +357,23 @@ def test_what_a_runner_sent_last_is_told(messages: list[dict[str, Any]], told: s
 @pytest.mark.requirement("transcript:dialects")
 def test_items_since_the_models_last_one_are_told() -> None:
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
-    asked = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "How much?"}]}, thought]
+    asked = [
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "How much?"}],
+        },
+        thought,
+    ]
     output = {"type": "function_call_output", "call_id": "c", "output": "7"}
-    line = {**LINE, "request_original": {"input": [*asked, *RESPONSES_ITEMS, output, {"type": "hologram"}]}}
-    line |= {"request_effective": {"input": [{}] * 9}, "response": {"format": "json", "json": {"output": [thought]}}}
+    line = {
+        **LINE,
+        "request_original": {"input": [*asked, *RESPONSES_ITEMS, output, {"type": "hologram"}]},
+    }
+    line |= {
+        "request_effective": {"input": [{}] * 9},
+        "response": {"format": "json", "json": {"output": [thought]}},
+    }
     told = render_transcript(line)
     for words in (
         "  │ (4 earlier messages)\n  │ result of c: 7\n  │ somebody: (hologram)",
@@ -302,20 +396,37 @@ def test_words_of_peers_neither_move_the_cursor_nor_pass_for_ours() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("9" * 5000) | st.just("x" * 9000),
-    lambda part: st.lists(part, max_size=3) | st.dictionaries(st.sampled_from(["role", "content", "type", "error"]), part),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.just("9" * 5000)
+    | st.just("x" * 9000),
+    lambda part: (
+        st.lists(part, max_size=3)
+        | st.dictionaries(st.sampled_from(["role", "content", "type", "error"]), part)
+    ),
     max_leaves=5,
 )
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    below = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [at, *(place for name, part in below for place in places(part, (*at, name)))]
 
 
 @pytest.mark.requirement("transcript:hostile")
 @given(st.sampled_from(places(LINE)), JSON)
-def test_a_line_that_is_damaged_anywhere_has_a_transcript_all_the_same(place: tuple[Any, ...], put: Any) -> None:
+def test_a_line_that_is_damaged_anywhere_has_a_transcript_all_the_same(
+    place: tuple[Any, ...], put: Any
+) -> None:
     told = render_transcript(damaged(LINE, place, put))
     assert render_transcript(damaged(LINE, place, 10**5000))  # longer than Python converts to text
     assert all(char.isprintable() or char in "\n\u00a0\u202f\u200d" for char in told)
@@ -343,14 +454,18 @@ def test_what_is_nested_too_deeply_to_be_written_is_said_to_be() -> None:
 
 @pytest.mark.requirement("transcript:hostile")
 def test_long_texts_are_cut_and_say_how_long_they_were() -> None:
-    told = render_transcript({**LINE, "request_original": {"messages": [{"role": "user", "content": "x" * 1_000_000}]}})
+    told = render_transcript(
+        {**LINE, "request_original": {"messages": [{"role": "user", "content": "x" * 1_000_000}]}}
+    )
     assert len(told) < 10_000
     assert "… (1000000 characters)" in told
 
 
 @pytest.mark.requirement("transcript:hostile")
 def test_a_body_that_history_cut_is_shown_as_a_beginning() -> None:
-    told = render_transcript({**LINE, "request_original": {"truncated": True, "original_bytes": 9, "head": '{"mess'}})
+    told = render_transcript(
+        {**LINE, "request_original": {"truncated": True, "original_bytes": 9, "head": '{"mess'}}
+    )
     assert '(the beginning of 9 bytes) {"mess' in told
 
 
@@ -365,4 +480,6 @@ def test_two_lines_of_a_turn_are_compared_without_their_times_and_beyond_what_is
         "+  │ assistant: Sold.",
     ]
     long, longer = ({**LINE, "request_original": "x" * 9000 + end} for end in ("1", "2"))
-    assert diff_entries(long, longer) == ["the difference is in a part that a transcript does not show"]
+    assert diff_entries(long, longer) == [
+        "the difference is in a part that a transcript does not show"
+    ]

@@ -1,6 +1,8 @@
-"""The points at which a process kills itself with SIGKILL: right before or after a step that matters. The steps are real.
+"""The points at which a process kills itself with SIGKILL: right before or after a step that
+matters. The steps are real.
 
-They are armed in a process of their own, which writes the name of its point to a file before it dies.
+They are armed in a process of their own, which writes the name of its point to a file before it
+dies.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from claw_state.sqlite.ownership import SqliteOwnershipStore
 from claw_state.sqlite.wal import WriteAheadLog
 
 _STEPS: dict[type, tuple[str, ...]] = {
-    SqliteJournal: ("begin", "resume", "record_response", "record_intent", "record_result", "end", "mark_delivered"),
+    SqliteJournal: (
+        "begin",
+        "resume",
+        "record_response",
+        "record_intent",
+        "record_result",
+        "end",
+        "mark_delivered",
+    ),
     WriteAheadLog: ("flush",),
     SqliteContinuityStore: ("save",),
     History: ("append",),
@@ -31,7 +41,12 @@ _STEPS: dict[type, tuple[str, ...]] = {
     ProviderFailover: ("post",),
 }
 WITHIN = (
-    *(f"{when} {step}" for steps in _STEPS.values() for step in steps for when in ("before", "behind")),
+    *(
+        f"{when} {step}"
+        for steps in _STEPS.values()
+        for step in steps
+        for when in ("before", "behind")
+    ),
     "before a chunk",
     "behind a chunk",
 )

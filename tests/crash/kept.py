@@ -1,4 +1,6 @@
-"""A provider's store for the Responses API: chains of responses, and conversations to which each exchange is appended."""
+"""A provider's store for the Responses API: chains of responses, and conversations to which each
+exchange is appended.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,22 @@ class Kept:
 
     def read(self, body: Body) -> list[Body]:
         """Return everything that the model reads for a request."""
-        earlier = self.responses[body["previous_response_id"]] if body.get("previous_response_id") else []
+        earlier = (
+            self.responses[body["previous_response_id"]] if body.get("previous_response_id") else []
+        )
         exchanges = self.conversations.get(body.get("conversation") or "", [])
-        return [*earlier, *(item for past in exchanges for item in (*past.sent, *past.made)), *body["input"]]
+        return [
+            *earlier,
+            *(item for past in exchanges for item in (*past.sent, *past.made)),
+            *body["input"],
+        ]
 
     def transcript(self, body: Body, port: int) -> list[Body]:
         """Return the same for a request that is answered.
 
-        A provider appends nothing for a client that is gone. So an exchange is taken back if the same items come over another
-        connection: the proxy that sent them has died. One that lives uses its connection again.
+        A provider appends nothing for a client that is gone. So an exchange is taken back if the
+        same items come over another connection: the proxy that sent them has died. One that lives
+        uses its connection again.
         """
         exchanges = self.conversations.get(body.get("conversation") or "", [])
         if exchanges and exchanges[-1].sent == body["input"] and exchanges[-1].port != port:
@@ -45,7 +54,9 @@ class Kept:
         made = json.loads(reply)
         self.responses[made["id"]] = [*transcript, *made["output"]]
         if body.get("conversation"):
-            self.conversations.setdefault(body["conversation"], []).append(Exchange(body["input"], made["output"], port))
+            self.conversations.setdefault(body["conversation"], []).append(
+                Exchange(body["input"], made["output"], port)
+            )
 
 
 def reply(text: str, calls: list[responses.Made], number: int, *, store: bool) -> bytes:

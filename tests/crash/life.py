@@ -1,7 +1,8 @@
 """Processes that host the real mediator and nothing else: a start costs a fork, not a mitmdump.
 
-Its parent owns the listener, so a runner that tries again waits for the next life. The steps of mitmproxy's host with an
-exchange (``mitm/addon.py``) are done here in the same order. Workers are those of the real supervisor.
+Its parent owns the listener, so a runner that tries again waits for the next life. The steps of
+mitmproxy's host with an exchange (``mitm/addon.py``) are done here in the same order. Workers are
+those of the real supervisor.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from claw_mediate.workers.supervisor import supervise
 from tests.crash.faults import WITHIN, Doom, Fate
 
 _TLS = client.tls_context()
-"""The TLS context, made before the first fork: nothing here speaks TLS, and making it takes longer than the rest of a start."""
+"""The TLS context, made before the first fork: nothing here speaks TLS, and making it takes longer
+than the rest of a start.
+"""
 
 
 def live(listener: socket.socket, env: Mapping[str, str], doom: Doom | None, died: Path) -> None:
@@ -37,7 +40,9 @@ def live(listener: socket.socket, env: Mapping[str, str], doom: Doom | None, die
 
 
 class Mortality(NamedTuple):
-    """The deaths of a proxy's workers: each kills itself at a random point, until there were ``deaths`` of them."""
+    """The deaths of a proxy's workers: each kills itself at a random point, until
+    there were ``deaths`` of them.
+    """
 
     seed: str
     deaths: int
@@ -48,7 +53,11 @@ class Mortality(NamedTuple):
         """Return the doom of a worker that begins now."""
         so_far = len(self.died.read_text(encoding="utf-8").splitlines())
         chance = random.Random(f"{self.seed}/{so_far}/{worker}")
-        return Doom(chance.choice(WITHIN), chance.choice((1, 1, 2, 3))) if so_far < self.deaths else None
+        return (
+            Doom(chance.choice(WITHIN), chance.choice((1, 1, 2, 3)))
+            if so_far < self.deaths
+            else None
+        )
 
 
 def live_as_workers(port: int, env: Mapping[str, str], mortality: Mortality) -> None:
@@ -68,9 +77,13 @@ def _work(port: int, env: Mapping[str, str], mortality: Mortality) -> None:
     asyncio.run(_serve_with_others(worker, port, env, fate))
 
 
-async def _serve_with_others(worker: workers.Worker, port: int, env: Mapping[str, str], fate: Fate) -> None:
+async def _serve_with_others(
+    worker: workers.Worker, port: int, env: Mapping[str, str], fate: Fate
+) -> None:
     mediator = _mediator(env)
-    server = await asyncio.start_server(partial(_answer, mediator, fate), "127.0.0.1", port, reuse_port=True)
+    server = await asyncio.start_server(
+        partial(_answer, mediator, fate), "127.0.0.1", port, reuse_port=True
+    )
     await worker.begin()
     await server.serve_forever()
 
@@ -81,14 +94,20 @@ async def _serve(listener: socket.socket, env: Mapping[str, str], fate: Fate) ->
 
 
 def _mediator(env: Mapping[str, str]) -> Mediator:
-    settings = Settings.of({setting.name: env.get(setting.env, setting.default) for setting in SETTINGS})
+    settings = Settings.of(
+        {setting.name: env.get(setting.env, setting.default) for setting in SETTINGS}
+    )
     return Mediator(settings, EventLog(lambda _: None), env)
 
 
-async def _answer(mediator: Mediator, fate: Fate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer(
+    mediator: Mediator, fate: Fate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
     method, path, _ = head[0].split(" ")
-    headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in head[1:-1])]
+    headers = [
+        (name, value.strip()) for name, _, value in (line.partition(":") for line in head[1:-1])
+    ]
     length = next(int(value) for name, value in headers if name.lower() == "content-length")
     request = Request(method, path, headers, await reader.readexactly(length))
     admitted = mediator.admit(request)

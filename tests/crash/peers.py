@@ -1,8 +1,10 @@
-"""A model and a service that serve all conversations at once, and check everything that they receive.
+"""A model and a service that serve all conversations at once, and check everything
+that they receive.
 
-A user's words name a turn and say what the model does in it, so the model needs no memory: ``a.1 [["write"], ["read"]]`` is
-two rounds of one call each. Like any model, it never repeats itself: each of its calls has a new number. A call's
-``order`` is its place in the conversation, the same however often the model is asked.
+A user's words name a turn and say what the model does in it, so the model needs no memory: ``a.1
+[["write"], ["read"]]`` is two rounds of one call each. Like any model, it never repeats itself:
+each of its calls has a new number. A call's ``order`` is its place in the conversation, the same
+however often the model is asked.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from tests.wires import Body, Made, Wire, anthropic, openai, responses
 
 _WIRES: tuple[Wire, ...] = (anthropic, responses, openai)
 TOOLS = {"write": "desk__trade", "read": "desk__balance"}
-NUMBER = {"type": "object", "properties": {"order": {"type": "string"}, "number": {"type": "integer"}}}
+NUMBER = {
+    "type": "object",
+    "properties": {"order": {"type": "string"}, "number": {"type": "integer"}},
+}
 
 
 class Effect(NamedTuple):
@@ -45,7 +50,11 @@ class Told(NamedTuple):
 def orders(words: str, rounds: int | None = None) -> list[str]:
     """Return the orders of a turn, or of its first rounds."""
     name, plan = words.split(" ", 1)
-    return [f"{name}.{at}.{place}" for at, made in enumerate(json.loads(plan)[:rounds], 1) for place, _ in enumerate(made)]
+    return [
+        f"{name}.{at}.{place}"
+        for at, made in enumerate(json.loads(plan)[:rounds], 1)
+        for place, _ in enumerate(made)
+    ]
 
 
 @dataclass
@@ -58,7 +67,9 @@ class Books:
     faults: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Errors, by conversation."""
     listeners: dict[str, Callable[[str], None]] = field(default_factory=dict)
-    """Callbacks by conversation: each is told that a point was passed, and may kill its proxy there."""
+    """Callbacks by conversation: each is told that a point was passed, and may kill
+    its proxy there.
+    """
 
     def passes(self, order: str, point: str) -> None:
         self.listeners[order.partition(".")[0]](point)
@@ -66,7 +77,9 @@ class Books:
 
 @dataclass
 class Model(Provider):
-    """A model that makes the calls in the user's words, and checks the hidden rounds of all turns so far in every request."""
+    """A model that makes the calls in the user's words, and checks the hidden rounds of all turns
+    so far in every request.
+    """
 
     books: Books = field(default_factory=Books)
     made: dict[str, str] = field(default_factory=dict)
@@ -92,14 +105,22 @@ class Model(Provider):
     def _said(self, wire: Wire, body: Body) -> list[str]:
         """Return the users' words; those of a conversation may be at the provider alone."""
         transcript = self.kept.read(body) if wire is responses else body[wire.TRANSCRIPT]
-        return [one["content"] for one in transcript if one.get("role") == "user" and isinstance(one["content"], str)]
+        return [
+            one["content"]
+            for one in transcript
+            if one.get("role") == "user" and isinstance(one["content"], str)
+        ]
 
     def _answer(self, wire: Wire, body: Body, port: int) -> bytes:
         if wire is not responses:
             return self._reply(wire, body, self._said(wire, body))
         with self._lock:
             transcript = self.kept.transcript(body, port)
-        whole = {name: value for name, value in body.items() if name not in {"previous_response_id", "conversation"}}
+        whole = {
+            name: value
+            for name, value in body.items()
+            if name not in {"previous_response_id", "conversation"}
+        }
         whole["input"] = transcript
         made = self._reply(wire, whole, self._said(wire, whole))
         self.kept.keep(body, transcript, made, port)
@@ -110,11 +131,22 @@ class Model(Provider):
         transcript = body[wire.TRANSCRIPT]
         parts = wire.parts(transcript)
         rounds = parts[len(parts) - parts[::-1].index("user") :].count("assistant")
-        self._check_told(wire, transcript, [*(one for words in said[:-1] for one in orders(words)), *orders(said[-1], rounds)])
+        self._check_told(
+            wire,
+            transcript,
+            [*(one for words in said[:-1] for one in orders(words)), *orders(said[-1], rounds)],
+        )
         name, plan = said[-1].split(" ", 1)
         wanted = json.loads(plan)
         is_over = rounds == len(wanted)
-        calls = [] if is_over else [self._call(kind, f"{name}.{rounds + 1}.{at}") for at, kind in enumerate(wanted[rounds])]
+        calls = (
+            []
+            if is_over
+            else [
+                self._call(kind, f"{name}.{rounds + 1}.{at}")
+                for at, kind in enumerate(wanted[rounds])
+            ]
+        )
         made = self._write(wire, f"{name} is over" if is_over else "", calls, body)
         self.replies |= {call.id: made for call in calls}
         return made
@@ -125,8 +157,13 @@ class Model(Provider):
         return reply(text, calls, next(self._numbers), store=body.get("store") is not False)
 
     def _check_told(self, wire: Wire, transcript: Sequence[Body], expected: list[str]) -> None:
-        """Check that the request has every hidden call of the conversation in order, with the same bytes as before."""
-        told = [(self.made[call_id], Told(call_id, content)) for call_id, content in wire.answers(transcript)]
+        """Check that the request has every hidden call of the conversation in
+        order, with the same bytes as before.
+        """
+        told = [
+            (self.made[call_id], Told(call_id, content))
+            for call_id, content in wire.answers(transcript)
+        ]
         assert [order for order, _ in told] == expected
         for order, how in told:
             assert self.books.told.setdefault(order, how) == how
@@ -140,7 +177,10 @@ class Model(Provider):
 
 @dataclass
 class Counting(Service):
-    """A service that runs and records every call. It ignores idempotency keys: a second call is a second effect."""
+    """A service that runs and records every call.
+
+    It ignores idempotency keys: a second call is a second effect.
+    """
 
     books: Books = field(default_factory=Books)
     _sessions: count[int] = field(default_factory=count)
@@ -158,11 +198,20 @@ class Counting(Service):
         message = await request.json() if request.method == "POST" else {}
         match message.get("method"):
             case "initialize":
-                result: Any = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}}
+                result: Any = {
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": {"tools": {}},
+                }
                 headers = {"mcp-session-id": f"session-{next(self._sessions)}"}
-                return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result}, headers=headers)
+                return JSONResponse(
+                    {"jsonrpc": "2.0", "id": message["id"], "result": result}, headers=headers
+                )
             case "tools/list":
-                result = {"tools": [{"name": name, "inputSchema": NUMBER} for name in ("balance", "trade")]}
+                result = {
+                    "tools": [
+                        {"name": name, "inputSchema": NUMBER} for name in ("balance", "trade")
+                    ]
+                }
             case "tools/call":
                 order = message["params"]["arguments"]["order"]
                 self._do(order, request, writes=message["params"]["name"] == "trade")

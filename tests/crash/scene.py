@@ -1,4 +1,6 @@
-"""One conversation over many deaths of its proxy: a runner with its SDK's own retries, and a new process after each death."""
+"""One conversation over many deaths of its proxy: a runner with its SDK's own retries, and a new
+process after each death.
+"""
 
 from __future__ import annotations
 
@@ -42,18 +44,25 @@ WAYS = ("chat", "messages", "input", "chain", "conversation")
 """How a runner goes on: the last three over Responses."""
 _WORKERS, _CHANCE_OUTSIDE = 2, 0.15
 _MOST_TRIES = 60
-"""The tries of one turn, by a runner that starts again after a broken stream, which no SDK does by itself."""
+"""The tries of one turn, by a runner that starts again after a broken stream, which
+no SDK does by itself.
+"""
 
 
 def dooms(seed: str, number: int, deaths: int) -> list[Doom]:
-    """Return the dooms of the scene with that number. Every point is used once before any of them is used again."""
+    """Return the dooms of the scene with that number.
+
+    Every point is used once before any of them is used again.
+    """
     dealt = random.Random(seed)
     deck: list[str] = []
     while len(deck) < (number + 1) * deaths:
         deck += dealt.sample((*WITHIN, *WITHOUT), len(WITHIN) + len(WITHOUT))
     times = random.Random(f"{seed}/{number}")
     return [
-        Doom(point, 1 if point.endswith("resume") else times.choice((1, 1, 2, 3)))  # a life seldom resumes twice
+        Doom(
+            point, 1 if point.endswith("resume") else times.choice((1, 1, 2, 3))
+        )  # a life seldom resumes twice
         for point in deck[number * deaths : (number + 1) * deaths]
     ]
 
@@ -110,7 +119,9 @@ class Proxy:
         self._over = False
         self._life: Life | None = None
         self._doom: Doom | None = None
-        """The doom of the current process; None once it is met, so that a late request of that process kills nothing again."""
+        """The doom of the current process; None once it is met, so that a late
+        request of that process kills nothing again.
+        """
         self._lock = threading.Lock()
         self._lives = threading.Thread(target=self._live, daemon=True)
         self.deaths = 0
@@ -119,10 +130,16 @@ class Proxy:
         self._lives.start()
 
     def passes(self, point: str) -> None:
-        """Count a point outside of the process that was passed, and kill the process if it is due."""
+        """Count a point outside of the process that was passed, and kill the
+        process if it is due.
+        """
         with self._lock:
             self._passed[point] += 1
-            if self._doom is None or self._doom != (point, self._passed[point]) or self._life is None:
+            if (
+                self._doom is None
+                or self._doom != (point, self._passed[point])
+                or self._life is None
+            ):
                 return
             self._doom = None
             with self._died.open("a", encoding="utf-8") as out:
@@ -151,13 +168,17 @@ class Proxy:
 
 
 class Workers:
-    """A proxy of two workers, which die one by one, at points within and at points outside; the supervisor replaces them."""
+    """A proxy of two workers, which die one by one, at points within and at points
+    outside; the supervisor replaces them.
+    """
 
     def __init__(self, pod: Pod, mortality: life.Mortality) -> None:
         self._mortality = mortality
         self._random = random.Random(mortality.seed)
         mortality.died.touch()
-        self._process = _PROCESSES.Process(target=life.live_as_workers, args=(pod.port, pod.env(), mortality))
+        self._process = _PROCESSES.Process(
+            target=life.live_as_workers, args=(pod.port, pod.env(), mortality)
+        )
 
     @property
     def deaths(self) -> int:
@@ -172,11 +193,18 @@ class Workers:
 
     def workers(self) -> list[int]:
         pid = self._process.pid
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
+        return [
+            int(word)
+            for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        ]
 
     def passes(self, point: str) -> None:
         """Kill one of the workers now and then, whichever it is."""
-        if self._random.random() < _CHANCE_OUTSIDE and self.deaths < self._mortality.deaths and (pids := self.workers()):
+        if (
+            self._random.random() < _CHANCE_OUTSIDE
+            and self.deaths < self._mortality.deaths
+            and (pids := self.workers())
+        ):
             with self._mortality.died.open("a", encoding="utf-8") as out:
                 out.write(f"{point}\n")
             with contextlib.suppress(ProcessLookupError):  # it has just died by itself
@@ -187,13 +215,16 @@ class Workers:
         pids = self.workers()
         self._process.terminate()
         self._process.join(20)
-        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "all workers have ended")
+        eventually(
+            lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "all workers have ended"
+        )
         return self._process.exitcode
 
 
 @dataclass
 class Scene:
-    """A conversation, identified by its name; its number says the way (``WAYS``), an odd one that tools are called over MCP.
+    """A conversation, identified by its name; its number says the way (``WAYS``), an odd one that
+    tools are called over MCP.
 
     ``seed`` decides all of it, except for the order of concurrent events.
     """
@@ -218,11 +249,19 @@ class Scene:
         self.messages: list[dict[str, Any]] = []
         self.is_mcp = int(self.name[1:]) % 2 == 1
         schema = {"type": "object", "properties": NUMBER["properties"]}
-        tools = [self.pod.tool("balance", schema=schema), self.pod.tool("trade", "POST", schema=schema)]
+        tools = [
+            self.pod.tool("balance", schema=schema),
+            self.pod.tool("trade", "POST", schema=schema),
+        ]
         if self.is_mcp:
             for each in tools:
                 name = each["name"].partition(".")[2]
-                each["execution"] = {"transport": "mcp", "service": "desk", "base_url": self.service.url, "tool_name": name}
+                each["execution"] = {
+                    "transport": "mcp",
+                    "service": "desk",
+                    "base_url": self.service.url,
+                    "tool_name": name,
+                }
         self.pod.agent("analyst", *tools)
         if self.way == "conversation":
             asyncio.run(self._own_conversation())
@@ -235,16 +274,25 @@ class Scene:
 
     def play(self, *, real: bool = False) -> None:
         """Run turns until the proxy has died often enough, run one more, and check the books."""
-        with socket.create_server(("127.0.0.1", 0 if not real else self.pod.port), backlog=64) as listener:
+        with socket.create_server(
+            ("127.0.0.1", 0 if not real else self.pod.port), backlog=64
+        ) as listener:
             if real:
                 listener.close()
             self.pod.port = self.pod.port if real else listener.getsockname()[1]
-            proxy = Proxy(self.dooms, lambda doom: self._begin(doom, None if real else listener), self.home / "died")
+            proxy = Proxy(
+                self.dooms,
+                lambda doom: self._begin(doom, None if real else listener),
+                self.home / "died",
+            )
             self.books.listeners[self.name] = proxy.passes
             self.proxy = proxy
             proxy.start()
             try:
-                with self.pod.client(max_retries=20) as self.gpt, self.pod.claude(max_retries=20) as self.anthropic:
+                with (
+                    self.pod.client(max_retries=20) as self.gpt,
+                    self.pod.claude(max_retries=20) as self.anthropic,
+                ):
                     while proxy.deaths < len(self.dooms):
                         self._turn()
                     self._turn()
@@ -253,18 +301,27 @@ class Scene:
         self._check()
 
     def play_with_workers(self, deaths: int) -> None:
-        """Run turns until so many of the proxy's two workers have died, run one more, and check the books."""
+        """Run turns until so many of the proxy's two workers have died, run one
+        more, and check the books.
+        """
         self.pod.port = free_port()
         output = self.home / "stdout.log"
-        self.proxy = proxy = Workers(self.pod, life.Mortality(self.seed, deaths, self.home / "died", output))
+        self.proxy = proxy = Workers(
+            self.pod, life.Mortality(self.seed, deaths, self.home / "died", output)
+        )
         self.books.listeners[self.name] = proxy.passes
         proxy.start()
         try:
-            with self.pod.client(max_retries=20) as self.gpt, self.pod.claude(max_retries=20) as self.anthropic:
+            with (
+                self.pod.client(max_retries=20) as self.gpt,
+                self.pod.claude(max_retries=20) as self.anthropic,
+            ):
                 while proxy.deaths < deaths:
                     self._turn()
                 self._turn()
-            eventually(lambda: len(proxy.workers()) == _WORKERS, "each worker that died was replaced")
+            eventually(
+                lambda: len(proxy.workers()) == _WORKERS, "each worker that died was replaced"
+            )
         finally:
             proxy.stop()
         self._check()
@@ -274,7 +331,10 @@ class Scene:
 
     def _turn(self) -> None:
         plan = [
-            [self.random.choice(("write", "write", "read")) for _ in range(self.random.choice((1, 1, 2)))]
+            [
+                self.random.choice(("write", "write", "read"))
+                for _ in range(self.random.choice((1, 1, 2)))
+            ]
             for _ in range(self.random.choice((1, 2)))
         ]
         name = f"{self.name}.{len(self.turns)}"
@@ -285,18 +345,24 @@ class Scene:
         self.messages.append({"role": "assistant", "content": answer})
 
     def _asked(self, *, stream: bool) -> str:
-        ask = {"chat": self._asks_gpt, "messages": self._asks_claude}.get(self.way, self._asks_responses)
+        ask = {"chat": self._asks_gpt, "messages": self._asks_claude}.get(
+            self.way, self._asks_responses
+        )
         for _ in range(_MOST_TRIES):
             try:
                 return ask(stream=stream)
             except (openai.APIError, anthropic.APIError, httpx2.HTTPError, BrokenOffError) as error:
                 assert not self.books.faults[self.name], self.books.faults[self.name]
-                assert not isinstance(self.proxy, Workers) or self.proxy.is_alive, "the supervisor has ended"
+                assert not isinstance(self.proxy, Workers) or self.proxy.is_alive, (
+                    "the supervisor has ended"
+                )
                 failed = error
         raise failed
 
     def _asks_gpt(self, *, stream: bool) -> str:
-        made = self.gpt.chat.completions.create(model="gpt-test", messages=self.messages, stream=stream)
+        made = self.gpt.chat.completions.create(
+            model="gpt-test", messages=self.messages, stream=stream
+        )
         if not stream:
             return made.choices[0].message.content
         text, ended = "", False
@@ -349,21 +415,38 @@ class Scene:
         entries = self.pod.history("analyst")
         for entry in entries:
             HistoryEntry.model_validate_json(json.dumps(entry))
-            made = [call for each in entry["tool_trace"] for call in each["tool_calls"] if call["status"] == "ok"]
-            assert all(("mcp" in call) == self.is_mcp for call in made), "also of the calls of earlier attempts"
+            made = [
+                call
+                for each in entry["tool_trace"]
+                for call in each["tool_calls"]
+                if call["status"] == "ok"
+            ]
+            assert all(("mcp" in call) == self.is_mcp for call in made), (
+                "also of the calls of earlier attempts"
+            )
         assert set(ids) <= {entry["turn_id"] for entry in entries if entry["status"] == "ok"}
         self._check_audit(len({entry["turn_id"] for entry in entries}))
 
     def _check_audit(self, turns: int) -> None:
-        """Check that the chain is unbroken, and that each turn and call counts once, however often the proxy died."""
+        """Check that the chain is unbroken, and that each turn and call counts
+        once, however often the proxy died.
+        """
         history = self.home / "history"
         assert [verdict.findings[0] for verdict in verify((history,)) if verdict.broken] == []
         rows: list[Call] = []
         found = audit(AuditQuery((history,)), on_call=rows.append)
         assert found.turns.total == turns
-        told = [(order, json.loads(self.books.told[order].content)) for words in self.turns for order in orders(words)]
-        written = [order for order, answer in told if answer["ok"] and order not in self.books.reads]
-        assert len([row for row in rows if row.tool == "desk.trade" and row.status == "ok"]) == len(written)
+        told = [
+            (order, json.loads(self.books.told[order].content))
+            for words in self.turns
+            for order in orders(words)
+        ]
+        written = [
+            order for order, answer in told if answer["ok"] and order not in self.books.reads
+        ]
+        assert len([row for row in rows if row.tool == "desk.trade" and row.status == "ok"]) == len(
+            written
+        )
 
     def _turn_id(self, words: str) -> str:
         """Return the one id under which all calls of a turn were made, in all its attempts."""
@@ -373,13 +456,18 @@ class Scene:
                 assert told["ok"], f"{order}: {told}"
             else:
                 self._check_write(order, told, self.books.writes.get(order, []))
-        made = [*map(self.books.writes.get, orders(words)), *map(self.books.reads.get, orders(words))]
+        made = [
+            *map(self.books.writes.get, orders(words)),
+            *map(self.books.reads.get, orders(words)),
+        ]
         ids = {effect.turn for effects in made for effect in effects or ()}
         assert len(ids) <= 1, f"{words} was one turn, not {ids}"
         return ids.pop() if ids else ""
 
     def _check_write(self, order: str, told: dict[str, Any], effects: list[Effect]) -> None:
-        """Check that a write was made at most once, and that the model was told the truth, or that the outcome is unknown."""
+        """Check that a write was made at most once, and that the model was told the
+        truth, or that the outcome is unknown.
+        """
         assert len(effects) <= 1, f"{order} was done {len(effects)} times"
         number, place = order.split(".")[-2:]
         assert all(effect.key == f"{effect.turn}.{number}.{place}" for effect in effects)

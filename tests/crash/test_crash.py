@@ -1,6 +1,8 @@
-"""SIGKILL at every step: the conversation goes on, and no write is made twice (docs/decisions/0015-at-most-once.md).
+"""SIGKILL at every step: the conversation goes on, and no write is made twice
+(docs/decisions/0015-at-most-once.md).
 
-``make soak`` dies a thousand times, each time with another seed. A failure names its seed and its scene:
+``make soak`` dies a thousand times, each time with another seed. A failure names its seed and its
+scene:
 
     CLAW_CRASH_SEED=1 CLAW_CRASH_SCENE=a7 pytest tests/crash
 """
@@ -37,7 +39,9 @@ REAL = (
     "behind a chunk",
     "the runner hears",
 )
-"""The points at which the real proxy dies; few, because a start of mitmdump costs a hundred times as much as a fork."""
+"""The points at which the real proxy dies; few, because a start of mitmdump costs a
+hundred times as much as a fork.
+"""
 _AT_ONCE = 20
 
 
@@ -65,10 +69,18 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.requirement("mcp:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
 @pytest.mark.requirement("audit:verify-benign")
-def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(tmp_path: Path, world: tuple[Model, Counting]) -> None:
+def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
+    tmp_path: Path, world: tuple[Model, Counting]
+) -> None:
     numbers = [int(ONLY.removeprefix("a"))] if ONLY else range(-(-DEATHS // _A_SCENE))
     scenes = [
-        Scene(f"a{number}", f"{SEED}/a{number}", tmp_path / f"a{number}", *world, dooms(SEED, number, _A_SCENE))
+        Scene(
+            f"a{number}",
+            f"{SEED}/a{number}",
+            tmp_path / f"a{number}",
+            *world,
+            dooms(SEED, number, _A_SCENE),
+        )
         for number in numbers
     ]
     _play(scenes)
@@ -88,7 +100,10 @@ def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice
 ) -> None:
     scenes = [
         Scene(name, f"{SEED}/{name}", tmp_path / name, *world, [Doom(point, 1) for point in points])
-        for name, points in (("m1", REAL[::2]), ("m4", REAL[1::2]))  # Messages over MCP, and a conversation
+        for name, points in (
+            ("m1", REAL[::2]),
+            ("m4", REAL[1::2]),
+        )  # Messages over MCP, and a conversation
     ]
     _play(scenes, lambda scene: scene.play(real=True))
     assert sorted(_died(scenes)) == sorted([*REAL, *WITH_IDS])
@@ -97,7 +112,9 @@ def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice
 @pytest.mark.timeout(60 + 2 * DEATHS)
 @pytest.mark.requirement("workers:at-most-once")
 @pytest.mark.requirement("crash:at-most-once")
-def test_workers_die_again_and_again_and_no_write_is_made_twice(tmp_path: Path, world: tuple[Model, Counting]) -> None:
+def test_workers_die_again_and_again_and_no_write_is_made_twice(
+    tmp_path: Path, world: tuple[Model, Counting]
+) -> None:
     deaths = 2 * _A_SCENE
     names = [ONLY] if ONLY else [f"w{number}" for number in range(max(1, 2 * DEATHS // deaths))]
     scenes = [Scene(name, f"{SEED}/{name}", tmp_path / name, *world, []) for name in names]
@@ -107,7 +124,11 @@ def test_workers_die_again_and_again_and_no_write_is_made_twice(tmp_path: Path, 
 
 def _died(scenes: list[Scene]) -> list[str]:
     """Return the points at which their proxies died."""
-    return [line for scene in scenes for line in (scene.home / "died").read_text(encoding="utf-8").splitlines()]
+    return [
+        line
+        for scene in scenes
+        for line in (scene.home / "died").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def _play(scenes: list[Scene], run: Callable[[Scene], None] = Scene.play) -> None:
@@ -117,7 +138,9 @@ def _play(scenes: list[Scene], run: Callable[[Scene], None] = Scene.play) -> Non
         try:
             run(scene)
         except BaseException:  # noqa: BLE001 - reported with the variables that repeat it
-            failed.append(f"CLAW_CRASH_SEED={SEED} CLAW_CRASH_SCENE={scene.name}\n{traceback.format_exc()}")
+            failed.append(
+                f"CLAW_CRASH_SEED={SEED} CLAW_CRASH_SCENE={scene.name}\n{traceback.format_exc()}"
+            )
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(play, scenes))

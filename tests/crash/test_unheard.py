@@ -1,4 +1,5 @@
-"""A proxy is killed while answers wait in it, and its runners ask anew: no write is repeated, in one process, two, or a fleet.
+"""A proxy is killed while answers wait in it, and its runners ask anew: no write is repeated, in
+one process, two, or a fleet.
 
 ``make soak`` kills a thousand times. ``-rP`` shows the counts.
 """
@@ -45,9 +46,13 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
     service.stop()
 
 
-def play(name: str, pod: Pod, proxies: list[Pod], kill: object = None, restart: object = None) -> None:
+def play(
+    name: str, pod: Pod, proxies: list[Pod], kill: object = None, restart: object = None
+) -> None:
     assert isinstance(pod.provider, TalkativeModel)
-    scene = Unheard(name, f"{SEED}/{name}", proxies, pod.provider, kill or _kill, restart or Pod.start)  # type: ignore[arg-type]
+    scene = Unheard(
+        name, f"{SEED}/{name}", proxies, pod.provider, kill or _kill, restart or Pod.start
+    )  # type: ignore[arg-type]
     tally = scene.play(_SHARE)
     print(f"{name}: {tally}, seed {SEED}")
     assert tally.cut

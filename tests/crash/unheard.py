@@ -1,11 +1,13 @@
-"""Answers that wait in a proxy which is killed, and runners that have given up: they ask anew, without a word of a retry.
+"""Answers that wait in a proxy which is killed, and runners that have given up: they ask anew,
+without a word of a retry.
 
-Each round has several runners that ask and do not read. Their answers are longer than what the kernel takes, or about as long.
-Then a proxy is killed, and each runner reads what there is. One whose answer was cut sends the same bytes again, on a new
-connection, to a proxy that runs by then: it must get the same answer, and the service must have been called once.
+Each round has several runners that ask and do not read. Their answers are longer than what the
+kernel takes, or about as long. Then a proxy is killed, and each runner reads what there is. One
+whose answer was cut sends the same bytes again, on a new connection, to a proxy that runs by then:
+it must get the same answer, and the service must have been called once.
 
-The proxies are real, and their kernel takes little for each runner (``tests/proxy/narrow.py``), so that answers need not be of
-megabytes; ``tests/proxy/test_delivered.py`` has those.
+The proxies are real, and their kernel takes little for each runner (``tests/proxy/narrow.py``), so
+that answers need not be of megabytes; ``tests/proxy/test_delivered.py`` has those.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ AGENT = "analyst"
 _WIRES: tuple[Wire, ...] = (openai, anthropic, responses)
 _AT_ONCE = 8
 _MAX_JSON, _MAX_STREAM = 300_000, 12_000
-"""Bytes of the model's words. The kernel takes some twenty thousand of JSON; a stream is several times as long as its words."""
+"""Bytes of the model's words.
+
+The kernel takes some twenty thousand of JSON; a stream is several times as long as its words.
+"""
 _PLAN = '[["write"]]'
 
 
@@ -73,16 +78,23 @@ class Tally:
     cut: int = 0
     repeated: int = 0
     unmade: int = 0
-    """Writes that were not made, and of which the model was told so: a busy machine takes longer than the state may."""
+    """Writes that were not made, and of which the model was told so: a busy machine
+    takes longer than the state may.
+    """
 
     def __str__(self) -> str:
         counts = (self.kills, self.answers, self.cut, self.unmade, self.repeated)
-        return "{} kills, {} answers, {} cut, {} writes not made, {} writes repeated".format(*counts)
+        return "{} kills, {} answers, {} cut, {} writes not made, {} writes repeated".format(
+            *counts
+        )
 
 
 @dataclass
 class Unheard:
-    """Rounds on the proxies of one state. ``kill`` kills some of them at once and returns how many processes that were."""
+    """Rounds on the proxies of one state.
+
+    ``kill`` kills some of them at once and returns how many processes that were.
+    """
 
     name: str
     seed: str
@@ -100,12 +112,17 @@ class Unheard:
     def play(self, kills: int) -> Tally:
         while self.tally.kills < kills:
             self._play_round()
-        assert self.tally.unmade * 20 <= self.tally.answers, f"too many writes were not made: {self.tally}"
+        assert self.tally.unmade * 20 <= self.tally.answers, (
+            f"too many writes were not made: {self.tally}"
+        )
         return self.tally
 
     def _play_round(self) -> None:
         trials = [self._ask() for _ in range(_AT_ONCE)]
-        eventually(lambda: all(each.name in self.model.ended for each in trials), "the model has answered all")
+        eventually(
+            lambda: all(each.name in self.model.ended for each in trials),
+            "the model has answered all",
+        )
         self._pause(trials)
         victim = self._random.choice(self.proxies)
         self.tally.kills += self.kill(victim)
@@ -131,10 +148,14 @@ class Unheard:
         return Trial(name, wire, stream, body, proxy, answer)
 
     def _pause(self, trials: Sequence[Trial]) -> None:
-        """Let a moment pass that is another in each round, mostly until all answers wait for the kernel."""
+        """Let a moment pass that is another in each round, mostly until all answers
+        wait for the kernel.
+        """
         if self._random.random() < 0.1:
             return
-        eventually(lambda: all(each.answer.has_begun() for each in trials), "all answers are on their ways")
+        eventually(
+            lambda: all(each.answer.has_begun() for each in trials), "all answers are on their ways"
+        )
         for _ in range(self._random.choice((0, 1, 2, 4, 8))):
             httpx2.get(f"{self._random.choice(self.proxies).url}/health", timeout=30)
 
@@ -145,9 +166,16 @@ class Unheard:
 
     def _ask_anew(self, trial: Trial) -> None:
         proxy = self._random.choice(self.proxies)
-        answer = httpx2.post(proxy.url + trial.wire.PATH, headers=headers(proxy, AGENT), content=trial.body, timeout=60)
+        answer = httpx2.post(
+            proxy.url + trial.wire.PATH,
+            headers=headers(proxy, AGENT),
+            content=trial.body,
+            timeout=60,
+        )
         self._check_write(trial)
-        assert answer.status_code == 200, f"{trial.name}: {answer.text[:300]} {self._books.faults[self.name]}"
+        assert answer.status_code == 200, (
+            f"{trial.name}: {answer.text[:300]} {self._books.faults[self.name]}"
+        )
         document = trial.wire.assembled(answer.content) if trial.stream else answer.content
         expected = words(f"{trial.name} is over", self.model.lengths[trial.name])
         assert trial.wire.said(document).text == expected
@@ -159,7 +187,10 @@ class Unheard:
 
         form = "a stream" if trial.stream else "JSON"
         told = self._books.told[_order(trial)].content
-        case = f"{trial.name} ({trial.wire.PATH}, {form}): {len(effects)} writes, and the model was told {told}"
+        case = (
+            f"{trial.name} ({trial.wire.PATH}, {form}): {len(effects)} writes, and the model "
+            f"was told {told}"
+        )
         assert len(effects) <= 1, case
         assert effects or not json.loads(told)["ok"], case
 

@@ -1,4 +1,6 @@
-"""A pod that ``claw compile`` has made, with an agent for each entrance, behind a proxy that serves all of them."""
+"""A pod that ``claw compile`` has made, with an agent for each entrance, behind a
+proxy that serves all of them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ LOOK_UP = {
 
 @dataclass
 class Teller(Peer):
-    """A provider of both protocols: it calls the tool that it is offered, and answers with the result."""
+    """A provider of both protocols: it calls the tool that it is offered, and
+    answers with the result.
+    """
 
     async def answer(self, request: Request) -> Response:
         body = json.loads(await request.body())
@@ -68,7 +72,9 @@ class Teller(Peer):
             return JSONResponse(openai.completion(ANSWER) if chat else anthropic.message(ANSWER))
         name = "api__look_up"
         call = openai.completion(None, calls=[("call1", name, {})])
-        return JSONResponse(call if chat else anthropic.message(anthropic.tool_use("call1", name, {})))
+        return JSONResponse(
+            call if chat else anthropic.message(anthropic.tool_use("call1", name, {}))
+        )
 
 
 @dataclass
@@ -81,8 +87,12 @@ class Desk:
     """The directory of the CA's public files, for runners."""
 
     def environment(self, mode: str) -> dict[str, str]:
-        """Return the compiled environment of this entrance's agent, with the addresses and paths of this machine."""
-        given = dict(line.partition("=")[::2] for line in compiled_env(self.pod.home, mode).splitlines())
+        """Return the compiled environment of this entrance's agent, with the
+        addresses and paths of this machine.
+        """
+        given = dict(
+            line.partition("=")[::2] for line in compiled_env(self.pod.home, mode).splitlines()
+        )
         here = {
             "http://cllama:8080": self.pod.url,
             "http://cllama:8082": f"http://127.0.0.1:{self.pod.proxy_port}",
@@ -94,15 +104,27 @@ class Desk:
         return {"PATH": os.environ["PATH"], "HOME": str(self.pod.home / "runner"), **given}
 
 
-def compiled(home: Path, agents: dict[str, str], service: str = "http://api:80", provider: str = "") -> None:
+def compiled(
+    home: Path, agents: dict[str, str], service: str = "http://api:80", provider: str = ""
+) -> None:
     """Compile a pod of these agents, name → mode."""
-    urls = f'OPENAI_BASE_URL: "{provider}/v1", ANTHROPIC_BASE_URL: "{provider}/v1"' if provider else 'CLLAMA_HOSTS: ""'
-    made = "".join(AGENT.format(name=name, mode=mode, key=KEY, urls=urls) for name, mode in agents.items())
+    urls = (
+        f'OPENAI_BASE_URL: "{provider}/v1", ANTHROPIC_BASE_URL: "{provider}/v1"'
+        if provider
+        else 'CLLAMA_HOSTS: ""'
+    )
+    made = "".join(
+        AGENT.format(name=name, mode=mode, key=KEY, urls=urls) for name, mode in agents.items()
+    )
     (home / "claw-pod.yml").write_text(POD.format(agents=made, service=service), encoding="utf-8")
     (home / "AGENTS.md").write_text("Be good.\n", encoding="utf-8")
     (home / "api.json").write_text(json.dumps({"version": 2, "tools": [LOOK_UP]}), encoding="utf-8")
-    result = compile_pod(home / "claw-pod.yml", {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"})
-    assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
+    result = compile_pod(
+        home / "claw-pod.yml", {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"}
+    )
+    assert result.value is not None, [
+        (found.code.name, found.message) for found in result.diagnostics
+    ]
 
 
 def compiled_env(home: Path, agent_id: str) -> str:
@@ -123,7 +145,9 @@ def start_arguments(mode: str) -> list[str]:
 
 @pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """Yield a pod started with the command of the transparent entrance's page, which is that of all three entrances."""
+    """Yield a pod started with the command of the transparent entrance's page,
+    which is that of all three entrances.
+    """
     home = tmp_path_factory.mktemp("desk")
     provider, service = Teller(), Service()
     provider.start()
@@ -132,10 +156,21 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     compiled(home, {mode: mode for mode in PAGES}, service.url, provider.url)
     pod: Any = Pod(home, provider, service)  # type: ignore[arg-type]  # a provider that needs no script
     pod.environment = composed(home)
-    verb = [sys.executable, "-c", "from claw_cli.app import main; main()", *commands("forward-proxy", "claw certs")[0][1:]]
+    verb = [
+        sys.executable,
+        "-c",
+        "from claw_cli.app import main; main()",
+        *commands("forward-proxy", "claw certs")[0][1:],
+    ]
     subprocess.run(verb, cwd=home, check=True, capture_output=True, timeout=100)
     (home / "runner").mkdir()
-    pod.start(*at_free_ports(start_arguments("transparent"), pod), "--set", "termlog_verbosity=warn", "-w", str(home / "flows"))
+    pod.start(
+        *at_free_ports(start_arguments("transparent"), pod),
+        "--set",
+        "termlog_verbosity=warn",
+        "-w",
+        str(home / "flows"),
+    )
     yield Desk(pod, provider, home / ".claw-ca" / "public")
     pod.stop()
     provider.stop()
@@ -149,5 +184,9 @@ def commands(page: str, begin: str) -> list[list[str]]:
 
 
 def at_free_ports(arguments: list[str], pod: Pod) -> list[str]:
-    ports = {"@8080": f"@127.0.0.1:{pod.port}", "@8082": f"@127.0.0.1:{pod.proxy_port}", "@8083": f"@{free_port()}"}
+    ports = {
+        "@8080": f"@127.0.0.1:{pod.port}",
+        "@8082": f"@127.0.0.1:{pod.proxy_port}",
+        "@8083": f"@{free_port()}",
+    }
     return [re.sub(r"@\d+$", lambda found: ports[found[0]], argument) for argument in arguments]

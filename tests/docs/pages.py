@@ -1,9 +1,9 @@
 """The pages as the tests read them: fenced blocks with the words behind their language, and tables.
 
 ```python run          code that runs as it stands, in the environment of its page
-```sh env              the environment that ``claw compile`` gives an agent, byte for byte except for its token
-```sh start            the command that starts the proxy
-```sh first-hour …     the README's path to the first answer, run by test_first_hour.py
+```sh env              the environment that ``claw compile`` gives an agent, byte for byte except
+for its token ```sh start            the command that starts the proxy ```sh first-hour …     the
+README's path to the first answer, run by test_first_hour.py
 """
 
 from __future__ import annotations
@@ -39,8 +39,12 @@ class Block:
 
 def pages() -> list[Path]:
     """Return every page of the repository."""
-    below = (page for folder in _OURS for place in ROOT.glob(folder) for page in place.rglob("*.md"))
-    return sorted({*ROOT.glob("*.md"), *(page for page in below if "node_modules" not in page.parts)})
+    below = (
+        page for folder in _OURS for place in ROOT.glob(folder) for page in place.rglob("*.md")
+    )
+    return sorted(
+        {*ROOT.glob("*.md"), *(page for page in below if "node_modules" not in page.parts)}
+    )
 
 
 def blocks(page: Path, word: str | None = None) -> list[Block]:
@@ -58,7 +62,9 @@ def rows(page: Path, heading: str) -> Iterator[list[str]]:
     section = re.split(rf"^#{{1,{len(level)}}} ", section, maxsplit=1, flags=re.MULTILINE)[0]
     table = [line for line in section.splitlines() if line.startswith("|")]
     for line, following in pairwise([*table, ""]):
-        if not (_RULE.fullmatch(line) or _RULE.fullmatch(following)):  # a table's head is above its rule
+        if not (
+            _RULE.fullmatch(line) or _RULE.fullmatch(following)
+        ):  # a table's head is above its rule
             yield [cell.strip() for cell in line.strip("|").split(" | ")]
 
 

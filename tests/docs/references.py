@@ -1,8 +1,9 @@
 """References to documents, as they stand in Python files and Markdown pages.
 
-Rules. A page is named by its path from the root of the repository: ``docs/spec/mediation.md`` section 4, "Repeats".
-The number is that of a heading; the words in quotes are a heading or a bold text of that page.
-A decision may be named by its number alone. A link of a Markdown page is checked by ``test_links.py``, not here.
+Rules. A page is named by its path from the root of the repository: ``docs/spec/mediation.md``
+section 4, "Repeats". The number is that of a heading; the words in quotes are a heading or a bold
+text of that page. A decision may be named by its number alone. A link of a Markdown page is checked
+by ``test_links.py``, not here.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT
 
-PROJECTS = frozenset({"codex", "h11", "httpx", "mitmproxy", "openclaw", "pydantic", "pytest", "redis", "smolagents"})
+PROJECTS = frozenset(
+    {"codex", "h11", "httpx", "mitmproxy", "openclaw", "pydantic", "pytest", "redis", "smolagents"}
+)
 """The projects whose GitHub issues may be cited, as in "mitmproxy issue 1234"."""
-_PRIVATE = re.compile(r"\borigin-[a-z]+|(?<![\w/-])(?:reference|seeds)/\w+|(?<![\w/-])(?:re)?design\.md")
+_PRIVATE = re.compile(
+    r"\borigin-[a-z]+|(?<![\w/-])(?:reference|seeds)/\w+|(?<![\w/-])(?:re)?design\.md"
+)
 _ISSUE = re.compile(r"(?:\b(\w+)\s+)?\bissues? #?\d+", re.IGNORECASE)
 _LINK = re.compile(r"\]\([^)\s]+\)")
 _PAGE = re.compile(
@@ -26,8 +31,12 @@ _PAGE = re.compile(
     re.VERBOSE,
 )
 _DECISION = re.compile(r"(?:docs/decisions/|\bdecisions? |\bADR )(\d{4})")
-_SOURCE = re.compile(r"(?:docs/[\w./-]+|[A-Z]+)\.md\b|decision \d{4}\b|RFC \d+\b|JSON Schema\b|https://")
-_BARE = re.compile(r"(?<![\w/.-])(?:contract|compile|mediation|mcp|responses|governance|tools-host|live-streaming)\.md")
+_SOURCE = re.compile(
+    r"(?:docs/[\w./-]+|[A-Z]+)\.md\b|decision \d{4}\b|RFC \d+\b|JSON Schema\b|https://"
+)
+_BARE = re.compile(
+    r"(?<![\w/.-])(?:contract|compile|mediation|mcp|responses|governance|tools-host|live-streaming)\.md"
+)
 
 
 def broken_references(text: str, *, is_markdown: bool = False) -> Iterator[str]:
@@ -51,9 +60,11 @@ def broken_references(text: str, *, is_markdown: bool = False) -> Iterator[str]:
 
 
 def is_public_source(source: str) -> bool:
-    """Return True if each part of a requirement's source begins with something that a reader can look up.
+    """Return True if each part of a requirement's source begins with something that
+    a reader can look up.
 
-    The parts are separated by semicolons. Each begins with a page, a decision, an RFC or an address.
+    The parts are separated by semicolons. Each begins with a page, a decision, an RFC or an
+    address.
     """
     return all(_SOURCE.match(part) for part in source.split("; "))
 
@@ -74,7 +85,9 @@ def _broken_page(match: re.Match[str]) -> Iterator[str]:
 
 @cache
 def _headings(page: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the numbers of the sections of a page, and its headings and bold texts in lower case."""
+    """Return the numbers of the sections of a page, and its headings and bold texts
+    in lower case.
+    """
     text = page.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (?:(\d+)\. )?(.+)$", text, re.MULTILINE)
     titles = [title.replace("`", "") for _, title in headings] + re.findall(r"\*\*(.+?)\*\*", text)

@@ -1,4 +1,6 @@
-"""The pages of the entrances: their commands and code run as they stand, and the environment they show is the compiled one."""
+"""The pages of the entrances: their commands and code run as they stand, and the environment they
+show is the compiled one.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,43 @@ import pytest
 import yaml
 
 from claw_compile.output.compose.proxy_service import REDIRECTION
-from tests.docs.conftest import ANSWER, CA, KEY, PAGES, Desk, compiled, compiled_env, start_arguments
+from tests.docs.conftest import (
+    ANSWER,
+    CA,
+    KEY,
+    PAGES,
+    Desk,
+    compiled,
+    compiled_env,
+    start_arguments,
+)
 from tests.docs.pages import ENTRANCES, ROOT, Block, blocks
 from tests.not_tested import need
 from tests.sdks.hearing import JAVASCRIPT, install
 
 SECONDS = 100
-RUNS = [(mode, block) for mode, page in PAGES.items() for block in blocks(ENTRANCES / f"{page}.md", "run")]
+RUNS = [
+    (mode, block)
+    for mode, page in PAGES.items()
+    for block in blocks(ENTRANCES / f"{page}.md", "run")
+]
 CODE = [run for run in RUNS if run[1].language != "sh"]
 COMMANDS = [run for run in RUNS if run[1].language == "sh"]
 
 
 def ran(desk: Desk, mode: str, command: list[str], **more: str) -> str:
-    """Run the command with nothing but the environment of this entrance's agent; return its output."""
+    """Run the command with nothing but the environment of this entrance's agent;
+    return its output.
+    """
     environment = desk.environment(mode) | more
     done = subprocess.run(
-        command, cwd=desk.pod.home / "runner", env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
+        command,
+        cwd=desk.pod.home / "runner",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -49,12 +72,17 @@ def of_code(desk: Desk, block: Block) -> list[str]:
 
 @pytest.mark.requirement("docs:code-runs")
 @pytest.mark.parametrize(("mode", "block"), CODE, ids=str)
-def test_the_code_of_a_page_gets_an_answer_that_a_hidden_call_went_into(desk: Desk, mode: str, block: Block) -> None:
+def test_the_code_of_a_page_gets_an_answer_that_a_hidden_call_went_into(
+    desk: Desk, mode: str, block: Block
+) -> None:
     before = len(desk.pod.provider.received)
     assert ANSWER in ran(desk, mode, of_code(desk, block))
     asked = desk.pod.provider.received[before:]
     assert len(asked) == 2
-    assert all(KEY in {sent.headers.get("authorization", "")[7:], sent.headers.get("x-api-key")} for sent in asked)
+    assert all(
+        KEY in {sent.headers.get("authorization", "")[7:], sent.headers.get("x-api-key")}
+        for sent in asked
+    )
 
 
 @pytest.mark.requirement("docs:code-runs")
@@ -74,7 +102,9 @@ def test_the_commands_of_a_page_say_what_it_says(desk: Desk, mode: str, block: B
 @pytest.mark.parametrize("mode", PAGES)
 def test_the_environment_of_a_page_is_what_is_compiled(tmp_path: Path, mode: str) -> None:
     compiled(tmp_path, {"analyst": mode})
-    written = re.sub(r"(?<==)analyst:\w+$", "analyst:…", compiled_env(tmp_path, "analyst"), flags=re.MULTILINE)
+    written = re.sub(
+        r"(?<==)analyst:\w+$", "analyst:…", compiled_env(tmp_path, "analyst"), flags=re.MULTILINE
+    )
     (block,) = blocks(ENTRANCES / f"{PAGES[mode]}.md", "env")
     assert block.text == written
 
@@ -107,7 +137,14 @@ def test_the_redirect_is_the_one_that_is_compiled() -> None:
 @pytest.mark.requirement("docs:code-runs")
 def test_the_versions_of_the_page_are_those_that_run_here() -> None:
     page = (ENTRANCES / "README.md").read_text(encoding="utf-8")
-    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split() if "==" in line)
+    pinned = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+        if "==" in line
+    )
     scripts = json.loads((JAVASCRIPT / "package.json").read_text(encoding="utf-8"))["dependencies"]
-    for name, python, script in (("OpenAI", "openai", "openai"), ("Anthropic", "anthropic", "@anthropic-ai/sdk")):
+    for name, python, script in (
+        ("OpenAI", "openai", "openai"),
+        ("Anthropic", "anthropic", "@anthropic-ai/sdk"),
+    ):
         assert f"{name} SDK (Python {pinned[python]}, JS {scripts[script]})" in page

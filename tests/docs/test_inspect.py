@@ -12,7 +12,9 @@ import pytest
 from claw_contract.log import EventType
 from tests.docs.conftest import Desk
 from tests.docs.pages import DOCS, rows, spans
-from tests.proxy.looking import Saved  # before imports of mitmproxy's filters, whose parser is an old one
+from tests.proxy.looking import (
+    Saved,
+)  # before imports of mitmproxy's filters, whose parser is an old one
 from tests.waiting import eventually
 
 from claw_mediate.mitm.view.commands import CommandsAddon  # isort: skip
@@ -24,8 +26,12 @@ FINDS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "~marker :llama:": lambda about: "claw.entry" in about,
     "~marker :robot:": lambda about: about.get("claw.kind") == "model",
     "~marker :wrench:": lambda about: about.get("claw.kind") == "tool",
-    '~comment "of analyst"': lambda about: about.get("claw.agent") == AGENT and "claw.entry" in about,
-    '~comment "by analyst"': lambda about: about.get("claw.agent") == AGENT and "claw.parent" in about,
+    '~comment "of analyst"': lambda about: (
+        about.get("claw.agent") == AGENT and "claw.entry" in about
+    ),
+    '~comment "by analyst"': lambda about: (
+        about.get("claw.agent") == AGENT and "claw.parent" in about
+    ),
     "~comment look_up": lambda about: about.get("claw.tool") == "api.look_up",
     "~meta claw.turn": lambda about: "claw.turn" in about,
 }
@@ -37,10 +43,15 @@ def test_the_filters_of_the_page_find_what_it_says(desk: Desk) -> None:
     body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Look it up."}]}
     token = desk.environment(AGENT)["OPENAI_API_KEY"]
     url = f"{desk.pod.url}/v1/chat/completions"
-    assert httpx2.post(url, json=body, headers={"authorization": f"Bearer {token}"}).status_code == 200
+    assert (
+        httpx2.post(url, json=body, headers={"authorization": f"Bearer {token}"}).status_code == 200
+    )
     httpx2.get(f"{desk.pod.url}/health")
     saved = Saved(desk.pod)
-    flows = eventually(lambda: saved.flows() if saved.found("~u /health") else None, "flows are saved in their order")
+    flows = eventually(
+        lambda: saved.flows() if saved.found("~u /health") else None,
+        "flows are saved in their order",
+    )
     assert spans(rows(PAGE, "## mitmweb")) >= FINDS.keys()
     for text, shows in FINDS.items():
         shown = {flow.id for flow in saved.found(text.replace("analyst", AGENT))}
@@ -50,8 +61,14 @@ def test_the_filters_of_the_page_find_what_it_says(desk: Desk) -> None:
 
 @pytest.mark.requirement("docs:inspect")
 def test_the_commands_of_the_page_are_there_and_no_other() -> None:
-    named = {span.split()[0] for span in spans(rows(PAGE, "## mitmweb")) if span.startswith("claw.")}
-    made = {f"claw.{name}" for name in vars(CommandsAddon) if not name.startswith("_") and name not in {"name", "load"}}
+    named = {
+        span.split()[0] for span in spans(rows(PAGE, "## mitmweb")) if span.startswith("claw.")
+    }
+    made = {
+        f"claw.{name}"
+        for name in vars(CommandsAddon)
+        if not name.startswith("_") and name not in {"name", "load"}
+    }
     assert named == made
 
 
@@ -62,5 +79,9 @@ def test_every_type_of_event_is_in_the_page_and_no_other() -> None:
 
 @pytest.mark.requirement("docs:inspect")
 def test_the_schemas_that_the_page_names_are_json() -> None:
-    (named,) = {span for span in PAGE.read_text(encoding="utf-8").split("`") if span.endswith("history.schema.json")}
+    (named,) = {
+        span
+        for span in PAGE.read_text(encoding="utf-8").split("`")
+        if span.endswith("history.schema.json")
+    }
     assert json.loads((DOCS.parent / named).read_text(encoding="utf-8"))["$schema"]

@@ -1,4 +1,6 @@
-"""Links of every page: their targets exist, the files that pages name exist, and no page names a path of one machine."""
+"""Links of every page: their targets exist, the files that pages name exist, and no
+page names a path of one machine.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,18 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"`((?:addons|bench|certs|claw_[a-z]+|docs|pods|scripts|tests)/[\w./-]*)`")
 PATH_OF_A_MACHINE = re.compile(r"(?<![\w.])/(?:work|home/\w|Users|tmp/wt|root)\b")
-REGISTRY = re.compile(r"https?://[\w.-]*(?:pypi|pythonhosted|npmjs|registry|crates\.io|proxy\.golang)[\w.-]*", re.IGNORECASE)
+REGISTRY = re.compile(
+    r"https?://[\w.-]*(?:pypi|pythonhosted|npmjs|registry|crates\.io|proxy\.golang)[\w.-]*",
+    re.IGNORECASE,
+)
 PAGES = pages()
 
 
 def anchors(page: Path) -> set[str]:
     """Return the anchors of the page's headings, as GitHub makes them."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -36,9 +43,13 @@ def test_what_a_page_links_to_and_names_is_there(page: Path) -> None:
         name, _, anchor = link.partition("#")
         target = (page.parent / name).resolve() if name else page
         assert target.exists(), f"{link} leads nowhere"
-        assert not anchor or anchor in anchors(target), f"{link}: no such heading; there are {sorted(anchors(target))}"
+        assert not anchor or anchor in anchors(target), (
+            f"{link}: no such heading; there are {sorted(anchors(target))}"
+        )
     for name in FILE.findall(text):
-        assert (ROOT / name).exists() or list(ROOT.glob(f"*/{name}")), f"{name} is named, and not there"
+        assert (ROOT / name).exists() or list(ROOT.glob(f"*/{name}")), (
+            f"{name} is named, and not there"
+        )
 
 
 @pytest.mark.requirement("docs:no-machine")

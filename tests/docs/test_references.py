@@ -1,4 +1,6 @@
-"""Every reference of the code, the tests, the requirements and the pages leads to something in the repository."""
+"""Every reference of the code, the tests, the requirements and the pages leads to
+something in the repository.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,26 @@ def _report(files: list[Path]) -> list[str]:
     return [
         f"{file.relative_to(ROOT)}: {broken}"
         for file in files
-        for broken in broken_references(file.read_text(encoding="utf-8"), is_markdown=file.suffix == ".md")
+        for broken in broken_references(
+            file.read_text(encoding="utf-8"), is_markdown=file.suffix == ".md"
+        )
     ]
 
 
 @pytest.mark.requirement("docs:references")
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_what_python_files_refer_to_is_in_the_repository(folder: str) -> None:
-    files = [file for file in sorted((ROOT / folder).rglob("*.py")) if "node_modules" not in file.parts]
+    files = [
+        file for file in sorted((ROOT / folder).rglob("*.py")) if "node_modules" not in file.parts
+    ]
     assert _report(files) == []
 
 
 @pytest.mark.requirement("docs:references")
 def test_the_source_of_a_requirement_is_public() -> None:
-    assert [(id_, req.source) for id_, req in REQUIREMENTS.items() if not is_public_source(req.source)] == []
+    assert [
+        (id_, req.source) for id_, req in REQUIREMENTS.items() if not is_public_source(req.source)
+    ] == []
 
 
 @pytest.mark.requirement("docs:references")
@@ -79,7 +87,10 @@ def test_a_reference_to_something_is_accepted(text: str) -> None:
 @pytest.mark.requirement("docs:decisions")
 def test_the_index_of_decisions_has_every_page_with_its_title() -> None:
     rows = [
-        f"| [{page.name[:4]}]({page.name}) | {page.read_text(encoding='utf-8').splitlines()[0][len('# 0000: ') :]} |"
+        (
+            f"| [{page.name[:4]}]({page.name}) | "
+            f"{page.read_text(encoding='utf-8').splitlines()[0][len('# 0000: ') :]} |"
+        )
         for page in sorted((DOCS / "decisions").glob("0*.md"))
     ]
     index = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,6 @@
-"""Each promise of SECURITY.md names the requirements that hold it; their tests carry the same names."""
+"""Each promise of SECURITY.md names the requirements that hold it; their tests
+carry the same names.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def promises(page: str) -> dict[int, tuple[str, ...]]:
     """Return the number of each promise, and the names behind its "Held by"."""
     section = page.partition("## What is promised")[2].partition("\n## ")[0]
     found = ((int(match["number"]), match["text"]) for match in _PROMISE.finditer(section))
-    return {number: tuple(_NAME.findall(text.partition("\n   Held by ")[2])) for number, text in found}
+    return {
+        number: tuple(_NAME.findall(text.partition("\n   Held by ")[2])) for number, text in found
+    }
 
 
 @pytest.mark.requirement("docs:promises")
@@ -38,5 +42,8 @@ def test_what_holds_a_promise_is_a_requirement() -> None:
 
 @pytest.mark.requirement("docs:promises")
 def test_a_promise_without_a_requirement_is_found() -> None:
-    page = "## What is promised\n\n1. A.\n   More.\n   Held by `a:b`, `c:d:e-f`.\n2. B.\n\n## What is not\n\n1. C.\n"
+    page = (
+        "## What is promised\n\n1. A.\n   More.\n   Held by `a:b`, `c:d:e-f`.\n2. B.\n\n## "
+        "What is not\n\n1. C.\n"
+    )
     assert promises(page) == {1: ("a:b", "c:d:e-f"), 2: ()}

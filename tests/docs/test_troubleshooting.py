@@ -1,4 +1,6 @@
-"""The page of troubles quotes the real messages: those of the code, and those of runtimes that do not trust the CA."""
+"""The page of troubles quotes the real messages: those of the code, and those of
+runtimes that do not trust the CA.
+"""
 
 from __future__ import annotations
 
@@ -68,9 +70,15 @@ def test_every_line_that_a_proxy_ends_with_at_its_start_is_in_the_page_and_no_ot
     }
     lines |= code_says.said_in("claw_mediate/mediator.py", "missing")
     lines |= code_says.said_in("claw_mediate/mitm/gate/tls_ca.py", "pod_ca_problem")
-    lines |= {text for text in code_says.raised(ROOT / "claw_contract/manifest.py", "ValueError") if "base URL" in text}
+    lines |= {
+        text
+        for text in code_says.raised(ROOT / "claw_contract/manifest.py", "ValueError")
+        if "base URL" in text
+    }
     lines.add(code_says.constants("claw_state/valkey/link.py")["_NOT_INSTALLED"])
-    lines = {f"{ANOTHER_MITMPROXY}…" if line.startswith(ANOTHER_MITMPROXY) else line for line in lines}
+    lines = {
+        f"{ANOTHER_MITMPROXY}…" if line.startswith(ANOTHER_MITMPROXY) else line for line in lines
+    }
     assert told("## It does not start") == lines - PASSED_ON
 
 
@@ -83,7 +91,11 @@ def test_every_reason_not_to_be_ready_is_in_the_page_and_no_other() -> None:
 
 @pytest.mark.requirement("docs:codes")
 def test_every_code_of_a_call_is_in_the_page_and_no_other() -> None:
-    registry = {value for name, value in code_says.constants("claw_mediate/core/tool_result.py").items() if name.isupper()}
+    registry = {
+        value
+        for name, value in code_says.constants("claw_mediate/core/tool_result.py").items()
+        if name.isupper()
+    }
     assert told("## A tool's call fails") == registry | {"http_…"}
 
 
@@ -102,9 +114,15 @@ def test_every_intervention_about_money_and_withheld_tools_is_in_the_page() -> N
     page = PAGE.read_text(encoding="utf-8")
     named = code_says.events("intervention", "intervention")
     assert named
-    assert {name for name in named if f"`{name}`" not in page} == {"context_block_quarantined:…", "timezone_unknown"}
+    assert {name for name in named if f"`{name}`" not in page} == {
+        "context_block_quarantined:…",
+        "timezone_unknown",
+    }
     for bypass in ("tool_choice_none", "several_choices_not_mediated", "request_not_read"):
-        assert any(f'"{bypass}"' in file.read_text(encoding="utf-8") for file in code_says.modules("claw_mediate"))
+        assert any(
+            f'"{bypass}"' in file.read_text(encoding="utf-8")
+            for file in code_says.modules("claw_mediate")
+        )
         assert f"`{bypass}`" in page
 
 
@@ -117,7 +135,8 @@ UNTRUSTING = {
         (
             "import openai\n"
             "try: openai.OpenAI(api_key='x', max_retries=0).models.list()\n"
-            "except openai.APIConnectionError as error: print(f'{type(error).__name__}: {error}', error.__cause__)"
+            "except openai.APIConnectionError as error: print(f'{type(error).__name__}: "
+            "{error}', error.__cause__)"
         ),
     ],
     "SELF_SIGNED_CERT_IN_CHAIN": [
@@ -125,9 +144,12 @@ UNTRUSTING = {
         "-e",
         (
             "const {hostname, port} = new URL(process.env.HTTPS_PROXY);"
-            "require('http').request({host: hostname, port, method: 'CONNECT', path: 'api.openai.com:443'})"
-            ".on('connect', (_, socket) => require('tls').connect({socket, servername: 'api.openai.com'})"
-            ".on('error', error => { console.log(error.code, error.message); process.exit(); })).end()"
+            "require('http').request({host: hostname, port, method: 'CONNECT', path: "
+            "'api.openai.com:443'})"
+            ".on('connect', (_, socket) => require('tls').connect({socket, servername: "
+            "'api.openai.com'})"
+            ".on('error', error => { console.log(error.code, error.message); process.exit(); "
+            "})).end()"
         ),
     ],
 }
@@ -135,18 +157,34 @@ UNTRUSTING = {
 
 @pytest.mark.requirement("docs:certificate-errors")
 @pytest.mark.parametrize("words", UNTRUSTING)
-def test_a_runtime_that_does_not_trust_the_ca_says_what_the_page_says(desk: Desk, tmp_path: Path, words: str) -> None:
+def test_a_runtime_that_does_not_trust_the_ca_says_what_the_page_says(
+    desk: Desk, tmp_path: Path, words: str
+) -> None:
     command = UNTRUSTING[words]
     need(command[0])
-    proxied = {"HTTPS_PROXY": desk.environment("proxy")["HTTPS_PROXY"], "PATH": desk.environment("proxy")["PATH"]}
-    environment = proxied | {"https_proxy": proxied["HTTPS_PROXY"], "HOME": str(tmp_path), "LC_ALL": "C"}
+    proxied = {
+        "HTTPS_PROXY": desk.environment("proxy")["HTTPS_PROXY"],
+        "PATH": desk.environment("proxy")["PATH"],
+    }
+    environment = proxied | {
+        "https_proxy": proxied["HTTPS_PROXY"],
+        "HOME": str(tmp_path),
+        "LC_ALL": "C",
+    }
     before = len(desk.pod.said())
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=100
+    )
     said = done.stdout + done.stderr
     (row,) = [row for row in rows(PAGE, "## Certificates") if f"`{words}`" in row[0]]
     for promised in re.findall(r"`([^`]+)`", row[0]):
         assert promised in said
     if command[0] in ("curl", sys.executable):
-        known = "Client TLS handshake failed. The client does not trust the proxy's certificate for "
+        known = (
+            "Client TLS handshake failed. The client does not trust the proxy's certificate for "
+        )
         assert f"`{known}…`" in PAGE.read_text(encoding="utf-8")
-        eventually(lambda: known in desk.pod.said()[before:], "mitmproxy says it of a client that tells why it leaves")
+        eventually(
+            lambda: known in desk.pod.said()[before:],
+            "mitmproxy says it of a client that tells why it leaves",
+        )

@@ -1,4 +1,6 @@
-"""Secrets that must be in nothing that leaves, the forms in which peers write them, and how to look for them."""
+"""Secrets that must be in nothing that leaves, the forms in which peers write them,
+and how to look for them.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,12 @@ def _readings(text: str) -> Iterator[str]:
     yield unquote(plain)
     for run in _PACKED.findall(plain):
         for start in range(4):
-            part = run[start : len(run) - (len(run) - start) % 4].translate(str.maketrans("-_", "+/"))
+            part = run[start : len(run) - (len(run) - start) % 4].translate(
+                str.maketrans("-_", "+/")
+            )
             try:
                 yield base64.b64decode(part).decode(errors="replace")
-            except binascii.Error:  # pragma: no cover - whole groups of base64's alphabet always decode
+            except (
+                binascii.Error
+            ):  # pragma: no cover - whole groups of base64's alphabet always decode
                 continue

@@ -1,4 +1,6 @@
-"""The failures of a provider, as data: each has one outcome, and says if the proxy itself tries again."""
+"""The failures of a provider, as data: each has one outcome, and says if the proxy
+itself tries again.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def _status(status: int, *headers: str) -> Callable[[Wire], raw.Act]:
     return lambda dialect: raw.answers(status, _error(dialect), "application/json", *headers)
 
 
-def _ok(body: bytes, content_type: str = "application/json", *headers: str) -> Callable[[Wire], raw.Act]:
+def _ok(
+    body: bytes, content_type: str = "application/json", *headers: str
+) -> Callable[[Wire], raw.Act]:
     return _always(raw.answers(200, body, content_type, *headers))
 
 
@@ -70,7 +74,9 @@ def _other(dialect: Wire) -> Wire:
     return anthropic if dialect is openai else openai
 
 
-def _passed(status: int, what: str = "answers {} with an error", *headers: str, retried: bool = False) -> Failure:
+def _passed(
+    status: int, what: str = "answers {} with an error", *headers: str, retried: bool = False
+) -> Failure:
     name = f"status-{status}" + ("-" + headers[0].partition(":")[0] if headers else "")
     return Failure(name, what.format(status), _status(status, *headers), Passed(status), retried)
 
@@ -89,8 +95,20 @@ FAILURES = (
         retried=True,
         until="never listens",
     ),
-    Failure("closed-before-headers", "closes without a byte", _always(raw.bytes_only(b"")), _CUT_OFF, retried=True),
-    Failure("reset-before-headers", "resets without a byte", _always(raw.resets_after(b"")), _CUT_OFF, retried=True),
+    Failure(
+        "closed-before-headers",
+        "closes without a byte",
+        _always(raw.bytes_only(b"")),
+        _CUT_OFF,
+        retried=True,
+    ),
+    Failure(
+        "reset-before-headers",
+        "resets without a byte",
+        _always(raw.resets_after(b"")),
+        _CUT_OFF,
+        retried=True,
+    ),
     Failure(
         "reset-in-headers",
         "resets in the middle of its headers",
@@ -101,18 +119,28 @@ FAILURES = (
     Failure(
         "cut-length",
         "closes before its content-length is reached",
-        lambda dialect: raw.bytes_only(raw.head(200, _JSON, "content-length: 5000") + dialect.reply("Hi", (), {})),
+        lambda dialect: raw.bytes_only(
+            raw.head(200, _JSON, "content-length: 5000") + dialect.reply("Hi", (), {})
+        ),
         _CUT_OFF,
         retried=True,
     ),
     Failure(
         "cut-chunked",
         "closes before its last chunk",
-        _always(raw.bytes_only(raw.head(200, _JSON, "transfer-encoding: chunked") + b'5\r\n{"a":\r\n')),
+        _always(
+            raw.bytes_only(raw.head(200, _JSON, "transfer-encoding: chunked") + b'5\r\n{"a":\r\n')
+        ),
         _CUT_OFF,
         retried=True,
     ),
-    Failure("no-http", "answers in no protocol at all", _always(raw.bytes_only(b"hello\r\n\r\n")), _CUT_OFF, retried=True),
+    Failure(
+        "no-http",
+        "answers in no protocol at all",
+        _always(raw.bytes_only(b"hello\r\n\r\n")),
+        _CUT_OFF,
+        retried=True,
+    ),
     Failure(
         "endless-headers",
         "sends headers without an end",
@@ -123,11 +151,15 @@ FAILURES = (
     Failure(
         "wrong-encoding",
         "says gzip and sends something else",
-        lambda dialect: raw.answers(200, dialect.reply("Hi", (), {}), "application/json", "content-encoding: gzip"),
+        lambda dialect: raw.answers(
+            200, dialect.reply("Hi", (), {}), "application/json", "content-encoding: gzip"
+        ),
         _CUT_OFF,
         retried=True,
     ),
-    Failure("silence", "says nothing", _always(raw.hangs_after(b"")), _TIMED_OUT, until="time is spent"),
+    Failure(
+        "silence", "says nothing", _always(raw.hangs_after(b"")), _TIMED_OUT, until="time is spent"
+    ),
     Failure(
         "slow-headers",
         "stops in the middle of its headers",
@@ -160,7 +192,9 @@ FAILURES = (
     Failure(
         "status-401-bad-key",
         "answers 401 with the code of a bad key",
-        lambda dialect: raw.answers(401, json.dumps(dialect.error("authentication_error", f"no: {PLAIN}")).encode()),
+        lambda dialect: raw.answers(
+            401, json.dumps(dialect.error("authentication_error", f"no: {PLAIN}")).encode()
+        ),
         Passed(401),
     ),
     _passed(402),
@@ -184,7 +218,11 @@ FAILURES = (
         retried=True,
     ),
     Failure(
-        "status-500-empty", "answers 500 without a body", _always(raw.answers(500, b"")), Ours("provider_http_500", 500), True
+        "status-500-empty",
+        "answers 500 without a body",
+        _always(raw.answers(500, b"")),
+        Ours("provider_http_500", 500),
+        True,
     ),
     Failure(
         "status-400-other-dialect",
@@ -192,7 +230,13 @@ FAILURES = (
         lambda dialect: raw.answers(400, _error(_other(dialect))),
         Passed(400),
     ),
-    Failure("status-999", "answers 999", _always(raw.answers(999, _HTML)), Ours("provider_http_999"), retried=True),
+    Failure(
+        "status-999",
+        "answers 999",
+        _always(raw.answers(999, _HTML)),
+        Ours("provider_http_999"),
+        retried=True,
+    ),
     Failure("status-204", "answers 204", _always(raw.answers(204, b"")), Ours("provider_http_204")),
     Failure(
         "status-302",
@@ -200,17 +244,42 @@ FAILURES = (
         _always(raw.answers(302, _HTML, "text/html", "location: http://127.0.0.1:1/stolen")),
         Ours("provider_http_302"),
     ),
-    Failure("ok-html", "answers 200 with a page of HTML", _ok(_HTML, "text/html"), Ours(BAD_REPLY), retried=True),
-    Failure("ok-empty", "answers 200 without a body", _ok(b""), Ours(BAD_REPLY), retried=True),
-    Failure("ok-truncated", "answers 200 with half a JSON document", _ok(b'{"choices":[{"mess'), Ours(BAD_REPLY), retried=True),
-    Failure("ok-no-object", "answers 200 with JSON that is no object", _ok(b'["hi"]'), Ours(BAD_REPLY), retried=True),
     Failure(
-        "ok-not-utf8", "answers 200 with bytes that are no text", _ok(b'{"choices":"\xff\xfe"}'), Ours(BAD_REPLY), retried=True
+        "ok-html",
+        "answers 200 with a page of HTML",
+        _ok(_HTML, "text/html"),
+        Ours(BAD_REPLY),
+        retried=True,
+    ),
+    Failure("ok-empty", "answers 200 without a body", _ok(b""), Ours(BAD_REPLY), retried=True),
+    Failure(
+        "ok-truncated",
+        "answers 200 with half a JSON document",
+        _ok(b'{"choices":[{"mess'),
+        Ours(BAD_REPLY),
+        retried=True,
+    ),
+    Failure(
+        "ok-no-object",
+        "answers 200 with JSON that is no object",
+        _ok(b'["hi"]'),
+        Ours(BAD_REPLY),
+        retried=True,
+    ),
+    Failure(
+        "ok-not-utf8",
+        "answers 200 with bytes that are no text",
+        _ok(b'{"choices":"\xff\xfe"}'),
+        Ours(BAD_REPLY),
+        retried=True,
     ),
     Failure(
         "ok-deep",
         "answers 200 with JSON that is 100,000 levels deep",
-        lambda dialect: raw.answers(200, dialect.reply("Hi", (), {})[:-1] + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+        lambda dialect: raw.answers(
+            200,
+            dialect.reply("Hi", (), {})[:-1] + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        ),
         Ours(BAD_REPLY),
         retried=True,
     ),
@@ -221,11 +290,20 @@ FAILURES = (
         Ours(BAD_REPLY),
         retried=True,
     ),
-    Failure("ok-error", "answers 200 with an error in the body", _status(200), Ours(BAD_REPLY, theirs=True), retried=True),
+    Failure(
+        "ok-error",
+        "answers 200 with an error in the body",
+        _status(200),
+        Ours(BAD_REPLY, theirs=True),
+        retried=True,
+    ),
     Failure(
         "ok-event-stream",
         "answers 200 with a stream that nobody asked for",
-        _ok(b"data: " + json.dumps({"choices": [{"delta": {"content": "Hi"}}]}).encode() + b"\n\n", "text/event-stream"),
+        _ok(
+            b"data: " + json.dumps({"choices": [{"delta": {"content": "Hi"}}]}).encode() + b"\n\n",
+            "text/event-stream",
+        ),
         Ours(BAD_REPLY),
         retried=True,
     ),

@@ -19,9 +19,13 @@ _LITTLE_MS = 150
 
 
 class Scene:
-    """A turn and the failure of its provider: ``stage`` is set up for the phase, and ``play`` runs the turn."""
+    """A turn and the failure of its provider: ``stage`` is set up for the phase,
+    and ``play`` runs the turn.
+    """
 
-    def __init__(self, home: Path, dialect: Wire, phase: Phase, failure: Failure, *, stream: bool) -> None:
+    def __init__(
+        self, home: Path, dialect: Wire, phase: Phase, failure: Failure, *, stream: bool
+    ) -> None:
         self.phase = phase
         self.failure = failure
         little = failure.until == "time is spent" and not GOOD_CALLS[phase]
@@ -30,7 +34,9 @@ class Scene:
             "total_timeout_ms": _LITTLE_MS if little else _AMPLE_MS,
             "soft_deadline_ratio": 1 - 1e-12,
         }
-        self.stage = Stage(home, dialect, stream, policy, first_ms=1 if phase is Phase.OPEN else 60_000)
+        self.stage = Stage(
+            home, dialect, stream, policy, first_ms=1 if phase is Phase.OPEN else 60_000
+        )
 
     async def play(self) -> Seen:
         async with self.stage.open() as mediator:
@@ -46,14 +52,21 @@ class Scene:
         elif self.failure.until == "never listens":
             stage.provider.refuse()
         failing = self.failure.act(stage.dialect)
-        stage.provider.script = [*acts, raw.held(failing, stage.go) if self.phase is Phase.OPEN else failing]
+        stage.provider.script = [
+            *acts,
+            raw.held(failing, stage.go) if self.phase is Phase.OPEN else failing,
+        ]
         stage.service.script = [raw.answers(200, b'{"usd": 50000}')]
 
     def _calls(self, number: int) -> bytes:
-        return self.stage.dialect.reply("", [Made(f"c{number}", "desk__balance", f'{{"n": {number}}}')], {})
+        return self.stage.dialect.reply(
+            "", [Made(f"c{number}", "desk__balance", f'{{"n": {number}}}')], {}
+        )
 
     def _last(self, act: raw.Act) -> raw.Act:
-        """Return the last good reply; sending it leaves the turn little time, or the provider without a listener."""
+        """Return the last good reply; sending it leaves the turn little time, or
+        the provider without a listener.
+        """
 
         async def last(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             if self.failure.until == "time is spent":

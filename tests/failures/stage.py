@@ -1,4 +1,6 @@
-"""One turn in which everything but the peers' replies is real: the mediator, its clients, sockets on loopback, history, log."""
+"""One turn in which everything but the peers' replies is real: the mediator, its clients, sockets
+on loopback, history, log.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Seen:
         return b"\n".join([json.dumps(self.headers).encode(), self.body, kept])
 
 
-def tool(service: raw.Peer, name: str, method: str = "GET", token: str = TOOL_TOKEN) -> dict[str, Any]:
+def tool(
+    service: raw.Peer, name: str, method: str = "GET", token: str = TOOL_TOKEN
+) -> dict[str, Any]:
     """Return a manifest entry of the service ``desk``."""
     return {
         "name": f"desk.{name}",
@@ -102,9 +106,15 @@ class Stage:
         manifest = {"version": 1, "tools": tools, "policy": self.policy}
         (directory / "tools.json").write_text(json.dumps(manifest), encoding="utf-8")
 
-    def request(self, said: str = "Go", token: str = TOKEN, headers: Sequence[tuple[str, str]] = ()) -> Request:
+    def request(
+        self, said: str = "Go", token: str = TOKEN, headers: Sequence[tuple[str, str]] = ()
+    ) -> Request:
         body = self.dialect.request([self.dialect.user(said)], (), stream=self.stream, more={})
-        shown = [("authorization", f"Bearer {token}"), ("content-type", "application/json"), *headers]
+        shown = [
+            ("authorization", f"Bearer {token}"),
+            ("content-type", "application/json"),
+            *headers,
+        ]
         return Request("POST", self.dialect.PATH, shown, json.dumps(body).encode())
 
     async def ask(self, mediator: Mediator, request: Request) -> Seen:

@@ -1,4 +1,5 @@
-"""The failure matrix: the response to a runner for each failure of a provider, by phase, as JSON and as a stream.
+"""The failure matrix: the response to a runner for each failure of a provider, by
+phase, as JSON and as a stream.
 
 ``python -m tests.failures.table`` prints docs/failures.md.
 """
@@ -44,7 +45,9 @@ class Told:
 
 def told(failure: Failure, phase: Phase, *, stream: bool) -> Told:
     """Return one cell of the matrix."""
-    by: Literal["a response", "an event"] = "a response" if phase is Phase.FIRST or not stream else "an event"
+    by: Literal["a response", "an event"] = (
+        "a response" if phase is Phase.FIRST or not stream else "an event"
+    )
     tries = TRIES if failure.retried and phase is not Phase.FIRST else 1
     match failure.outcome:
         case Ours(code, status):
@@ -60,7 +63,9 @@ def cells(failure: Failure) -> list[tuple[Phase, bool]]:
     """Return the possible combinations of phase and stream."""
     found = [(Phase.FIRST, False), (Phase.FIRST, True), (Phase.OPEN, True)]
     found += [(phase, stream) for phase in (Phase.LATER, Phase.FINAL) for stream in (False, True)]
-    return [cell for cell in found if not (cell[0] is Phase.OPEN and failure.until == "never listens")]
+    return [
+        cell for cell in found if not (cell[0] is Phase.OPEN and failure.until == "never listens")
+    ]
 
 
 _HEAD = """# When a provider fails

@@ -1,4 +1,5 @@
-"""Every failure of a provider, in every phase, in both dialects, as JSON and as a stream: one outcome, truly recorded.
+"""Every failure of a provider, in every phase, in both dialects, as JSON and as a stream: one
+outcome, truly recorded.
 
 The outcomes are data, in ``table``; this is the one test that compares the product with them.
 """
@@ -19,18 +20,28 @@ from tests.wires import Wire, anthropic, openai
 DIALECTS: dict[str, Wire] = {"openai": openai, "anthropic": anthropic}
 KEEPALIVE = (b": claw round=", b"event: ping\n")
 CASES = [
-    pytest.param(failure, phase, stream, dialect, id=f"{failure.name}-{phase.name}-{'stream' if stream else 'json'}-{name}")
+    pytest.param(
+        failure,
+        phase,
+        stream,
+        dialect,
+        id=f"{failure.name}-{phase.name}-{'stream' if stream else 'json'}-{name}",
+    )
     for failure in FAILURES
     for phase, stream in cells(failure)
     for name, dialect in DIALECTS.items()
 ]
 RAN = {Phase.FIRST: [], Phase.OPEN: [], Phase.LATER: ["ok"], Phase.FINAL: ["ok", "error"]}
-"""The status of each call that the model made before the failure; the last call of a spent turn does not run."""
+"""The status of each call that the model made before the failure; the last call of
+a spent turn does not run.
+"""
 
 
 @pytest.mark.requirement("failure:matrix")
 @pytest.mark.parametrize(("failure", "phase", "stream", "dialect"), CASES)
-async def test_a_failure_has_one_outcome(tmp_path: Path, failure: Failure, phase: Phase, stream: bool, dialect: Wire) -> None:
+async def test_a_failure_has_one_outcome(
+    tmp_path: Path, failure: Failure, phase: Phase, stream: bool, dialect: Wire
+) -> None:
     seen = await Scene(tmp_path, dialect, phase, failure, stream=stream).play()
     expected = told(failure, phase, stream=stream)
     delivered(seen, expected, dialect, failure)
@@ -47,8 +58,12 @@ def delivered(seen: Seen, expected: Told, dialect: Wire, failure: Failure) -> No
         assert (seen.status, seen.streaming) == (200, True)
         assert headers["content-type"] == "text/event-stream"
         body = dialect.stream_error(seen.body) or b""
-        blocks = [block for block in seen.body.split(b"\n\n") if block and not block.startswith(KEEPALIVE)]
-        assert len(blocks) == (2 if dialect is openai else 1), "an error, and the end, and nothing else"
+        blocks = [
+            block for block in seen.body.split(b"\n\n") if block and not block.startswith(KEEPALIVE)
+        ]
+        assert len(blocks) == (2 if dialect is openai else 1), (
+            "an error, and the end, and nothing else"
+        )
     else:
         assert (seen.status, seen.streaming) == (expected.status, False)
         body = seen.body
@@ -57,7 +72,11 @@ def delivered(seen: Seen, expected: Told, dialect: Wire, failure: Failure) -> No
         assert headers["content-type"] in ("application/json", "text/event-stream")
     else:
         assert b"no: " in body or failure.name == "status-500-empty"
-    waits = failure.name == "status-429-retry-after" and not expected.own and expected.by == "a response"
+    waits = (
+        failure.name == "status-429-retry-after"
+        and not expected.own
+        and expected.by == "a response"
+    )
     assert headers.get("retry-after") == ("0" if waits else None)
     if failure.outcome == Ours(BAD_REPLY, theirs=True):
         assert b"no: " in body
@@ -69,7 +88,11 @@ def recorded(seen: Seen, expected: Told, phase: Phase) -> None:
     calls = [call for past in entry["tool_trace"] for call in past["tool_calls"]]
     assert [call["status"] for call in calls] == RAN[phase]
     assert len(seen.to_service) == RAN[phase].count("ok")
-    events = [event for event in seen.events if event["type"] in {"request", "tool_call", "response", "error"}]
+    events = [
+        event
+        for event in seen.events
+        if event["type"] in {"request", "tool_call", "response", "error"}
+    ]
     assert [event["type"] for event in events] == ["request", *["tool_call"] * len(calls), "error"]
     assert {event["turn_id"] for event in events} == {entry["turn_id"]}
     assert (events[-1]["status_code"], events[-1]["error"]) == (expected.status, expected.reason)

@@ -13,8 +13,14 @@ from tests.failures.table import page
 @pytest.mark.requirement("failure:documented")
 def test_the_page_is_the_table() -> None:
     file = Path(__file__).parent.parent.parent / "docs" / "failures.md"
-    assert file.read_text(encoding="utf-8") == page(), "python -m tests.failures.table > docs/failures.md"
+    assert file.read_text(encoding="utf-8") == page(), (
+        "python -m tests.failures.table > docs/failures.md"
+    )
 
 
 def test_no_failure_is_told_twice() -> None:
-    assert len({failure.name for failure in FAILURES}) == len({failure.what for failure in FAILURES}) == len(FAILURES)
+    assert (
+        len({failure.name for failure in FAILURES})
+        == len({failure.what for failure in FAILURES})
+        == len(FAILURES)
+    )

@@ -48,22 +48,33 @@ listen forward
 
 
 class Balancer:
-    """HAProxy, which asks each proxy whether it is ready, and repeats a request only if no connection came about."""
+    """HAProxy, which asks each proxy whether it is ready, and repeats a request
+    only if no connection came about.
+    """
 
     def __init__(self, home: Path, proxies: Sequence[Pod], base: int, forward: int) -> None:
         if BINARY is None:
             skip_for("haproxy")
         names = {f"p{number}": proxy for number, proxy in enumerate(proxies)}
         bases = (f"    server {name} 127.0.0.1:{proxy.port} check" for name, proxy in names.items())
-        forwards = (f"    server {name} 127.0.0.1:{proxy.proxy_port} track base/{name}" for name, proxy in names.items())
+        forwards = (
+            f"    server {name} 127.0.0.1:{proxy.proxy_port} track base/{name}"
+            for name, proxy in names.items()
+        )
         config, self._log = home / "haproxy.cfg", home / "haproxy.log"
         self._socket = home / "haproxy.sock"
         text = _CONFIG.format(
-            socket=self._socket, base=base, forward=forward, bases="\n".join(bases), forwards="\n".join(forwards)
+            socket=self._socket,
+            base=base,
+            forward=forward,
+            bases="\n".join(bases),
+            forwards="\n".join(forwards),
         )
         config.write_text(text, encoding="utf-8")
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen([BINARY, "-db", "-f", config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [BINARY, "-db", "-f", config], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         eventually(partial(self._listens, forward), "the balancer listens")
 
     def drain(self, proxy: int) -> None:
@@ -73,7 +84,10 @@ class Balancer:
     def resume(self, proxy: int) -> None:
         """Send a proxy requests again; wait until it gets them."""
         self._tell(f"set server base/p{proxy} state ready")
-        eventually(lambda: f",base,p{proxy},UP," in self._states(), "the balancer knows that the proxy is ready")
+        eventually(
+            lambda: f",base,p{proxy},UP," in self._states(),
+            "the balancer knows that the proxy is ready",
+        )
 
     def _states(self) -> str:
         """Return for each server a line with the names of its backend and itself, and its state."""
@@ -87,8 +101,12 @@ class Balancer:
             return b"".join(iter(partial(admin.recv, 1 << 16), b"")).decode()
 
     def interrupted(self) -> int:
-        """Return how many requests the proxies had taken, and left without an answer or within one."""
-        ends = (line.partition(" ")[2] for line in self._log.read_text(encoding="utf-8").splitlines())
+        """Return how many requests the proxies had taken, and left without an
+        answer or within one.
+        """
+        ends = (
+            line.partition(" ")[2] for line in self._log.read_text(encoding="utf-8").splitlines()
+        )
         return sum(end in {"SH", "SD"} for end in ends)
 
     def _listens(self, port: int) -> bool:

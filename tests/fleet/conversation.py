@@ -1,4 +1,6 @@
-"""A conversation through the balancer, with an SDK that retries by itself, and nobody who retries what the SDK gave up."""
+"""A conversation through the balancer, with an SDK that retries by itself, and nobody who retries
+what the SDK gave up.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Runner:
 
 
 class Conversation(Scene):
-    """A conversation of turns that each may be served by another proxy; its number says its way and its agent."""
+    """A conversation of turns that each may be served by another proxy; its number
+    says its way and its agent.
+    """
 
     def __init__(self, number: int, fleet: Fleet, runner: Runner, name: str = "f") -> None:
         self.name, self.random = f"{name}{number}", random.Random(f"{name}{number}")
@@ -67,34 +71,50 @@ class Conversation(Scene):
             for _ in range(turns):
                 self._turn()
         except (openai.APIError, anthropic.APIError) as error:
-            error.add_note("\n".join((f"{self.name}, {self.way}:", *self.turns, *self.books.faults[self.name])))
+            error.add_note(
+                "\n".join((f"{self.name}, {self.way}:", *self.turns, *self.books.faults[self.name]))
+            )
             raise
 
     def _asked(self, *, stream: bool) -> str:
-        """Ask once: the SDK retries by itself. A stream that broke off is asked for again, with the same idempotency key.
+        """Ask once: the SDK retries by itself.
 
-        It may have broken off behind its last event, when the turn is done: without the key it would be another turn.
+        A stream that broke off is asked for again, with the same idempotency key.
+
+        It may have broken off behind its last event, when the turn is done: without the key it
+        would be another turn.
         """
-        ask = {"chat": self._asks_gpt, "messages": self._asks_claude}.get(self.way, self._asks_responses)
+        ask = {"chat": self._asks_gpt, "messages": self._asks_claude}.get(
+            self.way, self._asks_responses
+        )
         if not stream:
             return ask(stream=False)
         gpt, claude = self.gpt, self.anthropic
         key = {"idempotency-key": f"{self.name}.{len(self.turns)}"}
-        self.gpt, self.anthropic = (each.with_options(default_headers=key) for each in (gpt, claude))
+        self.gpt, self.anthropic = (
+            each.with_options(default_headers=key) for each in (gpt, claude)
+        )
         try:
             for _ in range(_MAX_STREAMS):
                 try:
                     return ask(stream=True)
                 except (openai.APIStatusError, anthropic.APIStatusError):
                     raise
-                except (openai.APIError, anthropic.APIError, httpx2.HTTPError, BrokenOffError) as error:
+                except (
+                    openai.APIError,
+                    anthropic.APIError,
+                    httpx2.HTTPError,
+                    BrokenOffError,
+                ) as error:
                     failed = error
         finally:
             self.gpt, self.anthropic = gpt, claude
         raise failed
 
     def turn_ids(self) -> list[str]:
-        """Return the id of each turn that called a service; check that no write was repeated and nothing was forgotten."""
+        """Return the id of each turn that called a service; check that no write was
+        repeated and nothing was forgotten.
+        """
         assert not self.books.faults[self.name], self.books.faults[self.name]
         ids = [self._turn_id(words) for words in self.turns]
         found = [turn_id for turn_id in ids if turn_id]

@@ -1,4 +1,6 @@
-"""Three real proxies on one real Valkey, behind a real HAProxy; model and service are those of ``tests/crash``."""
+"""Three real proxies on one real Valkey, behind a real HAProxy; model and service
+are those of ``tests/crash``.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _DRAIN_MS = 30_000
 
 @dataclass
 class ThinkingModel(Model):
-    """The model, which takes its time, so that turns are under way at every step when a proxy is killed."""
+    """The model, which takes its time, so that turns are under way at every step
+    when a proxy is killed.
+    """
 
     thoughts: random.Random = field(default_factory=lambda: random.Random(1))
     longest: float = 0
@@ -61,7 +65,10 @@ class Fleet:
     model: ThinkingModel
 
     def restart(self, number: int) -> int:
-        """Restart a proxy as Kubernetes does: it gets no new requests, and ends its turns. Return the exit code."""
+        """Restart a proxy as Kubernetes does: it gets no new requests, and ends its turns.
+
+        Return the exit code.
+        """
         proxy = self.proxies[number]
         assert proxy.process is not None
         self.balancer.drain(number)
@@ -74,7 +81,9 @@ class Fleet:
     def history(self) -> list[list[dict[str, Any]]]:
         """Return the lines of history of all agents, by proxy."""
         agents = [path.name for path in (self.pod.home / "context").iterdir()]
-        return [[line for agent in agents for line in proxy.history(agent)] for proxy in self.proxies]
+        return [
+            [line for agent in agents for line in proxy.history(agent)] for proxy in self.proxies
+        ]
 
     def histories(self) -> tuple[Path, ...]:
         return tuple(proxy.home / "history" for proxy in self.proxies)
@@ -86,10 +95,17 @@ def _agents(pod: Pod) -> None:
     tools = [pod.tool("balance", schema=schema), pod.tool("trade", "POST", schema=schema)]
     pod.agent("http", *tools)
     overs = [
-        {"transport": "mcp", "service": "desk", "base_url": pod.service.url, "tool_name": each["name"].partition(".")[2]}
+        {
+            "transport": "mcp",
+            "service": "desk",
+            "base_url": pod.service.url,
+            "tool_name": each["name"].partition(".")[2],
+        }
         for each in tools
     ]
-    pod.agent("mcp", *({**each, "execution": over} for each, over in zip(tools, overs, strict=True)))
+    pod.agent(
+        "mcp", *({**each, "execution": over} for each, over in zip(tools, overs, strict=True))
+    )
     pod.agent("native", *({**each, "delivery": "native"} for each in tools))
 
 
@@ -118,7 +134,13 @@ def fleet(home: Path) -> Iterator[Fleet]:
             own = home / f"p{number}"
             own.mkdir()
             environment = {**shared, "CLAW_KEY_STATES_DIR": str(own / "key-states")}
-            proxy = replace(pod, home=own, script=SCRIPT, environment=environment, clients=contextlib.ExitStack())
+            proxy = replace(
+                pod,
+                home=own,
+                script=SCRIPT,
+                environment=environment,
+                clients=contextlib.ExitStack(),
+            )
             proxy.port, proxy.proxy_port = free_port(), free_port()
             proxies.append(proxy)
             running.callback(proxy.stop)

@@ -1,7 +1,8 @@
-"""Three proxies, one state, one load balancer: turns move, proxies come and go, and no write is repeated (decision 0036).
+"""Three proxies, one state, one load balancer: turns move, proxies come and go, and no write is
+repeated (decision 0036).
 
-Each turn that a killed proxy leaves without an answer is a trial: it was at some step of its own. ``CLAW_FLEET_TRIALS`` says
-how many there are.
+Each turn that a killed proxy leaves without an answer is a trial: it was at some step of its own.
+``CLAW_FLEET_TRIALS`` says how many there are.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from tests.waiting import eventually
 
 TRIALS = int(os.environ.get("CLAW_FLEET_TRIALS", "200"))
 _AT_ONCE = 120
-"""Conversations under way while proxies are killed: each kill leaves about a third of them without an answer."""
+"""Conversations under way while proxies are killed: each kill leaves about a third
+of them without an answer.
+"""
 _PROGRESS = 50
 """The model's replies between two kills, so that each kill meets other steps."""
 
@@ -52,11 +55,16 @@ def conversations(running: Fleet, name: str, number: int, **more: Any) -> list[C
     """Return conversations of both agents in all ways; every eighth comes by the forward proxy."""
     runners = [Runner.of(running, agent, **more) for agent in AGENTS]
     unaware = Runner.of(running, AGENTS[0], forward=True, **more)
-    return [Conversation(each, running, unaware if each % 8 == 0 else runners[each // 4 % 2], name) for each in range(number)]
+    return [
+        Conversation(each, running, unaware if each % 8 == 0 else runners[each // 4 % 2], name)
+        for each in range(number)
+    ]
 
 
 def check(running: Fleet, talks: Sequence[Conversation]) -> None:
-    """Check the books of all conversations against the histories of all proxies, which count as one."""
+    """Check the books of all conversations against the histories of all proxies,
+    which count as one.
+    """
     ids = [turn_id for talk in talks for turn_id in talk.turn_ids()]
     assert len(set(ids)) == len(ids)
     lines = [line for proxy in running.history() for line in proxy]
@@ -66,7 +74,11 @@ def check(running: Fleet, talks: Sequence[Conversation]) -> None:
     found = audit(AuditQuery(running.histories()), on_call=rows.append)
     assert found.turns.total == len({line["turn_id"] for line in lines})
     mine = set(ids)
-    trades = [row for row in rows if row.tool == "desk.trade" and row.status == "ok" and row.turn_id in mine]
+    trades = [
+        row
+        for row in rows
+        if row.tool == "desk.trade" and row.status == "ok" and row.turn_id in mine
+    ]
     books = running.model.books
     done = [
         order
@@ -79,7 +91,9 @@ def check(running: Fleet, talks: Sequence[Conversation]) -> None:
 
 @pytest.mark.requirement("fleet:moves")
 @pytest.mark.requirement("fleet:entrances")
-def test_turns_of_a_conversation_move_between_proxies_and_nothing_is_forgotten(running: Fleet) -> None:
+def test_turns_of_a_conversation_move_between_proxies_and_nothing_is_forgotten(
+    running: Fleet,
+) -> None:
     talks = conversations(running, "m", 10)
     with ThreadPoolExecutor(len(talks)) as pool:
         list(pool.map(lambda talk: talk.go_on(4), talks))
@@ -87,21 +101,28 @@ def test_turns_of_a_conversation_move_between_proxies_and_nothing_is_forgotten(r
     assert all(running.history()), "every proxy has served some"
 
 
-# The SDK's pool may drop a socket that was reset while it was opened, unclosed. It is no request that was lost.
-@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+# The SDK's pool may drop a socket that was reset while it was opened, unclosed. It is no request
+# that was lost.
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.requirement("fleet:rolling")
 @pytest.mark.requirement("fleet:sessions")
 def test_a_rolling_restart_under_load_costs_no_request(running: Fleet) -> None:
     """With the retries that the SDKs have by default, and without one turn that is cut off."""
     session = RawClient(running.pod, "native").open()
-    assert {session.ask("tools/list").status_code for _ in range(6)} == {200}, "it stays with its proxy"
+    assert {session.ask("tools/list").status_code for _ in range(6)} == {200}, (
+        "it stays with its proxy"
+    )
     talks, over = conversations(running, "r", 20), threading.Event()
     running.model.longest = 0.3
     before = running.balancer.interrupted()
     with ThreadPoolExecutor(len(talks)) as pool:
         going = [pool.submit(talk.go_on, 1, over) for talk in talks]
         try:
-            assert [running.restart(number) for number, _ in enumerate(running.proxies)] == [0] * len(running.proxies)
+            assert [running.restart(number) for number, _ in enumerate(running.proxies)] == [
+                0
+            ] * len(running.proxies)
         finally:
             over.set()
         for each in going:
@@ -110,7 +131,9 @@ def test_a_rolling_restart_under_load_costs_no_request(running: Fleet) -> None:
     assert running.balancer.interrupted() == before
     assert session.ask("tools/list").status_code == 404
     again = RawClient(running.pod, "native").open()
-    assert again.call("desk__balance", {"order": "r0.99.1.1", "number": 1})["structuredContent"] == {"order": "r0.99.1.1"}
+    assert again.call("desk__balance", {"order": "r0.99.1.1", "number": 1})[
+        "structuredContent"
+    ] == {"order": "r0.99.1.1"}
 
 
 @pytest.mark.requirement("fleet:killed")
@@ -124,7 +147,12 @@ def test_proxies_are_killed_again_and_again_and_no_write_is_made_twice(running: 
         try:
             for proxy in itertools.cycle(running.proxies):
                 heard = len(running.model.received) + _PROGRESS + chance.randrange(20)
-                eventually(lambda: len(running.model.received) >= heard or any(each.done() for each in going), "turns go on")  # noqa: B023
+                eventually(
+                    lambda: (
+                        len(running.model.received) >= heard or any(each.done() for each in going)  # noqa: B023
+                    ),
+                    "turns go on",
+                )
                 proxy.kill()
                 proxy.start()
                 if running.balancer.interrupted() - before >= TRIALS:

@@ -11,9 +11,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 _DAY = dt.timedelta(days=1)
-_USES = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+_USES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+)
 _SIGNS = x509.KeyUsage(
-    **dict.fromkeys(_USES, False), key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False
+    **dict.fromkeys(_USES, False),
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
 )
 
 
@@ -29,24 +39,37 @@ class Authority:
             .add_extension(_SIGNS, True)
         )
         self.certificate = home / f"{name}.pem"
-        self.certificate.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        self.certificate.write_bytes(
+            made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        )
 
     def signs(self, *names: str) -> Path:
         """Sign a server's certificate for these names; return the file with it and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
-        made = self._built(subject, key).add_extension(alternatives, False).sign(self._key, hashes.SHA256())
+        made = (
+            self._built(subject, key)
+            .add_extension(alternatives, False)
+            .sign(self._key, hashes.SHA256())
+        )
         file = self._home / f"{names[0]}.pem"
         form = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        file.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form) + made.public_bytes(serialization.Encoding.PEM))
+        file.write_bytes(
+            key.private_bytes(serialization.Encoding.PEM, *form)
+            + made.public_bytes(serialization.Encoding.PEM)
+        )
         return file
 
-    def _built(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _built(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
         now = dt.datetime.now(dt.UTC)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return (
-            x509.CertificateBuilder(self._name, subject, key.public_key(), x509.random_serial_number())
+            x509.CertificateBuilder(
+                self._name, subject, key.public_key(), x509.random_serial_number()
+            )
             .not_valid_before(now - _DAY)
             .not_valid_after(now + _DAY)
             .add_extension(issuer, False)

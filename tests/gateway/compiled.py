@@ -1,5 +1,6 @@
-"""The output of ``claw compile`` for a transparent agent, used as it is: the rules, the proxy's command and environment, the
-agent's environment. Only the paths of containers are replaced by those of this test.
+"""The output of ``claw compile`` for a transparent agent, used as it is: the rules, the proxy's
+command and environment, the agent's environment. Only the paths of containers are replaced by those
+of this test.
 """
 
 from __future__ import annotations
@@ -20,8 +21,17 @@ from claw_compile.diagnostics.report import as_text
 
 SEEN_AT = "/mnt"
 """The mount point of the pod's files for its proxy, and of its CA's public part for its agent."""
-OPENAI_KEY, ANTHROPIC_KEY, TOOL_TOKEN = "sk-gateway-openai", "sk-ant-gateway-anthropic", "gateway-tool-token"
-_PLACES = {"/claw/runtime": ".claw-runtime", "/claw/ca": ".claw-ca/private", "/claw/": "", "/tmp": "tmp"}
+OPENAI_KEY, ANTHROPIC_KEY, TOOL_TOKEN = (
+    "sk-gateway-openai",
+    "sk-ant-gateway-anthropic",
+    "gateway-tool-token",
+)
+_PLACES = {
+    "/claw/runtime": ".claw-runtime",
+    "/claw/ca": ".claw-ca/private",
+    "/claw/": "",
+    "/tmp": "tmp",
+}
 ENVIRON = {"OPENAI": OPENAI_KEY, "ANTHROPIC": ANTHROPIC_KEY, "TOKEN": TOOL_TOKEN}
 NETWORKS = "10.77.0.0/16,fd77::/16,198.51.100.0/24"
 """The networks of these tests, which the proxy takes for private."""
@@ -73,8 +83,10 @@ DESK = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """The parts of a compiled pod. ``arguments``: mitmdump's; ``rules``: those of the step that may set them; ``uid``: that of
-    the proxy; ``led``, ``own``: the names by which the runner, and the proxy itself, find the proxy.
+    """The parts of a compiled pod.
+
+    ``arguments``: mitmdump's; ``rules``: those of the step that may set them; ``uid``: that of the
+    proxy; ``led``, ``own``: the names by which the runner, and the proxy itself, find the proxy.
     """
 
     arguments: list[str]
@@ -86,7 +98,9 @@ class Compiled:
     own: frozenset[str] = frozenset()
 
 
-def compiled(home: Path, target: Literal["compose", "kubernetes"], service: str, egress: str = "deny") -> Compiled:
+def compiled(
+    home: Path, target: Literal["compose", "kubernetes"], service: str, egress: str = "deny"
+) -> Compiled:
     for name, content in (
         ("claw-pod.yml", POD.format(service=service, egress=egress, networks=NETWORKS)),
         ("AGENTS.md", "Be good.\n"),
@@ -107,13 +121,19 @@ def compiled(home: Path, target: Literal["compose", "kubernetes"], service: str,
 
 
 def with_authority(home: Path, public: Path) -> None:
-    """Create the pod's CA as the operator does; ``public``: the CAs that runners trust beside it."""
-    made = CliRunner().invoke(app, ["certs", "init", str(home / "claw-pod.yml"), "--public-cas", str(public)], env=ENVIRON)
+    """Create the pod's CA as the operator does; ``public``: the CAs that runners
+    trust beside it.
+    """
+    made = CliRunner().invoke(
+        app, ["certs", "init", str(home / "claw-pod.yml"), "--public-cas", str(public)], env=ENVIRON
+    )
     assert made.exit_code == 0, made.output
 
 
 def _composed(home: Path) -> Compiled:
-    services = yaml.safe_load((home / "compose.generated.yml").read_text(encoding="utf-8"))["services"]
+    services = yaml.safe_load((home / "compose.generated.yml").read_text(encoding="utf-8"))[
+        "services"
+    ]
     proxy, (program, rules) = services["cllama"], services["cllama-redirect"]["command"]
     assert program == "nft"
     assert proxy["user"] == "${CLAW_UID:-1000}:${CLAW_GID:-1000}"
@@ -121,25 +141,37 @@ def _composed(home: Path) -> Compiled:
     links = (link.partition(":") for link in services["analyst"]["links"])
     led = frozenset(name for holder, _, name in links if holder == "cllama-gateway")
     # An alias of Docker's name server holds for everybody on the network, its owner too.
-    own = frozenset(name for network in services["cllama-gateway"]["networks"].values() for name in network["aliases"])
+    own = frozenset(
+        name
+        for network in services["cllama-gateway"]["networks"].values()
+        for name in network["aliases"]
+    )
     return Compiled(proxy["command"], proxy["environment"] | environment, rules, 1000, {}, led, own)
 
 
 def _deployed(home: Path) -> Compiled:
     file = home / ".claw-runtime" / "kubernetes.generated.yml"
     objects = [*yaml.safe_load_all(file.read_text(encoding="utf-8"))]
-    spec = next(each for each in objects if each["kind"] == "Deployment" and each["metadata"]["name"] == "desk-analyst")
+    spec = next(
+        each
+        for each in objects
+        if each["kind"] == "Deployment" and each["metadata"]["name"] == "desk-analyst"
+    )
     guard, proxy = spec["spec"]["template"]["spec"]["initContainers"]
     program, rules = guard["command"]
     assert program == "nft"
-    secrets = {each["metadata"]["name"]: each["data"] for each in objects if each["kind"] == "Secret"}
+    secrets = {
+        each["metadata"]["name"]: each["data"] for each in objects if each["kind"] == "Secret"
+    }
     named = _decoded(secrets[source["secretRef"]["name"]] for source in proxy["envFrom"])
     environment = {each["name"]: each["value"] for each in proxy["env"]} | named
     return Compiled(proxy["command"], environment, rules, proxy["securityContext"]["runAsUser"], {})
 
 
 def _decoded(secrets: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    return {name: base64.b64decode(value).decode() for each in secrets for name, value in each.items()}
+    return {
+        name: base64.b64decode(value).decode() for each in secrets for name, value in each.items()
+    }
 
 
 def _read(file: Path) -> dict[str, str]:

@@ -23,7 +23,9 @@ def _made(factory: pytest.TempPathFactory, form: Form, egress: str) -> Iterator[
 
 
 @pytest.fixture(scope="package", params=["compose", "classic", "kubernetes"])
-def every_form(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def every_form(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
     with _made(tmp_path_factory, request.param, "deny") as made:
         yield made
 

@@ -20,7 +20,10 @@ CHAT = "/v1/chat/completions"
 
 @dataclass(frozen=True)
 class Heard:
-    """A TLS peer's answer. ``signer``: the issuer of its certificate; ``data``: all bytes until the end."""
+    """A TLS peer's answer.
+
+    ``signer``: the issuer of its certificate; ``data``: all bytes until the end.
+    """
 
     signer: str
     data: bytes
@@ -42,15 +45,22 @@ def bytes_to(scene: Scene, host: str, port: int, data: bytes) -> bytes:
 
 
 def over_tls(scene: Scene, host: str, name: str | None, data: bytes, tunnel: str = "") -> Heard:
-    """Send these bytes over TLS, trusting every certificate. ``name``: the one in the handshake; ``tunnel``: the destination,
-    through the forward proxy at this host. Raises ``ssl.SSLError``.
+    """Send these bytes over TLS, trusting every certificate.
+
+    ``name``: the one in the handshake; ``tunnel``: the destination, through the forward proxy at
+    this host. Raises ``ssl.SSLError``.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 
     def said() -> Heard:
-        with _connected(host, tunnel) as plain, context.wrap_socket(plain, server_hostname=name) as connection:
-            certificate = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
+        with (
+            _connected(host, tunnel) as plain,
+            context.wrap_socket(plain, server_hostname=name) as connection,
+        ):
+            certificate = x509.load_der_x509_certificate(
+                connection.getpeercert(binary_form=True) or b""
+            )
             connection.sendall(data)
             signer = certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
             return Heard(str(signer), _all(connection))
@@ -71,7 +81,9 @@ def head(line: str, *headers: str) -> bytes:
 
 
 def post(scene: Scene, url: str, body: Any, **how: Any) -> httpx2.Response:
-    """Send a request of the agent with the SDKs' client; the TLS handshake names OpenAI, whatever the URL."""
+    """Send a request of the agent with the SDKs' client; the TLS handshake names
+    OpenAI, whatever the URL.
+    """
     extensions = {"sni_hostname": how.pop("name", OPENAI)}
     headers = {"authorization": f"Bearer {scene.token}", **how.pop("headers", {})}
 

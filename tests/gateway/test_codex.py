@@ -27,11 +27,16 @@ def test_codex_runs_its_own_tool_behind_a_hidden_call_repeats_what_failed_behind
         pod.provider.script.append(answer)
         return await model.answer(request)
 
-    pod.desk.routes |= {("GET", "/balance"): JSONResponse({"usd": 1}), ("POST", "/trade"): JSONResponse({"traded": True})}
+    pod.desk.routes |= {
+        ("GET", "/balance"): JSONResponse({"usd": 1}),
+        ("POST", "/trade"): JSONResponse({"traded": True}),
+    }
     pod.provider.says(answer)
     assert "There are three files for 1." in run_codex(pod, tmp_path, "case:native 1;")
     assert "Done with write for 1." in run_codex(pod, tmp_path, "resume", "--last", "case:write 1;")
-    assert "I remember: balance, exec_command, trade." in run_codex(pod, tmp_path, "resume", "--last", "case:again 1;")
+    assert "I remember: balance, exec_command, trade." in run_codex(
+        pod, tmp_path, "resume", "--last", "case:again 1;"
+    )
     assert model.refused == []
     assert [request.path for request in pod.desk.received] == ["/balance", "/trade"]
 
@@ -42,6 +47,14 @@ def run_codex(pod: Scene, home: Path, *words: str) -> str:
     for at, _, files in os.walk(home):
         for name in ("", *files):
             os.chown(Path(at, name), RUNNER_UID, RUNNER_UID)
-    command = [*client_program("codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", *words]
+    command = [
+        *client_program("codex"),
+        "exec",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+        *words,
+    ]
     pod.runner.opened_to_all(home)
-    return pod.runs("env", f"--chdir={home}", f"HOME={home}", f"PATH={os.environ['PATH']}", *command)
+    return pod.runs(
+        "env", f"--chdir={home}", f"HOME={home}", f"PATH={os.environ['PATH']}", *command
+    )

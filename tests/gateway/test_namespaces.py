@@ -31,9 +31,13 @@ def test_a_test_that_is_killed_leaves_no_namespace_and_no_process() -> None:
     except RefusedError as refused:
         skip_for_kernel("network namespaces", refused)
     command = [sys.executable, "-c", MADE]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
         assert process.stdout is not None
         holders = process.stdout.readline().split()
         assert len(holders) == 2
         process.kill()
-    eventually(lambda: not any(Path("/proc", holder).exists() for holder in holders), "both are gone")
+    eventually(
+        lambda: not any(Path("/proc", holder).exists() for holder in holders), "both are gone"
+    )

@@ -15,7 +15,9 @@ from tests.peers import text
 
 
 @pytest.mark.requirement("transparent:not-opened")
-def test_another_host_shows_its_own_certificate_and_hears_what_the_runner_says(allowing: Scene) -> None:
+def test_another_host_shows_its_own_certificate_and_hears_what_the_runner_says(
+    allowing: Scene,
+) -> None:
     allowing.elsewhere.routes["GET", "/"] = JSONResponse({"who": "other"})
     heard = over_tls(allowing, ELSEWHERE, OTHER, head("GET /", f"host: {OTHER}"))
     assert heard.signer == "other-ca"
@@ -24,18 +26,26 @@ def test_another_host_shows_its_own_certificate_and_hears_what_the_runner_says(a
 
 
 @pytest.mark.requirement("transparent:not-opened")
-@pytest.mark.parametrize("name", [OTHER, None, "cloudflare-ech.com"], ids=["foreign", "none", "the outer name of ECH"])
+@pytest.mark.parametrize(
+    "name", [OTHER, None, "cloudflare-ech.com"], ids=["foreign", "none", "the outer name of ECH"]
+)
 @pytest.mark.parametrize("host", [PROVIDER, PROVIDER_6], ids=["IPv4", "IPv6"])
 def test_without_a_governed_name_a_provider_is_a_host_like_others_and_gets_no_key(
     allowing: Scene, host: str, name: str | None
 ) -> None:
-    heard = over_tls(allowing, host, name, head("GET /v1/models", f"host: {OPENAI}", "authorization: Bearer own"))
+    heard = over_tls(
+        allowing, host, name, head("GET /v1/models", f"host: {OPENAI}", "authorization: Bearer own")
+    )
     assert heard.signer == "provider-ca"
-    assert [asked.headers["authorization"] for asked in allowing.provider.received] == ["Bearer own"]
+    assert [asked.headers["authorization"] for asked in allowing.provider.received] == [
+        "Bearer own"
+    ]
 
 
 @pytest.mark.requirement("transparent:names-decide")
-def test_a_governed_name_at_an_address_that_is_not_governed_goes_to_the_provider_and_not_there(allowing: Scene) -> None:
+def test_a_governed_name_at_an_address_that_is_not_governed_goes_to_the_provider_and_not_there(
+    allowing: Scene,
+) -> None:
     allowing.provider.says(text("From the provider."))
     answer = post(allowing, f"https://{ELSEWHERE}{CHAT}", ASKED, headers={"host": OTHER})
     assert answer.json()["choices"][0]["message"]["content"] == "From the provider."
@@ -48,11 +58,15 @@ def test_whom_a_key_is_given_to_is_not_for_the_runners_handshake_to_name(allowin
     allowing.provider.says(JSONResponse({"data": []}))
     asked = head("GET /v1/models", f"host: {OTHER}", f"authorization: Bearer {allowing.token}")
     heard = over_tls(allowing, allowing.front, OTHER, asked, tunnel=OPENAI)
-    assert heard.data.endswith(b'{"data":[]}')  # from a provider whose certificate is for its own name
+    assert heard.data.endswith(
+        b'{"data":[]}'
+    )  # from a provider whose certificate is for its own name
 
 
 @pytest.mark.requirement("egress:not-itself")
-def test_a_runner_that_leads_the_proxy_to_itself_makes_it_dial_once_and_no_more(allowing: Scene) -> None:
+def test_a_runner_that_leads_the_proxy_to_itself_makes_it_dial_once_and_no_more(
+    allowing: Scene,
+) -> None:
     assert allowing.pod.process is not None
     opened = Path(f"/proc/{allowing.pod.process.pid}/fd")
     before = len([*opened.iterdir()])
@@ -65,8 +79,15 @@ def test_a_runner_that_leads_the_proxy_to_itself_makes_it_dial_once_and_no_more(
 @pytest.mark.requirement("transparent:plain-http")
 @pytest.mark.parametrize("named", [OPENAI, f"{OPENAI}:80", "API.OpenAI.com."])
 @pytest.mark.parametrize("host", [PROVIDER, ELSEWHERE])
-def test_over_plain_http_nobody_is_taken_for_a_provider(allowing: Scene, host: str, named: str) -> None:
-    heard = bytes_to(allowing, host, 80, head("GET /v1/models", f"host: {named}", f"authorization: Bearer {allowing.token}"))
+def test_over_plain_http_nobody_is_taken_for_a_provider(
+    allowing: Scene, host: str, named: str
+) -> None:
+    heard = bytes_to(
+        allowing,
+        host,
+        80,
+        head("GET /v1/models", f"host: {named}", f"authorization: Bearer {allowing.token}"),
+    )
     assert b"403" in heard.partition(b"\r\n")[0]
     assert b"not_over_tls" in heard
     assert allowing.open.received == []
@@ -75,11 +96,15 @@ def test_over_plain_http_nobody_is_taken_for_a_provider(allowing: Scene, host: s
 @pytest.mark.requirement("transparent:plain-http")
 def test_plain_http_of_others_passes_as_it_is(allowing: Scene) -> None:
     allowing.open.routes["GET", "/news"] = JSONResponse({"what": "news"})
-    assert bytes_to(allowing, ELSEWHERE, 80, head("GET /news", f"host: {OTHER}")).endswith(b'{"what":"news"}')
+    assert bytes_to(allowing, ELSEWHERE, 80, head("GET /news", f"host: {OTHER}")).endswith(
+        b'{"what":"news"}'
+    )
 
 
 @pytest.mark.requirement("transparent:passes-through")
-def test_what_is_not_mediated_is_forwarded_over_tls_that_is_verified_as_ours_is(allowing: Scene) -> None:
+def test_what_is_not_mediated_is_forwarded_over_tls_that_is_verified_as_ours_is(
+    allowing: Scene,
+) -> None:
     allowing.provider.says(JSONResponse({"data": []}))
     asked = head("GET /v1/models", f"host: {OPENAI}", f"authorization: Bearer {allowing.token}")
     assert over_tls(allowing, PROVIDER, OPENAI, asked).data.endswith(b'{"data":[]}')

@@ -1,4 +1,6 @@
-"""A provider that is down, silent, or an impostor: its runner gets an error in its dialect, and an impostor gets no data."""
+"""A provider that is down, silent, or an impostor: its runner gets an error in its dialect, and an
+impostor gets no data.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ def away(allowing: Scene) -> Iterator[Scene]:
 
 def is_refused(pod: Scene) -> None:
     """Check the errors of mediated requests in both dialects, and of a forwarded one."""
-    for host, path, body in ((OPENAI, CHAT, ASKED), (GOVERNED[1], "/v1/messages", CLAUDE), (OPENAI, "/v1/embeddings", {})):
+    for host, path, body in (
+        (OPENAI, CHAT, ASKED),
+        (GOVERNED[1], "/v1/messages", CLAUDE),
+        (OPENAI, "/v1/embeddings", {}),
+    ):
         answer = post(pod, f"https://{PROVIDER}{path}", body, name=host)
         assert answer.status_code == 502
         assert answer.json().get("type") == ("error" if path == "/v1/messages" else None)
@@ -45,19 +51,34 @@ def is_refused(pod: Scene) -> None:
 
 
 def asked(pod: Scene) -> ssl.SSLSocket:
-    """Return the connection of a runner that has asked for a stream. Call it within the runner's network."""
+    """Return the connection of a runner that has asked for a stream.
+
+    Call it within the runner's network.
+    """
     body = json.dumps(ASKED | {"stream": True}).encode()
-    lines = (f"host: {OPENAI}", f"authorization: Bearer {pod.token}", f"content-length: {len(body)}")
+    lines = (
+        f"host: {OPENAI}",
+        f"authorization: Bearer {pod.token}",
+        f"content-length: {len(body)}",
+    )
     trust = ssl.create_default_context(cafile=pod.bundle)
-    connection = trust.wrap_socket(socket.create_connection((PROVIDER, 443), DEADLINE), server_hostname=OPENAI)
+    connection = trust.wrap_socket(
+        socket.create_connection((PROVIDER, 443), DEADLINE), server_hostname=OPENAI
+    )
     connection.sendall(head(f"POST {CHAT}", *lines) + body)
     return connection
 
 
 @pytest.mark.requirement("transparent:provider-verified")
 @pytest.mark.parametrize("wrong", ["its CA", "its name"])
-def test_whoever_has_no_certificate_of_the_provider_is_told_nothing(away: Scene, tmp_path: Path, wrong: str) -> None:
-    signs = Authority(tmp_path, "provider-ca").signs(*GOVERNED) if wrong == "its CA" else away.provider_ca.signs(OTHER)
+def test_whoever_has_no_certificate_of_the_provider_is_told_nothing(
+    away: Scene, tmp_path: Path, wrong: str
+) -> None:
+    signs = (
+        Authority(tmp_path, "provider-ca").signs(*GOVERNED)
+        if wrong == "its CA"
+        else away.provider_ca.signs(OTHER)
+    )
     impostor = Provider()
     with ExitStack() as ends:
         impostor.start(away.world.listener(PROVIDER, 443), certificate=signs)
@@ -73,7 +94,9 @@ def test_a_provider_that_is_down_is_told_in_the_runners_dialect(away: Scene) -> 
 
 @pytest.mark.requirement("transparent:provider-slow")
 @pytest.mark.parametrize("says_hello", [True, False], ids=["after the handshake", "before it"])
-def test_a_runner_that_leaves_a_silent_provider_takes_the_connection_along(away: Scene, says_hello: bool) -> None:
+def test_a_runner_that_leaves_a_silent_provider_takes_the_connection_along(
+    away: Scene, says_hello: bool
+) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(away.home / f"{GOVERNED[0]}.pem")
     with away.world.listener(PROVIDER, 443) as silent:
@@ -81,7 +104,11 @@ def test_a_runner_that_leaves_a_silent_provider_takes_the_connection_along(away:
         with away.runner.inside(lambda: asked(away)) as runner:
             connection, _ = silent.accept()
             connection.settimeout(DEADLINE)
-            with context.wrap_socket(connection, server_side=True) if says_hello else connection as provider:
+            with (
+                context.wrap_socket(connection, server_side=True)
+                if says_hello
+                else connection as provider
+            ):
                 assert provider.recv(65_536)
                 assert runner.recv(9) == b"HTTP/1.1 "  # headers, and then keepalives
                 runner.close()

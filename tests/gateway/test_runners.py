@@ -1,4 +1,6 @@
-"""Runners that know of no proxy, in every form of deployment: the unchanged SDKs, the CA, the token."""
+"""Runners that know of no proxy, in every form of deployment: the unchanged SDKs,
+the CA, the token.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,26 @@ ASKED = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 def sent(pod: Scene) -> list[tuple[str, str]]:
     """Return host and credential of each request to a provider."""
     heard = [asked.headers for asked in pod.provider.received]
-    return [(headers["host"], headers.get("x-api-key") or headers["authorization"]) for headers in heard]
+    return [
+        (headers["host"], headers.get("x-api-key") or headers["authorization"]) for headers in heard
+    ]
 
 
-# In one form: the imports of both SDKs take seconds, and those of JavaScript, below, stream in every form.
+# In one form: the imports of both SDKs take seconds, and those of JavaScript, below, stream in
+# every form.
 @pytest.mark.parametrize("every_form", ["kubernetes"], indirect=True, scope="package")
 @pytest.mark.requirement("transparent:unaware")
-def test_unmodified_sdks_with_nothing_but_the_ca_and_the_token_complete_mediated_streaming_turns(pod: Scene) -> None:
+def test_unmodified_sdks_with_nothing_but_the_ca_and_the_token_complete_mediated_streaming_turns(
+    pod: Scene,
+) -> None:
     pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
     hidden, native = calls(("c1", "desk__balance", {})), calls(("n1", "shell", {}))
     pod.provider.says(hidden, text("You have it."), native, text("A file."))
-    for said in ([tool_use("t1", "desk__balance", {})], ["You have that."], [tool_use("n2", "bash", {})]):
+    for said in (
+        [tool_use("t1", "desk__balance", {})],
+        ["You have that."],
+        [tool_use("n2", "bash", {})],
+    ):
         pod.provider.says(JSONResponse(message(*said)))
     heard = json.loads(pod.runs(sys.executable, str(UNAWARE)))
     assert heard == [
@@ -46,9 +57,17 @@ def test_unmodified_sdks_with_nothing_but_the_ca_and_the_token_complete_mediated
         {"text": "You have that.", "calls": []},
         {"text": None, "calls": ["bash"]},
     ]
-    assert sent(pod) == [("api.openai.com", f"Bearer {OPENAI_KEY}")] * 4 + [("api.anthropic.com", ANTHROPIC_KEY)] * 3
-    assert [asked.headers["authorization"] for asked in pod.desk.received] == [f"Bearer {TOOL_TOKEN}"] * 2
-    assert [line["status_code"] for line in pod.pod.history("analyst")[-len(heard) :]] == [200] * len(heard)
+    assert (
+        sent(pod)
+        == [("api.openai.com", f"Bearer {OPENAI_KEY}")] * 4
+        + [("api.anthropic.com", ANTHROPIC_KEY)] * 3
+    )
+    assert [asked.headers["authorization"] for asked in pod.desk.received] == [
+        f"Bearer {TOOL_TOKEN}"
+    ] * 2
+    assert [line["status_code"] for line in pod.pod.history("analyst")[-len(heard) :]] == [
+        200
+    ] * len(heard)
 
 
 @pytest.mark.requirement("transparent:unaware")
@@ -59,8 +78,14 @@ def test_the_sdks_of_javascript_do_too_in_every_form(pod: Scene) -> None:
     for said in ([tool_use("t1", "desk__balance", {})], ["You have that."]):
         pod.provider.says(JSONResponse(message(*said)))
     assert json.loads(pod.runs(need("node"), str(UNAWARE_JS))) == ["You have it.", "You have that."]
-    assert sent(pod) == [("api.openai.com", f"Bearer {OPENAI_KEY}")] * 2 + [("api.anthropic.com", ANTHROPIC_KEY)] * 2
-    assert [asked.headers["authorization"] for asked in pod.desk.received] == [f"Bearer {TOOL_TOKEN}"] * 2
+    assert (
+        sent(pod)
+        == [("api.openai.com", f"Bearer {OPENAI_KEY}")] * 2
+        + [("api.anthropic.com", ANTHROPIC_KEY)] * 2
+    )
+    assert [asked.headers["authorization"] for asked in pod.desk.received] == [
+        f"Bearer {TOOL_TOKEN}"
+    ] * 2
 
 
 @pytest.mark.requirement("transparent:unaware")
@@ -83,15 +108,28 @@ def test_the_proxy_itself_runs_without_root_and_without_a_capability(pod: Scene)
 def test_over_ipv6_it_is_the_same(pod: Scene) -> None:
     pod.provider.says(text("By six."))
     address = PROXY_6 if pod.form == "compose" else PROVIDER_6
-    assert post(pod, f"https://[{address}]{CHAT}", ASKED).json()["choices"][0]["message"]["content"] == "By six."
+    assert (
+        post(pod, f"https://[{address}]{CHAT}", ASKED).json()["choices"][0]["message"]["content"]
+        == "By six."
+    )
     assert pod.provider.received[0].headers["authorization"] == f"Bearer {OPENAI_KEY}"
 
 
 @pytest.mark.requirement("transparent:ipv6")
 def test_the_proxy_itself_finds_its_way_over_ipv6(pod: Scene) -> None:
     pod.gateway.run("ip", "neigh", "flush", "dev", "net2")
-    connects = f"import socket; socket.create_connection(({PROVIDER_6!r}, 8443), {DEADLINE}).close()"
-    pod.gateway.run("setpriv", "--clear-groups", "--reuid", str(pod.pod.parts.uid), sys.executable, "-c", connects)
+    connects = (
+        f"import socket; socket.create_connection(({PROVIDER_6!r}, 8443), {DEADLINE}).close()"
+    )
+    pod.gateway.run(
+        "setpriv",
+        "--clear-groups",
+        "--reuid",
+        str(pod.pod.parts.uid),
+        sys.executable,
+        "-c",
+        connects,
+    )
 
 
 @pytest.mark.requirement("transparent:http2")
@@ -106,15 +144,19 @@ def test_a_client_that_speaks_http2_is_mediated(pod: Scene) -> None:
 @pytest.mark.requirement("transparent:websocket")
 def test_a_websocket_to_a_provider_is_refused_with_426(pod: Scene) -> None:
     asked = (
-        f"GET /v1/realtime HTTP/1.1\r\nhost: {OPENAI}\r\nconnection: upgrade, close\r\nupgrade: websocket\r\n"
-        f"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nauthorization: Bearer {pod.token}\r\n\r\n"
+        f"GET /v1/realtime HTTP/1.1\r\nhost: {OPENAI}\r\nconnection: upgrade, close\r\nupgrade: "
+        "websocket\r\n"
+        "sec-websocket-version: 13\r\nsec-websocket-key: "
+        f"AAAAAAAAAAAAAAAAAAAAAA==\r\nauthorization: Bearer {pod.token}\r\n\r\n"
     )
     assert over_tls(pod, pod.leads, OPENAI, asked.encode()).status == 426
     assert pod.provider.received == []
 
 
 @pytest.mark.requirement("transparent:three-entrances")
-def test_one_agent_uses_all_three_entrances_of_one_process_and_its_hidden_rounds_go_on(pod: Scene) -> None:
+def test_one_agent_uses_all_three_entrances_of_one_process_and_its_hidden_rounds_go_on(
+    pod: Scene,
+) -> None:
     pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 3})
     entrances = (
         {"url": f"https://{pod.leads}{CHAT}"},
@@ -125,7 +167,15 @@ def test_one_agent_uses_all_three_entrances_of_one_process_and_its_hidden_rounds
     for number, entrance in enumerate(entrances):
         pod.provider.says(calls((f"c{number}", "desk__balance", {})), text(f"Answer {number}."))
         answer = post(pod, entrance.pop("url"), ASKED | {"messages": messages}, **entrance)
-        messages = [*messages, answer.json()["choices"][0]["message"], {"role": "user", "content": "And now?"}]
-    told = [said["tool_call_id"] for said in pod.provider.received[-1].json["messages"] if said["role"] == "tool"]
+        messages = [
+            *messages,
+            answer.json()["choices"][0]["message"],
+            {"role": "user", "content": "And now?"},
+        ]
+    told = [
+        said["tool_call_id"]
+        for said in pod.provider.received[-1].json["messages"]
+        if said["role"] == "tool"
+    ]
     assert told == ["c0", "c1", "c2"]
     assert len(pod.desk.received) == 3

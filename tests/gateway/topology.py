@@ -1,13 +1,15 @@
-"""A transparent pod in network namespaces: a runner, its proxy, a provider, and a tool service that the runner can't reach.
+"""A transparent pod in network namespaces: a runner, its proxy, a provider, and a tool service that
+the runner can't reach.
 
     compose      runner ── net1 ── proxy ── net2 ── world      the providers' names lead to the proxy; no route to anywhere
     classic      runner ── net1 ── proxy ── net2 ── world      the names are the provider's; the proxy is the way out
     kubernetes   runner = proxy ── net2 ── world               one network for both; the runner is known by its user
 
-Behind net3 are the tool service and ``SHELF``, a service on which the runner has a surface: in kubernetes it is reached from
-here, and in a pod of Compose on a network of its own. The proxy's namespace forwards packets, as in a container of Docker,
-and everybody has a route back: only the rules hold traffic off. They, the proxy's command and its environment,
-and the runner's environment are the compiler's.
+Behind net3 are the tool service and ``SHELF``, a service on which the runner has a surface: in
+kubernetes it is reached from here, and in a pod of Compose on a network of its own. The proxy's
+namespace forwards packets, as in a container of Docker, and everybody has a route back: only the
+rules hold traffic off. They, the proxy's command and its environment, and the runner's environment
+are the compiler's.
 """
 
 from __future__ import annotations
@@ -74,7 +76,10 @@ def _says_ready() -> bool:
 
 @dataclass(frozen=True)
 class Scene:
-    """The whole topology, running. ``open``: a service at other ports and without TLS, where nothing may arrive."""
+    """The whole topology, running.
+
+    ``open``: a service at other ports and without TLS, where nothing may arrive.
+    """
 
     form: Form
     home: Path
@@ -114,10 +119,28 @@ class Scene:
         return str(self.home / "pod" / ".claw-ca" / "public" / "ca-bundle.pem")
 
     def runs(self, *command: str, work: str = "") -> str:
-        """Run a program as the runner, with its compiled environment and HOME, as container engines do; return the output."""
-        whole = [*self.runner.entering(), *_AS, "--reuid", str(RUNNER_UID), "--regid", str(RUNNER_UID), *command]
+        """Run a program as the runner, with its compiled environment and HOME, as
+        container engines do; return the output.
+        """
+        whole = [
+            *self.runner.entering(),
+            *_AS,
+            "--reuid",
+            str(RUNNER_UID),
+            "--regid",
+            str(RUNNER_UID),
+            *command,
+        ]
         env = {"HOME": "/", **self.runner_env}
-        done = subprocess.run(whole, input=work, capture_output=True, text=True, check=False, env=env, timeout=DEADLINE)
+        done = subprocess.run(
+            whole,
+            input=work,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=env,
+            timeout=DEADLINE,
+        )
         assert done.returncode == 0, f"{done.stderr}\nthe proxy said: {self.pod.said()}"
         return done.stdout
 
@@ -130,18 +153,26 @@ class Scene:
 
 @contextmanager
 def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
-    """Set everything up, yield it, and remove it whatever fails. Raises ``RefusedError`` if the kernel makes no namespaces."""
+    """Set everything up, yield it, and remove it whatever fails.
+
+    Raises ``RefusedError`` if the kernel makes no namespaces.
+    """
     with ExitStack() as ends:
         runner, gateway, world, tools = _joined(ends, form)
         desk, shelf = Service(), Service()
-        for service, places in ((desk, ((DESK, 4000), (DESK, 80))), (shelf, ((SHELF, SHELF_PORT), (SHELF, 80)))):
+        for service, places in (
+            (desk, ((DESK, 4000), (DESK, 80))),
+            (shelf, ((SHELF, SHELF_PORT), (SHELF, 80))),
+        ):
             service.start(*(tools.listener(*place) for place in places))
             ends.callback(service.stop)
         shared = home / "pod"
         shared.mkdir()
         authority = Authority(home, "provider-ca")
         provider, elsewhere, plain = _world(ends, home, world, authority)
-        parts = compiled(shared, "kubernetes" if form == "kubernetes" else "compose", desk.url, egress)
+        parts = compiled(
+            shared, "kubernetes" if form == "kubernetes" else "compose", desk.url, egress
+        )
         with_authority(shared, public=home / "other-ca.pem")
         gateway.run("nft", parts.rules)
         _files(home, shared, parts, authority.certificate)
@@ -150,13 +181,29 @@ def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
             namespace.opened_to_all(Path(sys.base_prefix), Path(sys.prefix), ROOT)
             namespace.shows(files, SEEN_AT)
             to_proxy = parts.led if namespace is runner else parts.own
-            namespace.shows(_hosts(home, to_proxy if form == "compose" else frozenset()), "/etc/hosts")
+            namespace.shows(
+                _hosts(home, to_proxy if form == "compose" else frozenset()), "/etc/hosts"
+            )
         pod = TransparentPod(shared, provider, desk, parts=parts, within=gateway)
         pod.environment["SSL_CERT_FILE"] = f"{SEEN_AT}/provider-ca.pem"
         pod.environment |= {"CLLAMA_KEEPALIVE_FIRST_MS": "300", "CLLAMA_KEEPALIVE_MS": "200"}
         ends.callback(pod.stop)
         pod.run()
-        yield Scene(form, home, runner, gateway, world, tools, provider, elsewhere, plain, desk, shelf, pod, authority)
+        yield Scene(
+            form,
+            home,
+            runner,
+            gateway,
+            world,
+            tools,
+            provider,
+            elsewhere,
+            plain,
+            desk,
+            shelf,
+            pod,
+            authority,
+        )
 
 
 def _joined(ends: ExitStack, form: Form) -> list[Namespace]:
@@ -186,12 +233,20 @@ def _way_out(namespace: Namespace, name: str) -> None:
     namespace.ip(f"route add default via {v4(name, 1)}", f"route add ::/0 via {v6(name, 1)}")
 
 
-def _world(ends: ExitStack, home: Path, world: Namespace, authority: Authority) -> tuple[Provider, Service, Service]:
-    """Start and return the provider, another host with a certificate of another CA, and the listeners without TLS."""
+def _world(
+    ends: ExitStack, home: Path, world: Namespace, authority: Authority
+) -> tuple[Provider, Service, Service]:
+    """Start and return the provider, another host with a certificate of another CA,
+    and the listeners without TLS.
+    """
     provider, elsewhere, plain = Provider(), Service(), Service()
     certificate = authority.signs(*GOVERNED)
-    provider.start(world.listener(PROVIDER, 443), world.listener(PROVIDER_6, 443), certificate=certificate)
-    elsewhere.start(world.listener(ELSEWHERE, 443), certificate=Authority(home, "other-ca").signs(OTHER))
+    provider.start(
+        world.listener(PROVIDER, 443), world.listener(PROVIDER_6, 443), certificate=certificate
+    )
+    elsewhere.start(
+        world.listener(ELSEWHERE, 443), certificate=Authority(home, "other-ca").signs(OTHER)
+    )
     open_at = [(host, port) for host in (PROVIDER, PROVIDER_6) for port in (80, 8443)]
     open_at += [(PUBLIC, 53), (PUBLIC, SHELF_PORT), (ELSEWHERE, 80)]
     plain.start(*(world.listener(*place) for place in open_at))
@@ -212,9 +267,13 @@ def _files(home: Path, shared: Path, parts: Compiled, authority: Path) -> None:
 
 
 def _hosts(home: Path, to_proxy: frozenset[str]) -> Path:
-    """Write a hosts file in which the providers' names lead to the proxy, or to the providers; return it."""
+    """Write a hosts file in which the providers' names lead to the proxy, or to the
+    providers; return it.
+    """
     file = home / f"hosts-{len(to_proxy)}"
     places = {name: PROXY if name in to_proxy else PROVIDER for name in GOVERNED}
     places |= {OTHER: ELSEWHERE, "localhost": "127.0.0.1", "cllama": "127.0.0.1"}
-    file.write_text("".join(f"{address} {name}\n" for name, address in places.items()), encoding="utf-8")
+    file.write_text(
+        "".join(f"{address} {name}\n" for name, address in places.items()), encoding="utf-8"
+    )
     return file

@@ -1,4 +1,5 @@
-"""A runner that knows of no proxy: the SDKs as their makers ship them, with nothing but the runner's environment.
+"""A runner that knows of no proxy: the SDKs as their makers ship them, with nothing
+but the runner's environment.
 
 Each turn streams. It prints, for each turn, the text and the calls that the runner got.
 """
@@ -15,14 +16,21 @@ BASH: Any = {"name": "bash", "input_schema": {"type": "object"}}
 
 
 def chat(client: openai.OpenAI, messages: Any) -> dict[str, Any]:
-    with client.chat.completions.stream(model="gpt-test", messages=messages, tools=[SHELL]) as events:
+    with client.chat.completions.stream(
+        model="gpt-test", messages=messages, tools=[SHELL]
+    ) as events:
         events.until_done()
         message = events.get_final_completion().choices[0].message
-    return {"text": message.content, "calls": [call.function.name for call in message.tool_calls or []]}
+    return {
+        "text": message.content,
+        "calls": [call.function.name for call in message.tool_calls or []],
+    }
 
 
 def talk(client: anthropic.Anthropic, messages: Any) -> dict[str, Any]:
-    with client.messages.stream(model="claude-test", max_tokens=9, messages=messages, tools=[BASH]) as events:
+    with client.messages.stream(
+        model="claude-test", max_tokens=9, messages=messages, tools=[BASH]
+    ) as events:
         blocks = events.get_final_message().content
     text = "".join(block.text for block in blocks if block.type == "text") or None
     return {"text": text, "calls": [block.name for block in blocks if block.type == "tool_use"]}

@@ -1,7 +1,9 @@
-"""A container without an engine: a mount namespace whose root is read-only and holds nothing of this machine but the files of
-the system and of Python, and a process in it with another user and without any capability.
+"""A container without an engine: a mount namespace whose root is read-only and holds nothing of
+this machine but the files of the system and of Python, and a process in it with another user and
+without any capability.
 
-It gets everything that compose.generated.yml says of the proxy: its command, user, environment, mounts, tmpfs.
+It gets everything that compose.generated.yml says of the proxy: its command, user, environment,
+mounts, tmpfs.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 _SYSTEM = tuple(dict.fromkeys(("/usr", "/proc", "/dev", sys.base_prefix, sys.prefix)))
-"""The system's directories, without ``/etc``: no user is known, and no name but those that a test mounts."""
+"""The system's directories, without ``/etc``: no user is known, and no name but
+those that a test mounts.
+"""
 _LINKS = ("bin", "lib", "lib64", "sbin")
 """Links of a system whose ``/usr`` is merged; other systems have directories, which are mounted."""
 SITE = "/site"
@@ -26,7 +30,9 @@ def refused() -> str | None:
     for program in ("unshare", "setpriv", "mount", "chroot"):
         if shutil.which(program) is None:
             return f"{program} is not installed: apt-get install util-linux"
-    tried = subprocess.run(["unshare", "--mount", "mount", "--make-rprivate", "/"], capture_output=True, check=False)
+    tried = subprocess.run(
+        ["unshare", "--mount", "mount", "--make-rprivate", "/"], capture_output=True, check=False
+    )
     why = tried.stderr.decode().strip()
     return f"the kernel refuses mount namespaces ({why}): run as root" if tried.returncode else None
 
@@ -59,13 +65,23 @@ class Container:
         script = "\n".join(["set -e", *self._root(root), f"exec {shlex.join(self._entered(root))}"])
         with log.open("ab") as out:
             return subprocess.Popen(
-                ["unshare", "--mount", "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={}
+                ["unshare", "--mount", "sh", "-c", script],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={},
             )
 
     def _root(self, root: Path) -> list[str]:
         system = [Mount(Path(path), path) for path in _SYSTEM]
-        system += [Mount(Path("/", name), f"/{name}") for name in _LINKS if Path("/", name).is_dir() and not _is_link(name)]
-        links = [f"ln -s {Path('/', name).readlink()} {root}/{name}" for name in _LINKS if _is_link(name)]
+        system += [
+            Mount(Path("/", name), f"/{name}")
+            for name in _LINKS
+            if Path("/", name).is_dir() and not _is_link(name)
+        ]
+        links = [
+            f"ln -s {Path('/', name).readlink()} {root}/{name}" for name in _LINKS if _is_link(name)
+        ]
         mounts = [line for mount in [*system, *self.mounts] for line in _mounted(mount, root)]
         # Before the other mounts, some of which may be below /tmp
         tmp = [f"mkdir -p {root}/tmp", f"mount -t tmpfs -o mode=1777,size=64m tmp {root}/tmp"]
@@ -84,7 +100,19 @@ class Container:
         variables = [f"{name}={value}" for name, value in self.environment.items()]
         inside = f"cd {self.workdir} && exec {shlex.join(self.command)}"
         who = [f"--reuid={self.uid}", f"--regid={self.uid}"]
-        return ["chroot", str(root), "setpriv", *who, *rights, "env", "-i", *variables, "sh", "-c", inside]
+        return [
+            "chroot",
+            str(root),
+            "setpriv",
+            *who,
+            *rights,
+            "env",
+            "-i",
+            *variables,
+            "sh",
+            "-c",
+            inside,
+        ]
 
 
 def _is_link(name: str) -> bool:
@@ -104,10 +132,15 @@ def path() -> str:
 
 
 def of_compose(proxy: dict[str, Any], directory: Path, volumes: Path) -> list[Mount]:
-    """Return the mounts of a compiled service. Its named volumes are below ``volumes``, empty and writable as in the image."""
+    """Return the mounts of a compiled service.
+
+    Its named volumes are below ``volumes``, empty and writable as in the image.
+    """
     mounts: list[Mount] = []
     for volume in proxy["volumes"]:
-        source = directory / volume["source"] if volume["type"] == "bind" else volumes / volume["source"]
+        source = (
+            directory / volume["source"] if volume["type"] == "bind" else volumes / volume["source"]
+        )
         if volume["type"] == "volume":
             source.mkdir(parents=True)
             source.chmod(0o1777)

@@ -1,4 +1,6 @@
-"""The parsed Dockerfile: there is no engine here, so the tests carry out its steps themselves as far as possible."""
+"""The parsed Dockerfile: there is no engine here, so the tests carry out its steps
+themselves as far as possible.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ class Step:
 
 def stages() -> list[list[Step]]:
     """Return the steps of each stage."""
-    text = "\n".join(line for line in (ROOT / "Dockerfile").read_text("utf-8").splitlines() if not line.startswith("#"))
+    text = "\n".join(
+        line
+        for line in (ROOT / "Dockerfile").read_text("utf-8").splitlines()
+        if not line.startswith("#")
+    )
     lines = re.sub(r"\\\n", " ", text).splitlines()
     found: list[list[Step]] = []
     for line in filter(None, map(str.strip, lines)):
@@ -58,8 +64,14 @@ def commanded(step: Step) -> list[str]:
 
 
 def copied_context(to: Path) -> Path:
-    """Copy the context that ``docker build .`` would send: the files of this checkout that .dockerignore leaves."""
-    first, *rest = [line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line[:1] not in {"#", ""}]
+    """Copy the context that ``docker build .`` would send: the files of this
+    checkout that .dockerignore leaves.
+    """
+    first, *rest = [
+        line
+        for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+        if line[:1] not in {"#", ""}
+    ]
     kept = [line[1:] for line in rest if line.startswith("!")]
     assert (first, [line for line in rest if not line.startswith("!")]) == ("*", ["**/__pycache__"])
     context = to / "context"
@@ -68,7 +80,9 @@ def copied_context(to: Path) -> Path:
         if not any(fnmatch(entry.name, pattern) for pattern in kept):
             continue
         if entry.is_dir():
-            shutil.copytree(entry, context / entry.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                entry, context / entry.name, ignore=shutil.ignore_patterns("__pycache__")
+            )
         else:
             shutil.copy(entry, context)
     return context
@@ -79,7 +93,13 @@ def installed(context: Path, to: Path) -> Path:
     build = "from setuptools.build_meta import build_wheel; import sys; build_wheel(sys.argv[1])"
     wheels, site = to / "wheels", to / "site"
     wheels.mkdir()
-    subprocess.run([sys.executable, "-c", build, str(wheels)], cwd=context, check=True, capture_output=True, timeout=100)
+    subprocess.run(
+        [sys.executable, "-c", build, str(wheels)],
+        cwd=context,
+        check=True,
+        capture_output=True,
+        timeout=100,
+    )
     (wheel,) = wheels.iterdir()
     shutil.unpack_archive(wheel, site, "zip")
     return site

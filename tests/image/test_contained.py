@@ -1,4 +1,6 @@
-"""The deployed proxy: the settings of compose.generated.yml, a read-only root, and a user without rights."""
+"""The deployed proxy: the settings of compose.generated.yml, a read-only root, and
+a user without rights.
+"""
 
 from __future__ import annotations
 
@@ -49,23 +51,40 @@ class Deployed:
         pod = self.home / "pod"
         pod.mkdir()
         env = f"OPENAI_API_KEY: {KEY}, OPENAI_BASE_URL: '{self.provider.url}/v1'"
-        text = agent(", cllama-env: {ENV}").replace("4000", str(self.service.port)).replace("ENV", env)
-        for name, content in (("AGENTS.md", "# Contract\n"), ("desk.json", DESCRIPTOR), ("claw-pod.yml", text)):
+        text = (
+            agent(", cllama-env: {ENV}").replace("4000", str(self.service.port)).replace("ENV", env)
+        )
+        for name, content in (
+            ("AGENTS.md", "# Contract\n"),
+            ("desk.json", DESCRIPTOR),
+            ("claw-pod.yml", text),
+        ):
             (pod / name).write_text(content, encoding="utf-8")
         result = compile_pod(pod / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER})
         assert result.value is not None, result.diagnostics
-        proxy: dict[str, Any] = yaml.safe_load((pod / "compose.generated.yml").read_text("utf-8"))["services"]["cllama"]
+        proxy: dict[str, Any] = yaml.safe_load((pod / "compose.generated.yml").read_text("utf-8"))[
+            "services"
+        ]["cllama"]
         return proxy
 
-    def start(self, command: list[str], environment: dict[str, str], mounts: list[Mount], uid: int) -> None:
+    def start(
+        self, command: list[str], environment: dict[str, str], mounts: list[Mount], uid: int
+    ) -> None:
         hosts = self.home / "hosts"
         if not hosts.exists():
             self.resolves(desk="127.0.0.1")
         workdir = last("WORKDIR").rest
-        image = [Mount(self.site, SITE), Mount(self.addons, f"{workdir}/addons"), Mount(hosts, "/etc/hosts")]
+        image = [
+            Mount(self.site, SITE),
+            Mount(self.addons, f"{workdir}/addons"),
+            Mount(hosts, "/etc/hosts"),
+        ]
         ours = {"PATH": path(), "PYTHONPATH": SITE}
         # The container has no network of its own here, so each test has ports of its own.
-        addresses = {"LISTEN_ADDR": f"127.0.0.1:{self.port}", "CLAW_PROXY_ADDR": f"127.0.0.1:{free_port()}"}
+        addresses = {
+            "LISTEN_ADDR": f"127.0.0.1:{self.port}",
+            "CLAW_PROXY_ADDR": f"127.0.0.1:{free_port()}",
+        }
         variables = ours | environment | addresses
         contained = Container(self.home, [*image, *mounts], variables, command, workdir, uid)
         self.process = contained.start(self.log)
@@ -73,20 +92,34 @@ class Deployed:
 
     def resolves(self, **names: str) -> None:
         """Give these names these addresses in the container from now on, and no others."""
-        lines = [f"{address} {name}\n" for name, address in {"localhost": "127.0.0.1", **names}.items()]
+        lines = [
+            f"{address} {name}\n" for name, address in {"localhost": "127.0.0.1", **names}.items()
+        ]
         (self.home / "hosts").write_text("".join(lines), encoding="utf-8")
 
     def token(self) -> str:
-        env = (self.home / "pod" / ".claw-runtime" / "agents" / "one" / "env").read_text(encoding="utf-8")
-        return next(line.partition("=")[2] for line in env.splitlines() if line.startswith("OPENAI_API_KEY="))
+        env = (self.home / "pod" / ".claw-runtime" / "agents" / "one" / "env").read_text(
+            encoding="utf-8"
+        )
+        return next(
+            line.partition("=")[2]
+            for line in env.splitlines()
+            if line.startswith("OPENAI_API_KEY=")
+        )
 
     def ask(self, token: str) -> str | None:
         """Run a turn with a tool call; return the answer."""
         self.service.routes["GET", "/get"] = JSONResponse({"found": 1})
         self.provider.says(calls(("c1", "desk__get", {})), text("Done."))
-        with openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key=token, max_retries=0) as client:
+        with openai.OpenAI(
+            base_url=f"http://127.0.0.1:{self.port}/v1", api_key=token, max_retries=0
+        ) as client:
             messages: Any = [{"role": "user", "content": "Go"}]
-            return client.chat.completions.create(model="gpt-test", messages=messages).choices[0].message.content
+            return (
+                client.chat.completions.create(model="gpt-test", messages=messages)
+                .choices[0]
+                .message.content
+            )
 
     def told(self) -> str:
         """Return the last tool result that the model was sent."""
@@ -122,7 +155,9 @@ class Deployed:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return the directory that ``docker build`` would make site-packages, and its copy of addons/."""
+    """Return the directory that ``docker build`` would make site-packages, and its
+    copy of addons/.
+    """
     home = tmp_path_factory.mktemp("built")
     context = copied_context(home)
     return installed(context, home), context / "addons"
@@ -155,9 +190,15 @@ def written(volumes: Path) -> set[str]:
 
 
 @pytest.mark.requirement("contained:compose")
-def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its_volumes_only(deployed: Deployed) -> None:
+def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its_volumes_only(
+    deployed: Deployed,
+) -> None:
     proxy = deployed.compiled()
-    assert (proxy["read_only"], proxy["cap_drop"], proxy["user"]) == (True, ["ALL"], "${CLAW_UID:-1000}:${CLAW_GID:-1000}")
+    assert (proxy["read_only"], proxy["cap_drop"], proxy["user"]) == (
+        True,
+        ["ALL"],
+        "${CLAW_UID:-1000}:${CLAW_GID:-1000}",
+    )
     assert proxy["security_opt"] == ["no-new-privileges:true"]
     pod, volumes = deployed.home / "pod", deployed.home / "volumes"
     lines = (pod / proxy["env_file"][0]["path"]).read_text(encoding="utf-8").splitlines()
@@ -169,12 +210,23 @@ def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its
     assert deployed.ask(deployed.token()) == "Done."
     status = deployed.status()
     assert status["Uid"].split() == ["1000"] * 4
-    assert {status[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb")} == {"0" * 16}
+    assert {status[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb")} == {
+        "0" * 16
+    }
     assert status["NoNewPrivs"] == "1"
-    health = [word.replace(":8080", f":{deployed.port}") for word in proxy["healthcheck"]["test"][1:]]
+    health = [
+        word.replace(":8080", f":{deployed.port}") for word in proxy["healthcheck"]["test"][1:]
+    ]
     assert deployed.inside(*health).returncode == 0
-    assert deployed.inside("sh", "-c", "touch /claw/x || touch /claw/runtime/x || touch /etc/x || touch /usr/x").returncode != 0
-    made = deployed.inside("find", "/tmp", "-mindepth", "1", "-maxdepth", "1", "-uid", "1000").stdout.split()
+    assert (
+        deployed.inside(
+            "sh", "-c", "touch /claw/x || touch /claw/runtime/x || touch /etc/x || touch /usr/x"
+        ).returncode
+        != 0
+    )
+    made = deployed.inside(
+        "find", "/tmp", "-mindepth", "1", "-maxdepth", "1", "-uid", "1000"
+    ).stdout.split()
     assert made == ["/tmp/mitmproxy"]
     kept = written(volumes)
     assert {"claw-history/one/history.jsonl", "claw-state/state.db"} <= kept
@@ -187,7 +239,9 @@ def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its
 
 
 @pytest.mark.requirement("contained:any-user")
-def test_the_images_own_command_runs_for_a_user_that_the_system_does_not_know_and_that_has_no_home(deployed: Deployed) -> None:
+def test_the_images_own_command_runs_for_a_user_that_the_system_does_not_know_and_that_has_no_home(
+    deployed: Deployed,
+) -> None:
     deployed.compiled()
     context, state = deployed.home / "pod" / ".claw-runtime" / "context", deployed.home / "state"
     state.mkdir()
@@ -220,7 +274,11 @@ def test_it_starts_before_its_keys_its_peers_and_their_names_are_there_and_works
     (auth / "providers.json").write_text('{"providers": {}}', encoding="utf-8")
     context = deployed.home / "pod" / ".claw-runtime" / "context"
     owned(deployed.home / "pod" / ".claw-runtime", NOBODY)
-    environment = {"CLAW_CONTEXT_ROOT": "/context", "CLAW_AUTH_DIR": "/auth", "CLAW_KEY_STATES_DIR": "/tmp/key-states"}
+    environment = {
+        "CLAW_CONTEXT_ROOT": "/context",
+        "CLAW_AUTH_DIR": "/auth",
+        "CLAW_KEY_STATES_DIR": "/tmp/key-states",
+    }
     mounts = [Mount(context.resolve(), "/context"), Mount(auth, "/auth")]
     deployed.resolves()
     deployed.start(commanded(last("CMD")), environment, mounts, NOBODY)

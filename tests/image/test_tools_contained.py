@@ -1,4 +1,6 @@
-"""The deployed tools host: the settings of compose.generated.yml, a read-only root, and a user without rights."""
+"""The deployed tools host: the settings of compose.generated.yml, a read-only root,
+and a user without rights.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def call(port: int, token: str, tool: str, arguments: dict[str, Any]) -> dict[st
 
 
 @pytest.mark.requirement("toolspod:contained")
-def test_the_command_of_compose_serves_without_rights_and_writes_to_the_workspaces_only(tmp_path: Path) -> None:
+def test_the_command_of_compose_serves_without_rights_and_writes_to_the_workspaces_only(
+    tmp_path: Path,
+) -> None:
     port, directory = free_port(), tmp_path / "pod"
     directory.mkdir()
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
@@ -58,15 +62,24 @@ def test_the_command_of_compose_serves_without_rights_and_writes_to_the_workspac
     )
     (directory / "claw-pod.yml").write_text(text, encoding="utf-8")
     assert compile_pod(directory / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER}).value is not None
-    service = yaml.safe_load((directory / "compose.generated.yml").read_text(encoding="utf-8"))["services"]["files"]
+    service = yaml.safe_load((directory / "compose.generated.yml").read_text(encoding="utf-8"))[
+        "services"
+    ]["files"]
     for top, _, files in os.walk(directory / ".claw-runtime"):
         for name in ("", *files):
             os.chown(Path(top, name), USER, USER, follow_symlinks=False)
     volumes = tmp_path / "volumes"
     mounts = of_compose(service, directory, volumes)
     site = installed(copied_context(tmp_path), tmp_path)
-    environment = {"PATH": path(), "PYTHONPATH": SITE, "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1"}
-    container = Container(tmp_path, [Mount(site, SITE), *mounts], environment, service["entrypoint"], "/claw", USER)
+    environment = {
+        "PATH": path(),
+        "PYTHONPATH": SITE,
+        "HOME": "/tmp",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    container = Container(
+        tmp_path, [Mount(site, SITE), *mounts], environment, service["entrypoint"], "/claw", USER
+    )
     log = tmp_path / "said.log"
     process = container.start(log)
     try:

@@ -41,7 +41,11 @@ def test_it_has_the_package_git_a_place_for_workspaces_and_no_rights() -> None:
 
 @pytest.mark.requirement("toolspod:image")
 def test_its_tag_has_the_version_of_the_package() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "version"
+    ]
     assert f"clawdapus/claw-tools:{version}" == IMAGE
-    assert f"docker build --target tools-host -t {IMAGE} ." in (ROOT / "Dockerfile").read_text("utf-8")
+    assert f"docker build --target tools-host -t {IMAGE} ." in (ROOT / "Dockerfile").read_text(
+        "utf-8"
+    )
     assert f'org.opencontainers.image.version="{version}"' in only("LABEL").rest

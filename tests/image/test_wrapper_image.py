@@ -43,7 +43,9 @@ def test_it_has_the_package_the_launchers_and_no_rights() -> None:
 
 @pytest.mark.requirement("wrapper:image")
 def test_its_tag_has_the_version_of_the_package() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "version"
+    ]
     tag = f"clawdapus/claw-mcp-stdio:{version}"
     assert f"docker build --target mcp-stdio -t {tag} ." in (ROOT / "Dockerfile").read_text("utf-8")
     assert f'org.opencontainers.image.version="{version}"' in only("LABEL").rest

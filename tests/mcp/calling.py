@@ -35,7 +35,13 @@ def tool(server: ScriptedServer, name: str = "echo", **more: Any) -> Tool:
         "description": "",
         "inputSchema": more.pop("schema", ECHO["inputSchema"]),
         "annotations": more.pop("annotations", {}),
-        "execution": {"transport": "mcp", "service": "desk", "base_url": server.url, "tool_name": name, **more},
+        "execution": {
+            "transport": "mcp",
+            "service": "desk",
+            "base_url": server.url,
+            "tool_name": name,
+            **more,
+        },
     }
     return Tool.model_validate(entry)
 

@@ -1,6 +1,9 @@
-"""A stdio MCP server for the tests of the wrapper, honest or hostile by the tool that is called. The standard library alone.
+"""A stdio MCP server for the tests of the wrapper, honest or hostile by the tool that is called.
 
-``python child.py [MODE]``: ``deaf`` reads nothing after the handshake, ``stubborn`` ends by no signal but SIGKILL.
+The standard library alone.
+
+``python child.py [MODE]``: ``deaf`` reads nothing after the handshake, ``stubborn`` ends by no
+signal but SIGKILL.
 """
 
 import json
@@ -40,7 +43,9 @@ def ask(call):
 
 
 def garbage(call):
-    sys.stdout.write('not json\n{"jsonrpc":"2.0"}\n[]\n"\\ud800"\n{"jsonrpc":"2.0","id":987654,"result":{}}\n\n')
+    sys.stdout.write(
+        'not json\n{"jsonrpc":"2.0"}\n[]\n"\\ud800"\n{"jsonrpc":"2.0","id":987654,"result":{}}\n\n'
+    )
     sys.stdout.flush()
     return {"arguments": call.arguments}
 
@@ -77,7 +82,11 @@ def fork(_call):
 
 
 TOOLS = {
-    "echo": lambda call: {"arguments": call.arguments, "id": call.id, "meta": call.params.get("_meta")},
+    "echo": lambda call: {
+        "arguments": call.arguments,
+        "id": call.id,
+        "meta": call.params.get("_meta"),
+    },
     "environment": lambda _: dict(os.environ),
     "fork": fork,
     "die": die,
@@ -86,9 +95,13 @@ TOOLS = {
     "large": large,
     "ask": ask,
     "progress": progress,
-    "log": lambda call: notify("notifications/message", level="info", data=call.arguments.get("data")) or {},
+    "log": lambda call: (
+        notify("notifications/message", level="info", data=call.arguments.get("data")) or {}
+    ),
     "change": lambda call: notify(f"notifications/{call.arguments['kind']}/list_changed") or {},
-    "update": lambda call: notify("notifications/resources/updated", uri=call.arguments["uri"]) or {},
+    "update": lambda call: (
+        notify("notifications/resources/updated", uri=call.arguments["uri"]) or {}
+    ),
     "flood": flood,
     "grow": grow,
     "line": lambda call: {"content": [{"type": "text", "text": call.line}]},
@@ -107,12 +120,20 @@ def answer(message, seen):
         return
     if method == "initialize":
         info = {"name": "child", "version": "1.0"}
-        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
+        result = {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": info,
+        }
         result["instructions"] = "Be brief."
     elif method == "seen":
         result = {"seen": seen}
     elif method == "tools/list":
-        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in [*TOOLS, *GROWN]]}
+        result = {
+            "tools": [
+                {"name": name, "inputSchema": {"type": "object"}} for name in [*TOOLS, *GROWN]
+            ]
+        }
     elif method == "tools/call":
         line, arguments = message["line"], params.get("arguments", {})
         call = SimpleNamespace(params=params, arguments=arguments, id=message["id"], line=line)

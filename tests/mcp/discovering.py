@@ -40,26 +40,45 @@ class Desk:
     def tools(self) -> dict[str, Any]:
         return {each["name"]: each for each in self.snapshot["tools"]}
 
-    def write(self, service: dict[str, Any], *, secrets: dict[str, Any] | None = None, allow: Any = "all") -> None:
-        pod = {"pod": "desk", "cllama-defaults": {"proxy": "passthrough"}, **({"secrets": secrets} if secrets else {})}
+    def write(
+        self, service: dict[str, Any], *, secrets: dict[str, Any] | None = None, allow: Any = "all"
+    ) -> None:
+        pod = {
+            "pod": "desk",
+            "cllama-defaults": {"proxy": "passthrough"},
+            **({"secrets": secrets} if secrets else {}),
+        }
         agent = {"agent": "AGENTS.md", "tools": [{"service": "web", "allow": allow}]}
-        services = {"one": {"image": "runner", "x-claw": agent}, "web": {"image": "web:1", "expose": ["8080"], **service}}
+        services = {
+            "one": {"image": "runner", "x-claw": agent},
+            "web": {"image": "web:1", "expose": ["8080"], **service},
+        }
         text = yaml.safe_dump({"x-claw": pod, "services": services}, sort_keys=False)
         (self.directory / "claw-pod.yml").write_text(text, encoding="utf-8")
         (self.directory / "AGENTS.md").write_text("Be good.\n", encoding="utf-8")
 
     def serves(
-        self, *pages: list[Any], service: dict[str, Any] | None = None, args: tuple[str, ...] = (), **script: Any
+        self,
+        *pages: list[Any],
+        service: dict[str, Any] | None = None,
+        args: tuple[str, ...] = (),
+        **script: Any,
     ) -> None:
         """Let ``web`` be a stdio server that lists these pages."""
         stdio = {
             "command": sys.executable,
-            "args": [str(SERVER), json.dumps({"pages": list(pages) or [[]], **script}).replace("$", "$$"), *args],
+            "args": [
+                str(SERVER),
+                json.dumps({"pages": list(pages) or [[]], **script}).replace("$", "$$"),
+                *args,
+            ],
         }
         self.write({**(service or {}), "x-claw": {"mcp-stdio": stdio}})
 
     def claw(self, *arguments: str, **environ: str) -> Result:
-        return CliRunner().invoke(app, list(arguments), env={"TERM": "dumb", "COLUMNS": "80", **environ})
+        return CliRunner().invoke(
+            app, list(arguments), env={"TERM": "dumb", "COLUMNS": "80", **environ}
+        )
 
     def discover(self, *arguments: str, **environ: str) -> Result:
         return self.claw("discover", "web", *arguments, **environ)

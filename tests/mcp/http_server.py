@@ -1,4 +1,7 @@
-"""An MCP server over streamable HTTP, as honest or as broken as a test asks for. It holds its client to the standard."""
+"""An MCP server over streamable HTTP, as honest or as broken as a test asks for.
+
+It holds its client to the standard.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ STREAMS: dict[str, tuple[str, bytes, float]] = {
 
 @dataclass
 class ListingServer(Peer):
-    """``style``: ``json`` or ``sse``. ``fault``: what is wrong with it. ``stateless``: it knows no handshake."""
+    """``style``: ``json`` or ``sse``. ``fault``: what is wrong with it.
+
+    ``stateless``: it knows no handshake.
+    """
 
     pages: list[list[Any]] = field(default_factory=lambda: [[]])
     style: str = "json"
@@ -59,39 +65,66 @@ class ListingServer(Peer):
             return self._stateless(request, message)
         if message["method"] == "initialize":
             information = {"name": "listed", "version": "1.0"}
-            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": information}
+            result = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": information,
+            }
             return self._response(message, result, {"mcp-session-id": "session-1"})
-        if (request.headers.get("mcp-session-id"), request.headers.get("mcp-protocol-version")) != ("session-1", "2025-11-25"):
-            return JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no session"}}, 404)
+        if (request.headers.get("mcp-session-id"), request.headers.get("mcp-protocol-version")) != (
+            "session-1",
+            "2025-11-25",
+        ):
+            return JSONResponse(
+                {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no session"}},
+                404,
+            )
         return self._response(message, self._page(message.get("params", {})))
 
     def _stateless(self, request: Request, message: dict[str, Any]) -> Response:
         meta = message.get("params", {}).get("_meta", {})
         if meta.get(VERSION) != "2026-07-28":
-            error = {"code": -32022, "message": "unsupported", "data": {"supported": ["2026-07-28"]}}
+            error = {
+                "code": -32022,
+                "message": "unsupported",
+                "data": {"supported": ["2026-07-28"]},
+            }
             return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "error": error}, 400)
         assert request.headers["mcp-protocol-version"] == "2026-07-28"
         assert request.headers["mcp-method"] == message["method"]
         assert "mcp-session-id" not in request.headers
         information = {"io.modelcontextprotocol/serverInfo": {"name": "listed", "version": "1.0"}}
-        return self._response(message, {**self._page(message["params"]), "resultType": "complete", "_meta": information})
+        return self._response(
+            message,
+            {**self._page(message["params"]), "resultType": "complete", "_meta": information},
+        )
 
     def _page(self, params: dict[str, Any]) -> dict[str, Any]:
         number = int(params.get("cursor", 0))
         following = {"nextCursor": str(number + 1)} if number + 1 < len(self.pages) else {}
         return {"tools": self.pages[number], **following}
 
-    def _response(self, message: dict[str, Any], result: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
+    def _response(
+        self, message: dict[str, Any], result: dict[str, Any], headers: dict[str, str] | None = None
+    ) -> Response:
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         if self.style == "json":
             return JSONResponse(answer, headers=headers)
-        return StreamingResponse(self._events(message["id"], answer), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(
+            self._events(message["id"], answer), media_type="text/event-stream", headers=headers
+        )
 
     async def _events(self, request_id: Any, answer: dict[str, Any]) -> AsyncIterator[bytes]:
-        """The answer after a comment, a request with the same id, a notification and somebody else's answer, in pieces."""
+        """The answer after a comment, a request with the same id, a notification
+        and somebody else's answer, in pieces.
+        """
         before = [
             {"jsonrpc": "2.0", "id": request_id, "method": "ping"},
-            {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "listing"}},
+            {
+                "jsonrpc": "2.0",
+                "method": "notifications/message",
+                "params": {"level": "info", "data": "listing"},
+            },
             {"jsonrpc": "2.0", "id": 4711, "result": {"tools": [{"name": "of_nobody"}]}},
         ]
         stream = ": hello\r\n\r\n" + "".join(

@@ -1,6 +1,9 @@
-"""An MCP server at the level of bytes: honest unless a script says otherwise. It runs in a thread of the test's process.
+"""An MCP server at the level of bytes: honest unless a script says otherwise.
 
-``scripts`` holds by method what answers the next messages; afterwards the honest answer is given again.
+It runs in a thread of the test's process.
+
+``scripts`` holds by method what answers the next messages; afterwards the honest answer is given
+again.
 """
 
 from __future__ import annotations
@@ -55,8 +58,14 @@ class Exchange:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def respond(self, status: int, body: bytes = b"", *headers: str, content_type: str = "application/json") -> None:
-        lines = [f"HTTP/1.1 {status} {responses.get(status, 'Odd')}", f"content-length: {len(body)}", *headers]
+    async def respond(
+        self, status: int, body: bytes = b"", *headers: str, content_type: str = "application/json"
+    ) -> None:
+        lines = [
+            f"HTTP/1.1 {status} {responses.get(status, 'Odd')}",
+            f"content-length: {len(body)}",
+            *headers,
+        ]
         lines += [f"content-type: {content_type}"] if body else []
         await self.write("\r\n".join([*lines, "", ""]).encode() + body)
 
@@ -81,11 +90,22 @@ class Exchange:
         await self.reply({"id": self.message.get("id"), "error": error}, status=status)
 
     async def begin_stream(self, *headers: str) -> None:
-        lines = ["HTTP/1.1 200 OK", "content-type: text/event-stream", "transfer-encoding: chunked", *headers, "", ""]
+        lines = [
+            "HTTP/1.1 200 OK",
+            "content-type: text/event-stream",
+            "transfer-encoding: chunked",
+            *headers,
+            "",
+            "",
+        ]
         await self.write("\r\n".join(lines).encode())
 
     async def event(self, message: bytes | dict[str, Any]) -> None:
-        body = message if isinstance(message, bytes) else json.dumps({"jsonrpc": "2.0", **message}).encode()
+        body = (
+            message
+            if isinstance(message, bytes)
+            else json.dumps({"jsonrpc": "2.0", **message}).encode()
+        )
         await self.chunk(b"event: message\ndata: " + body + b"\n\n")
 
     async def chunk(self, data: bytes) -> None:
@@ -96,7 +116,9 @@ class Exchange:
 
     def reset(self) -> None:
         """Break the connection."""
-        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
         self.writer.transport.abort()
 
     async def until_left(self) -> None:
@@ -160,13 +182,19 @@ class ScriptedServer:
         await self._over.wait()
         for listener in server.sockets:
             self._loop.remove_reader(listener.fileno())  # Accept no more, while the server is open
-        await asyncio.sleep(0)  # An accepted connection joins the server: of a closed one it would fail, and leave its socket
+        await asyncio.sleep(
+            0
+            # An accepted connection joins the server: of a closed one it would fail, and leave its
+            # socket
+        )
         server.close()
         await self._close_connections()
 
     async def _close_connections(self) -> None:
         """Let connections that were just accepted get their tasks, which then close them."""
-        while accepting := {task for task in asyncio.all_tasks() if not _is_serving(task)} - {asyncio.current_task()}:
+        while accepting := {task for task in asyncio.all_tasks() if not _is_serving(task)} - {
+            asyncio.current_task()
+        }:
             await asyncio.wait(accepting)  # type: ignore[type-var]
         await asyncio.sleep(0)  # A task that is cancelled before it has begun closes nothing
         serving = [task for task in asyncio.all_tasks() if _is_serving(task)]
@@ -187,13 +215,18 @@ class ScriptedServer:
         finally:
             writer.transport.abort()
 
-    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange | None:
+    async def _read(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Exchange | None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
             return None
         first, *lines = head.decode().split("\r\n")
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+        headers = {
+            name.strip().lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines if line)
+        }
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         return Exchange(self, first.split(" ")[0], headers, body, reader, writer)
 
@@ -208,7 +241,11 @@ class ScriptedServer:
             and exchange.session not in self.sessions
         ):
             status = 404 if exchange.session else 400
-            error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
+            error = {
+                "jsonrpc": "2.0",
+                "id": None,
+                "error": {"code": -32600, "message": "Session not found"},
+            }
             await exchange.respond(status, json.dumps(error).encode())
         else:
             await self._answer_honestly(exchange)
@@ -224,13 +261,17 @@ class ScriptedServer:
                 await exchange.result({"tools": self.tools})
             case "tools/call":
                 arguments = exchange.message["params"]["arguments"]
-                await exchange.result({"content": [{"type": "text", "text": f"you said {json.dumps(arguments)}"}]})
+                await exchange.result(
+                    {"content": [{"type": "text", "text": f"you said {json.dumps(arguments)}"}]}
+                )
             case _:
                 await exchange.respond(202)
 
     async def _initialize(self, exchange: Exchange) -> None:
         if self.is_stateless:
-            await exchange.error(-32022, "Unsupported protocol version", {"supported": [STATELESS]}, status=400)
+            await exchange.error(
+                -32022, "Unsupported protocol version", {"supported": [STATELESS]}, status=400
+            )
             return
         asked = exchange.message["params"]["protocolVersion"]
         version = asked if asked in self.versions else self.versions[0]
@@ -240,7 +281,11 @@ class ScriptedServer:
             session = f"session-{self._count}-of-the-server"
             self.sessions.add(session)
             headers = [f"mcp-session-id: {session}"]
-        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": SERVER_INFO}
+        result = {
+            "protocolVersion": version,
+            "capabilities": {"tools": {}},
+            "serverInfo": SERVER_INFO,
+        }
         await exchange.result(result, *headers)
 
 

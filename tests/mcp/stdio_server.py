@@ -1,8 +1,10 @@
-"""An MCP server on standard input and output, as honest or as broken as its first argument, a JSON object, says.
+"""An MCP server on standard input and output, as honest or as broken as its first
+argument, a JSON object, says.
 
-``pages``: lists of tools. ``server``: its name and version. ``version``: of the protocol. ``fault``: one of the words below.
-``child``: it starts a child in a session of its own, and writes its id into that file.
-Run as a program: ``python stdio_server.py '{"pages": []}'``. It needs nothing but Python.
+``pages``: lists of tools. ``server``: its name and version. ``version``: of the protocol.
+``fault``: one of the words below. ``child``: it starts a child in a session of its own, and writes
+its id into that file. Run as a program: ``python stdio_server.py '{"pages": []}'``. It needs
+nothing but Python.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "child" in script:
         silent = subprocess.DEVNULL
-        child = subprocess.Popen(["sleep", "600"], stdin=silent, stdout=silent, stderr=silent, start_new_session=True)
+        child = subprocess.Popen(
+            ["sleep", "600"], stdin=silent, stdout=silent, stderr=silent, start_new_session=True
+        )
         Path(script["child"]).write_text(str(child.pid), encoding="utf-8")
     server = Server(script)
     for line in sys.stdin:
@@ -56,7 +60,11 @@ def main() -> None:
 
 class Server:
     def __init__(self, script: dict[str, Any]) -> None:
-        self.script, self.fault, self.pages = script, script.get("fault", ""), script.get("pages", [[]])
+        self.script, self.fault, self.pages = (
+            script,
+            script.get("fault", ""),
+            script.get("pages", [[]]),
+        )
         self.asked = 0
 
     def read(self, message: dict[str, Any]) -> None:
@@ -72,11 +80,20 @@ class Server:
             case ("silent" | "deaf", _) | ("silent-list", "tools/list"):
                 pass
             case "exit", _:
-                sys.stderr.write(Path(self.script["words"]).read_text() if "words" in self.script else "no configuration\n")
+                sys.stderr.write(
+                    Path(self.script["words"]).read_text()
+                    if "words" in self.script
+                    else "no configuration\n"
+                )
                 sys.stderr.flush()
                 os._exit(3)
             case "garbage", _:
-                print(Path(self.script["words"]).read_text() if "words" in self.script else "hello " * 20, flush=True)
+                print(
+                    Path(self.script["words"]).read_text()
+                    if "words" in self.script
+                    else "hello " * 20,
+                    flush=True,
+                )
             case "half", _:
                 sys.stdout.write('{"jsonrpc": "2.0", "id": 1, "res')
                 sys.stdout.flush()
@@ -84,9 +101,15 @@ class Server:
             case "huge", _:
                 sys.stdout.write("x" * (9 * 1024 * 1024))
             case ("refuses", "initialize") | ("refuses-list", "tools/list"):
-                self.send(id=message["id"], error={"code": -32603, "message": self.script.get("words", "no licence")})
+                self.send(
+                    id=message["id"],
+                    error={"code": -32603, "message": self.script.get("words", "no licence")},
+                )
             case "stateless", "initialize":
-                self.send(id=message["id"], error={"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"]}})
+                self.send(
+                    id=message["id"],
+                    error={"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"]}},
+                )
             case _:
                 return False
         return True
@@ -100,7 +123,11 @@ class Server:
             case "initialize":
                 version = self.script.get("version", "2025-11-25")
                 information = {**self.script.get("server", {"name": "listed", "version": "1.0"})}
-                result: Any = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": information}
+                result: Any = {
+                    "protocolVersion": version,
+                    "capabilities": {"tools": {}},
+                    "serverInfo": information,
+                }
             case "tools/list":
                 result = self.page(message.get("params", {}))
             case _:
@@ -115,7 +142,9 @@ class Server:
             answer = json.loads(sys.stdin.readline())
             with Path(self.script["answers"]).open("a", encoding="utf-8") as file:
                 file.write(json.dumps({method: answer}) + "\n")
-        self.send(method="notifications/progress", params={"progressToken": request_id, "progress": 1})
+        self.send(
+            method="notifications/progress", params={"progressToken": request_id, "progress": 1}
+        )
         self.send(id=99, result={"tools": [{"name": "of_nobody"}]})
 
     def page(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -134,12 +163,17 @@ class Server:
         if self.fault == "stateless":
             assert params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
             information = self.script.get("server", {"name": "listed", "version": "1.0"})
-            result |= {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": information}}
+            result |= {
+                "resultType": "complete",
+                "_meta": {"io.modelcontextprotocol/serverInfo": information},
+            }
         return result
 
     def send(self, **members: Any) -> None:
         text = json.dumps({"jsonrpc": "2.0", **members})
-        for name in self.script.get("echoes", []):  # what stands in the environment, as a server may put it anywhere
+        for name in self.script.get(
+            "echoes", []
+        ):  # what stands in the environment, as a server may put it anywhere
             text = text.replace(f"<{name}>", os.environ.get(name, "nothing"))
         print(text, flush=True)
 

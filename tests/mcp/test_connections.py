@@ -54,16 +54,26 @@ def is_closed(connection: socket.socket) -> bool:
 @pytest.mark.usefixtures("many_descriptors")
 @pytest.mark.requirement("server:connections")
 def test_thousands_of_connections_without_a_token_keep_nobody_out(tmp_path: Path) -> None:
-    with wrapper(tmp_path, CLAW_MCP_STDIO_AUTH_TOKEN=TOKEN) as wrapped, contextlib.ExitStack() as stack:
+    with (
+        wrapper(tmp_path, CLAW_MCP_STDIO_AUTH_TOKEN=TOKEN) as wrapped,
+        contextlib.ExitStack() as stack,
+    ):
         with httpx2.Client(headers=BEARER | JSON_AND_EVENTS, timeout=60) as client:
             ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-            assert client.post(wrapped.url, json=ping).status_code == 400  # It has shown its token, and no session
-            idle = [stack.enter_context(connect(wrapped.port, HALF_A_HEAD * (number % 2))) for number in range(1_100)]
+            assert (
+                client.post(wrapped.url, json=ping).status_code == 400
+            )  # It has shown its token, and no session
+            idle = [
+                stack.enter_context(connect(wrapped.port, HALF_A_HEAD * (number % 2)))
+                for number in range(1_100)
+            ]
             eventually(lambda: is_closed(idle[0]), "the oldest is closed")
             assert not is_closed(idle[-1])
             assert client.post(wrapped.url, json=ping).status_code == 400
             assert wrapped.health() == 200
-        faults = [line["reason"] for line in wrapped.lines("mcp_wrapper") if line["state"] == "fault"]
+        faults = [
+            line["reason"] for line in wrapped.lines("mcp_wrapper") if line["state"] == "fault"
+        ]
         assert len(faults) == 1
         assert faults[0].startswith("too many connections")
 
@@ -113,7 +123,9 @@ async def wait(event: asyncio.Event) -> None:
     ],
     ids=["nothing", "half-a-head", "half-a-second-head", "half-a-body"],
 )
-def test_a_connection_without_a_request_is_closed_however_slowly_it_sends(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_without_a_request_is_closed_however_slowly_it_sends(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "_IDLE_SECONDS", 0.3)
 
     async def keep_one() -> None:
@@ -139,24 +151,39 @@ def test_a_connection_without_a_request_is_closed_however_slowly_it_sends(sent: 
 
 
 @pytest.mark.requirement("server:unread-answers")
-def test_an_answer_that_nobody_reads_is_dropped_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_nobody_reads_is_dropped_with_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connections, "_UNREAD_SECONDS", 0.3)
     kept: list[connections.Connection] = []
     add = ConnectionTable.add
-    monkeypatch.setattr(ConnectionTable, "add", lambda self, each: kept.append(each) or add(self, each))
+    monkeypatch.setattr(
+        ConnectionTable, "add", lambda self, each: kept.append(each) or add(self, each)
+    )
 
     async def read_nothing() -> None:
-        async with served() as port, httpx2.AsyncClient(headers=BEARER | JSON_AND_EVENTS, timeout=30) as client:
+        async with (
+            served() as port,
+            httpx2.AsyncClient(headers=BEARER | JSON_AND_EVENTS, timeout=30) as client,
+        ):
             opened = await client.post(
-                f"http://127.0.0.1:{port}/mcp", json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
+                f"http://127.0.0.1:{port}/mcp",
+                json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}},
             )
             fields = {**BEARER, **JSON_AND_EVENTS, "host": "localhost", "content-length": "52"}
             fields["mcp-session-id"] = opened.headers["mcp-session-id"]
             head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
             body = '{"jsonrpc":"2.0","id":1,"method":"tools/call"}'.ljust(52)
-            with contextlib.closing(connect(port, f"POST /mcp HTTP/1.1\r\n{head}\r\n{body}".encode())):
-                await happens(lambda: kept[-1].flow is not None and kept[-1].flow.write_paused, "its answer waits")
-                await happens(lambda: kept[-1].transport.get_write_buffer_size() == 0, "its answer is dropped")
+            with contextlib.closing(
+                connect(port, f"POST /mcp HTTP/1.1\r\n{head}\r\n{body}".encode())
+            ):
+                await happens(
+                    lambda: kept[-1].flow is not None and kept[-1].flow.write_paused,
+                    "its answer waits",
+                )
+                await happens(
+                    lambda: kept[-1].transport.get_write_buffer_size() == 0, "its answer is dropped"
+                )
                 assert kept[-1].transport.is_closing()
 
     asyncio.run(read_nothing())
@@ -188,7 +215,9 @@ def test_what_is_refused_by_its_head_is_refused_before_its_body(fields: str, sta
 
 
 @pytest.mark.requirement("server:long-bodies")
-def test_long_requests_at_once_have_a_bound_and_short_ones_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_requests_at_once_have_a_bound_and_short_ones_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(asgi, "_MAX_HELD", 600_000)
     head = f"POST /mcp HTTP/1.1\r\nHost: x\r\nAuthorization: {BEARER['authorization']}\r\n"
 
@@ -208,7 +237,9 @@ def test_long_requests_at_once_have_a_bound_and_short_ones_pass(monkeypatch: pyt
 
             waiting = [await send(500_000, 200_000) for _ in range(2)]
             asked = [asyncio.create_task(status(each)) for each in waiting]
-            done, pending = await asyncio.wait(asked, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+            done, pending = await asyncio.wait(
+                asked, timeout=20, return_when=asyncio.FIRST_COMPLETED
+            )
             assert [each.result() for each in done] == [b"503"]
             assert await status(await send(1_000, 1_000)) == b"400"
             for each in pending:
@@ -224,17 +255,24 @@ def test_long_requests_at_once_have_a_bound_and_short_ones_pass(monkeypatch: pyt
 
 
 @pytest.mark.requirement("server:long-bodies")
-def test_a_caller_whose_long_requests_last_leaves_room_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_whose_long_requests_last_leaves_room_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(asgi, "_MAX_HELD", 600_000)
 
     async def ask() -> None:
         async with served() as port, contextlib.AsyncExitStack() as stack:
 
             async def send(caller: dict[str, str], sent: int) -> asyncio.StreamReader:
-                """Send part of a body, so that it is held as long as the connection lasts; or all of it."""
+                """Send part of a body, so that it is held as long as the connection
+                lasts; or all of it.
+                """
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 stack.callback(writer.close)
-                fields = f"Host: localhost\r\nAuthorization: {caller['authorization']}\r\nContent-Length: 200000\r\n"
+                fields = (
+                    "Host: localhost\r\nAuthorization: "
+                    f"{caller['authorization']}\r\nContent-Length: 200000\r\n"
+                )
                 writer.write(f"POST /mcp HTTP/1.1\r\n{fields}\r\n".encode() + b" " * sent)
                 await writer.drain()
                 return reader
@@ -243,7 +281,9 @@ def test_a_caller_whose_long_requests_last_leaves_room_to_another(monkeypatch: p
             done: set[asyncio.Task[bytes]] = set()
             pending = set(held)
             while len(done) < len(held) - 1:
-                more, pending = await asyncio.wait(pending, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+                more, pending = await asyncio.wait(
+                    pending, timeout=20, return_when=asyncio.FIRST_COMPLETED
+                )
                 assert more
                 done |= more
             assert {(await each).split()[1] for each in done} == {b"503"}
@@ -258,20 +298,26 @@ def test_a_caller_whose_long_requests_last_leaves_room_to_another(monkeypatch: p
 
 
 @pytest.mark.requirement("server:callers")
-def test_a_caller_with_all_connections_keeps_no_other_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_with_all_connections_keeps_no_other_one_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connections, "_MAX_CONNECTIONS", 20)
     head = "GET /mcp HTTP/1.1\r\nHost: localhost\r\n"
 
     async def ask() -> None:
         async with served() as port, contextlib.AsyncExitStack() as stack:
 
-            async def come(caller: dict[str, str]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            async def come(
+                caller: dict[str, str],
+            ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
                 """Connect, show a token, and stay."""
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 stack.callback(writer.close)
                 writer.write(f"{head}Authorization: {caller['authorization']}\r\n\r\n".encode())
                 async with asyncio.timeout(20):
-                    assert (await reader.readline()).split()[1] == b"400", "it has a token, and no session"
+                    assert (await reader.readline()).split()[1] == b"400", (
+                        "it has a token, and no session"
+                    )
                 return reader, writer
 
             early, writer = await come(OTHER)
@@ -291,13 +337,19 @@ def test_a_caller_with_all_connections_keeps_no_other_one_out(monkeypatch: pytes
     ("fields", "status"),
     [
         (f"Authorization: Bearer wrong\r\nAuthorization: {BEARER['authorization']}", 401),
-        (f"Authorization: {OTHER['authorization']}\r\nAuthorization: {BEARER['authorization']}", 401),
+        (
+            f"Authorization: {OTHER['authorization']}\r\nAuthorization: {BEARER['authorization']}",
+            401,
+        ),
         (f"Authorization: {BEARER['authorization']}\r\nOrigin: http://evil.example", 403),
         (f"Authorization: {BEARER['authorization']}", 400),
     ],
 )
 def test_of_two_credentials_none_counts(fields: str, status: int) -> None:
-    assert asyncio.run(status_of(f"GET /mcp HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n")) == status
+    assert (
+        asyncio.run(status_of(f"GET /mcp HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n"))
+        == status
+    )
 
 
 @pytest.mark.requirement("wrapper:hosts")
@@ -332,7 +384,9 @@ def test_an_origin_is_a_page_of_an_allowed_host(origin: str, is_allowed: bool) -
         ("127.0.0.1", "evil.example", False),
     ],
 )
-def test_health_tells_strangers_only_whether_all_is_well(peer: str, host: str, has_details: bool) -> None:
+def test_health_tells_strangers_only_whether_all_is_well(
+    peer: str, host: str, has_details: bool
+) -> None:
     sent: list[dict[str, Any]] = []
 
     async def ask() -> None:
@@ -340,8 +394,15 @@ def test_health_tells_strangers_only_whether_all_is_well(peer: str, host: str, h
             sent.append(message)
 
         server = StreamableHttpServer(Echo(), is_allowed_host=is_local, is_allowed_origin=is_local)
-        app = McpApp(server, "/mcp", CALLERS.get, lambda: {"ok": True, "servers": {"payroll": "down"}})
-        scope = {"type": "http", "path": "/health", "headers": [(b"host", host.encode())], "client": (peer, 5)}
+        app = McpApp(
+            server, "/mcp", CALLERS.get, lambda: {"ok": True, "servers": {"payroll": "down"}}
+        )
+        scope = {
+            "type": "http",
+            "path": "/health",
+            "headers": [(b"host", host.encode())],
+            "client": (peer, 5),
+        }
         await app(scope, asyncio.Event().wait, send)  # type: ignore[arg-type]
 
     asyncio.run(ask())

@@ -1,4 +1,6 @@
-"""``claw discover`` at stdio servers, which are real children: what is written, shown, kept back and refused."""
+"""``claw discover`` at stdio servers, which are real children: what is written,
+shown, kept back and refused.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,15 @@ PLANTED = "planted-credential-4711"
 
 @pytest.mark.requirement("discovery:stdio", "discovery:metadata")
 def test_a_stdio_server_becomes_a_descriptor_that_compiles(web: Desk) -> None:
-    web.serves([tool("fetch", "Fetch it.", **READS), tool("store", title="Store", outputSchema={"type": "object"})])
+    web.serves(
+        [
+            tool("fetch", "Fetch it.", **READS),
+            tool("store", title="Store", outputSchema={"type": "object"}),
+        ]
+    )
     assert web.discovers() == (
-        "web: 2 tools of listed 1.0\n  + fetch  read\n  + store  unknown\nwrote .claw-discovered/web.claw-describe.json\n"
+        "web: 2 tools of listed 1.0\n  + fetch  read\n  + store  unknown\nwrote "
+        ".claw-discovered/web.claw-describe.json\n"
     )
     snapshot = web.snapshot
     assert {**snapshot, "tools": [], "x-claw-discovery": {}} == {
@@ -37,7 +45,9 @@ def test_a_stdio_server_becomes_a_descriptor_that_compiles(web: Desk) -> None:
     assert metadata["digest"].startswith("sha256:")
     compiled = web.claw("compile")
     assert compiled.exit_code == 0, compiled.output
-    tools = json.loads(Path(".claw-runtime/context/one/tools.json").read_text(encoding="utf-8"))["tools"]
+    tools = json.loads(Path(".claw-runtime/context/one/tools.json").read_text(encoding="utf-8"))[
+        "tools"
+    ]
     assert [(each["name"], each["execution"]["tool_name"]) for each in tools] == [
         ("web.fetch", "fetch"),
         ("web.store", "store"),
@@ -51,7 +61,8 @@ def test_the_same_tools_give_the_same_bytes_whatever_their_order_and_pages(web: 
     web.discovers()
     before = web.file.read_bytes()
     assert web.discovers() == (
-        "web: 3 tools of listed 1.0\nnothing has changed since .claw-discovered/web.claw-describe.json\n"
+        "web: 3 tools of listed 1.0\nnothing has changed since "
+        ".claw-discovered/web.claw-describe.json\n"
     )
     assert web.file.read_bytes() == before
     web.file.unlink()
@@ -67,7 +78,10 @@ def test_the_same_tools_give_the_same_bytes_whatever_their_order_and_pages(web: 
 
 @pytest.mark.requirement("discovery:deterministic")
 def test_exact_numbers_and_foreign_signs_survive_and_hidden_ones_show(web: Desk) -> None:
-    schema = {"type": "object", "properties": {"n": {"maximum": 2**64 + 1, "default": 0.1}, "é": {"$comment": "x\u202ey"}}}
+    schema = {
+        "type": "object",
+        "properties": {"n": {"maximum": 2**64 + 1, "default": 0.1}, "é": {"$comment": "x\u202ey"}},
+    }
     web.serves([{"name": "a", "description": "Grüße", "inputSchema": schema}])
     web.discovers()
     assert web.tools["a"]["inputSchema"] == schema
@@ -102,7 +116,12 @@ def test_a_snapshot_that_differs_is_shown_and_written_over_only_when_asked_for(w
     web.discovers()
     before = web.file.read_bytes()
     schema = {"type": "object", "properties": {"limit": {}, "url": {"type": "integer"}}}
-    changed = [{**tool("worse"), "inputSchema": schema}, tool("words", "Other words."), tool("same"), tool("new")]
+    changed = [
+        {**tool("worse"), "inputSchema": schema},
+        tool("words", "Other words."),
+        tool("same"),
+        tool("new"),
+    ]
     web.serves(changed, server={"name": "listed", "version": "2.0"})
     refused = web.discover()
     difference = (
@@ -116,11 +135,14 @@ def test_a_snapshot_that_differs_is_shown_and_written_over_only_when_asked_for(w
     )
     assert (refused.exit_code, refused.stdout) == (1, difference)
     assert refused.stderr == (
-        "error: web is not as .claw-discovered/web.claw-describe.json has it: look at the difference,"
+        "error: web is not as .claw-discovered/web.claw-describe.json has it: look at the "
+        "difference,"
         " then: claw discover web --update\n"
     )
     assert web.file.read_bytes() == before
-    assert web.discovers("--update") == difference + "wrote .claw-discovered/web.claw-describe.json\n"
+    assert (
+        web.discovers("--update") == difference + "wrote .claw-discovered/web.claw-describe.json\n"
+    )
     assert set(web.tools) == {"new", "same", "words", "worse"}
     assert web.discover("--check").exit_code == 0
 
@@ -129,7 +151,10 @@ def test_a_snapshot_that_differs_is_shown_and_written_over_only_when_asked_for(w
 def test_check_writes_nothing_and_exits_1_for_drift_and_for_no_snapshot(web: Desk) -> None:
     web.serves([tool("a")])
     words = web.refuses("--check")
-    assert words == "error: web has no snapshot .claw-discovered/web.claw-describe.json: run: claw discover web\n"
+    assert words == (
+        "error: web has no snapshot .claw-discovered/web.claw-describe.json: run: claw "
+        "discover web\n"
+    )
     web.discovers()
     before = web.file.read_bytes()
     assert "nothing has changed" in web.discovers("--check")
@@ -155,16 +180,27 @@ def test_programs_get_the_same_as_json(web: Desk) -> None:
         "written": True,
         "server": {"name": "listed", "version": "1.0"},
         "tools": ["a"],
-        "changes": [{"tool": "a", "change": "added", "before": None, "after": "unknown", "parts": []}],
+        "changes": [
+            {"tool": "a", "change": "added", "before": None, "after": "unknown", "parts": []}
+        ],
         "origin_changes": [],
-        "ungrantable": [{"name": "bad.name", "reason": web.snapshot["x-claw-discovery"]["ungrantable"][0]["reason"]}],
+        "ungrantable": [
+            {
+                "name": "bad.name",
+                "reason": web.snapshot["x-claw-discovery"]["ungrantable"][0]["reason"],
+            }
+        ],
         "warnings": [],
     }
     web.serves([tool("a", "Else.")])
     drift = web.discover("--json", "--check")
     assert drift.exit_code == 1
     data = json.loads(drift.stdout)
-    assert (data["status"], data["written"], data["origin_changes"]) == ("changed", False, ["args", "ungrantable"])
+    assert (data["status"], data["written"], data["origin_changes"]) == (
+        "changed",
+        False,
+        ["args", "ungrantable"],
+    )
     assert data["changes"][0]["parts"] == ["description"]
 
 
@@ -179,8 +215,14 @@ def test_what_cannot_be_granted_stays_with_its_reason_and_costs_no_other_tool(we
         tool("n" * 49),
         {"name": "no_schema"},
         {**tool("list_schema"), "inputSchema": {"type": "array"}},
-        {**tool("wrong_schema"), "inputSchema": {"type": "object", "properties": {"a": {"type": "text"}}}},
-        {**tool("outside"), "inputSchema": {"type": "object", "properties": {"a": {"$ref": "http://x.example/s"}}}},
+        {
+            **tool("wrong_schema"),
+            "inputSchema": {"type": "object", "properties": {"a": {"type": "text"}}},
+        },
+        {
+            **tool("outside"),
+            "inputSchema": {"type": "object", "properties": {"a": {"$ref": "http://x.example/s"}}},
+        },
         {**tool("deep"), "inputSchema": deep},
         tool("hint", annotations={"readOnlyHint": "yes"}),
         tool("twice", "One."),
@@ -217,7 +259,9 @@ def test_what_cannot_be_granted_stays_with_its_reason_and_costs_no_other_tool(we
     assert len(warnings) == len(left_out) == 12
     assert f"warning: web: the tool 'with.dot' can't be granted: {reasons['with.dot']}" in warnings
     assert web.claw("compile").exit_code == 0
-    granted = json.loads(Path(".claw-runtime/context/one/tools.json").read_text(encoding="utf-8"))["tools"]
+    granted = json.loads(Path(".claw-runtime/context/one/tools.json").read_text(encoding="utf-8"))[
+        "tools"
+    ]
     assert [each["name"] for each in granted] == ["web.fine", "web.no_task", "web.with_http"]
 
 
@@ -226,7 +270,9 @@ def test_a_grant_of_such_a_tool_is_refused_with_the_reason(web: Desk) -> None:
     web.serves([tool("fine"), {**tool("odd"), "inputSchema": {"type": "array"}}])
     assert web.discover().exit_code == 0
     pod = Path("claw-pod.yml")
-    pod.write_text(pod.read_text(encoding="utf-8").replace("allow: all", "allow: [odd]"), encoding="utf-8")
+    pod.write_text(
+        pod.read_text(encoding="utf-8").replace("allow: all", "allow: [odd]"), encoding="utf-8"
+    )
     refused = web.claw("check")
     assert refused.exit_code == 1
     assert "error[unknown-tool]: web declares no tool 'odd'" in refused.stdout
@@ -237,7 +283,13 @@ def test_a_grant_of_such_a_tool_is_refused_with_the_reason(web: Desk) -> None:
 def test_no_credential_of_the_environment_is_written_or_printed(web: Desk) -> None:
     listed = [
         tool("login", "Use <WEB_TOKEN> to log in.", title="<OF_THE_SHELL_API_KEY>"),
-        {**tool("schema"), "inputSchema": {"type": "object", "properties": {"<WEB_TOKEN>": {"const": "x<IN_ARGS>x"}}}},
+        {
+            **tool("schema"),
+            "inputSchema": {
+                "type": "object",
+                "properties": {"<WEB_TOKEN>": {"const": "x<IN_ARGS>x"}},
+            },
+        },
         tool("<WEB_TOKEN>"),
         tool("clean"),
     ]
@@ -245,7 +297,11 @@ def test_no_credential_of_the_environment_is_written_or_printed(web: Desk) -> No
     echoes = ["WEB_TOKEN", "OF_THE_SHELL_API_KEY", "IN_ARGS"]
     server = {"name": "of <WEB_TOKEN>", "version": "1"}
     web.serves(listed, service=service, echoes=echoes, server=server, args=("--key", "${IN_ARGS}"))
-    planted = {"WEB_TOKEN": PLANTED, "OF_THE_SHELL_API_KEY": "planted-shell-key-1", "IN_ARGS": "planted-argument-1"}
+    planted = {
+        "WEB_TOKEN": PLANTED,
+        "OF_THE_SHELL_API_KEY": "planted-shell-key-1",
+        "IN_ARGS": "planted-argument-1",
+    }
     result = web.discover(**planted)
     assert result.exit_code == 0, result.output
     assert "planted" not in web.file.read_text(encoding="utf-8") + result.output
@@ -254,10 +310,22 @@ def test_no_credential_of_the_environment_is_written_or_printed(web: Desk) -> No
     assert set(web.tools) == {"login", "schema", "clean"}
     told = [line for line in result.stderr.splitlines() if "it is redacted" in line]
     assert told == [
-        "warning: web: the tool 'login' holds a credential, or the value of a variable: it is redacted",
-        "warning: web: the tool 'schema' holds a credential, or the value of a variable: it is redacted",
-        "warning: web: the tool '••••••' holds a credential, or the value of a variable: it is redacted",
-        "warning: web: the server's name holds a credential, or the value of a variable: it is redacted",
+        (
+            "warning: web: the tool 'login' holds a credential, or the value of a variable: "
+            "it is redacted"
+        ),
+        (
+            "warning: web: the tool 'schema' holds a credential, or the value of a variable: "
+            "it is redacted"
+        ),
+        (
+            "warning: web: the tool '••••••' holds a credential, or the value of a variable: "
+            "it is redacted"
+        ),
+        (
+            "warning: web: the server's name holds a credential, or the value of a variable: "
+            "it is redacted"
+        ),
     ]
     assert web.claw("check", **planted).exit_code == 0
 
@@ -266,11 +334,18 @@ def test_no_credential_of_the_environment_is_written_or_printed(web: Desk) -> No
 def test_what_a_person_added_to_a_snapshot_stays(web: Desk) -> None:
     web.serves([tool("a")])
     web.discovers()
-    snapshot = web.snapshot | {"description": "Pages of the web", "auth": {"type": "none"}, "unknown": 1}
+    snapshot = web.snapshot | {
+        "description": "Pages of the web",
+        "auth": {"type": "none"},
+        "unknown": 1,
+    }
     web.file.write_text(json.dumps(snapshot), encoding="utf-8")
     web.serves([tool("a"), tool("b")])
     assert web.discover("--update").exit_code == 0
-    assert (web.snapshot["description"], web.snapshot["auth"]) == ("Pages of the web", {"type": "none"})
+    assert (web.snapshot["description"], web.snapshot["auth"]) == (
+        "Pages of the web",
+        {"type": "none"},
+    )
     assert "unknown" not in web.snapshot
     web.file.write_text(json.dumps(web.snapshot | {"unknown": 1}), encoding="utf-8")
     assert "  ~ only the form of the file differs\n" in web.discover("--check").stdout
@@ -279,7 +354,9 @@ def test_what_a_person_added_to_a_snapshot_stays(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:atomic")
-def test_a_snapshot_that_cannot_be_written_leaves_the_old_one(web: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_that_cannot_be_written_leaves_the_old_one(
+    web: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     web.serves([tool("a")])
     web.discovers()
     before = web.file.read_bytes()
@@ -293,8 +370,9 @@ def test_a_snapshot_that_cannot_be_written_leaves_the_old_one(web: Desk, monkeyp
         refused = web.discover("--update")
     assert refused.exit_code == 1
     assert (
-        "web.claw-describe.json:1:1: error[unwritable-output]: it can't be written: No space left on device" in refused.stderr
-    )
+        "web.claw-describe.json:1:1: error[unwritable-output]: it can't be written: No "
+        "space left on device"
+    ) in refused.stderr
     assert web.file.read_bytes() == before
     assert [path.name for path in web.file.parent.iterdir()] == [web.file.name]
 
@@ -305,11 +383,16 @@ def test_only_what_this_server_needs_must_be_sound_in_the_pod(web: Desk) -> None
     pod = Path("claw-pod.yml")
     text = pod.read_text(encoding="utf-8")
     pod.write_text(
-        text.replace("image: runner", "image: runner\n    environment: {KEY: '${NOT_SET:?of another}'}"), encoding="utf-8"
+        text.replace(
+            "image: runner", "image: runner\n    environment: {KEY: '${NOT_SET:?of another}'}"
+        ),
+        encoding="utf-8",
     )
     Path("AGENTS.md").unlink()
     assert web.discover().exit_code == 0
-    web.serves([tool("a")], service={"environment": {"X": "x"}}, args=("${NOT_SET:?set it to the key}",))
+    web.serves(
+        [tool("a")], service={"environment": {"X": "x"}}, args=("${NOT_SET:?set it to the key}",)
+    )
     unset = web.discover()
     assert (unset.exit_code, unset.stdout) == (1, "")
     assert "NOT_SET is not set: set it to the key" in unset.stderr
@@ -319,7 +402,9 @@ def test_only_what_this_server_needs_must_be_sound_in_the_pod(web: Desk) -> None
     assert "NOT_SET is not set: set it to the key" in unset.stderr
     unknown = web.claw("discover", "wen")
     assert (unknown.exit_code, unknown.stdout) == (2, "")
-    assert unknown.stderr == "error: claw-pod.yml: the pod has no service 'wen'; did you mean 'web'?\n"
+    assert (
+        unknown.stderr == "error: claw-pod.yml: the pod has no service 'wen'; did you mean 'web'?\n"
+    )
     plain = web.claw("discover", "one")
     assert plain.exit_code == 1
     assert plain.stderr == (
@@ -329,7 +414,9 @@ def test_only_what_this_server_needs_must_be_sound_in_the_pod(web: Desk) -> None
 
 
 @pytest.mark.requirement("discovery:pod")
-def test_the_pod_file_is_named_by_option_and_its_directory_is_the_servers(web: Desk, tmp_path: Path) -> None:
+def test_the_pod_file_is_named_by_option_and_its_directory_is_the_servers(
+    web: Desk, tmp_path: Path
+) -> None:
     (tmp_path / "pod").mkdir()
     inner = Desk(tmp_path / "pod")
     inner.serves([tool("a")], pid="here.pid")
@@ -340,24 +427,42 @@ def test_the_pod_file_is_named_by_option_and_its_directory_is_the_servers(web: D
 
 
 @pytest.mark.requirement("discovery:tools-file", "discovery:source")
-def test_a_baked_list_counts_last_and_a_tool_that_cannot_be_granted_is_left_out_of_it(web: Desk) -> None:
+def test_a_baked_list_counts_last_and_a_tool_that_cannot_be_granted_is_left_out_of_it(
+    web: Desk,
+) -> None:
     Path("web").mkdir()
-    listed = [tool("baked"), tool("with.dot"), tool("twice"), tool("twice"), {**tool("odd"), "inputSchema": {"type": "text"}}]
+    listed = [
+        tool("baked"),
+        tool("with.dot"),
+        tool("twice"),
+        tool("twice"),
+        {**tool("odd"), "inputSchema": {"type": "text"}},
+    ]
     Path("web/.claw-tools.json").write_text(json.dumps({"tools": listed}), encoding="utf-8")
     web.write({"build": "web", "x-claw": {"mcp": {"path": "/mcp"}}})
     checked = web.claw("check")
     assert checked.exit_code == 0, checked.output
     assert checked.stdout.count("warning[tool-left-out]") == 4
     assert "the tool 'twice' is left out: the list has this name 2 times" in checked.stdout
-    assert checked.stdout.endswith("one: 1 tool\n  web.baked  unknown\nweb: tools from the list web/.claw-tools.json\n")
-    stdio = {"command": sys.executable, "args": [str(SERVER), json.dumps({"pages": [[tool("asked")]]})]}
+    assert checked.stdout.endswith(
+        "one: 1 tool\n  web.baked  unknown\nweb: tools from the list web/.claw-tools.json\n"
+    )
+    stdio = {
+        "command": sys.executable,
+        "args": [str(SERVER), json.dumps({"pages": [[tool("asked")]]})],
+    }
     web.write({"build": "web", "x-claw": {"mcp-stdio": stdio, "mcp": {"path": "/mcp"}}})
     web.discovers()
     checked = web.claw("check")
-    assert "  web.asked  unknown\nweb: tools from the snapshot .claw-discovered/web.claw-describe.json\n" in checked.stdout
+    assert (
+        "  web.asked  unknown\nweb: tools from the snapshot "
+        ".claw-discovered/web.claw-describe.json\n"
+    ) in checked.stdout
     described = {"version": 2, "mcp": {"path": "/mcp"}, "tools": [tool("declared")]}
     Path("web.json").write_text(json.dumps(described), encoding="utf-8")
     web.write({"build": "web", "x-claw": {"mcp-stdio": stdio, "describe-file": "web.json"}})
-    assert web.claw("check").stdout.endswith("  web.declared  unknown\nweb: tools from the descriptor web.json\n")
+    assert web.claw("check").stdout.endswith(
+        "  web.declared  unknown\nweb: tools from the descriptor web.json\n"
+    )
     compiled = web.claw("compile")
     assert "web: tools from the descriptor web.json\nwrote " in compiled.stdout

@@ -1,4 +1,6 @@
-"""``claw discover`` at servers that break: one error each, nothing written, and no process left behind."""
+"""``claw discover`` at servers that break: one error each, nothing written, and no
+process left behind.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,30 @@ PLANTED = "planted-credential-4711"
 def is_alive(pid: int) -> bool:
     """Return True if there is such a process; a zombie does not count."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+        return (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            != "Z"
+        )
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
 def pid_of(file: str) -> int:
-    return eventually(lambda: int(text) if (path := Path(file)).exists() and (text := path.read_text()) else None, file)
+    return eventually(
+        lambda: int(text) if (path := Path(file)).exists() and (text := path.read_text()) else None,
+        file,
+    )
 
 
 FAULTS: dict[str, str] = {
     "exit": "it ended with exit code 3 before it had answered: run it by itself to see why",
-    "half": "it ended with exit code 0 before it had answered: run it by itself to see why; what it wrote to standard"
+    "half": "it ended with exit code 0 before it had answered: run it by itself to see why; what "
+    "it wrote to standard"
     ' output was skipped: this is no JSON-RPC message: \'{"jsonrpc": "2.0", "id": 1, "res\'',
-    "huge": "its answer can't be read; what it wrote to standard output was skipped: a line is longer than 8388608 bytes",
+    "huge": (
+        "its answer can't be read; what it wrote to standard output was skipped: a line is "
+        "longer than 8388608 bytes"
+    ),
     "endless": "its list of tools has more than 100 pages: a fault of the server",
     "repeats": "page 2 of its tools leads back to an earlier one: a fault of the server",
     "no-list": "its answer to 'tools/list' has no list of tools: a fault of the server",
@@ -69,7 +81,9 @@ def test_a_broken_server_is_one_error(web: Desk, fault: str) -> None:
         ("silent-list", "to list its tools"),
     ],
 )
-def test_a_server_that_does_not_answer_is_ended_after_its_time(web: Desk, fault: str, step: str) -> None:
+def test_a_server_that_does_not_answer_is_ended_after_its_time(
+    web: Desk, fault: str, step: str
+) -> None:
     for seconds in growing_times(1.5):
         Path("server.pid").write_text("", encoding="utf-8")
         web.serves([tool("a")], fault=fault, pid="server.pid")
@@ -80,14 +94,19 @@ def test_a_server_that_does_not_answer_is_ended_after_its_time(web: Desk, fault:
     wait = f"error: web: it took longer than {seconds:g} s {step}: "
     wait += "give it more time with --timeout, or see why it does not answer"
     assert words.startswith(wait)
-    noise = "; what it wrote to standard output was skipped: this is no JSON-RPC message: 'hello hello "
+    noise = (
+        "; what it wrote to standard output was skipped: this is no JSON-RPC message: 'hello hello "
+    )
     assert words.removeprefix(wait).startswith(noise if fault == "garbage" else "\n")
     assert not is_alive(pid_of("server.pid"))
 
 
 @pytest.mark.requirement("discovery:broken-servers")
 def test_a_command_that_is_not_there_is_an_error_with_its_name(web: Desk) -> None:
-    for command, why in (("no-such-command", "No such file or directory"), ("./claw-pod.yml", "Permission denied")):
+    for command, why in (
+        ("no-such-command", "No such file or directory"),
+        ("./claw-pod.yml", "Permission denied"),
+    ):
         web.write({"x-claw": {"mcp-stdio": {"command": command, "args": ["${KEY}"]}}})
         words = web.refuses(KEY=PLANTED)
         remedy = "install it, or correct 'mcp-stdio' in the pod file"
@@ -98,9 +117,14 @@ def test_a_command_that_is_not_there_is_an_error_with_its_name(web: Desk) -> Non
 def test_versions_and_results_that_nobody_knows_are_refused(web: Desk) -> None:
     web.serves([tool("a")], version="1999-01-01")
     known = "2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05"
-    assert web.refuses() == f"error: web: it speaks version '1999-01-01' of MCP; known are {known}\n"
+    assert (
+        web.refuses() == f"error: web: it speaks version '1999-01-01' of MCP; known are {known}\n"
+    )
     web.serves([tool(f"t{number}") for number in range(1001)])
-    assert web.refuses() == "error: web: its list of tools has more than 1000 tools: let the server offer fewer\n"
+    assert (
+        web.refuses()
+        == "error: web: its list of tools has more than 1000 tools: let the server offer fewer\n"
+    )
 
 
 @pytest.mark.requirement("discovery:broken-servers")
@@ -117,12 +141,18 @@ def test_a_banner_on_standard_output_is_a_warning(web: Desk) -> None:
     web.serves([tool("a")], fault="banner")
     result = web.discover()
     assert (result.exit_code, set(web.tools)) == (0, {"a"})
-    assert result.stderr == "warning: web: 2 lines on its standard output answered nothing, and were skipped\n"
+    assert (
+        result.stderr
+        == "warning: web: 2 lines on its standard output answered nothing, and were skipped\n"
+    )
 
 
 @pytest.mark.requirement("discovery:secrets", "discovery:broken-servers")
 def test_the_last_words_of_a_server_are_redacted_and_bounded(web: Desk) -> None:
-    words = "".join(f"line {number}\x1b[2J {'y' * 300}\n" for number in range(5000)) + f"bad key {PLANTED}\n"
+    words = (
+        "".join(f"line {number}\x1b[2J {'y' * 300}\n" for number in range(5000))
+        + f"bad key {PLANTED}\n"
+    )
     Path("words").write_text(words, encoding="utf-8")
     web.serves(fault="exit", words="words", service={"environment": {"K": "${K}"}})
     first, *lines = web.refuses(K=PLANTED).splitlines()
@@ -130,7 +160,11 @@ def test_the_last_words_of_a_server_are_redacted_and_bounded(web: Desk) -> None:
     assert lines[-1] == "  | bad key ••••••"
     assert len(lines) <= 10
     assert all(line.isprintable() and len(line) <= 204 for line in lines)
-    web.serves(fault="refuses", words=f"{'z' * 190}{PLANTED} \x1b[2J", service={"environment": {"K": "${K}"}})
+    web.serves(
+        fault="refuses",
+        words=f"{'z' * 190}{PLANTED} \x1b[2J",
+        service={"environment": {"K": "${K}"}},
+    )
     refused = web.refuses(K=PLANTED)
     assert "planted" not in refused
     assert refused.strip().isprintable()
@@ -144,7 +178,10 @@ def test_requests_of_the_server_are_answered_and_are_no_answers(web: Desk) -> No
     web.serves([tool("a")], fault="asks", answers="answers")
     result = web.discover()
     assert result.exit_code == 0, result.output
-    assert result.stderr == "warning: web: 2 lines on its standard output answered nothing, and were skipped\n"
+    assert (
+        result.stderr
+        == "warning: web: 2 lines on its standard output answered nothing, and were skipped\n"
+    )
     assert set(web.tools) == {"a"}
     answers = Path("answers").read_text(encoding="utf-8").splitlines()
     assert len(answers) == 6
@@ -162,7 +199,9 @@ def test_a_server_of_the_stateless_era_is_asked_in_its_way(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:eras")
-def test_a_server_that_chooses_the_stateless_era_in_the_handshake_is_asked_in_its_way(web: Desk) -> None:
+def test_a_server_that_chooses_the_stateless_era_in_the_handshake_is_asked_in_its_way(
+    web: Desk,
+) -> None:
     web.serves([tool("a")], version="2026-07-28", log="log")
     assert web.discovers().startswith("web: 1 tool of listed 1.0\n")
     log = Path("log").read_text(encoding="utf-8")
@@ -172,7 +211,11 @@ def test_a_server_that_chooses_the_stateless_era_in_the_handshake_is_asked_in_it
 
 @pytest.mark.requirement("discovery:time", "discovery:pages")
 def test_the_limits_of_a_discovery() -> None:
-    assert (discovery.SECONDS, client_session.MAX_PAGES, client_session.MAX_TOOLS) == (30, 100, 1000)
+    assert (discovery.SECONDS, client_session.MAX_PAGES, client_session.MAX_TOOLS) == (
+        30,
+        100,
+        1000,
+    )
 
 
 @pytest.mark.requirement("discovery:no-orphan")
@@ -181,15 +224,21 @@ def test_the_limits_of_a_discovery() -> None:
     [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, None), (signal.SIGKILL, -9)],
     ids=["term", "hangup", "interrupt", "kill"],
 )
-def test_a_signal_ends_the_server_and_its_own_children(web: Desk, number: signal.Signals, code: int | None) -> None:
+def test_a_signal_ends_the_server_and_its_own_children(
+    web: Desk, number: signal.Signals, code: int | None
+) -> None:
     web.serves(fault="silent", child="child.pid", pid="server.pid")
     environ: dict[str, Any] = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen([*CLAW, "discover", "web"], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    with subprocess.Popen(
+        [*CLAW, "discover", "web"], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
         pids = [pid_of("child.pid"), pid_of("server.pid")]
         assert all(is_alive(pid) for pid in pids)
         running.send_signal(number)
         output = running.communicate(timeout=60)
-    eventually(lambda: not any(is_alive(pid) for pid in pids), "the end of the server and its child")
+    eventually(
+        lambda: not any(is_alive(pid) for pid in pids), "the end of the server and its child"
+    )
     assert running.returncode == code or (code is None and running.returncode != 0)
     assert b"Traceback" not in output[1]
     assert not web.file.parent.exists()
@@ -206,8 +255,14 @@ def test_children_of_a_server_that_ended_by_itself_are_ended_too(web: Desk) -> N
 def test_a_terminal_shows_what_is_waited_for(web: Desk) -> None:
     web.serves([tool("a")], [tool("b")])
     ours, theirs = pty.openpty()
-    environ: dict[str, Any] = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"}
-    with subprocess.Popen([*CLAW, "discover", "web"], env=environ, stdout=subprocess.PIPE, stderr=theirs) as running:
+    environ: dict[str, Any] = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "TERM": "xterm",
+    }
+    with subprocess.Popen(
+        [*CLAW, "discover", "web"], env=environ, stdout=subprocess.PIPE, stderr=theirs
+    ) as running:
         os.close(theirs)
         shown = b""
         while chunk := _read(ours):

@@ -1,4 +1,6 @@
-"""``claw discover`` at URL servers: real HTTP, both eras, JSON and events, credentials, and servers that break."""
+"""``claw discover`` at URL servers: real HTTP, both eras, JSON and events,
+credentials, and servers that break.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ def test_a_url_server_is_asked_in_both_eras_in_json_and_in_events(
     server.style, server.stateless = style, stateless
     web.write(at(server))
     assert web.discovers() == (
-        "web: 2 tools of listed 1.0\n  + a  unknown\n  + b  read\nwrote .claw-discovered/web.claw-describe.json\n"
+        "web: 2 tools of listed 1.0\n  + a  unknown\n  + b  read\nwrote "
+        ".claw-discovered/web.claw-describe.json\n"
     )
     assert server.ended == ([] if stateless else ["session-1"])
     assert {each.path for each in server.received} == {"/mcp"}
@@ -55,7 +58,9 @@ def test_the_address_is_the_pods_or_the_users(web: Desk, server: ListingServer) 
     web.write({"x-claw": {"mcp": {"path": "/deep/mcp"}}})
     unreachable = web.refuses("--timeout", "20")
     assert unreachable.startswith("error: web: http://web:8080/deep/mcp can't be reached, '")
-    assert unreachable.endswith("': start the service, or say where it is reached from here: --url http://HOST:PORT/mcp\n")
+    assert unreachable.endswith(
+        "': start the service, or say where it is reached from here: --url http://HOST:PORT/mcp\n"
+    )
     web.discovers("--url", server.url)
     assert server.received[-1].path == "/deep/mcp"
     assert web.snapshot["mcp"]["path"] == "/deep/mcp"
@@ -101,7 +106,10 @@ def test_the_credential_of_the_service_is_sent_and_never_written(
     web: Desk, server: ListingServer, auth: dict[str, Any], header: str, value: str
 ) -> None:
     server.pages = [[tool("a", f"Send {value} or {PLANTED}.")]]
-    web.write({"environment": {"TOKEN": "${TOKEN}"}, **at(server, auth=auth)}, secrets={"of-the-pod": {"env": "TOKEN"}})
+    web.write(
+        {"environment": {"TOKEN": "${TOKEN}"}, **at(server, auth=auth)},
+        secrets={"of-the-pod": {"env": "TOKEN"}},
+    )
     result = web.discover(TOKEN=PLANTED)
     assert result.exit_code == 0, result.output
     assert {each.headers[header] for each in server.received} == {value}
@@ -118,7 +126,10 @@ FAULTS: dict[str, str] = {
         '{at} refuses the credential with status 401 (\'{{"error":"no: ••••••"}}\'):'
         " give the service 'x-claw.auth', and set its variable"
     ),
-    "redirect": "{at} redirects to 'http://elsewhere.example/mcp', which is not followed: name the final address",
+    "redirect": (
+        "{at} redirects to 'http://elsewhere.example/mcp', which is not followed: name the "
+        "final address"
+    ),
     "page": "{at} answered with content of type 'text/html': it is no MCP server",
     "not-found": (
         '{at} answered with status 404 (\'{{"detail": "Not Found"}}\'): no MCP server listens at this path:'
@@ -140,12 +151,17 @@ def test_a_broken_url_server_is_one_error(web: Desk, server: ListingServer, faul
     server.fault = fault
     service = at(server, auth={"type": "bearer", "env": "TOKEN"})
     web.write({"environment": {"TOKEN": "${TOKEN}"}, **service})
-    assert web.refuses(TOKEN=PLANTED) == f"error: web: {FAULTS[fault].format(at=f'{server.url}/mcp')}\n"
+    assert (
+        web.refuses(TOKEN=PLANTED)
+        == f"error: web: {FAULTS[fault].format(at=f'{server.url}/mcp')}\n"
+    )
     assert {each.path for each in server.received} == {"/mcp"}
 
 
 @pytest.mark.requirement("discovery:time")
-def test_a_url_server_that_sends_no_answer_is_left_after_its_time(web: Desk, server: ListingServer) -> None:
+def test_a_url_server_that_sends_no_answer_is_left_after_its_time(
+    web: Desk, server: ListingServer
+) -> None:
     server.fault = "silent"
     web.write(at(server))
     assert "it took longer than 1 s to answer 'initialize'" in web.refuses("--timeout", "1")
@@ -162,7 +178,9 @@ def test_the_value_of_a_variable_is_in_no_message(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:http")
-def test_a_stdio_service_is_asked_at_its_wrapper_when_the_user_names_it(web: Desk, server: ListingServer) -> None:
+def test_a_stdio_service_is_asked_at_its_wrapper_when_the_user_names_it(
+    web: Desk, server: ListingServer
+) -> None:
     web.serves([tool("from_the_child")])
     web.discovers("--url", f"{server.url}/mcp")
     assert set(web.tools) == {"a", "b"}
@@ -171,12 +189,20 @@ def test_a_stdio_service_is_asked_at_its_wrapper_when_the_user_names_it(web: Des
 
 
 @pytest.mark.requirement("discovery:auth", "discovery:broken-servers")
-def test_a_credential_or_an_address_that_cannot_be_sent_is_an_error_with_its_name(web: Desk, server: ListingServer) -> None:
+def test_a_credential_or_an_address_that_cannot_be_sent_is_an_error_with_its_name(
+    web: Desk, server: ListingServer
+) -> None:
     service = at(server, auth={"type": "bearer", "secret": "of-the-pod"})
     web.write(service, secrets={"of-the-pod": {"file": "secret"}})
-    assert web.refuses() == "error: claw-pod.yml: the secret 'of-the-pod' of 'web' is not known here: set it\n"
+    assert (
+        web.refuses()
+        == "error: claw-pod.yml: the secret 'of-the-pod' of 'web' is not known here: set it\n"
+    )
     Path("secret").write_text("pässword\n", encoding="utf-8")
-    assert web.refuses() == "error: claw-pod.yml: the secret 'of-the-pod' of 'web' can't be sent in a header\n"
+    assert (
+        web.refuses()
+        == "error: claw-pod.yml: the secret 'of-the-pod' of 'web' can't be sent in a header\n"
+    )
     web.write(at(server))
     assert web.refuses("--url", "http://xn--zz-/mcp").startswith("error: web: ")
     assert server.received == []

@@ -13,7 +13,10 @@ from tests.mcp.scripted_server import ECHO, STATELESS, Exchange, ScriptedServer
 
 REFUSED = (
     "request_failed",
-    "The service has changed this tool since it was granted, so that it is not called. Use another tool.",
+    (
+        "The service has changed this tool since it was granted, so that it is not called. "
+        "Use another tool."
+    ),
 )
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 
@@ -41,7 +44,10 @@ def pages(*each: dict[str, Any]) -> Any:
             "it differs at 'properties.text.type'",
         ),
         ({"inputSchema": {**TEXT, "required": ["text"]}}, "it differs at 'required'"),
-        ({"inputSchema": {**TEXT, "additionalProperties": False}}, "it differs at 'additionalProperties'"),
+        (
+            {"inputSchema": {**TEXT, "additionalProperties": False}},
+            "it differs at 'additionalProperties'",
+        ),
         ({"inputSchema": {"type": "object"}}, "it differs at 'properties'"),
         ({"inputSchema": "none"}, "the server lists 'get' without a schema"),
         ({}, "the server lists 'get' without a schema"),
@@ -60,7 +66,10 @@ async def test_a_changed_tool_is_not_called_and_the_others_work(
         assert error_of(result) == REFUSED
         assert not result.ran
     (event,) = caller.events
-    assert (event["type"], event["intervention"]) == ("intervention", "managed_tool_quarantined:desk.get")
+    assert (event["type"], event["intervention"]) == (
+        "intervention",
+        "managed_tool_quarantined:desk.get",
+    )
     assert event["claw_id"] == "analyst"
     assert difference in event["reason"]
     assert {exchange.message["params"]["name"] for exchange in server.of("tools/call")} == {"echo"}
@@ -68,7 +77,9 @@ async def test_a_changed_tool_is_not_called_and_the_others_work(
 
 
 @pytest.mark.requirement("mcp:drift")
-async def test_a_change_that_is_told_while_the_list_is_read_is_not_missed(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_change_that_is_told_while_the_list_is_read_is_not_missed(
+    server: ScriptedServer, caller: Caller
+) -> None:
     async def changes_meanwhile(exchange: Exchange) -> None:
         await exchange.begin_stream()
         await exchange.event({"method": "notifications/tools/list_changed"})
@@ -83,7 +94,9 @@ async def test_a_change_that_is_told_while_the_list_is_read_is_not_missed(server
 
 
 @pytest.mark.requirement("mcp:drift")
-async def test_a_tool_that_changes_later_is_noticed_in_the_next_session(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_tool_that_changes_later_is_noticed_in_the_next_session(
+    server: ScriptedServer, caller: Caller
+) -> None:
     assert (await caller.call()).ok
     server.tools = []
     assert (await caller.call()).ok, "the list is read once for a session"
@@ -97,7 +110,9 @@ async def test_a_tool_that_changes_later_is_noticed_in_the_next_session(server: 
 
 
 @pytest.mark.requirement("mcp:drift")
-async def test_a_server_that_says_its_list_has_changed_is_asked_again(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_server_that_says_its_list_has_changed_is_asked_again(
+    server: ScriptedServer, caller: Caller
+) -> None:
     async def change(exchange: Exchange) -> None:
         server.tools = []
         await exchange.begin_stream()
@@ -150,7 +165,9 @@ async def test_texts_of_a_schema_may_change(server: ScriptedServer, caller: Call
 
 
 @pytest.mark.requirement("mcp:list-bounded")
-async def test_all_pages_are_read_and_of_equal_names_the_first_one_counts(server: ScriptedServer, caller: Caller) -> None:
+async def test_all_pages_are_read_and_of_equal_names_the_first_one_counts(
+    server: ScriptedServer, caller: Caller
+) -> None:
     other = {"name": "echo", "inputSchema": {"type": "object", "required": ["x"]}}
     server.says(
         "tools/list",
@@ -161,19 +178,30 @@ async def test_all_pages_are_read_and_of_equal_names_the_first_one_counts(server
         ),
     )
     assert (await caller.call()).ok
-    assert [exchange.message["params"].get("cursor") for exchange in server.of("tools/list")] == [None, "2", ""]
+    assert [exchange.message["params"].get("cursor") for exchange in server.of("tools/list")] == [
+        None,
+        "2",
+        "",
+    ]
 
 
 @pytest.mark.requirement("mcp:list-bounded")
 @pytest.mark.parametrize(("repeats", "reads"), [(True, 2), (False, 100)])
-async def test_a_list_without_end_is_read_no_further(server: ScriptedServer, caller: Caller, repeats: bool, reads: int) -> None:
-    server.says("tools/list", *pages(*({"tools": [ECHO], "nextCursor": str(n * (not repeats))} for n in range(150))))
+async def test_a_list_without_end_is_read_no_further(
+    server: ScriptedServer, caller: Caller, repeats: bool, reads: int
+) -> None:
+    server.says(
+        "tools/list",
+        *pages(*({"tools": [ECHO], "nextCursor": str(n * (not repeats))} for n in range(150))),
+    )
     assert (await caller.call()).ok
     assert len(server.of("tools/list")) == reads
 
 
 @pytest.mark.requirement("mcp:list-bounded")
-async def test_a_list_of_many_bytes_is_read_no_further(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_list_of_many_bytes_is_read_no_further(
+    server: ScriptedServer, caller: Caller
+) -> None:
     page = {"tools": [ECHO, {"name": "big", "inputSchema": {"description": "x" * 3_000_000}}]}
     server.says("tools/list", *pages(*({**page, "nextCursor": str(n)} for n in range(50))))
     assert (await caller.call(annotations=READ)).ok
@@ -183,8 +211,12 @@ async def test_a_list_of_many_bytes_is_read_no_further(server: ScriptedServer, c
 @pytest.mark.requirement("mcp:list-bounded")
 def test_a_thousand_tools_are_kept() -> None:
     listing = ToolListing()
-    listing.add_page({"tools": [{"name": f"t{number}", "inputSchema": {}} for number in range(MAX_TOOLS + 5)]})
-    problems = [listing.find_problem(named(f"t{number}")) for number in (0, MAX_TOOLS - 1, MAX_TOOLS)]
+    listing.add_page(
+        {"tools": [{"name": f"t{number}", "inputSchema": {}} for number in range(MAX_TOOLS + 5)]}
+    )
+    problems = [
+        listing.find_problem(named(f"t{number}")) for number in (0, MAX_TOOLS - 1, MAX_TOOLS)
+    ]
     assert problems == [None, None, "the server does not list 't1000' any more"]
 
 
@@ -196,8 +228,16 @@ def named(name: str) -> Tool:
 @pytest.mark.parametrize(
     ("granted", "listed", "place"),
     [
-        ({"properties": {"title": {"type": "string"}}}, {"properties": {"title": {"type": "number"}}}, "properties.title.type"),
-        ({"properties": {"properties": {"title": "a"}}}, {"properties": {"properties": {"title": "b"}}}, None),
+        (
+            {"properties": {"title": {"type": "string"}}},
+            {"properties": {"title": {"type": "number"}}},
+            "properties.title.type",
+        ),
+        (
+            {"properties": {"properties": {"title": "a"}}},
+            {"properties": {"properties": {"title": "b"}}},
+            None,
+        ),
         ({"properties": {"description": {}}}, {"properties": {}}, "properties.description"),
         ({"const": {"title": 1}}, {"const": {"title": 2}}, "const"),
         ({"enum": [{"title": 1}]}, {"enum": [{"title": 2}]}, "enum"),
@@ -210,6 +250,8 @@ def named(name: str) -> Tool:
         ({"minimum": 1}, {"minimum": True}, "minimum"),
     ],
 )
-def test_schemas_differ_where_they_accept_other_values(granted: Any, listed: Any, place: str | None) -> None:
+def test_schemas_differ_where_they_accept_other_values(
+    granted: Any, listed: Any, place: str | None
+) -> None:
     found = next(find_differences(granted, listed), None)
     assert (None if found is None else ".".join(found)) == place

@@ -1,4 +1,6 @@
-"""MCP servers that fail, lie, or are slow: a clear result for the model, nothing sent twice, and bounded memory."""
+"""MCP servers that fail, lie, or are slow: a clear result for the model, nothing
+sent twice, and bounded memory.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ BROKE = "The service broke off its answer."
 NO_RESULT = "The service's answer is no result of a tool."
 
 
-def says(body: bytes, status: int = 200, content_type: str = "application/json", *headers: str) -> Script:
+def says(
+    body: bytes, status: int = 200, content_type: str = "application/json", *headers: str
+) -> Script:
     async def say(exchange: Exchange) -> None:
         await exchange.respond(status, body, *headers, content_type=content_type)
 
@@ -45,7 +49,9 @@ async def resets(exchange: Exchange) -> None:
 
 
 async def breaks_in_the_body(exchange: Exchange) -> None:
-    await exchange.write(b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{"jsonrpc"')
+    await exchange.write(
+        b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{"jsonrpc"'
+    )
     exchange.reset()
 
 
@@ -63,10 +69,18 @@ async def silent(exchange: Exchange) -> None:
 @pytest.mark.requirement("mcp:broken", "mcp:once")
 @pytest.mark.parametrize(
     "broken",
-    [resets, breaks_in_the_body, breaks_in_an_event, streams(), streams(b'data: {"jsonrpc":"2.0","id":ID,"result":{}}')],
+    [
+        resets,
+        breaks_in_the_body,
+        breaks_in_an_event,
+        streams(),
+        streams(b'data: {"jsonrpc":"2.0","id":ID,"result":{}}'),
+    ],
     ids=["at once", "in the body", "in an event", "before any event", "before the event's end"],
 )
-@pytest.mark.parametrize(("annotations", "code"), [(READ, "request_failed"), ({}, "outcome_unknown")])
+@pytest.mark.parametrize(
+    ("annotations", "code"), [(READ, "request_failed"), ({}, "outcome_unknown")]
+)
 async def test_a_broken_connection_leaves_the_outcome_of_a_write_unknown(
     server: ScriptedServer, caller: Caller, broken: Script, annotations: dict[str, Any], code: str
 ) -> None:
@@ -83,7 +97,9 @@ async def test_a_broken_connection_leaves_the_outcome_of_a_write_unknown(
 
 @pytest.mark.requirement("mcp:broken")
 @pytest.mark.parametrize("annotations", [READ, {}])
-async def test_a_call_that_was_never_sent_has_certainly_not_run(caller: Caller, annotations: dict[str, Any]) -> None:
+async def test_a_call_that_was_never_sent_has_certainly_not_run(
+    caller: Caller, annotations: dict[str, Any]
+) -> None:
     nowhere = ScriptedServer(port=free_port())
     result = await caller.call(used=tool(nowhere, annotations=annotations))
     assert error_of(result) == ("request_failed", "The service can't be reached.")
@@ -105,7 +121,9 @@ async def test_a_connection_that_breaks_while_the_session_is_opened_has_sent_no_
 
 
 @pytest.mark.requirement("mcp:broken")
-async def test_a_server_that_restarts_is_called_again(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_server_that_restarts_is_called_again(
+    server: ScriptedServer, caller: Caller
+) -> None:
     await caller.call()
     server.stop()
     assert error_of(await caller.call()) == ("request_failed", "The service can't be reached.")
@@ -115,7 +133,9 @@ async def test_a_server_that_restarts_is_called_again(server: ScriptedServer, ca
 
 
 @pytest.mark.requirement("mcp:cancel")
-async def test_a_call_whose_time_is_over_is_cancelled_by_a_notification(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_call_whose_time_is_over_is_cancelled_by_a_notification(
+    server: ScriptedServer, caller: Caller
+) -> None:
     await caller.call()
     for seconds in growing_times(0.1):
         server.scripts.clear()
@@ -128,7 +148,11 @@ async def test_a_call_whose_time_is_over_is_cancelled_by_a_notification(server: 
     sent = server.of("tools/call")[-1].message["id"]
 
     def notes() -> list[Exchange]:
-        return [each for each in server.of("notifications/cancelled") if each.message["params"]["requestId"] == sent]
+        return [
+            each
+            for each in server.of("notifications/cancelled")
+            if each.message["params"]["requestId"] == sent
+        ]
 
     await until(notes)
     (note,) = notes()
@@ -138,11 +162,15 @@ async def test_a_call_whose_time_is_over_is_cancelled_by_a_notification(server: 
 
 
 @pytest.mark.requirement("mcp:cancel")
-async def test_without_a_session_the_end_of_the_connection_cancels(server: ScriptedServer, caller: Caller) -> None:
+async def test_without_a_session_the_end_of_the_connection_cancels(
+    server: ScriptedServer, caller: Caller
+) -> None:
     server.versions = (STATELESS,)
     await caller.call()
     server.says("tools/call", streams(b": working\n\n", ends=False))
-    assert (await caller.call(seconds=0.1, annotations={"x-claw.timeout_ms": 100})).code == "timeout"
+    assert (
+        await caller.call(seconds=0.1, annotations={"x-claw.timeout_ms": 100})
+    ).code == "timeout"
     for seconds in growing_times(0.1):
         server.scripts.clear()
         server.says("tools/call", silent)
@@ -155,7 +183,9 @@ async def test_without_a_session_the_end_of_the_connection_cancels(server: Scrip
 
 
 @pytest.mark.requirement("mcp:cancel")
-async def test_a_cancellation_that_a_server_does_not_take_keeps_nobody_waiting(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_cancellation_that_a_server_does_not_take_keeps_nobody_waiting(
+    server: ScriptedServer, caller: Caller
+) -> None:
     await caller.call()
     server.says("tools/call", *([silent] * 20))
     server.says("notifications/cancelled", *([silent] * 20))
@@ -181,7 +211,9 @@ async def test_a_cancellation_that_a_server_does_not_take_keeps_nobody_waiting(s
         says(b"[" * 100_000),
     ],
 )
-@pytest.mark.parametrize(("annotations", "code"), [(READ, "request_failed"), ({}, "outcome_unknown")])
+@pytest.mark.parametrize(
+    ("annotations", "code"), [(READ, "request_failed"), ({}, "outcome_unknown")]
+)
 async def test_an_answer_that_is_no_message_is_a_clear_failure(
     server: ScriptedServer, caller: Caller, garbage: Script, annotations: dict[str, Any], code: str
 ) -> None:
@@ -192,14 +224,24 @@ async def test_an_answer_that_is_no_message_is_a_clear_failure(
 
 
 @pytest.mark.requirement("mcp:unreadable")
-@pytest.mark.parametrize("result", ["5", "[]", "null", '{"content":5}', '{"content":[],"isError":"no"}', '{"content":{}}'])
-async def test_a_result_that_is_none_is_a_clear_failure(server: ScriptedServer, caller: Caller, result: str) -> None:
-    server.says("tools/call", streams(b'data: {"jsonrpc":"2.0","id":ID,"result":%b}\n\n' % result.encode()))
+@pytest.mark.parametrize(
+    "result",
+    ["5", "[]", "null", '{"content":5}', '{"content":[],"isError":"no"}', '{"content":{}}'],
+)
+async def test_a_result_that_is_none_is_a_clear_failure(
+    server: ScriptedServer, caller: Caller, result: str
+) -> None:
+    server.says(
+        "tools/call", streams(b'data: {"jsonrpc":"2.0","id":ID,"result":%b}\n\n' % result.encode())
+    )
     assert error_of(await caller.call(annotations=READ)) == ("request_failed", NO_RESULT)
 
 
 @pytest.mark.requirement("mcp:unreadable")
-@pytest.mark.parametrize("garbage", [says(b"<html>"), says(b'{"jsonrpc":"2.0","id":1,"result":[]}'), streams(b"data: {\n\n")])
+@pytest.mark.parametrize(
+    "garbage",
+    [says(b"<html>"), says(b'{"jsonrpc":"2.0","id":1,"result":[]}'), streams(b"data: {\n\n")],
+)
 @pytest.mark.parametrize("method", ["initialize", "tools/list"])
 async def test_garbage_while_the_session_is_opened_is_a_clear_failure(
     server: ScriptedServer, caller: Caller, garbage: Script, method: str
@@ -212,22 +254,33 @@ async def test_garbage_while_the_session_is_opened_is_a_clear_failure(
 
 @pytest.mark.requirement("mcp:unreadable")
 @pytest.mark.parametrize("session", ["a b", "é", "x" * 8193])
-async def test_a_session_id_that_is_none_is_not_used(server: ScriptedServer, caller: Caller, session: str) -> None:
+async def test_a_session_id_that_is_none_is_not_used(
+    server: ScriptedServer, caller: Caller, session: str
+) -> None:
     async def odd(exchange: Exchange) -> None:
-        await exchange.result({"protocolVersion": "2025-11-25", "capabilities": {}}, f"mcp-session-id: {session}")
+        await exchange.result(
+            {"protocolVersion": "2025-11-25", "capabilities": {}}, f"mcp-session-id: {session}"
+        )
 
     server.says("initialize", odd)
-    assert error_of(await caller.call()) == ("request_failed", "The service opened a session without a valid id.")
+    assert error_of(await caller.call()) == (
+        "request_failed",
+        "The service opened a session without a valid id.",
+    )
 
 
 @pytest.mark.requirement("mcp:long-session")
 @pytest.mark.parametrize("length", [1025, 8192])
-async def test_a_session_id_may_be_as_long_as_a_token(server: ScriptedServer, caller: Caller, length: int) -> None:
+async def test_a_session_id_may_be_as_long_as_a_token(
+    server: ScriptedServer, caller: Caller, length: int
+) -> None:
     session = "x" * length
     server.sessions.add(session)
 
     async def opens(exchange: Exchange) -> None:
-        await exchange.result({"protocolVersion": "2025-11-25", "capabilities": {}}, f"mcp-session-id: {session}")
+        await exchange.result(
+            {"protocolVersion": "2025-11-25", "capabilities": {}}, f"mcp-session-id: {session}"
+        )
 
     server.says("initialize", opens)
     assert (await caller.call()).ok
@@ -247,7 +300,9 @@ async def test_an_event_is_whole_at_its_last_line_end_whichever_it_is(
 
 
 @pytest.mark.requirement("mcp:ignored")
-async def test_what_comes_before_the_response_is_passed_over(server: ScriptedServer, caller: Caller) -> None:
+async def test_what_comes_before_the_response_is_passed_over(
+    server: ScriptedServer, caller: Caller
+) -> None:
     server.says(
         "tools/call",
         streams(
@@ -268,14 +323,21 @@ async def test_what_comes_before_the_response_is_passed_over(server: ScriptedSer
 
 
 @pytest.mark.requirement("mcp:ignored")
-async def test_a_stream_that_stays_open_after_the_response_keeps_nobody_waiting(server: ScriptedServer, caller: Caller) -> None:
-    server.says("tools/call", streams(b'data: {"jsonrpc":"2.0","id":ID,"result":{"content":[]}}\n\n', ends=False))
+async def test_a_stream_that_stays_open_after_the_response_keeps_nobody_waiting(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    server.says(
+        "tools/call",
+        streams(b'data: {"jsonrpc":"2.0","id":ID,"result":{"content":[]}}\n\n', ends=False),
+    )
     assert envelope(await caller.call()) == {"ok": True}
     assert (await caller.call()).ok
 
 
 @pytest.mark.requirement("mcp:server-requests")
-async def test_what_a_server_asks_is_answered_or_refused_and_is_no_answer(server: ScriptedServer, caller: Caller) -> None:
+async def test_what_a_server_asks_is_answered_or_refused_and_is_no_answer(
+    server: ScriptedServer, caller: Caller
+) -> None:
     async def ask(exchange: Exchange) -> None:
         await exchange.begin_stream()
         own = exchange.message["id"]
@@ -291,7 +353,11 @@ async def test_what_a_server_asks_is_answered_or_refused_and_is_no_answer(server
         await exchange.end_stream()
 
     def answers() -> list[Exchange]:
-        return [exchange for exchange in server.received if exchange.method == "POST" and not exchange.rpc]
+        return [
+            exchange
+            for exchange in server.received
+            if exchange.method == "POST" and not exchange.rpc
+        ]
 
     server.says("tools/call", ask)
     assert envelope(await caller.call(seconds=10)) == {"ok": True, "data": "done"}
@@ -304,16 +370,29 @@ async def test_what_a_server_asks_is_answered_or_refused_and_is_no_answer(server
 
 
 @pytest.mark.requirement("mcp:server-requests", "mcp:bounded")
-async def test_a_flood_of_requests_is_not_answered_one_by_one(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_flood_of_requests_is_not_answered_one_by_one(
+    server: ScriptedServer, caller: Caller
+) -> None:
     ping = b'data: {"jsonrpc":"2.0","id":"x","method":"ping"}\n\n'
     done = b'data: {"jsonrpc":"2.0","id":ID,"result":{"content":[]}}\n\n'
     server.says("tools/call", streams(*[ping * 1000] * 20, done))
     assert (await caller.call()).ok
-    assert len([exchange for exchange in server.received if exchange.method == "POST" and not exchange.rpc]) < 5000
+    assert (
+        len(
+            [
+                exchange
+                for exchange in server.received
+                if exchange.method == "POST" and not exchange.rpc
+            ]
+        )
+        < 5000
+    )
 
 
 @pytest.mark.requirement("mcp:server-requests")
-async def test_a_request_as_the_whole_answer_is_none(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_request_as_the_whole_answer_is_none(
+    server: ScriptedServer, caller: Caller
+) -> None:
     async def ask(exchange: Exchange) -> None:
         await exchange.reply({"id": exchange.message["id"], "method": "ping"})
 
@@ -364,13 +443,18 @@ async def test_what_a_server_says_when_it_refuses_a_session_is_told_without_secr
 
 
 @pytest.mark.requirement("mcp:refused-words")
-async def test_the_words_of_an_error_for_a_session_are_told(server: ScriptedServer, caller: Caller) -> None:
+async def test_the_words_of_an_error_for_a_session_are_told(
+    server: ScriptedServer, caller: Caller
+) -> None:
     async def refuse(exchange: Exchange) -> None:
         await exchange.error(-32001, "the licence has ended")
 
     server.says("initialize", refuse)
     result = await caller.call()
-    assert error_of(result) == ("request_failed", "The service refused to open a session (error -32001).")
+    assert error_of(result) == (
+        "request_failed",
+        "The service refused to open a session (error -32001).",
+    )
     assert envelope(result)["error"]["details"] == "the licence has ended"
 
 
@@ -399,9 +483,13 @@ async def test_a_refusal_that_might_be_about_the_era_is_told_where_the_other_era
     ],
 )
 @pytest.mark.parametrize("method", ["initialize", "tools/call"])
-async def test_the_words_of_an_odd_error_are_told(server: ScriptedServer, caller: Caller, error: bytes, method: str) -> None:
+async def test_the_words_of_an_odd_error_are_told(
+    server: ScriptedServer, caller: Caller, error: bytes, method: str
+) -> None:
     async def refuse(exchange: Exchange) -> None:
-        await exchange.respond(200, b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (exchange.message["id"], error))
+        await exchange.respond(
+            200, b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (exchange.message["id"], error)
+        )
 
     server.says(method, refuse)
     result = await caller.call()
@@ -411,7 +499,9 @@ async def test_the_words_of_an_odd_error_are_told(server: ScriptedServer, caller
 
 @pytest.mark.requirement("mcp:statuses")
 @pytest.mark.parametrize("method", ["initialize", "tools/list", "tools/call"])
-async def test_a_refusal_that_is_packed_unasked_has_its_status(server: ScriptedServer, caller: Caller, method: str) -> None:
+async def test_a_refusal_that_is_packed_unasked_has_its_status(
+    server: ScriptedServer, caller: Caller, method: str
+) -> None:
     server.says(method, says(gzip.compress(b"no"), 401, "text/plain", "content-encoding: gzip"))
     result = await caller.call()
     assert (result.code, result.status_code) == ("http_401", 401)
@@ -428,22 +518,31 @@ async def test_a_long_refusal_is_cut(server: ScriptedServer, caller: Caller) -> 
 
 @pytest.mark.requirement("mcp:statuses")
 @pytest.mark.parametrize("method", ["initialize", "tools/call"])
-async def test_a_redirect_is_not_followed(server: ScriptedServer, caller: Caller, method: str) -> None:
+async def test_a_redirect_is_not_followed(
+    server: ScriptedServer, caller: Caller, method: str
+) -> None:
     server.says(method, says(b"", 307, "text/plain", f"location: {server.url}/elsewhere"))
     result = await caller.call()
-    assert error_of(result) == ("redirect_refused", "The service answered with a redirect, which is not followed.")
+    assert error_of(result) == (
+        "redirect_refused",
+        "The service answered with a redirect, which is not followed.",
+    )
     assert (result.status_code, result.ran) == (307, method == "tools/call")
     assert len(server.of(method)) == 1
 
 
 @pytest.mark.requirement("mcp:bounded")
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_a_huge_answer_is_given_up_in_bounded_memory(server: ScriptedServer, caller: Caller, is_stream: bool) -> None:
+async def test_a_huge_answer_is_given_up_in_bounded_memory(
+    server: ScriptedServer, caller: Caller, is_stream: bool
+) -> None:
     await caller.call()
 
     async def huge(exchange: Exchange) -> None:
         head = "content-type: text/event-stream" if is_stream else "content-type: application/json"
-        await exchange.write(f"HTTP/1.1 200 OK\r\n{head}\r\ncontent-length: 100000000\r\n\r\n".encode())
+        await exchange.write(
+            f"HTTP/1.1 200 OK\r\n{head}\r\ncontent-length: 100000000\r\n\r\n".encode()
+        )
         await exchange.write(b'data: {"jsonrpc":"2.0","id":%d,"result":"' % exchange.message["id"])
         for _ in range(1600):
             await exchange.write(b"x" * 65536)
@@ -482,11 +581,17 @@ async def test_a_compressed_answer_is_not_unpacked(server: ScriptedServer, calle
 
 
 @pytest.mark.requirement("mcp:bounded")
-async def test_a_large_answer_below_the_limit_is_read_in_pieces(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_large_answer_below_the_limit_is_read_in_pieces(
+    server: ScriptedServer, caller: Caller
+) -> None:
     async def slow(exchange: Exchange) -> None:
         await exchange.begin_stream()
         text = json.dumps(
-            {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"structuredContent": {"t": "x" * 3_000_000}}}
+            {
+                "jsonrpc": "2.0",
+                "id": exchange.message["id"],
+                "result": {"structuredContent": {"t": "x" * 3_000_000}},
+            }
         )
         data = f"data: {text}\r\n\r\n".encode()
         for start in range(0, len(data), 50_001):
@@ -514,12 +619,17 @@ async def test_a_credential_that_is_no_header_is_a_result_and_no_fault(
     server: ScriptedServer, caller: Caller, token: str
 ) -> None:
     result = await caller.call(auth={"type": "bearer", "token": token})
-    assert error_of(result) == ("request_failed", "The service can't be called as it is configured.")
+    assert error_of(result) == (
+        "request_failed",
+        "The service can't be called as it is configured.",
+    )
     assert (result.ran, server.received) == (False, [])
 
 
 @pytest.mark.requirement("mcp:unreadable")
-async def test_a_list_of_tools_that_is_no_object_has_no_tools(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_list_of_tools_that_is_no_object_has_no_tools(
+    server: ScriptedServer, caller: Caller
+) -> None:
     async def odd(exchange: Exchange) -> None:
         await exchange.result([1])
 

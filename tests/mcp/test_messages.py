@@ -15,7 +15,11 @@ from claw_mcp.protocol import MessageError, RpcError, read_messages
 from claw_mcp.sse import EventTooLongError, SseEvent, SseReader, write_event
 
 STREAM = b'\xef\xbb\xbf: hello\nid: 7\nevent: message\ndata: {"a":1}\ndata: {"b":2}\n\ndata\n\nretry: 5\n\ndata:x\n\ndata: half'
-EVENTS = [SseEvent(b'{"a":1}\n{"b":2}', b"message", b"7"), SseEvent(b"", b"message", b"7"), SseEvent(b"x", b"message", b"7")]
+EVENTS = [
+    SseEvent(b'{"a":1}\n{"b":2}', b"message", b"7"),
+    SseEvent(b"", b"message", b"7"),
+    SseEvent(b"x", b"message", b"7"),
+]
 
 
 @pytest.mark.requirement("mcp:sse-reader")
@@ -31,7 +35,9 @@ def test_events_are_the_same_wherever_the_stream_is_cut(line_end: bytes, cuts: l
 
 
 @pytest.mark.requirement("mcp:sse-reader")
-@pytest.mark.parametrize("stream", [b"data: " + b"x" * 200, b"data: x\n" * 40, b": " + b"c" * 200, b"x" * 200 + b"\n"])
+@pytest.mark.parametrize(
+    "stream", [b"data: " + b"x" * 200, b"data: x\n" * 40, b": " + b"c" * 200, b"x" * 200 + b"\n"]
+)
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_an_event_above_the_limit_ends_the_stream(stream: bytes, size: int) -> None:
     reader = SseReader(100)
@@ -79,7 +85,9 @@ def test_an_id_and_a_result_keep_their_bytes() -> None:
 )
 def test_each_message_is_of_one_kind(document: dict[str, Any], kinds: str) -> None:
     (message,) = read_messages(json.dumps({"jsonrpc": "2.0", **document}).encode())
-    found = [kind for kind in ("request", "notification", "response") if getattr(message, f"is_{kind}")]
+    found = [
+        kind for kind in ("request", "notification", "response") if getattr(message, f"is_{kind}")
+    ]
     assert found == ([kinds] if kinds else [])
     assert message.answers(b"1") is (kinds == "response" and document["id"] == 1)
 
@@ -110,10 +118,17 @@ def test_bytes_that_are_no_message_are_refused(body: bytes) -> None:
 def test_an_array_holds_messages_and_an_error_is_read_whatever_it_is() -> None:
     one = {"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "m", "data": [1]}}
     two = {"jsonrpc": "2.0", "id": 2, "error": "odd"}
-    first, second = (message.rpc_error() for message in read_messages(json.dumps([one, two]).encode()))
+    first, second = (
+        message.rpc_error() for message in read_messages(json.dumps([one, two]).encode())
+    )
     assert first is not None
     assert second is not None
-    assert (first.code, first.message, first.data, second.code) == (-1, "m", [1], protocol.INTERNAL_ERROR)
+    assert (first.code, first.message, first.data, second.code) == (
+        -1,
+        "m",
+        [1],
+        protocol.INTERNAL_ERROR,
+    )
 
 
 @pytest.mark.requirement("mcp:messages")
@@ -123,18 +138,27 @@ def test_what_is_written_is_a_message() -> None:
     result = protocol.write_result(b"5", b"{}")
     error = protocol.write_error(b"", RpcError(-32601, "no", {"a": 1}))
     read = [read_messages(each)[0] for each in (request, note, result, error)]
-    assert [(message.is_request, message.is_notification, message.is_response) for message in read] == [
+    assert [
+        (message.is_request, message.is_notification, message.is_response) for message in read
+    ] == [
         (True, False, False),
         (False, True, False),
         (False, False, True),
         (False, False, True),
     ]
     assert bytes(read[0].params) == b'{"a":1.0}'
-    assert json.loads(error) == {"jsonrpc": "2.0", "id": None, "error": {"code": -32601, "message": "no", "data": {"a": 1}}}
+    assert json.loads(error) == {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": -32601, "message": "no", "data": {"a": 1}},
+    }
 
 
 @pytest.mark.requirement("mcp:stateless")
-@pytest.mark.parametrize("value", ["plain", "a b", "é", "", " x", "x ", "a\r\nb", "=?base64?YQ==?=", "=?base64?x", "\x7f"])
+@pytest.mark.parametrize(
+    "value",
+    ["plain", "a b", "é", "", " x", "x ", "a\r\nb", "=?base64?YQ==?=", "=?base64?x", "\x7f"],
+)
 def test_a_header_value_comes_back_and_is_plain_ascii(value: str) -> None:
     header = protocol.write_header_value(value)
     assert all(0x20 <= ord(char) <= 0x7E for char in header)
@@ -142,7 +166,9 @@ def test_a_header_value_comes_back_and_is_plain_ascii(value: str) -> None:
 
 
 @pytest.mark.requirement("mcp:stateless")
-@pytest.mark.parametrize("header", ["=?base64?YQ?=", "=?base64?YR==?=", "=?base64?/w==?=", "=?base64?*?="])
+@pytest.mark.parametrize(
+    "header", ["=?base64?YQ?=", "=?base64?YR==?=", "=?base64?/w==?=", "=?base64?*?="]
+)
 def test_broken_base64_is_no_value(header: str) -> None:
     assert protocol.read_header_value(header) is None
 
@@ -160,7 +186,14 @@ def test_annotated_arguments_become_headers() -> None:
             "list": {"type": "array", "items": {"properties": {"x": {"x-mcp-header": "X"}}}},
         }
     }
-    arguments = {"region": "Zürich", "on": True, "deep": {"n": 10**20}, "null": None, "bad": "x", "list": [{"x": "y"}]}
+    arguments = {
+        "region": "Zürich",
+        "on": True,
+        "deep": {"n": 10**20},
+        "null": None,
+        "bad": "x",
+        "list": [{"x": "y"}],
+    }
     assert protocol.param_headers(schema, arguments) == [
         ("mcp-param-region", "=?base64?WsO8cmljaA==?="),
         ("mcp-param-on", "true"),

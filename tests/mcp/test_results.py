@@ -32,7 +32,9 @@ def raw_result(text: str) -> Script:
     """A result in its own spelling."""
 
     async def say(exchange: Exchange) -> None:
-        await exchange.respond(200, b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (exchange.message["id"], text.encode()))
+        await exchange.respond(
+            200, b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (exchange.message["id"], text.encode())
+        )
 
     return say
 
@@ -43,31 +45,68 @@ def raw_result(text: str) -> Script:
     [
         ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "{b}"}]}, "a\n{b}"),
         ({"content": [{"type": "text", "text": '{"a": 1}'}]}, '{"a": 1}'),
-        ({"content": [{"type": "text", "text": "seen"}], "structuredContent": {"n": [1, None]}}, {"n": [1, None]}),
-        ({"content": [{"type": "text", "text": "seen"}], "structuredContent": None}, "seen"),
-        ({"content": [{"type": "image", "data": PIXEL, "mimeType": "image/png"}]}, "[image, image/png, 100 bytes]"),
         (
-            {"content": [{"type": "text", "text": "look"}, {"type": "audio", "data": PIXEL, "mimeType": "audio/wav"}]},
+            {"content": [{"type": "text", "text": "seen"}], "structuredContent": {"n": [1, None]}},
+            {"n": [1, None]},
+        ),
+        ({"content": [{"type": "text", "text": "seen"}], "structuredContent": None}, "seen"),
+        (
+            {"content": [{"type": "image", "data": PIXEL, "mimeType": "image/png"}]},
+            "[image, image/png, 100 bytes]",
+        ),
+        (
+            {
+                "content": [
+                    {"type": "text", "text": "look"},
+                    {"type": "audio", "data": PIXEL, "mimeType": "audio/wav"},
+                ]
+            },
             "look\n[audio, audio/wav, 100 bytes]",
         ),
         (
             {
                 "content": [
-                    {"type": "resource_link", "name": "log", "uri": "file:///a.log", "size": 7, "mimeType": "text/plain"}
+                    {
+                        "type": "resource_link",
+                        "name": "log",
+                        "uri": "file:///a.log",
+                        "size": 7,
+                        "mimeType": "text/plain",
+                    }
                 ]
             },
             "[resource_link, log, file:///a.log, text/plain, 7 bytes]",
         ),
         (
-            {"content": [{"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "é!"}}]},
+            {
+                "content": [
+                    {
+                        "type": "resource",
+                        "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "é!"},
+                    }
+                ]
+            },
             "[resource, file:///a, text/plain, 3 bytes]\né!",
         ),
         (
-            {"content": [{"type": "resource", "resource": {"uri": "file:///a", "blob": base64.b64encode(b"abcd").decode()}}]},
+            {
+                "content": [
+                    {
+                        "type": "resource",
+                        "resource": {
+                            "uri": "file:///a",
+                            "blob": base64.b64encode(b"abcd").decode(),
+                        },
+                    }
+                ]
+            },
             "[resource, file:///a, 4 bytes]",
         ),
         ({"content": [{"type": "hologram", "voxels": 7}]}, "[hologram]"),
-        ({"content": [{"text": "typeless"}, 5, {"type": "text", "text": 5}]}, "[part]" + "\n[a part that can't be read]" * 2),
+        (
+            {"content": [{"text": "typeless"}, 5, {"type": "text", "text": 5}]},
+            "[part]" + "\n[a part that can't be read]" * 2,
+        ),
     ],
 )
 @pytest.mark.parametrize("streams", [False, True])
@@ -89,11 +128,29 @@ def image(data: str = PIXEL, kind: str = "image/png", part: str = "image") -> di
 @pytest.mark.parametrize(
     ("answer", "limit", "found"),
     [
-        ({"content": [image(), {"type": "text", "text": "a"}, image(kind="image/webp")]}, 16384, ["image/png", "image/webp"]),
+        (
+            {"content": [image(), {"type": "text", "text": "a"}, image(kind="image/webp")]},
+            16384,
+            ["image/png", "image/webp"],
+        ),
         ({"content": [image()], "structuredContent": {"a": 1}}, 16384, ["image/png"]),
         ({"content": [image()], "isError": True}, 16384, []),
-        ({"content": [image(kind="image/svg+xml"), image(part="audio"), image(data="no base64")]}, 16384, []),
-        ({"content": [image(), image()]}, 2 * len("[image, image/png, 100 bytes]") + 1 + len(PIXEL), ["image/png"]),
+        (
+            {
+                "content": [
+                    image(kind="image/svg+xml"),
+                    image(part="audio"),
+                    image(data="no base64"),
+                ]
+            },
+            16384,
+            [],
+        ),
+        (
+            {"content": [image(), image()]},
+            2 * len("[image, image/png, 100 bytes]") + 1 + len(PIXEL),
+            ["image/png"],
+        ),
         ({"content": [image()]}, len(PIXEL), []),
         ({"content": [image(data=base64.b64encode(TOKEN.encode() * 3).decode())]}, 16384, []),
     ],
@@ -108,13 +165,23 @@ async def test_images_that_fit_stand_behind_the_text(
 
 @pytest.mark.requirement("mcp:images")
 def test_a_summary_leaves_images_out() -> None:
-    call = ToolCall("toolu_1", "desk__echo", "managed", Arguments({}, {}, "{}"), tool(ScriptedServer(port=1)))
-    answer = ToolResult(call, b'{"ok":true,"data":"[image]"}', ok=True, images=(Image("image/png", PIXEL),))
+    call = ToolCall(
+        "toolu_1", "desk__echo", "managed", Arguments({}, {}, "{}"), tool(ScriptedServer(port=1))
+    )
+    answer = ToolResult(
+        call, b'{"ok":true,"data":"[image]"}', ok=True, images=(Image("image/png", PIXEL),)
+    )
     message = b'[{"type":"tool_use","id":"toolu_1","name":"desk__echo","input":{}}]'
-    hidden = messages.write_hidden_rounds([Round(1, ModelResponse(b"", message, (call,)), (answer,))], replayed=True)
+    hidden = messages.write_hidden_rounds(
+        [Round(1, ModelResponse(b"", message, (call,)), (answer,))], replayed=True
+    )
     (block,) = json.loads(hidden[1])["content"]
     assert [part["type"] for part in block["content"]] == ["text", "image"]
-    assert block["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    assert block["content"][1]["source"] == {
+        "type": "base64",
+        "media_type": "image/png",
+        "data": PIXEL,
+    }
     short = messages.summarize(b",".join(hidden))
     assert PIXEL.encode() not in short
     assert "tool_result" in short.decode()
@@ -122,16 +189,22 @@ def test_a_summary_leaves_images_out() -> None:
 
 @pytest.mark.requirement("mcp:results")
 @pytest.mark.parametrize("answer", [{"content": []}, {}])
-async def test_an_empty_answer_is_a_success(server: ScriptedServer, caller: Caller, answer: Any) -> None:
+async def test_an_empty_answer_is_a_success(
+    server: ScriptedServer, caller: Caller, answer: Any
+) -> None:
     server.says("tools/call", result(answer))
     assert envelope(await caller.call()) == {"ok": True}
 
 
 @pytest.mark.requirement("mcp:exact")
-async def test_numbers_keep_their_spelling_in_both_directions(server: ScriptedServer, caller: Caller) -> None:
+async def test_numbers_keep_their_spelling_in_both_directions(
+    server: ScriptedServer, caller: Caller
+) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "number"}}}
     server.tools = [{"name": "echo", "inputSchema": schema}]
-    server.says("tools/call", raw_result('{"structuredContent":{"n":9007199254740993,"m":1e30,"d":1.10}}'))
+    server.says(
+        "tools/call", raw_result('{"structuredContent":{"n":9007199254740993,"m":1e30,"d":1.10}}')
+    )
     called = await caller.call('{"n": 12345678901234567890.10}', schema=schema)
     assert called.content == b'{"ok":true,"data":{"n":9007199254740993,"m":1e30,"d":1.10}}'
     assert b'"arguments":{"n":12345678901234567890.10}' in server.of("tools/call")[0].body
@@ -141,8 +214,14 @@ async def test_numbers_keep_their_spelling_in_both_directions(server: ScriptedSe
 @pytest.mark.parametrize(
     ("answer", "details"),
     [
-        ({"isError": True, "content": [{"type": "text", "text": "no such file"}]}, {"details": "no such file"}),
-        ({"isError": True, "content": [], "structuredContent": {"why": 7}}, {"details": {"why": 7}}),
+        (
+            {"isError": True, "content": [{"type": "text", "text": "no such file"}]},
+            {"details": "no such file"},
+        ),
+        (
+            {"isError": True, "content": [], "structuredContent": {"why": 7}},
+            {"details": {"why": 7}},
+        ),
         ({"isError": True, "content": []}, {}),
     ],
 )
@@ -156,7 +235,11 @@ async def test_an_error_of_the_tool_is_told_with_its_words(
     assert (called.ok, called.ran, called.code) == (False, True, "tool_error")
 
 
-NO_FUNDS = {"isError": True, "content": [{"type": "text", "text": "no funds"}], "structuredContent": {"balance": 0.10}}
+NO_FUNDS = {
+    "isError": True,
+    "content": [{"type": "text", "text": "no funds"}],
+    "structuredContent": {"balance": 0.10},
+}
 
 
 @pytest.mark.requirement("mcp:error-words")
@@ -171,9 +254,18 @@ async def test_the_words_of_an_error_are_its_message_beside_its_structure(
 
 
 @pytest.mark.requirement("mcp:error-words")
-async def test_words_that_repeat_the_structure_are_told_once(server: ScriptedServer, caller: Caller) -> None:
-    server.says("tools/call", result({**NO_FUNDS, "content": [{"type": "text", "text": '{ "balance": 0.10 }'}]}))
-    error = {"code": "tool_error", "message": "The tool reports an error.", "details": {"balance": 0.10}}
+async def test_words_that_repeat_the_structure_are_told_once(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    server.says(
+        "tools/call",
+        result({**NO_FUNDS, "content": [{"type": "text", "text": '{ "balance": 0.10 }'}]}),
+    )
+    error = {
+        "code": "tool_error",
+        "message": "The tool reports an error.",
+        "details": {"balance": 0.10},
+    }
     assert envelope(await caller.call()) == {"ok": False, "error": error}
 
 
@@ -198,7 +290,9 @@ async def test_words_and_structure_share_the_limit(
 
 
 @pytest.mark.requirement("mcp:tool-error")
-@pytest.mark.parametrize(("result_type", "words"), [("input_required", "asks for more input"), ("odd", "'odd'")])
+@pytest.mark.parametrize(
+    ("result_type", "words"), [("input_required", "asks for more input"), ("odd", "'odd'")]
+)
 async def test_a_tool_that_wants_more_input_is_an_error_that_says_so(
     server: ScriptedServer, caller: Caller, result_type: str, words: str
 ) -> None:
@@ -210,7 +304,10 @@ async def test_a_tool_that_wants_more_input_is_an_error_that_says_so(
 
 
 @pytest.mark.requirement("mcp:rpc-error")
-@pytest.mark.parametrize(("version", "status"), [("2025-11-25", 200), (STATELESS, 200), (STATELESS, 400), (STATELESS, 404)])
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [("2025-11-25", 200), (STATELESS, 200), (STATELESS, 400), (STATELESS, 404)],
+)
 async def test_an_error_of_the_protocol_is_told_with_code_and_message(
     server: ScriptedServer, caller: Caller, version: str, status: int
 ) -> None:
@@ -223,7 +320,11 @@ async def test_an_error_of_the_protocol_is_told_with_code_and_message(
     called = await caller.call()
     message = "The server refused the call, or failed in it."
     details = {"code": -32602, "message": "Unknown tool: echo"}
-    assert envelope(called)["error"] == {"code": "mcp_error", "message": message, "details": details}
+    assert envelope(called)["error"] == {
+        "code": "mcp_error",
+        "message": message,
+        "details": details,
+    }
     assert (called.ok, called.ran, called.code) == (False, True, "mcp_error")
     assert (await caller.call()).ok
     assert len(server.of("initialize")) == 1, "the session is kept"
@@ -231,30 +332,44 @@ async def test_an_error_of_the_protocol_is_told_with_code_and_message(
 
 @pytest.mark.requirement("mcp:truncation")
 @pytest.mark.parametrize("is_error", [False, True])
-async def test_a_long_text_is_cut_between_characters(server: ScriptedServer, caller: Caller, is_error: bool) -> None:
-    parts = [{"type": "text", "text": "é" * 10}, {"type": "image", "data": PIXEL, "mimeType": "image/png"}]
+async def test_a_long_text_is_cut_between_characters(
+    server: ScriptedServer, caller: Caller, is_error: bool
+) -> None:
+    parts = [
+        {"type": "text", "text": "é" * 10},
+        {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+    ]
     server.says("tools/call", result({"content": parts, "isError": is_error}))
     read = envelope(await caller.call(result_bytes=7))
     assert (read["error"]["details"] if is_error else read["data"]) == "ééé"
-    assert (read["truncated"], read["original_bytes"]) == (True, 20 + 1 + len("[image, image/png, 100 bytes]"))
+    assert (read["truncated"], read["original_bytes"]) == (
+        True,
+        20 + 1 + len("[image, image/png, 100 bytes]"),
+    )
 
 
 @pytest.mark.requirement("mcp:truncation")
-async def test_long_structured_content_is_cut_as_text(server: ScriptedServer, caller: Caller) -> None:
+async def test_long_structured_content_is_cut_as_text(
+    server: ScriptedServer, caller: Caller
+) -> None:
     server.says("tools/call", raw_result('{"structuredContent":{"text": "' + "x" * 100 + '"}}'))
     read = envelope(await caller.call(result_bytes=20))
     assert (read["data"], read["original_bytes"]) == ('{"text": "xxxxxxxxxx', 112)
 
 
 @pytest.mark.requirement("mcp:truncation")
-async def test_an_answer_of_exactly_the_limit_is_whole(server: ScriptedServer, caller: Caller) -> None:
+async def test_an_answer_of_exactly_the_limit_is_whole(
+    server: ScriptedServer, caller: Caller
+) -> None:
     server.says("tools/call", result({"content": [{"type": "text", "text": "x" * 20}]}))
     assert envelope(await caller.call(result_bytes=20)) == {"ok": True, "data": "x" * 20}
 
 
 @pytest.mark.requirement("mcp:claw-id")
 @pytest.mark.parametrize("declares", [True, False])
-async def test_claw_id_is_the_agent_and_nobody_else(server: ScriptedServer, caller: Caller, declares: bool) -> None:
+async def test_claw_id_is_the_agent_and_nobody_else(
+    server: ScriptedServer, caller: Caller, declares: bool
+) -> None:
     schema = {"type": "object", "properties": {"claw_id": {"type": "string"}} if declares else {}}
     server.tools = [{"name": "echo", "inputSchema": schema}]
     assert (await caller.call('{"claw_id":"trader"}', schema=schema)).ok
@@ -305,12 +420,17 @@ async def test_a_credential_that_a_server_says_back_never_reaches_the_model(
     assert TOKEN not in called.content.decode()
     assert TOKEN[:6] not in called.content.decode()
     assert "••" in called.content.decode() or limit == 15
-    shown = [*(response.body for response in caller.watcher.responses), *(str(one).encode() for one in caller.watcher.requests)]
+    shown = [
+        *(response.body for response in caller.watcher.responses),
+        *(str(one).encode() for one in caller.watcher.requests),
+    ]
     assert not any(TOKEN.encode() in text for text in shown)
 
 
 @pytest.mark.requirement("mcp:credentials")
-async def test_a_credential_in_an_error_never_reaches_the_model(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_credential_in_an_error_never_reaches_the_model(
+    server: ScriptedServer, caller: Caller
+) -> None:
     async def refuse(exchange: Exchange) -> None:
         await exchange.error(-32000, f"bad token {TOKEN}")
 
@@ -339,15 +459,25 @@ async def test_an_observer_sees_the_call_with_its_session_and_without_its_creden
     used = tool(server, auth={"type": "bearer", "token": TOKEN}, annotations=READ)
     called = await caller.call(used=used)
     assert called.mcp is not None
-    assert called.mcp.model_dump() == {"server": "scripted 1.2", "session": "session-…", "protocol": "2025-11-25"}
+    assert called.mcp.model_dump() == {
+        "server": "scripted 1.2",
+        "session": "session-…",
+        "protocol": "2025-11-25",
+    }
     (hidden,) = caller.watcher.requests
     assert hidden.subject[:3] == ("tool", 1, "desk.echo")
     assert (hidden.request.method, hidden.request.url) == ("POST", f"{server.url}/mcp")
     assert hidden.request.server == "scripted 1.2"
     headers = dict(hidden.request.headers)
     assert headers["authorization"] == "••••••"
-    assert (headers["mcp-session-id"], headers["mcp-protocol-version"]) == ("session-…", "2025-11-25")
-    assert json.loads(hidden.request.body)["params"] == {"name": "echo", "arguments": {"text": "hi"}}
+    assert (headers["mcp-session-id"], headers["mcp-protocol-version"]) == (
+        "session-…",
+        "2025-11-25",
+    )
+    assert json.loads(hidden.request.body)["params"] == {
+        "name": "echo",
+        "arguments": {"text": "hi"},
+    }
     (response,) = caller.watcher.responses
     assert (response.status, response.content_type) == (200, "application/json")
     assert json.loads(response.body)["result"]["content"][0]["text"] == 'you said {"text": "hi"}'
@@ -357,11 +487,20 @@ async def test_an_observer_sees_the_call_with_its_session_and_without_its_creden
 @pytest.mark.parametrize(
     ("answer", "shown"),
     [
-        ('{"isError":null,"resultType":null,"structuredContent":null,"content":[{"type":"text","text":"done"}]}', "done"),
-        ('{"content":[{"type":"text","text":"done","mimeType":null,"name":null,"size":null,"resource":null}]}', "done"),
+        (
+            '{"isError":null,"resultType":null,"structuredContent":null,"content":[{"type":"text","text":"done"}]}',
+            "done",
+        ),
+        (
+            '{"content":[{"type":"text","text":"done","mimeType":null,"name":null,"size":null,"resource":null}]}',
+            "done",
+        ),
         ('{"content":[{"type":"text","text":"done","size":"7"}]}', "done"),
         ('{"content":[{"type":"text","text":"cut \\ud83d"}]}', "cut \ufffd"),
-        ('{"content":[{"type":"text","text":"\\ude00 \\ud83d\\ude00 \\\\ud83d"}]}', "\ufffd \U0001f600 \\ud83d"),
+        (
+            '{"content":[{"type":"text","text":"\\ude00 \\ud83d\\ude00 \\\\ud83d"}]}',
+            "\ufffd \U0001f600 \\ud83d",
+        ),
         ('{"content":null,"structuredContent":{"n":1.10}}', {"n": 1.10}),
         (
             '{"content":[{"type":"resource","resource":{"uri":"file:///a","mimeType":null,"text":"words","blob":null}}]}',
@@ -374,7 +513,10 @@ async def test_what_a_tool_did_is_told_though_its_answer_is_a_little_odd(
     server: ScriptedServer, caller: Caller, answer: str, shown: Any, streams: bool
 ) -> None:
     async def say(exchange: Exchange) -> None:
-        message = b'{"jsonrpc":"2.0","id":%d,"error":null,"result":%b}' % (exchange.message["id"], answer.encode())
+        message = b'{"jsonrpc":"2.0","id":%d,"error":null,"result":%b}' % (
+            exchange.message["id"],
+            answer.encode(),
+        )
         if not streams:
             await exchange.respond(200, message)
             return
@@ -392,7 +534,11 @@ async def test_others_have_their_turn_while_a_huge_answer_is_read(
 ) -> None:
     threads: list[str] = []
     read = mcp.read_call_result
-    monkeypatch.setattr(mcp, "read_call_result", lambda *given: threads.append(threading.current_thread().name) or read(*given))
+    monkeypatch.setattr(
+        mcp,
+        "read_call_result",
+        lambda *given: threads.append(threading.current_thread().name) or read(*given),
+    )
     assert (await caller.call()).ok
     server.says("tools/call", result({"content": [{"type": "text", "text": "x" * (2 << 20)}]}))
     assert (await caller.call()).ok

@@ -15,7 +15,11 @@ from claw_mcp.server import HttpRequest, HttpResponse, StreamableHttpServer
 from claw_mcp.sessions import ClientRequest, Outbox, Session
 from tests.waiting import happens
 
-HEADERS = {"Host": "ok", "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+HEADERS = {
+    "Host": "ok",
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+}
 META = {VERSION_META: "2026-07-28", CAPABILITIES_META: {}}
 STATELESS = {"MCP-Protocol-Version": "2026-07-28"}
 
@@ -63,15 +67,29 @@ class Host:
         )
 
     async def send(
-        self, method: str, body: Any = None, principal: str = "", raw: bytes | None = None, **headers: str
+        self,
+        method: str,
+        body: Any = None,
+        principal: str = "",
+        raw: bytes | None = None,
+        **headers: str,
     ) -> HttpResponse:
         fields = {**HEADERS, **{name.replace("_", "-"): value for name, value in headers.items()}}
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
-        return await self.server.handle(HttpRequest(method, "/mcp", [(n, v) for n, v in fields.items() if v], data), principal)
+        return await self.server.handle(
+            HttpRequest(method, "/mcp", [(n, v) for n, v in fields.items() if v], data), principal
+        )
 
-    async def ask(self, method: str, session: str = "", request_id: Any = 1, **more: Any) -> tuple[int, Any]:
+    async def ask(
+        self, method: str, session: str = "", request_id: Any = 1, **more: Any
+    ) -> tuple[int, Any]:
         """The status and the last message of the answer."""
-        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": more.pop("params", {})}
+        message = {
+            "jsonrpc": "2.0",
+            "id": request_id,
+            "method": method,
+            "params": more.pop("params", {}),
+        }
         if request_id is None:
             del message["id"]
         headers = {"Mcp_Session_Id": session} if session else {}
@@ -142,24 +160,35 @@ async def test_what_is_not_sound_has_its_status_and_its_code(
 @pytest.mark.requirement("wrapper:http")
 async def test_notifications_and_answers_are_accepted_and_other_methods_are_not(host: Host) -> None:
     session = await host.open()
-    for message in ({"method": "notifications/initialized"}, {"id": 1, "result": {}}, {"id": 1, "error": {"code": 1}}):
+    for message in (
+        {"method": "notifications/initialized"},
+        {"id": 1, "result": {}},
+        {"id": 1, "error": {"code": 1}},
+    ):
         response = await host.send("POST", {"jsonrpc": "2.0", **message}, Mcp_Session_Id=session)
         assert (response.status, await last(response)) == (202, None)
     for method in ("PUT", "HEAD", "OPTIONS", "PATCH"):
         response = await host.send(method, Mcp_Session_Id=session)
         assert (response.status, dict(response.headers)["allow"]) == (405, "GET, POST, DELETE")
     for method in ("GET", "DELETE"):
-        assert [(await host.send(method, Mcp_Session_Id=each)).status for each in ("", "unknown")] == [400, 404]
+        assert [
+            (await host.send(method, Mcp_Session_Id=each)).status for each in ("", "unknown")
+        ] == [400, 404]
         response = await host.send(method, Mcp_Session_Id=session, **STATELESS)
         assert (response.status, dict(response.headers)["allow"]) == (405, "POST")
     assert (await host.send("GET", Mcp_Session_Id=session, Accept="application/json")).status == 406
 
 
 @pytest.mark.requirement("wrapper:http")
-async def test_errors_of_a_session_are_answers_and_a_fault_of_ours_says_nothing_of_itself(host: Host) -> None:
+async def test_errors_of_a_session_are_answers_and_a_fault_of_ours_says_nothing_of_itself(
+    host: Host,
+) -> None:
     session = await host.open()
     status, message = await host.ask("none", session)
-    assert (status, message["error"]) == (200, {"code": -32601, "message": "none", "data": {"big": 2**80}})
+    assert (status, message["error"]) == (
+        200,
+        {"code": -32601, "message": "none", "data": {"big": 2**80}},
+    )
     status, message = await host.ask("fail", session)
     assert (status, message["error"]) == (200, {"code": -32603, "message": "the server failed"})
     status, message = await host.ask("initialize", params={"refuse": True})
@@ -176,7 +205,13 @@ async def test_errors_of_a_session_are_answers_and_a_fault_of_ours_says_nothing_
         ("note", {"_meta": META}, {"Mcp_Method": "other"}, 400, -32020),
         ("note", {"_meta": META}, {"MCP_Protocol_Version": ""}, 400, -32020),
         ("note", {"_meta": {**META, VERSION_META: "2027-01-01"}}, {}, 400, -32020),
-        ("note", {"_meta": {**META, VERSION_META: "2027-01-01"}}, {"MCP_Protocol_Version": "2027-01-01"}, 400, -32022),
+        (
+            "note",
+            {"_meta": {**META, VERSION_META: "2027-01-01"}},
+            {"MCP_Protocol_Version": "2027-01-01"},
+            400,
+            -32022,
+        ),
         ("tools/call", {"_meta": META, "name": "a"}, {}, 400, -32020),
         ("tools/call", {"_meta": META, "name": "a"}, {"Mcp_Name": "b"}, 400, -32020),
         ("tools/call", {"_meta": META, "name": "é"}, {"Mcp_Name": "=?base64?w6k?="}, 400, -32020),
@@ -208,7 +243,9 @@ async def test_a_header_that_is_there_twice_fits_nothing(host: Host) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "note", "params": {"_meta": META}}
     twice = [("mcp-method", "note"), ("Mcp-Method", "note")]
     fields = [*HEADERS.items(), *STATELESS.items(), *twice]
-    response = await host.server.handle(HttpRequest("POST", "/mcp", fields, json.dumps(message).encode()))
+    response = await host.server.handle(
+        HttpRequest("POST", "/mcp", fields, json.dumps(message).encode())
+    )
     assert (response.status, code_of(await last(response))) == (400, -32020)
 
 
@@ -239,7 +276,9 @@ async def test_an_answer_that_takes_long_becomes_a_stream_that_is_not_silent(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("claw_mcp.server._SILENT_SECONDS", 0.01)
-    response = await host.send("POST", {"jsonrpc": "2.0", "id": 1, "method": "wait"}, Mcp_Session_Id=await host.open())
+    response = await host.send(
+        "POST", {"jsonrpc": "2.0", "id": 1, "method": "wait"}, Mcp_Session_Id=await host.open()
+    )
     assert dict(response.headers)["content-type"] == "text/event-stream"
     assert [await anext(response.chunks) for _ in range(2)] == [b": ping\n\n"] * 2
     host.backend.go.set()
@@ -252,9 +291,15 @@ async def test_a_session_is_its_principals_alone(host: Host) -> None:
     assert (await host.ask("quiet", session, principal="alice"))[0] == 200
     for method in ("GET", "DELETE", "POST"):
         response = await host.send(
-            method, {"jsonrpc": "2.0", "id": 1, "method": "quiet"}, principal="mallory", Mcp_Session_Id=session
+            method,
+            {"jsonrpc": "2.0", "id": 1, "method": "quiet"},
+            principal="mallory",
+            Mcp_Session_Id=session,
         )
-        assert (response.status, (await last(response))["error"]["message"]) == (404, "Session not found")
+        assert (response.status, (await last(response))["error"]["message"]) == (
+            404,
+            "Session not found",
+        )
     assert len(host.backend.running) == 1
 
 
@@ -266,7 +311,10 @@ async def test_one_session_too_many_ends_the_principals_own_that_was_idle_longes
     await happens(lambda: host.backend.running, "the request runs")
     newest = await host.open("alice")
     assert [each.id for each in host.backend.ended] == [own[1]]
-    assert [(await host.ask("quiet", each, principal="alice"))[0] for each in (own[0], newest)] == [200, 200]
+    assert [(await host.ask("quiet", each, principal="alice"))[0] for each in (own[0], newest)] == [
+        200,
+        200,
+    ]
     assert (await host.ask("quiet", other, principal="bob"))[0] == 200
     busy = asyncio.create_task(host.ask("wait", newest, principal="alice"))
     await happens(lambda: len(host.backend.running) == 5, "the requests run")
@@ -297,7 +345,10 @@ async def test_a_thousand_sessions_that_nobody_ends_are_bounded() -> None:
     host = Host(max_sessions=100)
     sessions = [await host.open() for _ in range(1000)]
     assert (len(host.server.sessions), len(host.backend.ended)) == (100, 900)
-    assert [(await host.ask("quiet", each))[0] for each in (sessions[0], sessions[-1])] == [404, 200]
+    assert [(await host.ask("quiet", each))[0] for each in (sessions[0], sessions[-1])] == [
+        404,
+        200,
+    ]
     await host.server.close()
 
 
@@ -342,10 +393,17 @@ async def test_a_thousand_streams_keep_nobody_out(host: Host) -> None:
 
 @pytest.mark.requirement("wrapper:streams")
 async def test_a_thousand_subscriptions_keep_no_request_out(host: Host) -> None:
-    subscription = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {"_meta": META}}
+    subscription = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "subscriptions/listen",
+        "params": {"_meta": META},
+    }
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(1000):
-            stream = await host.send("POST", subscription, **STATELESS, Mcp_Method="subscriptions/listen")
+            stream = await host.send(
+                "POST", subscription, **STATELESS, Mcp_Method="subscriptions/listen"
+            )
             assert stream.status == 200
             await stack.enter_async_context(contextlib.aclosing(stream.chunks))  # type: ignore[type-var]
             await asyncio.sleep(0)  # one that was ended has a turn of the loop to end
@@ -357,10 +415,19 @@ async def test_a_thousand_subscriptions_keep_no_request_out(host: Host) -> None:
 
 
 @pytest.mark.requirement("wrapper:sessions")
-async def test_a_client_that_leaves_before_the_first_byte_of_a_stream_leaves_nothing_behind(host: Host) -> None:
+async def test_a_client_that_leaves_before_the_first_byte_of_a_stream_leaves_nothing_behind(
+    host: Host,
+) -> None:
     stream = await host.send("GET", Mcp_Session_Id=await host.open())
-    subscription = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {"_meta": META}}
-    subscribed = await host.send("POST", subscription, **STATELESS, Mcp_Method="subscriptions/listen")
+    subscription = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "subscriptions/listen",
+        "params": {"_meta": META},
+    }
+    subscribed = await host.send(
+        "POST", subscription, **STATELESS, Mcp_Method="subscriptions/listen"
+    )
     assert host.server.listening() == {""}
     for response in (stream, subscribed):
         await response.chunks.aclose()  # type: ignore[attr-defined]

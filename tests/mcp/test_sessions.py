@@ -20,8 +20,13 @@ def methods(server: ScriptedServer) -> list[str]:
 
 
 @pytest.mark.requirement("mcp:handshake")
-async def test_a_session_is_opened_and_each_message_names_it(server: ScriptedServer, caller: Caller) -> None:
-    assert envelope(await caller.call('{"text":"hi"}')) == {"ok": True, "data": 'you said {"text": "hi"}'}
+async def test_a_session_is_opened_and_each_message_names_it(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    assert envelope(await caller.call('{"text":"hi"}')) == {
+        "ok": True,
+        "data": 'you said {"text": "hi"}',
+    }
     assert methods(server) == [*OPENING, "tools/call"]
     first, *others = server.received
     assert first.message["params"]["protocolVersion"] == "2025-11-25"
@@ -43,7 +48,9 @@ async def test_a_session_is_opened_and_each_message_names_it(server: ScriptedSer
 
 
 @pytest.mark.requirement("mcp:one-session")
-async def test_a_session_is_kept_and_shared_by_calls_at_the_same_time(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_session_is_kept_and_shared_by_calls_at_the_same_time(
+    server: ScriptedServer, caller: Caller
+) -> None:
     waiting = []
 
     async def wait_for_the_other(exchange: Exchange) -> None:
@@ -60,11 +67,15 @@ async def test_a_session_is_kept_and_shared_by_calls_at_the_same_time(server: Sc
 
 
 @pytest.mark.requirement("mcp:agents-apart")
-async def test_two_agents_have_a_session_and_connections_each(server: ScriptedServer, caller: Caller) -> None:
+async def test_two_agents_have_a_session_and_connections_each(
+    server: ScriptedServer, caller: Caller
+) -> None:
     for _ in range(2):
         for agent_id in ("analyst", "trader"):
             assert (await caller.call(agent_id=agent_id)).ok
-    used = {(exchange.headers["x-claw-id"], exchange.session) for exchange in server.of("tools/call")}
+    used = {
+        (exchange.headers["x-claw-id"], exchange.session) for exchange in server.of("tools/call")
+    }
     assert used == {("analyst", "session-1-of-the-server"), ("trader", "session-2-of-the-server")}
     peers: dict[int, set[str]] = {}
     for exchange in server.of("tools/call"):
@@ -73,11 +84,18 @@ async def test_two_agents_have_a_session_and_connections_each(server: ScriptedSe
 
 
 @pytest.mark.requirement("mcp:one-session")
-async def test_another_credential_at_the_same_server_is_another_session(server: ScriptedServer, caller: Caller) -> None:
-    one, two = (tool(server, auth={"type": "bearer", "token": f"token-{name}"}) for name in ("one", "two"))
+async def test_another_credential_at_the_same_server_is_another_session(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    one, two = (
+        tool(server, auth={"type": "bearer", "token": f"token-{name}"}) for name in ("one", "two")
+    )
     for used in (one, two, one, two):
         assert (await caller.call(used=used)).ok
-    used_sessions = [(exchange.headers["authorization"], exchange.session) for exchange in server.of("tools/call")]
+    used_sessions = [
+        (exchange.headers["authorization"], exchange.session)
+        for exchange in server.of("tools/call")
+    ]
     assert used_sessions[:2] == used_sessions[2:]
     assert len(set(used_sessions)) == 2
     assert server.of("DELETE") == []
@@ -114,9 +132,15 @@ async def test_calls_in_a_session_that_is_gone_are_repeated_in_a_new_one(
     await caller.call()
     server.forget_sessions()
     results = await asyncio.gather(*(caller.call(f'{{"text":"{number}"}}') for number in range(12)))
-    assert [envelope(result)["data"] for result in results] == [f'you said {{"text": "{number}"}}' for number in range(12)]
+    assert [envelope(result)["data"] for result in results] == [
+        f'you said {{"text": "{number}"}}' for number in range(12)
+    ]
     assert methods(server).count("initialize") == 2
-    done = [exchange for exchange in server.of("tools/call")[1:] if exchange.session == "session-2-of-the-server"]
+    done = [
+        exchange
+        for exchange in server.of("tools/call")[1:]
+        if exchange.session == "session-2-of-the-server"
+    ]
     assert len(done) == 12
     ids = [exchange.message["id"] for exchange in server.of("tools/call")]
     assert len(ids) == len(set(ids))
@@ -151,7 +175,9 @@ async def test_404_without_a_session_is_a_result_at_once(
 
 @pytest.mark.requirement("mcp:eras")
 @pytest.mark.parametrize("version", HANDSHAKE)
-async def test_the_servers_version_is_spoken(server: ScriptedServer, caller: Caller, version: str) -> None:
+async def test_the_servers_version_is_spoken(
+    server: ScriptedServer, caller: Caller, version: str
+) -> None:
     server.versions = (version,)
     result = await caller.call()
     assert result.ok
@@ -203,26 +229,40 @@ async def test_the_era_is_forgotten_when_it_fails(server: ScriptedServer, caller
 
 @pytest.mark.requirement("mcp:eras")
 @pytest.mark.parametrize("version", ["1999-01-01", None, 5, ["2025-11-25"]])
-async def test_a_version_that_nobody_knows_is_a_clear_failure(server: ScriptedServer, caller: Caller, version: object) -> None:
+async def test_a_version_that_nobody_knows_is_a_clear_failure(
+    server: ScriptedServer, caller: Caller, version: object
+) -> None:
     async def odd(exchange: Exchange) -> None:
         await exchange.result({"protocolVersion": version, "capabilities": {}})
 
     server.says("initialize", odd)
     result = await caller.call()
-    assert error_of(result) == ("request_failed", "The service speaks no version of MCP that the proxy knows.")
+    assert error_of(result) == (
+        "request_failed",
+        "The service speaks no version of MCP that the proxy knows.",
+    )
     assert not result.ran
     assert server.of("tools/call") == []
 
 
 @pytest.mark.requirement("mcp:stateless")
-async def test_without_handshake_each_request_says_all_of_itself(server: ScriptedServer, caller: Caller) -> None:
+async def test_without_handshake_each_request_says_all_of_itself(
+    server: ScriptedServer, caller: Caller
+) -> None:
     server.versions = (STATELESS,)
-    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    schema = {
+        "type": "object",
+        "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+    }
     server.tools = [{"name": "café", "inputSchema": schema}]
     result = await caller.call('{"region":"Zürich"}', name="café", schema=schema)
     assert result.ok
     assert result.mcp is not None
-    assert (result.mcp.protocol, result.mcp.session, result.mcp.server) == (STATELESS, None, "scripted 1.2")
+    assert (result.mcp.protocol, result.mcp.session, result.mcp.server) == (
+        STATELESS,
+        None,
+        "scripted 1.2",
+    )
     listed, call = server.received[-2:]
     for exchange in (listed, call):
         meta = exchange.message["params"]["_meta"]
@@ -258,12 +298,19 @@ async def test_sessions_end_when_the_proxy_stops(server: ScriptedServer, tmp_pat
         for agent_id in ("analyst", "trader"):
             await caller.call(agent_id=agent_id)
     assert server.sessions == set()
-    assert {exchange.session for exchange in server.of("DELETE")} == {"session-1-of-the-server", "session-2-of-the-server"}
-    assert all(exchange.headers["mcp-protocol-version"] == "2025-11-25" for exchange in server.of("DELETE"))
+    assert {exchange.session for exchange in server.of("DELETE")} == {
+        "session-1-of-the-server",
+        "session-2-of-the-server",
+    }
+    assert all(
+        exchange.headers["mcp-protocol-version"] == "2025-11-25" for exchange in server.of("DELETE")
+    )
 
 
 @pytest.mark.requirement("mcp:ends")
-async def test_a_stop_does_not_wait_for_a_server_that_is_silent(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_a_stop_does_not_wait_for_a_server_that_is_silent(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
     async def silent(exchange: Exchange) -> None:
         await exchange.until_left()
 
@@ -306,21 +353,28 @@ async def test_a_session_ends_when_its_agent_changes_and_a_call_in_it_finishes_f
     go_on.set()
     assert (await running).ok
     await until(lambda: len(server.sessions) == 2)
-    assert [exchange.session for exchange in server.of("DELETE")] == [server.of("tools/call")[1].session]
+    assert [exchange.session for exchange in server.of("DELETE")] == [
+        server.of("tools/call")[1].session
+    ]
     caller.executor.release("analyst")
     await until(lambda: len(server.sessions) == 1)
     assert server.sessions == {server.of("tools/call")[0].session}
 
 
 @pytest.mark.requirement("mcp:ends")
-async def test_a_session_ends_when_its_credential_changes(server: ScriptedServer, caller: Caller, tmp_path: Path) -> None:
+async def test_a_session_ends_when_its_credential_changes(
+    server: ScriptedServer, caller: Caller, tmp_path: Path
+) -> None:
     used = tool(server, auth={"type": "bearer", "token": {"secret": "token"}})
     for token in ("first-token", "second-token"):
         (tmp_path / "token").write_text(token, encoding="utf-8")
         assert (await caller.call(used=used)).ok
     await until(lambda: server.of("DELETE"))
     (ended,) = server.of("DELETE")
-    assert (ended.session, ended.headers["authorization"]) == ("session-1-of-the-server", "Bearer first-token")
+    assert (ended.session, ended.headers["authorization"]) == (
+        "session-1-of-the-server",
+        "Bearer first-token",
+    )
     assert server.of("tools/call")[1].headers["authorization"] == "Bearer second-token"
 
 
@@ -337,7 +391,10 @@ async def test_a_session_that_cannot_be_opened_in_time_is_given_up(
         with monkeypatch.context() as patch:
             patch.setattr(mcp_session, "OPEN_SECONDS", seconds)
             result = await caller.call(annotations=READ)
-        assert error_of(result) == ("request_failed", "The service took too long to open a session.")
+        assert error_of(result) == (
+            "request_failed",
+            "The service took too long to open a session.",
+        )
         if server.of("tools/list"):
             break
     await until(lambda: not server.sessions)
@@ -368,15 +425,22 @@ async def test_an_error_while_the_session_is_opened_is_told_with_its_code(
         await exchange.error(-32603, "secret words")
 
     server.says(method, refuse)
-    assert error_of(await caller.call()) == ("request_failed", "The service refused to open a session (error -32603).")
+    assert error_of(await caller.call()) == (
+        "request_failed",
+        "The service refused to open a session (error -32603).",
+    )
 
 
 @pytest.mark.requirement("mcp:handshake")
 @pytest.mark.parametrize("info", [None, "desk", {"name": 5}])
-async def test_a_server_without_a_name_is_called(server: ScriptedServer, caller: Caller, info: object) -> None:
+async def test_a_server_without_a_name_is_called(
+    server: ScriptedServer, caller: Caller, info: object
+) -> None:
     async def unnamed(exchange: Exchange) -> None:
         exchange.server.has_sessions = False
-        await exchange.result({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info})
+        await exchange.result(
+            {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}
+        )
 
     server.says("initialize", unnamed)
     result = await caller.call()
@@ -385,7 +449,9 @@ async def test_a_server_without_a_name_is_called(server: ScriptedServer, caller:
 
 
 @pytest.mark.requirement("mcp:ends")
-async def test_a_stop_while_a_session_is_opened_ends_the_call(server: ScriptedServer, caller: Caller) -> None:
+async def test_a_stop_while_a_session_is_opened_ends_the_call(
+    server: ScriptedServer, caller: Caller
+) -> None:
     async def silent(exchange: Exchange) -> None:
         await exchange.until_left()
 

@@ -32,13 +32,22 @@ def wrapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWrapper
 
 @pytest.mark.requirement("wrapper:both-eras")
 @pytest.mark.parametrize("version", [*VERSIONS, "1999-01-01"])
-def test_each_handshake_version_is_spoken_and_another_one_becomes_the_newest(wrapped: RunningWrapper, version: str) -> None:
-    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+def test_each_handshake_version_is_spoken_and_another_one_becomes_the_newest(
+    wrapped: RunningWrapper, version: str
+) -> None:
+    params = {
+        "protocolVersion": version,
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
     message = {"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": params}
     response = httpx2.post(wrapped.url, json=message, headers=JSON_AND_EVENTS)
     result = response.json()["result"]
     assert result["protocolVersion"] == (version if version in VERSIONS else "2025-11-25")
-    assert (result["serverInfo"], result["capabilities"]) == ({"name": "child", "version": "1.0"}, {"tools": {}})
+    assert (result["serverInfo"], result["capabilities"]) == (
+        {"name": "child", "version": "1.0"},
+        {"tools": {}},
+    )
     assert result["instructions"] == "Be brief."
 
 
@@ -47,28 +56,48 @@ def test_the_stateless_era_needs_no_session(wrapped: RunningWrapper) -> None:
     found = stateless(wrapped.url, "server/discover").json()["result"]
     assert (found["supportedVersions"], found["resultType"]) == (["2026-07-28"], "complete")
     assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "child"
-    called = stateless(wrapped.url, "tools/call", {"name": "echo", "arguments": {"n": 1}, "_meta": {"mine": 2}})
+    called = stateless(
+        wrapped.url, "tools/call", {"name": "echo", "arguments": {"n": 1}, "_meta": {"mine": 2}}
+    )
     assert called.json()["result"]["arguments"] == {"n": 1}
     assert called.json()["result"]["resultType"] == "complete"
-    assert called.json()["result"]["meta"] == {"mine": 2}, "what is of the era stays here, and the client's own passes"
+    assert called.json()["result"]["meta"] == {"mine": 2}, (
+        "what is of the era stays here, and the client's own passes"
+    )
     assert "mcp-session-id" not in called.headers
     unknown = stateless(wrapped.url, "tools/none")
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, -32601)
 
 
 @pytest.mark.requirement("wrapper:own-ids")
-def test_equal_ids_of_many_sessions_at_once_are_each_answered_with_their_own(wrapped: RunningWrapper) -> None:
+def test_equal_ids_of_many_sessions_at_once_are_each_answered_with_their_own(
+    wrapped: RunningWrapper,
+) -> None:
     clients = [wrapped.open() for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda n: clients[n].call("echo", request_id="same", of=n), range(8)))
-    assert [(answer["id"], answer["result"]["arguments"]) for answer in answers] == [("same", {"of": n}) for n in range(8)]
-    assert len({answer["result"]["id"] for answer in answers}) == 8, "the server sees ids of the wrapper"
+        answers = list(
+            pool.map(lambda n: clients[n].call("echo", request_id="same", of=n), range(8))
+        )
+    assert [(answer["id"], answer["result"]["arguments"]) for answer in answers] == [
+        ("same", {"of": n}) for n in range(8)
+    ]
+    assert len({answer["result"]["id"] for answer in answers}) == 8, (
+        "the server sees ids of the wrapper"
+    )
 
 
 @pytest.mark.requirement("wrapper:exact")
 @pytest.mark.parametrize("request_id", [0, -1, 2**53 + 1, 2**70, "", 'a"b\u2028\U0001f600', "1"])
-def test_numbers_and_ids_of_any_size_survive_both_ways(wrapped: RunningWrapper, request_id: int | str) -> None:
-    arguments = {"big": 2**53 + 1, "bigger": -(2**200), "small": 1e-7, "text": "ü\n\r\u2028\x7f", "deep": [{"a": [None]}]}
+def test_numbers_and_ids_of_any_size_survive_both_ways(
+    wrapped: RunningWrapper, request_id: int | str
+) -> None:
+    arguments = {
+        "big": 2**53 + 1,
+        "bigger": -(2**200),
+        "small": 1e-7,
+        "text": "ü\n\r\u2028\x7f",
+        "deep": [{"a": [None]}],
+    }
     answer = wrapped.open().call("echo", request_id=request_id, **arguments)
     assert (answer["id"], answer["result"]["arguments"]) == (request_id, arguments)
 
@@ -76,7 +105,12 @@ def test_numbers_and_ids_of_any_size_survive_both_ways(wrapped: RunningWrapper, 
 @pytest.mark.requirement("wrapper:exact")
 def test_line_breaks_between_tokens_do_not_break_the_servers_lines(wrapped: RunningWrapper) -> None:
     client = wrapped.open()
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"a": [1, {}]}}}
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "echo", "arguments": {"a": [1, {}]}},
+    }
     body = json.dumps(message, indent=2).replace("\n", "\r\n")
     response = httpx2.post(wrapped.url, content=body, headers=client.headers)
     assert response.json()["result"]["arguments"] == {"a": [1, {}]}
@@ -85,11 +119,17 @@ def test_line_breaks_between_tokens_do_not_break_the_servers_lines(wrapped: Runn
 @pytest.mark.requirement("wrapper:exact")
 def test_an_error_of_the_server_passes_with_its_data(wrapped: RunningWrapper) -> None:
     (answer,) = messages(wrapped.open().send("prompts/none"))
-    assert answer["error"] == {"code": -32601, "message": "no prompts/none", "data": {"exact": 2**70}}
+    assert answer["error"] == {
+        "code": -32601,
+        "message": "no prompts/none",
+        "data": {"exact": 2**70},
+    }
 
 
 @pytest.mark.requirement("wrapper:progress")
-def test_progress_reaches_the_session_that_asked_under_its_own_token_and_no_other(wrapped: RunningWrapper) -> None:
+def test_progress_reaches_the_session_that_asked_under_its_own_token_and_no_other(
+    wrapped: RunningWrapper,
+) -> None:
     clients = [wrapped.open(), wrapped.open()]
     params = {"name": "progress", "arguments": {}, "_meta": {"progressToken": "same"}}
     with clients[1].listening() as others, ThreadPoolExecutor(2) as pool:
@@ -98,10 +138,14 @@ def test_progress_reaches_the_session_that_asked_under_its_own_token_and_no_othe
         assert next(others)["method"] == "notifications/message"
     for response in responses:
         *notes, answer = messages(response)
-        assert [note["params"] for note in notes] == [{"progressToken": "same", "progress": step} for step in (1, 2, 3)]
+        assert [note["params"] for note in notes] == [
+            {"progressToken": "same", "progress": step} for step in (1, 2, 3)
+        ]
         assert answer["result"]["token"] not in {None, "same"}
     quiet = messages(clients[0].send("tools/call", params, accept="application/json"))
-    assert [message.get("method") for message in quiet] == [None], "who accepts no stream gets the answer alone"
+    assert [message.get("method") for message in quiet] == [None], (
+        "who accepts no stream gets the answer alone"
+    )
 
 
 @pytest.mark.requirement("wrapper:broadcast")
@@ -109,20 +153,38 @@ def test_log_messages_and_changed_lists_go_to_every_session(wrapped: RunningWrap
     first, second = wrapped.open(), wrapped.open()
     with first.listening() as at_first, second.listening() as at_second:
         asking = wrapped.open()
-        changes = [("change", kind, f"{kind}/list_changed") for kind in ("tools", "prompts", "resources")]
+        changes = [
+            ("change", kind, f"{kind}/list_changed") for kind in ("tools", "prompts", "resources")
+        ]
         for tool, kind, method in (("log", "", "message"), *changes):
-            own = messages(asking.send("tools/call", {"name": tool, "arguments": {"data": "d", "kind": kind}}))
-            assert [own[0]["method"], next(at_first)["method"], next(at_second)["method"]] == [f"notifications/{method}"] * 3
+            own = messages(
+                asking.send("tools/call", {"name": tool, "arguments": {"data": "d", "kind": kind}})
+            )
+            assert [own[0]["method"], next(at_first)["method"], next(at_second)["method"]] == [
+                f"notifications/{method}"
+            ] * 3
 
 
 @pytest.mark.requirement("wrapper:broadcast")
 def test_a_client_of_the_stateless_era_subscribes_to_changed_lists(wrapped: RunningWrapper) -> None:
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-    params = {"notifications": {"toolsListChanged": True, "promptsListChanged": False}, "_meta": meta}
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {
+        "notifications": {"toolsListChanged": True, "promptsListChanged": False},
+        "_meta": meta,
+    }
     message = {"jsonrpc": "2.0", "id": "sub", "method": "subscriptions/listen", "params": params}
-    headers = {**JSON_AND_EVENTS, "mcp-protocol-version": "2026-07-28", "mcp-method": "subscriptions/listen"}
+    headers = {
+        **JSON_AND_EVENTS,
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "subscriptions/listen",
+    }
     with httpx2.stream("POST", wrapped.url, json=message, headers=headers, timeout=60) as response:
-        events = (json.loads(line[5:]) for line in response.iter_lines() if line.startswith("data:"))
+        events = (
+            json.loads(line[5:]) for line in response.iter_lines() if line.startswith("data:")
+        )
         acknowledged = next(events)
         assert acknowledged["params"]["notifications"] == {"toolsListChanged": True}
         wrapped.open().result("change", kind="tools")
@@ -132,13 +194,17 @@ def test_a_client_of_the_stateless_era_subscribes_to_changed_lists(wrapped: Runn
 
 
 @pytest.mark.requirement("wrapper:subscriptions")
-def test_one_session_that_unsubscribes_does_not_unsubscribe_another(wrapped: RunningWrapper) -> None:
+def test_one_session_that_unsubscribes_does_not_unsubscribe_another(
+    wrapped: RunningWrapper,
+) -> None:
     first, second = wrapped.open(), wrapped.open()
     for client in (first, second):
         assert client.send("resources/subscribe", {"uri": "test://a"}).json()["result"] == {}
     assert first.send("resources/unsubscribe", {"uri": "test://a"}).json()["result"] == {}
     seen = messages(first.send("seen"))[-1]["result"]["seen"]
-    assert [message["method"] for message in seen if message["method"].startswith("resources/")] == ["resources/subscribe"] * 2
+    assert [
+        message["method"] for message in seen if message["method"].startswith("resources/")
+    ] == ["resources/subscribe"] * 2
     with second.listening() as heard:
         first.result("update", uri="test://a")
         assert next(heard)["params"] == {"uri": "test://a"}
@@ -146,19 +212,28 @@ def test_one_session_that_unsubscribes_does_not_unsubscribe_another(wrapped: Run
     assert first.send("resources/subscribe", {"uri": "test://a"}).json()["result"] == {}
     assert first.send("resources/unsubscribe", {"uri": "test://a"}).json()["result"] == {}
     seen = messages(first.send("seen"))[-1]["result"]["seen"]
-    assert [message["method"] for message in seen if message["method"].startswith("resources/")][-1] == "resources/unsubscribe"
+    assert [message["method"] for message in seen if message["method"].startswith("resources/")][
+        -1
+    ] == "resources/unsubscribe"
 
 
 @pytest.mark.requirement("wrapper:subscriptions-bounded")
 def test_subscriptions_have_a_number_and_a_length(wrapped: RunningWrapper) -> None:
     client = wrapped.open()
-    long = client.send("resources/subscribe", {"uri": "test://b", "more": "x" * 9_000}).json()["error"]
+    long = client.send("resources/subscribe", {"uri": "test://b", "more": "x" * 9_000}).json()[
+        "error"
+    ]
     assert (long["code"], "8192 bytes" in long["message"]) == (-32602, True)
     with httpx2.Client(headers=client.headers, timeout=60) as sender:
 
         def subscribe(number: int) -> dict[str, Any]:
             params = {"uri": f"test://{number}"}
-            message = {"jsonrpc": "2.0", "id": number, "method": "resources/subscribe", "params": params}
+            message = {
+                "jsonrpc": "2.0",
+                "id": number,
+                "method": "resources/subscribe",
+                "params": params,
+            }
             answered: dict[str, Any] = sender.post(wrapped.url, json=message).json()
             return answered
 
@@ -169,29 +244,49 @@ def test_subscriptions_have_a_number_and_a_length(wrapped: RunningWrapper) -> No
 
 
 @pytest.mark.requirement("wrapper:cancel")
-def test_a_cancelled_call_ends_and_the_server_is_told_under_the_id_that_it_knows(wrapped: RunningWrapper) -> None:
+def test_a_cancelled_call_ends_and_the_server_is_told_under_the_id_that_it_knows(
+    wrapped: RunningWrapper,
+) -> None:
     client = wrapped.open()
     before = len(client.seen("tools/call"))
     with ThreadPoolExecutor(1) as pool:
         hanging = pool.submit(client.call, "hang", request_id="mine")
         eventually(lambda: len(client.seen("tools/call")) > before, "the call is at the server")
-        assert client.send("notifications/cancelled", {"requestId": "mine"}, request_id=False).status_code == 202
+        assert (
+            client.send(
+                "notifications/cancelled", {"requestId": "mine"}, request_id=False
+            ).status_code
+            == 202
+        )
         assert hanging.result(30)["error"]["code"] == -32800
     cancelled, hung = client.seen("notifications/cancelled")[-1], client.seen("tools/call")[-1]
     assert cancelled["params"]["requestId"] == hung["id"] != "mine"
-    assert client.send("notifications/cancelled", {"requestId": "unknown"}, request_id=False).status_code == 202
+    assert (
+        client.send(
+            "notifications/cancelled", {"requestId": "unknown"}, request_id=False
+        ).status_code
+        == 202
+    )
 
 
 @pytest.mark.requirement("wrapper:cancel")
-def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(wrapped: RunningWrapper) -> None:
+def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(
+    wrapped: RunningWrapper,
+) -> None:
     client = wrapped.open()
     before = len(client.seen("notifications/cancelled"))
     leave_in_a_call(client, client.headers, {})
     assert len(client.seen("notifications/cancelled")) == before
     meta = {VERSION_META: STATELESS_VERSION, CAPABILITIES_META: {}}
-    named = {"mcp-protocol-version": STATELESS_VERSION, "mcp-method": "tools/call", "mcp-name": "hang"}
+    named = {
+        "mcp-protocol-version": STATELESS_VERSION,
+        "mcp-method": "tools/call",
+        "mcp-name": "hang",
+    }
     leave_in_a_call(client, JSON_AND_EVENTS | named, {"_meta": meta})
-    eventually(lambda: len(client.seen("notifications/cancelled")) == before + 1, "the server is told")
+    eventually(
+        lambda: len(client.seen("notifications/cancelled")) == before + 1, "the server is told"
+    )
     assert client.seen("notifications/cancelled")[-1]["params"] == {
         "requestId": client.seen("tools/call")[-1]["id"],
         "reason": "cancelled by the client",
@@ -201,7 +296,12 @@ def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(wrapped
 def leave_in_a_call(client: Client, headers: dict[str, str], params: dict[str, Any]) -> None:
     """Make a call that hangs, and leave when it is at the server."""
     before = len(client.seen("tools/call"))
-    message = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "hang", **params}}
+    message = {
+        "jsonrpc": "2.0",
+        "id": 5,
+        "method": "tools/call",
+        "params": {"name": "hang", **params},
+    }
     body = json.dumps(message).encode()
     place = urlsplit(client.url)
     fields = {"host": place.netloc, "content-length": str(len(body)), **headers}
@@ -228,33 +328,47 @@ def leave_in_a_call(client: Client, headers: dict[str, str], params: dict[str, A
         ("web", "null", 403),
     ],
 )
-def test_host_and_origin_are_checked(wrapped: RunningWrapper, host: str, origin: str, status: int) -> None:
+def test_host_and_origin_are_checked(
+    wrapped: RunningWrapper, host: str, origin: str, status: int
+) -> None:
     headers = {**wrapped.open().headers, "host": host} | ({"origin": origin} if origin else {})
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     assert httpx2.post(wrapped.url, json=message, headers=headers).status_code == status
 
 
 @pytest.mark.requirement("wrapper:body-size")
-def test_a_body_over_the_limit_is_refused_whether_or_not_it_says_its_length(wrapped: RunningWrapper) -> None:
+def test_a_body_over_the_limit_is_refused_whether_or_not_it_says_its_length(
+    wrapped: RunningWrapper,
+) -> None:
     client = wrapped.open()
     at_limit = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'.ljust(100_000)
     chunks = [at_limit[:50_000], at_limit[50_000:], b" "]
-    sizes = {"exact": at_limit, "longer": at_limit + b" ", "chunked": iter(chunks), "endless": iter([b" " * 65_536] * 100)}
+    sizes = {
+        "exact": at_limit,
+        "longer": at_limit + b" ",
+        "chunked": iter(chunks),
+        "endless": iter([b" " * 65_536] * 100),
+    }
     statuses = {
-        name: httpx2.post(wrapped.url, content=content, headers=client.headers).status_code for name, content in sizes.items()
+        name: httpx2.post(wrapped.url, content=content, headers=client.headers).status_code
+        for name, content in sizes.items()
     }
     assert statuses == {"exact": 200, "longer": 413, "chunked": 413, "endless": 413}
 
 
 @pytest.mark.requirement("wrapper:environment")
-def test_the_server_has_the_environment_of_the_container_and_none_of_the_wrappers_settings(wrapped: RunningWrapper) -> None:
+def test_the_server_has_the_environment_of_the_container_and_none_of_the_wrappers_settings(
+    wrapped: RunningWrapper,
+) -> None:
     environment = wrapped.open().result("environment")
     assert environment["SERVICE_TOKEN"] == "planted-credential"
     assert [name for name in environment if name.startswith(("CLAW_MCP_", "LISTEN_ADDR"))] == []
 
 
 @pytest.mark.requirement("wrapper:stderr")
-def test_standard_error_goes_to_the_log_line_by_line_without_credentials_and_bounded(wrapped: RunningWrapper) -> None:
+def test_standard_error_goes_to_the_log_line_by_line_without_credentials_and_bounded(
+    wrapped: RunningWrapper,
+) -> None:
     client = wrapped.open()
     client.result("flood", lines=3, text="token planted-credential of")
 

@@ -20,7 +20,15 @@ def test_a_fault_of_the_wrapper_is_a_line_like_all_others_without_credentials(
     handler = FaultHandler(WrapperLog({"API_KEY": "planted-credential", "HOME": "/h"}))
     error = ValueError("planted-credential\nand more")
     handler.handle(
-        logging.LogRecord("any", logging.ERROR, __file__, 1, "%s failed", ("tools/list",), (ValueError, error, None))
+        logging.LogRecord(
+            "any",
+            logging.ERROR,
+            __file__,
+            1,
+            "%s failed",
+            ("tools/list",),
+            (ValueError, error, None),
+        )
     )
     (line,) = capfdbinary.readouterr().out.splitlines()
     event = TypeAdapter(WrapperEvent).validate_python(json.loads(line))
@@ -47,7 +55,9 @@ def test_a_credential_at_the_cut_of_a_line_leaves_no_part_of_itself(
 
 
 @pytest.mark.requirement("wrapper:log-characters")
-def test_no_character_of_a_server_ends_a_line_or_moves_a_cursor(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_no_character_of_a_server_ends_a_line_or_moves_a_cursor(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
     said = "\x1b[2J \x9b2J \x85 \u2028 \u2029 \u202e \u2066 \x7f \ufeff \U000e0041 caf\u00e9 \u4f60"
     WrapperLog({}).log_line(said.encode())
     line = capfdbinary.readouterr().out.decode()
@@ -64,7 +74,9 @@ def test_faults_that_anybody_can_cause_do_not_fill_the_log(
     now = 100.0
     monkeypatch.setattr("claw_contract.limits.time.monotonic", lambda: now)
     handler = FaultHandler(WrapperLog({}))
-    record = logging.LogRecord("any", logging.WARNING, __file__, 1, "Invalid HTTP request received.", (), None)
+    record = logging.LogRecord(
+        "any", logging.WARNING, __file__, 1, "Invalid HTTP request received.", (), None
+    )
     for _ in range(1_000):
         handler.handle(record)
     now += 1

@@ -18,13 +18,30 @@ from tests.mcp.wrapped import CLAW
 
 @pytest.mark.requirement("wrapper:settings")
 def test_the_defaults_and_our_names() -> None:
-    settings = read_settings({"CLAW_MCP_COMMAND": "uvx", "CLAW_MCP_ARGS": '["a b", "c"]', "HOME": "/h"})
+    settings = read_settings(
+        {"CLAW_MCP_COMMAND": "uvx", "CLAW_MCP_ARGS": '["a b", "c"]', "HOME": "/h"}
+    )
     assert (settings.command, settings.environment) == (("uvx", "a b", "c"), {"HOME": "/h"})
-    assert (settings.host, settings.port, settings.path, settings.max_body) == ("", 8080, "/mcp", 4 << 20)
-    assert (settings.timing.start, settings.timing.first_restart, settings.timing.max_restart) == (10, 0.2, 30)
+    assert (settings.host, settings.port, settings.path, settings.max_body) == (
+        "",
+        8080,
+        "/mcp",
+        4 << 20,
+    )
+    assert (settings.timing.start, settings.timing.first_restart, settings.timing.max_restart) == (
+        10,
+        0.2,
+        30,
+    )
     assert (settings.timing.call, server.MAX_SESSIONS, server.IDLE_SECONDS) == (600, 1000, 1800)
-    named = {"LISTEN_ADDR": "[::1]:81", "CLAW_MCP_ALLOWED_HOSTS": "Web, web:80,", "CLAW_MCP_MAX_BODY": "5"}
-    settings = read_settings({"CLAW_MCP_COMMAND": "ignored", "CLAW_MCP_ARGS": "[]", **named}, ["python", "s.py"])
+    named = {
+        "LISTEN_ADDR": "[::1]:81",
+        "CLAW_MCP_ALLOWED_HOSTS": "Web, web:80,",
+        "CLAW_MCP_MAX_BODY": "5",
+    }
+    settings = read_settings(
+        {"CLAW_MCP_COMMAND": "ignored", "CLAW_MCP_ARGS": "[]", **named}, ["python", "s.py"]
+    )
     assert settings.command == ("python", "s.py")
     assert (settings.host, settings.port, settings.max_body) == ("::1", 81, 5)
     assert settings.allowed_hosts == {"web", "web:80"}
@@ -45,11 +62,27 @@ def test_the_names_of_the_original_work_too_and_ours_win() -> None:
     }
     environ = {f"CLAW_MCP_STDIO_{name}": value for name, value in old.items()}
     settings = read_settings(environ)
-    assert (settings.command, settings.port, settings.path, settings.max_body) == (("npx", "-y"), 9000, "/rpc", 7)
-    assert (settings.timing.call, settings.timing.first_restart, settings.timing.max_restart) == (1.5, 1, 15)
+    assert (settings.command, settings.port, settings.path, settings.max_body) == (
+        ("npx", "-y"),
+        9000,
+        "/rpc",
+        7,
+    )
+    assert (settings.timing.call, settings.timing.first_restart, settings.timing.max_restart) == (
+        1.5,
+        1,
+        15,
+    )
     assert settings.token is not None
     assert (settings.token.reveal(), settings.environment) == ("secret", {})
-    ours = read_settings({**environ, "CLAW_MCP_COMMAND": "uvx", "CLAW_MCP_STDIO_ADDR": "127.0.0.1:1", "LISTEN_ADDR": ":2"})
+    ours = read_settings(
+        {
+            **environ,
+            "CLAW_MCP_COMMAND": "uvx",
+            "CLAW_MCP_STDIO_ADDR": "127.0.0.1:1",
+            "LISTEN_ADDR": ":2",
+        }
+    )
     assert (ours.command, ours.port) == (("uvx", "-y"), 2)
 
 
@@ -63,10 +96,15 @@ def test_the_names_of_the_original_work_too_and_ours_win() -> None:
         ({"CLAW_MCP_COMMAND": "x", "LISTEN_ADDR": "8080"}, "LISTEN_ADDR"),
         ({"CLAW_MCP_COMMAND": "x", "LISTEN_ADDR": ":99999"}, "LISTEN_ADDR"),
         ({"CLAW_MCP_COMMAND": "x", "CLAW_MCP_MAX_BODY": "4M"}, "CLAW_MCP_MAX_BODY"),
-        ({"CLAW_MCP_COMMAND": "x", "CLAW_MCP_STDIO_REQUEST_TIMEOUT_MS": "-1"}, "CLAW_MCP_STDIO_REQUEST_TIMEOUT_MS"),
+        (
+            {"CLAW_MCP_COMMAND": "x", "CLAW_MCP_STDIO_REQUEST_TIMEOUT_MS": "-1"},
+            "CLAW_MCP_STDIO_REQUEST_TIMEOUT_MS",
+        ),
     ],
 )
-def test_a_setting_that_can_not_be_used_is_one_line_that_names_it(environ: dict[str, str], name: str) -> None:
+def test_a_setting_that_can_not_be_used_is_one_line_that_names_it(
+    environ: dict[str, str], name: str
+) -> None:
     result = run_claw(["mcp-stdio"], Path.cwd(), environ)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("error: ")
@@ -80,8 +118,14 @@ def test_an_address_that_is_taken_is_one_line_and_no_server_is_started() -> None
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         command = [*CLAW, "--", sys.executable, "-c", "print('started')"]
         environ = {"LISTEN_ADDR": address}
-        result = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=60)
-    assert (result.returncode, result.stdout, result.stderr) == (1, "", f"error: {address}: Address already in use\n")
+        result = subprocess.run(
+            command, env=environ, capture_output=True, text=True, check=False, timeout=60
+        )
+    assert (result.returncode, result.stdout, result.stderr) == (
+        1,
+        "",
+        f"error: {address}: Address already in use\n",
+    )
 
 
 @pytest.mark.requirement("wrapper:settings")

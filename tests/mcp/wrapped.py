@@ -23,7 +23,10 @@ from tests.waiting import eventually, free_port
 
 CHILD = Path(__file__).with_name("child.py")
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()", "mcp-stdio"]
-JSON_AND_EVENTS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+JSON_AND_EVENTS = {
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+}
 _LINE = TypeAdapter[WrapperLogEvent](WrapperLogEvent.__value__)
 
 
@@ -37,16 +40,26 @@ class Client:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {**JSON_AND_EVENTS, "mcp-session-id": self.session, "mcp-protocol-version": "2025-11-25"}
+        return {
+            **JSON_AND_EVENTS,
+            "mcp-session-id": self.session,
+            "mcp-protocol-version": "2025-11-25",
+        }
 
-    def send(self, method: str, params: Any = None, request_id: Any = None, **headers: str) -> httpx2.Response:
+    def send(
+        self, method: str, params: Any = None, request_id: Any = None, **headers: str
+    ) -> httpx2.Response:
         """A request, or with an id of False a notification."""
-        message = {"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params})
+        message = {"jsonrpc": "2.0", "method": method} | (
+            {} if params is None else {"params": params}
+        )
         if request_id is not False:
             message["id"] = next(self.ids) if request_id is None else request_id
         return httpx2.post(self.url, json=message, headers={**self.headers, **headers}, timeout=60)
 
-    def call(self, tool: str, *, request_id: Any = None, meta: Any = None, **arguments: Any) -> dict[str, Any]:
+    def call(
+        self, tool: str, *, request_id: Any = None, meta: Any = None, **arguments: Any
+    ) -> dict[str, Any]:
         """Return the message that answers a call."""
         params = {"name": tool, "arguments": arguments} | ({} if meta is None else {"_meta": meta})
         return messages(self.send("tools/call", params, request_id))[-1]
@@ -84,7 +97,12 @@ def stateless(url: str, method: str, params: Any = None, timeout: float = 60) ->
     meta = {VERSION_META: STATELESS_VERSION, CAPABILITIES_META: {}, **params.pop("_meta", {})}
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
     name = {"mcp-name": params["name"]} if "name" in params else {}
-    headers = {**JSON_AND_EVENTS, "mcp-protocol-version": STATELESS_VERSION, "mcp-method": method, **name}
+    headers = {
+        **JSON_AND_EVENTS,
+        "mcp-protocol-version": STATELESS_VERSION,
+        "mcp-method": method,
+        **name,
+    }
     return httpx2.post(url, json=message, headers=headers, timeout=timeout)
 
 
@@ -101,7 +119,11 @@ class RunningWrapper:
         return f"http://127.0.0.1:{self.port}/mcp"
 
     def open(self, version: str = "2025-11-25") -> Client:
-        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        params = {
+            "protocolVersion": version,
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }
         message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
         response = httpx2.post(self.url, json=message, headers=JSON_AND_EVENTS, timeout=60)
         assert response.status_code == 200, response.text
@@ -131,7 +153,9 @@ class RunningWrapper:
 
 
 @contextlib.contextmanager
-def wrapper(home: Path, *command: str, is_ready: bool = True, **environ: str) -> Iterator[RunningWrapper]:
+def wrapper(
+    home: Path, *command: str, is_ready: bool = True, **environ: str
+) -> Iterator[RunningWrapper]:
     """The wrapper of ``child.py``, or of another command, with its log in ``home``."""
     port, log = free_port(), home / f"wrapper-{free_port()}.log"
     settings = {**os.environ, "LISTEN_ADDR": f"127.0.0.1:{port}", **environ}
@@ -140,7 +164,9 @@ def wrapper(home: Path, *command: str, is_ready: bool = True, **environ: str) ->
         process = start(arguments, Path.cwd(), settings, [nothing, out, out])
     wrapped = RunningWrapper(process, port, log)
     try:
-        eventually(lambda: wrapped.health() in ({200} if is_ready else {200, 503}), "the wrapper is there")
+        eventually(
+            lambda: wrapped.health() in ({200} if is_ready else {200, 503}), "the wrapper is there"
+        )
         yield wrapped
     finally:
         if process.poll() is None:

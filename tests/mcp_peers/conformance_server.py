@@ -1,6 +1,8 @@
-"""The stdio server that the conformance suite asks for, by the official MCP SDK 2, whose own Python runs it.
+"""The stdio server that the conformance suite asks for, by the official MCP SDK 2,
+whose own Python runs it.
 
-The suite calls tools, resources and prompts by name; what each must return is in the suite's descriptions of its scenarios.
+The suite calls tools, resources and prompts by name; what each must return is in the suite's
+descriptions of its scenarios.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ TEXT = {"type": "text", "text": "This is a simple text response for testing."}
 IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png"}
 EMBEDDED = {
     "type": "resource",
-    "resource": {"uri": "test://embedded", "mimeType": "text/plain", "text": "An embedded resource."},
+    "resource": {
+        "uri": "test://embedded",
+        "mimeType": "text/plain",
+        "text": "An embedded resource.",
+    },
 }
 CONTENTS: dict[str, list[dict[str, Any]]] = {
     "test_simple_text": [TEXT],
@@ -32,7 +38,9 @@ CONTENTS: dict[str, list[dict[str, Any]]] = {
     "test_multiple_content_types": [TEXT, IMAGE, EMBEDDED],
     "test_tool_with_logging": [TEXT],
     "test_tool_with_progress": [TEXT],
-    "test_error_handling": [{"type": "text", "text": "This tool intentionally returns an error for testing"}],
+    "test_error_handling": [
+        {"type": "text", "text": "This tool intentionally returns an error for testing"}
+    ],
     "test_sampling": [TEXT],
     "test_elicitation": [TEXT],
     "test_elicitation_sep1034_defaults": [TEXT],
@@ -43,12 +51,20 @@ CONTENTS: dict[str, list[dict[str, Any]]] = {
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
-    "$defs": {"address": {"type": "object", "properties": {"street": {"type": "string"}, "city": {"type": "string"}}}},
+    "$defs": {
+        "address": {
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
     "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
     "additionalProperties": False,
 }
 RESOURCES = {
-    "test://static-text": {"mimeType": "text/plain", "text": "This is the content of the static text resource."},
+    "test://static-text": {
+        "mimeType": "text/plain",
+        "text": "This is the content of the static text resource.",
+    },
     "test://static-binary": {"mimeType": "image/png", "blob": PNG},
     "test://watched-resource": {"mimeType": "text/plain", "text": "Watched."},
 }
@@ -65,7 +81,11 @@ PROMPTS: dict[str, list[str]] = {
 async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
     schemas = {"json_schema_2020_12_tool": SCHEMA}
     tools = [
-        {"name": name, "description": f"The tool {name}.", "inputSchema": schemas.get(name, {"type": "object"})}
+        {
+            "name": name,
+            "description": f"The tool {name}.",
+            "inputSchema": schemas.get(name, {"type": "object"}),
+        }
         for name in CONTENTS
     ]
     return types.ListToolsResult.model_validate({"tools": tools})
@@ -75,38 +95,61 @@ async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.
     session = context.session
     match params.name:
         case "test_tool_with_logging":
-            for message in ("Tool execution started", "Tool processing data", "Tool execution completed"):
-                await session.send_log_message("info", message, related_request_id=context.request_id)
+            for message in (
+                "Tool execution started",
+                "Tool processing data",
+                "Tool execution completed",
+            ):
+                await session.send_log_message(
+                    "info", message, related_request_id=context.request_id
+                )
                 await asyncio.sleep(0.05)
         case "test_tool_with_progress":
             for progress in (0, 50, 100):
                 await session.report_progress(progress, 100)
                 await asyncio.sleep(0.05)
         case "test_sampling":
-            asked = types.SamplingMessage(role="user", content=types.TextContent(text=str(params.arguments)))
+            asked = types.SamplingMessage(
+                role="user", content=types.TextContent(text=str(params.arguments))
+            )
             await session.create_message([asked], max_tokens=100)
         case name if name.startswith("test_elicitation"):
-            await session.elicit_form("A word?", {"type": "object", "properties": {"word": {"type": "string"}}})
+            await session.elicit_form(
+                "A word?", {"type": "object", "properties": {"word": {"type": "string"}}}
+            )
     is_error = params.name == "test_error_handling"
-    return types.CallToolResult.model_validate({"content": CONTENTS[params.name], "isError": is_error})
+    return types.CallToolResult.model_validate(
+        {"content": CONTENTS[params.name], "isError": is_error}
+    )
 
 
 async def list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:
     resources = [
-        {"uri": uri, "name": uri.removeprefix("test://"), "mimeType": content["mimeType"]} for uri, content in RESOURCES.items()
+        {"uri": uri, "name": uri.removeprefix("test://"), "mimeType": content["mimeType"]}
+        for uri, content in RESOURCES.items()
     ]
     return types.ListResourcesResult.model_validate({"resources": resources})
 
 
 async def list_templates(_context: Any, _params: Any) -> types.ListResourceTemplatesResult:
     return types.ListResourceTemplatesResult.model_validate(
-        {"resourceTemplates": [{"uriTemplate": TEMPLATE, "name": "template", "mimeType": "application/json"}]}
+        {
+            "resourceTemplates": [
+                {"uriTemplate": TEMPLATE, "name": "template", "mimeType": "application/json"}
+            ]
+        }
     )
 
 
-async def read_resource(_context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+async def read_resource(
+    _context: Any, params: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
     uri = str(params.uri)
-    data = {"id": uri.split("/")[-2], "templateTest": True, "data": f"Data for ID: {uri.split('/')[-2]}"}
+    data = {
+        "id": uri.split("/")[-2],
+        "templateTest": True,
+        "data": f"Data for ID: {uri.split('/')[-2]}",
+    }
     content = RESOURCES.get(uri, {"mimeType": "application/json", "text": json.dumps(data)})
     return types.ReadResourceResult.model_validate({"contents": [{"uri": uri} | content]})
 
@@ -128,18 +171,28 @@ async def list_prompts(_context: Any, _params: Any) -> types.ListPromptsResult:
 
 
 async def get_prompt(_context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-    contents: list[dict[str, Any]] = [{"type": "text", "text": f"A prompt with {params.arguments}."}]
+    contents: list[dict[str, Any]] = [
+        {"type": "text", "text": f"A prompt with {params.arguments}."}
+    ]
     if params.name == "test_prompt_with_image":
         contents.insert(0, IMAGE)
     if params.name == "test_prompt_with_embedded_resource":
         uri = (params.arguments or {})["resourceUri"]
-        resource = {"uri": uri, "mimeType": "text/plain", "text": "Embedded resource content for testing."}
+        resource = {
+            "uri": uri,
+            "mimeType": "text/plain",
+            "text": "Embedded resource content for testing.",
+        }
         contents.insert(0, {"type": "resource", "resource": resource})
-    return types.GetPromptResult.model_validate({"messages": [{"role": "user", "content": content} for content in contents]})
+    return types.GetPromptResult.model_validate(
+        {"messages": [{"role": "user", "content": content} for content in contents]}
+    )
 
 
 async def complete(_context: Any, _params: Any) -> types.CompleteResult:
-    return types.CompleteResult.model_validate({"completion": {"values": ["paris", "park"], "total": 2, "hasMore": False}})
+    return types.CompleteResult.model_validate(
+        {"completion": {"values": ["paris", "park"], "total": 2, "hasMore": False}}
+    )
 
 
 SERVER = Server(

@@ -39,12 +39,21 @@ def client_program(name: str) -> list[str]:
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Return the whole environment of a process of ``claw``, whose home is a folder of the test."""
     coverage = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
-    return {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT), **coverage, **more}
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "PYTHONPATH": str(ROOT),
+        **coverage,
+        **more,
+    }
 
 
 @contextmanager
 def wrapper(command: Sequence[str], home: Path, port: int = 0, **more: str) -> Iterator[str]:
-    """Yield the URL of ``claw mcp-stdio`` around a server on stdio; both end with the block. Its log is ``server.log``."""
+    """Yield the URL of ``claw mcp-stdio`` around a server on stdio; both end with the block.
+
+    Its log is ``server.log``.
+    """
     port = port or free_port()
     child = {"CLAW_MCP_COMMAND": command[0], "CLAW_MCP_ARGS": json.dumps(list(command[1:]))}
     environ = environment(home, **child, LISTEN_ADDR=f"127.0.0.1:{port}", **more)
@@ -53,8 +62,12 @@ def wrapper(command: Sequence[str], home: Path, port: int = 0, **more: str) -> I
 
 
 @contextmanager
-def server_process(command: Sequence[str], home: Path, environ: dict[str, str], url: str) -> Iterator[None]:
-    """Run a server until the block ends; it is up when the URL has an answer of a status below 500."""
+def server_process(
+    command: Sequence[str], home: Path, environ: dict[str, str], url: str
+) -> Iterator[None]:
+    """Run a server until the block ends; it is up when the URL has an answer of a
+    status below 500.
+    """
     with (home / "server.log").open("ab") as log, Path(os.devnull).open("rb") as nothing:
         process = start(command, home, environ, [nothing, log, log])
     try:
@@ -66,7 +79,9 @@ def server_process(command: Sequence[str], home: Path, environ: dict[str, str], 
 
 
 def is_up(process: Process, url: str, log: Path) -> bool:
-    """Return whether the URL has an answer; a process that has ended fails the test with what it wrote."""
+    """Return whether the URL has an answer; a process that has ended fails the test
+    with what it wrote.
+    """
     assert process.poll() is None, log.read_text(encoding="utf-8")
     try:
         return httpx2.get(url, timeout=2).is_server_error is False
@@ -78,6 +93,10 @@ def git_repository(folder: Path) -> Path:
     """Return a repository with one untracked file."""
     git = need("git")
     folder.mkdir()
-    subprocess.run([git, "init", "--quiet", "--initial-branch", "main", folder], check=True, capture_output=True)
+    subprocess.run(
+        [git, "init", "--quiet", "--initial-branch", "main", folder],
+        check=True,
+        capture_output=True,
+    )
     (folder / "untracked.txt").write_text("new\n", encoding="utf-8")
     return folder

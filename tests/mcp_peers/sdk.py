@@ -1,6 +1,9 @@
-"""The official MCP SDK as a peer: its servers on loopback or stdio, and its client. It runs in environments of its own.
+"""The official MCP SDK as a peer: its servers on loopback or stdio, and its client.
 
-``make sdks`` makes them (``sdk-1.txt``, ``sdk-2.txt``); a test that needs one is skipped where they can't be made.
+It runs in environments of its own.
+
+``make sdks`` makes them (``sdk-1.txt``, ``sdk-2.txt``); a test that needs one is skipped where they
+can't be made.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ SECONDS = 60
 
 
 def program(name: str, sdk: Sdk = 2) -> str:
-    """Return the path of a program in the environment of an SDK, such as ``python`` or ``mcp-server-time``."""
+    """Return the path of a program in the environment of an SDK, such as ``python``
+    or ``mcp-server-time``.
+    """
     environment = f".venv/mcp-{sdk}"
     install(f"{environment}/.installed")
     return str(ROOT / environment / "bin" / name)
@@ -41,7 +46,10 @@ def stdio_command(sdk: Sdk, home: Path) -> list[str]:
 
 @dataclass
 class SdkServer:
-    """A server of the official SDK, in a process of its own, at ``url``. Its tools are in ``sdk_server.py``."""
+    """A server of the official SDK, in a process of its own, at ``url``.
+
+    Its tools are in ``sdk_server.py``.
+    """
 
     sdk: Sdk
     mode: Mode
@@ -55,11 +63,21 @@ class SdkServer:
         return f"http://127.0.0.1:{self.port}/mcp"
 
     def start(self) -> None:
-        """Start the process, and wait until it answers; after ``stop`` or ``kill``: again, at the same port."""
-        command = [program("python", self.sdk), "-P", str(HERE / "sdk_server.py"), self.mode, str(self.home)]
+        """Start the process, and wait until it answers; after ``stop`` or ``kill``:
+        again, at the same port.
+        """
+        command = [
+            program("python", self.sdk),
+            "-P",
+            str(HERE / "sdk_server.py"),
+            self.mode,
+            str(self.home),
+        ]
         command += ["--port", str(self.port), "--bearer", self.bearer]
         with (self.home / "stderr.log").open("ab") as stderr:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
+            )
         eventually(self._listens, "the SDK's server listens")
 
     def stop(self) -> None:
@@ -77,9 +95,15 @@ class SdkServer:
         return [call for call in lines_of(self.home / "calls.jsonl") if tool in {"", call["tool"]}]
 
     def requests(self, rpc_method: str = "") -> list[dict[str, Any]]:
-        """Return the HTTP requests, each with ``method``, ``headers`` and ``body``; of one JSON-RPC method or all."""
+        """Return the HTTP requests, each with ``method``, ``headers`` and ``body``;
+        of one JSON-RPC method or all.
+        """
         requests = lines_of(self.home / "requests.jsonl")
-        return [request for request in requests if not rpc_method or (request["body"] or {}).get("method") == rpc_method]
+        return [
+            request
+            for request in requests
+            if not rpc_method or (request["body"] or {}).get("method") == rpc_method
+        ]
 
     def _listens(self) -> bool:
         assert self.process is not None
@@ -100,18 +124,26 @@ def sdk_server(sdk: Sdk, mode: Mode, home: Path, bearer: str = "") -> Iterator[S
         server.stop()
 
 
-def job(url: str, *calls: tuple[str, dict[str, Any]], bearer: str = "", **more: Any) -> dict[str, Any]:
-    """Return a job for ``ask``. ``more``: ``mode`` ("auto" or "legacy"; SDK 2 only), ``headers``."""
+def job(
+    url: str, *calls: tuple[str, dict[str, Any]], bearer: str = "", **more: Any
+) -> dict[str, Any]:
+    """Return a job for ``ask``.
+
+    ``more``: ``mode`` ("auto" or "legacy"; SDK 2 only), ``headers``.
+    """
     return {"url": url, "bearer": bearer, "calls": calls} | more
 
 
 def ask(sdk: Sdk, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what the SDK's client gets for each job: ``server``, ``version``, ``tools`` and ``results``, or ``failure``.
+    """Return what the SDK's client gets for each job: ``server``, ``version``,
+    ``tools`` and ``results``, or ``failure``.
 
     One process does all jobs, at once, since the SDK takes a second to be imported.
     """
     command = [program("python", sdk), "-P", str(HERE / "sdk_client.py")]
-    done = subprocess.run(command, input=json.dumps(jobs).encode(), capture_output=True, check=False, timeout=SECONDS)
+    done = subprocess.run(
+        command, input=json.dumps(jobs).encode(), capture_output=True, check=False, timeout=SECONDS
+    )
     assert done.returncode == 0, done.stderr.decode()
     outcomes: list[dict[str, Any]] = json.loads(done.stdout)
     return outcomes

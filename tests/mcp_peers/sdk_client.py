@@ -1,10 +1,13 @@
-"""A client of the official MCP SDK, version 1 or 2, for tests. The SDK's own Python runs it; ``sdk.py`` beside it starts it.
+"""A client of the official MCP SDK, version 1 or 2, for tests.
 
-It reads a JSON list of jobs from stdin, each with ``url`` and ``bearer``, or ``command`` and ``env`` for stdio,
-``mode`` ("auto" or "legacy"; SDK 2 only), and ``calls``, a list of ``[name, arguments]``. It does them all at once, each with a
-connection of its own.
-It writes a JSON list of outcomes, each with ``server``, ``version``, ``tools``, and ``results``. A result is as the SDK has it,
-or ``{"error": {"code", "message"}}``. An error of the connection is ``{"failure": text}`` instead of an outcome.
+The SDK's own Python runs it; ``sdk.py`` beside it starts it.
+
+It reads a JSON list of jobs from stdin, each with ``url`` and ``bearer``, or ``command`` and
+``env`` for stdio, ``mode`` ("auto" or "legacy"; SDK 2 only), and ``calls``, a list of ``[name,
+arguments]``. It does them all at once, each with a connection of its own. It writes a JSON list of
+outcomes, each with ``server``, ``version``, ``tools``, and ``results``. A result is as the SDK has
+it, or ``{"error": {"code", "message"}}``. An error of the connection is ``{"failure": text}``
+instead of an outcome.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ warnings.simplefilter("ignore")
 
 
 def headers_of(job: dict[str, Any]) -> dict[str, str]:
-    return ({"authorization": f"Bearer {job['bearer']}"} if job.get("bearer") else {}) | job.get("headers", {})
+    return ({"authorization": f"Bearer {job['bearer']}"} if job.get("bearer") else {}) | job.get(
+        "headers", {}
+    )
 
 
 @asynccontextmanager

@@ -1,6 +1,9 @@
-"""A server of the official MCP SDK, version 1 or 2, for tests. The SDK's own Python runs it; ``sdk.py`` beside it starts it.
+"""A server of the official MCP SDK, version 1 or 2, for tests.
 
-Each call that it executes is a line of ``calls.jsonl`` in its folder, and each HTTP request a line of ``requests.jsonl``.
+The SDK's own Python runs it; ``sdk.py`` beside it starts it.
+
+Each call that it executes is a line of ``calls.jsonl`` in its folder, and each HTTP request a line
+of ``requests.jsonl``.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ except ModuleNotFoundError:
 from mcp.types import ToolAnnotations
 
 MODERN = "2026"
-PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 READS = ToolAnnotations(readOnlyHint=True)
 # SDK 2 warns of what the newest revision of the protocol has no more.
 warnings.simplefilter("ignore")
@@ -104,7 +109,9 @@ def _add_simple(server: MCPServer, home: Path) -> None:
 
     @server.tool(annotations=READS)
     def routed(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
-        """Return the region, which the newest protocol also wants in the header Mcp-Param-Region."""
+        """Return the region, which the newest protocol also wants in the header
+        Mcp-Param-Region.
+        """
         note(home, "calls.jsonl", tool="routed", region=region)
         return region
 
@@ -140,7 +147,9 @@ def _add_slow(server: MCPServer, home: Path) -> None:
 def _add_asking(server: MCPServer, home: Path) -> None:
     @server.tool(structured_output=False)
     async def asks_back(what: str, context: Context) -> Any:
-        """Ask the client for ``ping``, ``roots`` or ``elicitation``, and return what it says within a second."""
+        """Ask the client for ``ping``, ``roots`` or ``elicitation``, and return
+        what it says within a second.
+        """
         note(home, "calls.jsonl", tool="asks_back", what=what)
         if IS_SDK_2 and context.protocol_version >= MODERN:
             return _input_required()
@@ -177,7 +186,9 @@ def _tool_error() -> type[Exception]:
 
 
 class Recorder:
-    """ASGI middleware that notes each request, and answers 401 to one without the bearer that is asked for."""
+    """ASGI middleware that notes each request, and answers 401 to one without the
+    bearer that is asked for.
+    """
 
     def __init__(self, app: Any, home: Path, bearer: str) -> None:
         self._app, self._home, self._bearer = app, home, bearer
@@ -193,14 +204,26 @@ class Recorder:
             message = await receive()
             body.extend(message.get("body", b""))
             if message["type"] == "http.request" and not message.get("more_body"):
-                note(self._home, "requests.jsonl", method=scope["method"], headers=headers, body=_read(bytes(body)))
+                note(
+                    self._home,
+                    "requests.jsonl",
+                    method=scope["method"],
+                    headers=headers,
+                    body=_read(bytes(body)),
+                )
             return message
 
         if scope["method"] != "POST":
             note(self._home, "requests.jsonl", method=scope["method"], headers=headers, body=None)
             received = receive
         if self._bearer and headers.get("authorization") != f"Bearer {self._bearer}":
-            await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 401,
+                    "headers": [(b"content-length", b"0")],
+                }
+            )
             await send({"type": "http.response.body", "body": b""})
             return
         await self._app(scope, received, send)
@@ -224,9 +247,19 @@ def main() -> None:
         build(options.home).run("stdio")
         return
     how = {"json_response": options.mode != "sse", "stateless_http": options.mode == "stateless"}
-    app = build(options.home).streamable_http_app(**how) if IS_SDK_2 else build(options.home, **how).streamable_http_app()
+    app = (
+        build(options.home).streamable_http_app(**how)
+        if IS_SDK_2
+        else build(options.home, **how).streamable_http_app()
+    )
     recorded = Recorder(app, options.home, options.bearer)
-    uvicorn.run(recorded, host="127.0.0.1", port=options.port, log_level="error", timeout_graceful_shutdown=1)
+    uvicorn.run(
+        recorded,
+        host="127.0.0.1",
+        port=options.port,
+        log_level="error",
+        timeout_graceful_shutdown=1,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The official conformance suite against ``claw mcp-stdio``, around a stdio server that has all that the suite asks for."""
+"""The official conformance suite against ``claw mcp-stdio``, around a stdio server that has all
+that the suite asks for.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ APPLY = (
     "dns-rebinding-protection",
 )
 DO_NOT_APPLY = {
-    "tools-call-sampling": "a child of many sessions can ask none of them, and the wrapper declares no such capability",
+    "tools-call-sampling": (
+        "a child of many sessions can ask none of them, and the wrapper declares no such capability"
+    ),
     "tools-call-elicitation": "the same",
     "elicitation-sep1034-defaults": "the same",
     "elicitation-sep1330-enums": "the same",
@@ -59,14 +63,27 @@ FOLDER = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 def test_the_wrapper_passes_every_scenario_that_a_server_on_stdio_can_pass(tmp_path: Path) -> None:
     checks = run_suite(tmp_path)
     assert checks.keys() == {*APPLY, *DO_NOT_APPLY}
-    assert {scenario: checks[scenario] for scenario in APPLY if not has_passed(checks[scenario])} == {}
+    assert {
+        scenario: checks[scenario] for scenario in APPLY if not has_passed(checks[scenario])
+    } == {}
     assert [scenario for scenario in DO_NOT_APPLY if has_passed(checks[scenario])] == []
 
 
 def run_suite(home: Path) -> dict[str, list[tuple[str, str]]]:
-    """Return each scenario with its checks: SUCCESS, FAILURE, WARNING or INFO, and the suite's message."""
+    """Return each scenario with its checks: SUCCESS, FAILURE, WARNING or INFO, and
+    the suite's message.
+    """
     with wrapper([program("python"), "-P", str(CHILD)], home) as url:
-        suite = [*npm_program("conformance"), "server", "--url", url, "--suite", "all", "-o", str(home / "results")]
+        suite = [
+            *npm_program("conformance"),
+            "server",
+            "--url",
+            url,
+            "--suite",
+            "all",
+            "-o",
+            str(home / "results"),
+        ]
         subprocess.run(suite, cwd=home, capture_output=True, check=False, timeout=SECONDS)
     files = (home / "results").glob("*/checks.json")
     return {FOLDER.fullmatch(file.parent.name)[1]: checks_of(file) for file in files}  # type: ignore[index]

@@ -1,4 +1,6 @@
-"""Real agents at the broker: each is started with what ``claw compile`` wrote for it, and its model calls a granted tool."""
+"""Real agents at the broker: each is started with what ``claw compile`` wrote for it, and its model
+calls a granted tool.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,22 @@ services:
 LOOK_UP = {
     "name": "look_up",
     "description": "Look a word up.",
-    "inputSchema": {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"word": {"type": "string"}},
+        "required": ["word"],
+    },
     "annotations": {"readOnly": True},
     "http": {"method": "GET", "path": "/look-up"},
 }
 OPENCODE = {
-    "provider": {"pod": {"npm": "@ai-sdk/openai-compatible", "name": "pod", "models": {MODEL: {"name": MODEL}}}},
+    "provider": {
+        "pod": {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "pod",
+            "models": {MODEL: {"name": MODEL}},
+        }
+    },
     "model": f"pod/{MODEL}",
     "small_model": f"pod/{MODEL}",
     "autoupdate": False,
@@ -82,7 +94,9 @@ def codex(home: Path, environment: dict[str, str]) -> list[str]:
     file = home / ".codex" / "config.toml"
     file.parent.mkdir()
     model = CODEX.format(model=MODEL, base_url=environment["OPENAI_BASE_URL"])
-    file.write_text(model + (home / "mcp/config.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    file.write_text(
+        model + (home / "mcp/config.toml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     return [
         *client_program("codex"),
         "exec",
@@ -98,7 +112,10 @@ def opencode(home: Path, environment: dict[str, str]) -> list[str]:
     file = home / ".config" / "opencode" / "opencode.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(OPENCODE), encoding="utf-8")
-    environment |= {"OPENCODE_CONFIG": str(home / "mcp/opencode.json"), "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+    environment |= {
+        "OPENCODE_CONFIG": str(home / "mcp/opencode.json"),
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    }
     return [*client_program("opencode"), "run", "Look it up"]
 
 
@@ -108,18 +125,25 @@ CLIENTS = {"claude-code": claude_code, "codex": codex, "opencode": opencode}
 @pytest.fixture(params=CLIENTS)
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Pod]]:
     """A client, and the pod that is compiled for it; the proxy runs."""
-    provider, service = ClientModel(tool="api__look_up", arguments={"word": "answer"}, marker=FACT), Service()
+    provider, service = (
+        ClientModel(tool="api__look_up", arguments={"word": "answer"}, marker=FACT),
+        Service(),
+    )
     provider.start()
     service.start()
     service.routes["GET", "/look-up"] = JSONResponse({"answer": FACT})
-    pod_text = POD.format(client=request.param, key=PROVIDER_KEY, model=provider.url, service=service.url)
+    pod_text = POD.format(
+        client=request.param, key=PROVIDER_KEY, model=provider.url, service=service.url
+    )
     for name, text in (
         ("claw-pod.yml", pod_text),
         ("AGENTS.md", "Be good.\n"),
         ("api.json", json.dumps({"version": 2, "tools": [LOOK_UP]})),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    result = compile_pod(tmp_path / "claw-pod.yml", {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"})
+    result = compile_pod(
+        tmp_path / "claw-pod.yml", {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"}
+    )
     assert result.value is not None, as_text(result.diagnostics)
     pod: Any = Pod(tmp_path, provider, service)  # type: ignore[arg-type]  # the provider needs no script
     pod.environment = composed(tmp_path)
@@ -131,7 +155,9 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, 
 
 
 def client_home(pod: Pod) -> tuple[Path, dict[str, str]]:
-    """Return a home for the client, with its compiled files, and its whole environment, with the address of this machine."""
+    """Return a home for the client, with its compiled files, and its whole
+    environment, with the address of this machine.
+    """
     compiled = pod.home / ".claw-runtime"
     home = pod.home / "runner"
     (home / "mcp").mkdir(parents=True)
@@ -139,7 +165,12 @@ def client_home(pod: Pod) -> tuple[Path, dict[str, str]]:
         (home / "mcp" / file.name).write_text(at_this_machine(pod, file), encoding="utf-8")
     lines = at_this_machine(pod, compiled / "agents/agent/env").splitlines()
     environment = dict(line.partition("=")[::2] for line in lines)
-    quiet = {"CI": "1", "TERM": "dumb", "NO_COLOR": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+    quiet = {
+        "CI": "1",
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
     # Whatever else an agent would ask the internet for, it asks a port where nobody listens.
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
     return home, {"PATH": os.environ["PATH"], "HOME": str(home), **nowhere, **quiet, **environment}
@@ -157,12 +188,25 @@ def test_a_real_agent_lists_and_calls_its_granted_tool_at_the_broker(desk: tuple
     home, environment = client_home(pod)
     command = CLIENTS[client](home, environment)
     run = subprocess.run(
-        command, cwd=home, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=SECONDS
+        command,
+        cwd=home,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=SECONDS,
     )
-    assert FACT in run.stdout.decode(), (run.stdout.decode()[-2000:], run.stderr.decode()[-2000:], pod.said()[-2000:])
+    assert FACT in run.stdout.decode(), (
+        run.stdout.decode()[-2000:],
+        run.stderr.decode()[-2000:],
+        pod.said()[-2000:],
+    )
     assert len([name for name in model.offered if name.endswith("api__look_up")]) == 1
     assert [request.path for request in pod.service.received] == ["/look-up?word=answer"]
-    keys = {request.headers.get("x-api-key") or request.headers["authorization"] for request in model.received}
+    keys = {
+        request.headers.get("x-api-key") or request.headers["authorization"]
+        for request in model.received
+    }
     assert {key.removeprefix("Bearer ") for key in keys} == {PROVIDER_KEY}
     native = [line for line in pod.history("agent") if line.get("delivery") == "native"]
     calls = [call for line in native for part in line["tool_trace"] for call in part["tool_calls"]]

@@ -1,4 +1,6 @@
-"""Servers that people use: discovered, compiled, called by a model through the proxy, and by the official SDK at the broker."""
+"""Servers that people use: discovered, compiled, called by a model through the proxy, and by the
+official SDK at the broker.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ from tests.waiting import free_port
 from tests.wires.openai import completion
 
 type Call = tuple[str, dict[str, Any], str]
-"""A tool, its arguments, and a text that its result contains. Arguments may have ``{home}`` and ``{url}``."""
+"""A tool, its arguments, and a text that its result contains.
+
+Arguments may have ``{home}`` and ``{url}``.
+"""
 
 PAGE = "The page of a service of this pod."
 KEY = "sk-of-the-provider-0007"
@@ -49,7 +54,10 @@ SERVICE = """\
 
 @dataclass(frozen=True)
 class RealServer:
-    """A published server, with calls of which the last one reads. ``sdk``: the SDK that asks at the broker."""
+    """A published server, with calls of which the last one reads.
+
+    ``sdk``: the SDK that asks at the broker.
+    """
 
     command: Callable[[], list[str]]
     arguments: tuple[str, ...]
@@ -57,26 +65,38 @@ class RealServer:
     sdk: Sdk = 2
     variables: dict[str, str] = field(default_factory=dict)
     is_http: bool = False
-    """It speaks streamable HTTP itself, at the port of ``PORT``; else it is on stdio, behind the wrapper."""
+    """It speaks streamable HTTP itself, at the port of ``PORT``; else it is on
+    stdio, behind the wrapper.
+    """
 
 
 ENTITY = {"name": "Ada", "entityType": "person", "observations": ["likes tea"]}
 THOUGHT = {"thought": "First.", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1}
 SERVERS = {
     "everything": RealServer(
-        lambda: npm_program("mcp-server-everything"), (), (("echo", {"message": "hello"}, "Echo: hello"),), sdk=1
+        lambda: npm_program("mcp-server-everything"),
+        (),
+        (("echo", {"message": "hello"}, "Echo: hello"),),
+        sdk=1,
     ),
     "everything-http": RealServer(
         lambda: npm_program("mcp-server-everything"),
         ("streamableHttp",),
-        (("get-structured-content", {"location": "Chicago"}, "conditions"), ("get-sum", {"a": 2, "b": 40}, "is 42")),
+        (
+            ("get-structured-content", {"location": "Chicago"}, "conditions"),
+            ("get-sum", {"a": 2, "b": 40}, "is 42"),
+        ),
         is_http=True,
     ),
     "filesystem": RealServer(
         lambda: npm_program("mcp-server-filesystem"),
         ("{home}",),
         (
-            ("write_file", {"path": "{home}/note.txt", "content": "Buy bread."}, "Successfully wrote"),
+            (
+                "write_file",
+                {"path": "{home}/note.txt", "content": "Buy bread."},
+                "Successfully wrote",
+            ),
             ("read_text_file", {"path": "{home}/note.txt"}, "Buy bread."),
         ),
     ),
@@ -87,15 +107,25 @@ SERVERS = {
         variables={"MEMORY_FILE_PATH": "{home}/memory.jsonl"},
     ),
     "sequential-thinking": RealServer(
-        lambda: npm_program("mcp-server-sequential-thinking"), (), (("sequentialthinking", THOUGHT, "thoughtHistoryLength"),)
+        lambda: npm_program("mcp-server-sequential-thinking"),
+        (),
+        (("sequentialthinking", THOUGHT, "thoughtHistoryLength"),),
     ),
     "time": RealServer(
         lambda: [program("mcp-server-time")],
         ("--local-timezone", "UTC"),
-        (("convert_time", {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}, "T21:00:00+09:00"),),
+        (
+            (
+                "convert_time",
+                {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"},
+                "T21:00:00+09:00",
+            ),
+        ),
     ),
     "git": RealServer(
-        lambda: [program("mcp-server-git")], (), (("git_status", {"repo_path": "{home}/repository"}, "untracked.txt"),)
+        lambda: [program("mcp-server-git")],
+        (),
+        (("git_status", {"repo_path": "{home}/repository"}, "untracked.txt"),),
     ),
     "fetch": RealServer(
         lambda: [program("mcp-server-fetch")],
@@ -117,7 +147,9 @@ SERVERS = {
 
 @dataclass
 class Desk:
-    """A pod with real servers, whose tools an agent ``mediated`` and an agent ``native`` are granted."""
+    """A pod with real servers, whose tools an agent ``mediated`` and an agent
+    ``native`` are granted.
+    """
 
     pod: Pod
 
@@ -130,11 +162,15 @@ class Desk:
         return [*SERVERS[name].command(), *map(self._placed, SERVERS[name].arguments)]
 
     def variables(self, name: str) -> dict[str, str]:
-        return {variable: self._placed(value) for variable, value in SERVERS[name].variables.items()}
+        return {
+            variable: self._placed(value) for variable, value in SERVERS[name].variables.items()
+        }
 
     @contextmanager
     def running(self, name: str) -> Iterator[str]:
-        """Run a server, by itself or behind the wrapper, until the block ends; yield its base URL."""
+        """Run a server, by itself or behind the wrapper, until the block ends;
+        yield its base URL.
+        """
         port = free_port()
         url = f"http://127.0.0.1:{port}"
         if SERVERS[name].is_http:
@@ -153,21 +189,34 @@ class Desk:
         for file, text in (("claw-pod.yml", pod_text), ("AGENTS.md", "Be good.\n")):
             (self.pod.home / file).write_text(text, encoding="utf-8")
         for name in urls:
-            run = run_claw(["discover", name], self.pod.home, environment(self.pod.home, **self.variables(name)))
+            run = run_claw(
+                ["discover", name],
+                self.pod.home,
+                environment(self.pod.home, **self.variables(name)),
+            )
             assert run.returncode == 0, run.stdout + run.stderr
-        result = compile_pod(self.pod.home / "claw-pod.yml", {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"})
+        result = compile_pod(
+            self.pod.home / "claw-pod.yml",
+            {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"},
+        )
         assert result.value is not None, as_text(result.diagnostics)
 
     def token(self, agent_id: str) -> str:
         """Return the token that was compiled for an agent."""
-        lines = (self.pod.home / ".claw-runtime" / "agents" / agent_id / "env").read_text(encoding="utf-8").splitlines()
+        lines = (
+            (self.pod.home / ".claw-runtime" / "agents" / agent_id / "env")
+            .read_text(encoding="utf-8")
+            .splitlines()
+        )
         return dict(line.partition("=")[::2] for line in lines)["CLLAMA_TOKEN"]
 
     def _service(self, name: str, url: str) -> str:
         program, *arguments = self.command(name)
         stdio = f"mcp-stdio: {json.dumps({'command': program, 'args': arguments})}"
         transport = "mcp: {path: /mcp}" if SERVERS[name].is_http else stdio
-        return SERVICE.format(name=name, variables=json.dumps(self.variables(name)), transport=transport, url=url)
+        return SERVICE.format(
+            name=name, variables=json.dumps(self.variables(name)), transport=transport, url=url
+        )
 
     def _placed(self, text: str) -> str:
         return text.replace("{home}", str(self.pod.home)).replace("{url}", self.pod.service.url)
@@ -175,7 +224,9 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """The real servers, most of them behind ``claw mcp-stdio``, and the proxy with what was compiled for them."""
+    """The real servers, most of them behind ``claw mcp-stdio``, and the proxy with
+    what was compiled for them.
+    """
     provider, service = Provider(), Service()
     provider.start()
     service.start()
@@ -202,7 +253,9 @@ def test_real_servers_are_called_by_a_model_and_by_the_official_sdk(desk: Desk) 
     url, token = f"{desk.pod.url}/mcp/native", desk.token("native")
     for sdk in SDKS:
         reads = [desk.calls(name)[-1] for name in SERVERS if SERVERS[name].sdk == sdk]
-        (answer,) = ask(sdk, job(url, *((tool, arguments) for tool, arguments, _ in reads), bearer=token))
+        (answer,) = ask(
+            sdk, job(url, *((tool, arguments) for tool, arguments, _ in reads), bearer=token)
+        )
         assert {tool["name"] for tool in answer["tools"]} == offered
         for result, (tool, _, expected) in zip(answer["results"], reads, strict=True):
             assert not result.get("isError"), (tool, result)
@@ -210,14 +263,18 @@ def test_real_servers_are_called_by_a_model_and_by_the_official_sdk(desk: Desk) 
 
 
 def call_by_model(desk: Desk, name: str) -> list[dict[str, Any]]:
-    """Let the model make each call in a round of its own, check what it reads, and return the tools that it was offered."""
+    """Let the model make each call in a round of its own, check what it reads, and
+    return the tools that it was offered.
+    """
     calls = desk.calls(name)
     for number, (tool, arguments, _) in enumerate(calls):
         desk.pod.provider.says(chat(calls=[(f"call{number}", tool, arguments)]))
     desk.pod.provider.says(chat("Done."))
     before = len(desk.pod.provider.received)
     runner = desk.pod.client("mediated", api_key=desk.token("mediated"))
-    reply = runner.chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": f"Use {name}"}])
+    reply = runner.chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": f"Use {name}"}]
+    )
     assert reply.choices[0].message.content == "Done."
     requests = desk.pod.provider.received[before:]
     for request, (_, _, expected) in zip(requests[1:], calls, strict=True):

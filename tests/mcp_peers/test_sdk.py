@@ -1,4 +1,6 @@
-"""The official SDK, in both of its major versions: its servers behind the proxy, its clients at wrapper and broker."""
+"""The official SDK, in both of its major versions: its servers behind the proxy,
+its clients at wrapper and broker.
+"""
 
 from __future__ import annotations
 
@@ -41,26 +43,49 @@ def granted(server: SdkServer, tool: dict[str, Any]) -> dict[str, Any]:
     """Return the entry of a manifest for a tool that the server lists."""
     auth = {"type": "bearer", "token": server.bearer}
     base_url = server.url.removesuffix("/mcp")
-    execution = {"transport": "mcp", "service": "sdk", "base_url": base_url, "tool_name": tool["name"], "auth": auth}
-    return {"name": f"sdk.{tool['name']}", "inputSchema": tool["inputSchema"], "execution": execution}
+    execution = {
+        "transport": "mcp",
+        "service": "sdk",
+        "base_url": base_url,
+        "tool_name": tool["name"],
+        "auth": auth,
+    }
+    return {
+        "name": f"sdk.{tool['name']}",
+        "inputSchema": tool["inputSchema"],
+        "execution": execution,
+    }
 
 
 @pytest.mark.long
 @pytest.mark.requirement("mcp:sdk-servers")
 @pytest.mark.parametrize(("sdk", "mode"), SERVERS)
 def test_a_model_calls_the_tools_of_a_server_of_the_sdk(pod: Pod, sdk: Sdk, mode: Mode) -> None:
-    calls = {**RESULTS, "fails": ({"message": "no"}, None), "asks_back": ({"what": "elicitation"}, None), "image": ({}, None)}
+    calls = {
+        **RESULTS,
+        "fails": ({"message": "no"}, None),
+        "asks_back": ({"what": "elicitation"}, None),
+        "image": ({}, None),
+    }
     with sdk_server(sdk, mode, pod.home / "server", BEARER) as server:
         pod.agent("analyst", *(granted(server, tool) for tool in tools_of(server)))
         pod.start()
         before = len(server.requests())
-        made = [(f"call{name}", f"sdk__{name}", arguments) for name, (arguments, _) in calls.items()]
-        pod.provider.says(JSONResponse(completion(None, calls=made)), JSONResponse(completion("Done.")))
-        pod.client().chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "Do it"}])
+        made = [
+            (f"call{name}", f"sdk__{name}", arguments) for name, (arguments, _) in calls.items()
+        ]
+        pod.provider.says(
+            JSONResponse(completion(None, calls=made)), JSONResponse(completion("Done."))
+        )
+        pod.client().chat.completions.create(
+            model="gpt-test", messages=[{"role": "user", "content": "Do it"}]
+        )
         requests = server.requests()[before:]
         written = server.calls("write")
     results = read_results(pod, len(made))
-    assert {name: results[name]["data"] for name in RESULTS} == {name: data for name, (_, data) in RESULTS.items()}
+    assert {name: results[name]["data"] for name in RESULTS} == {
+        name: data for name, (_, data) in RESULTS.items()
+    }
     assert (results["fails"]["ok"], results["fails"]["error"]["code"]) == (False, "tool_error")
     assert "refused" in json.dumps(results["asks_back"])
     assert "image/png" in json.dumps(results["image"])
@@ -73,17 +98,25 @@ def test_a_model_calls_the_tools_of_a_server_of_the_sdk(pod: Pod, sdk: Sdk, mode
 @pytest.mark.long
 @pytest.mark.requirement("mcp:sdk-servers")
 @pytest.mark.parametrize(("sdk", "mode"), [(1, "json"), (2, "sse")])
-def test_a_server_of_the_sdk_is_told_to_cancel_and_may_restart_and_may_die(pod: Pod, sdk: Sdk, mode: Mode) -> None:
+def test_a_server_of_the_sdk_is_told_to_cancel_and_may_restart_and_may_die(
+    pod: Pod, sdk: Sdk, mode: Mode
+) -> None:
     impatient = {"annotations": {"x-claw.timeout_ms": 400}}
     with sdk_server(sdk, mode, pod.home / "server", BEARER) as server:
         entries = [granted(server, tool) for tool in tools_of(server)]
-        pod.agent("analyst", *(entry | impatient if entry["name"] == "sdk.slow" else entry for entry in entries))
+        pod.agent(
+            "analyst",
+            *(entry | impatient if entry["name"] == "sdk.slow" else entry for entry in entries),
+        )
         pod.start()
         slow = call_once(pod, "slow", {"seconds": 30.0})
-        while not server.calls("slow"):  # on a busy machine its time may be over before the server has it
+        while not server.calls(
+            "slow"
+        ):  # on a busy machine its time may be over before the server has it
             slow = call_once(pod, "slow", {"seconds": 30.0})
         eventually(
-            lambda: [call for call in server.calls("slow") if call.get("cancelled")], "the server has cancelled the call"
+            lambda: [call for call in server.calls("slow") if call.get("cancelled")],
+            "the server has cancelled the call",
         )
         server.kill()
         server.start()
@@ -98,16 +131,21 @@ def test_a_server_of_the_sdk_is_told_to_cancel_and_may_restart_and_may_die(pod: 
 def call_once(pod: Pod, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return what the model reads when it makes this call in a turn of its own."""
     pod.provider.says(
-        JSONResponse(completion(None, calls=[("call1", f"sdk__{tool}", arguments)])), JSONResponse(completion("Done."))
+        JSONResponse(completion(None, calls=[("call1", f"sdk__{tool}", arguments)])),
+        JSONResponse(completion("Done.")),
     )
-    pod.client().chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": tool}])
+    pod.client().chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": tool}]
+    )
     result: dict[str, Any] = json.loads(pod.provider.received[-1].json["messages"][-1]["content"])
     return result
 
 
 def tools_of(server: SdkServer) -> tuple[dict[str, Any], ...]:
     """Return the tools as discovery finds them."""
-    place = HttpServer(server.url, server.url, (("authorization", Secret(f"Bearer {server.bearer}")),))
+    place = HttpServer(
+        server.url, server.url, (("authorization", Secret(f"Bearer {server.bearer}")),)
+    )
     us = {"name": "tests", "version": "1"}
     return asyncio.run(discover(place, Redactor(()), lambda _: None, client=us)).tools
 
@@ -115,7 +153,10 @@ def tools_of(server: SdkServer) -> tuple[dict[str, Any], ...]:
 def read_results(pod: Pod, count: int) -> dict[str, dict[str, Any]]:
     """Return what the model read, by tool."""
     messages = pod.provider.received[-1].json["messages"][-count:]
-    return {message["tool_call_id"].removeprefix("call"): json.loads(message["content"]) for message in messages}
+    return {
+        message["tool_call_id"].removeprefix("call"): json.loads(message["content"])
+        for message in messages
+    }
 
 
 def rpc_methods(requests: list[dict[str, Any]]) -> list[str]:
@@ -123,33 +164,52 @@ def rpc_methods(requests: list[dict[str, Any]]) -> list[str]:
 
 
 def ask_as_each_client(*jobs: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the outcomes of the jobs for each kind of client, with the version of the protocol that it must get."""
-    legacy, stateless = [one | {"mode": "legacy"} for one in jobs], [one | {"mode": "auto"} for one in jobs]
+    """Return the outcomes of the jobs for each kind of client, with the version of
+    the protocol that it must get.
+    """
+    legacy, stateless = (
+        [one | {"mode": "legacy"} for one in jobs],
+        [one | {"mode": "auto"} for one in jobs],
+    )
     outcomes = ask(2, *legacy, *stateless)
-    return [(HANDSHAKE, ask(1, *jobs)), (HANDSHAKE, outcomes[: len(jobs)]), (STATELESS, outcomes[len(jobs) :])]
+    return [
+        (HANDSHAKE, ask(1, *jobs)),
+        (HANDSHAKE, outcomes[: len(jobs)]),
+        (STATELESS, outcomes[len(jobs) :]),
+    ]
 
 
 @pytest.mark.long
 @pytest.mark.requirement("mcp:sdk-clients")
-def test_a_client_of_the_sdk_gets_the_same_from_the_wrapper_as_from_the_server_itself(tmp_path: Path) -> None:
+def test_a_client_of_the_sdk_gets_the_same_from_the_wrapper_as_from_the_server_itself(
+    tmp_path: Path,
+) -> None:
     calls = [(name, arguments) for name, (arguments, _) in RESULTS.items() if name != "write"]
     calls += [("fails", {"message": "no"}), ("image", {}), ("no_such_tool", {})]
     with ExitStack() as running:
-        servers = [running.enter_context(sdk_server(sdk, "sse", tmp_path / f"server-{sdk}")) for sdk in SDKS]
+        servers = [
+            running.enter_context(sdk_server(sdk, "sse", tmp_path / f"server-{sdk}"))
+            for sdk in SDKS
+        ]
         homes = [tmp_path / f"wrapper-{sdk}" for sdk in SDKS]
         for home in homes:
             home.mkdir()
         wrappers = [
-            running.enter_context(wrapper(stdio_command(sdk, home), home)) for sdk, home in zip(SDKS, homes, strict=True)
+            running.enter_context(wrapper(stdio_command(sdk, home), home))
+            for sdk, home in zip(SDKS, homes, strict=True)
         ]
         expected = ask(2, *(job(server.url, *calls, mode="legacy") for server in servers))
         answers = ask_as_each_client(*(job(url, *calls) for url in wrappers))
     for version, outcomes in answers:
-        assert [(each.get("failure"), each.get("version"), each.get("server")) for each in outcomes] == [
-            (None, version, "sdk-server") for _ in SDKS
+        assert [
+            (each.get("failure"), each.get("version"), each.get("server")) for each in outcomes
+        ] == [(None, version, "sdk-server") for _ in SDKS]
+        assert [names_of(outcome) for outcome in outcomes] == [
+            names_of(outcome) for outcome in expected
         ]
-        assert [names_of(outcome) for outcome in outcomes] == [names_of(outcome) for outcome in expected]
-        assert [results_of(outcome) for outcome in outcomes] == [results_of(outcome) for outcome in expected]
+        assert [results_of(outcome) for outcome in outcomes] == [
+            results_of(outcome) for outcome in expected
+        ]
 
 
 def names_of(outcome: dict[str, Any]) -> list[str]:
@@ -159,7 +219,10 @@ def names_of(outcome: dict[str, Any]) -> list[str]:
 def results_of(outcome: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the results without what the protocol of a newer client adds."""
     added = {"_meta", "resultType"}
-    return [{name: value for name, value in result.items() if name not in added} for result in outcome["results"]]
+    return [
+        {name: value for name, value in result.items() if name not in added}
+        for result in outcome["results"]
+    ]
 
 
 @pytest.mark.long
@@ -170,7 +233,9 @@ def test_clients_of_the_sdk_list_and_call_native_tools_at_the_broker(pod: Pod) -
     pod.agent("other", pod.tool("balance") | {"delivery": "native"})
     pod.start()
     url, calls = f"{pod.url}/mcp/analyst", (("desk__balance", {}), ("desk__mediated", {}))
-    clients = ask_as_each_client(job(url, *calls, bearer=pod.token()), job(url, bearer=pod.token("other")))
+    clients = ask_as_each_client(
+        job(url, *calls, bearer=pod.token()), job(url, bearer=pod.token("other"))
+    )
     for version, (answer, foreign) in clients:
         assert (answer.get("failure"), answer.get("version")) == (None, version)
         assert names_of(answer) == ["desk__balance"]

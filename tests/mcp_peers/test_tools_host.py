@@ -1,4 +1,6 @@
-"""The tools host, as the official SDK sees it: both major versions over HTTP, and one over stdio."""
+"""The tools host, as the official SDK sees it: both major versions over HTTP, and
+one over stdio.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check(outcome: dict[str, Any], version: str) -> None:
-    assert (outcome.get("failure"), outcome["server"], outcome["version"]) == (None, "claw-tools", version)
+    assert (outcome.get("failure"), outcome["server"], outcome["version"]) == (
+        None,
+        "claw-tools",
+        version,
+    )
     assert [tool["name"] for tool in outcome["tools"]][:2] == ["made__echo", "made__environ"]
     echo, wrong, fault, unknown = outcome["results"]
     assert (echo["structuredContent"], echo["isError"]) == ({"text": "Grüße, 世界"}, False)
@@ -38,13 +44,19 @@ def check(outcome: dict[str, Any], version: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.requirement("host:sdk", "host:eras")
-def test_clients_of_the_sdk_list_and_call_the_tools_of_a_host(packages: Path, tmp_path: Path) -> None:
+def test_clients_of_the_sdk_list_and_call_the_tools_of_a_host(
+    packages: Path, tmp_path: Path
+) -> None:
     with serving(tmp_path, packages) as host:
         one = job(f"{host.base}/mcp", *CALLS, bearer=TOKENS["TOKEN_A"])
         stranger = one | {"bearer": "another-token"}
         for sdk, jobs, versions in (
             (1, [one, stranger], [HANDSHAKE]),
-            (2, [one | {"mode": "legacy"}, one | {"mode": "auto"}, stranger], [HANDSHAKE, STATELESS]),
+            (
+                2,
+                [one | {"mode": "legacy"}, one | {"mode": "auto"}, stranger],
+                [HANDSHAKE, STATELESS],
+            ),
         ):
             *outcomes, refused = ask(sdk, *jobs)  # type: ignore[arg-type]
             for outcome, version in zip(outcomes, versions, strict=True):

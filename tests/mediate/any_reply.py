@@ -1,4 +1,6 @@
-"""Provider responses of any shape: valid ones, damaged ones, and bodies that are no responses at all."""
+"""Provider responses of any shape: valid ones, damaged ones, and bodies that are no
+responses at all.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +14,54 @@ from hypothesis import strategies as st
 from tests.wires import Body, Made, Wire, anthropic, openai, responses
 
 TOOLS = ("desk__get", "desk.set", "desk__end", "shell", "invented")
-"""A managed tool by alias, one by canonical name, one that ends a turn, a native tool, and an unknown one."""
+"""A managed tool by alias, one by canonical name, one that ends a turn, a native
+tool, and an unknown one.
+"""
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _ODD = st.sampled_from(
-    ["", "x" * 200, "data: x\n\n", "\u2028", 0, -1, 1.5, 10**400, True, None, [], {}, [[]], {"type": "text"}, "tool_use"]
+    [
+        "",
+        "x" * 200,
+        "data: x\n\n",
+        "\u2028",
+        0,
+        -1,
+        1.5,
+        10**400,
+        True,
+        None,
+        [],
+        {},
+        [[]],
+        {"type": "text"},
+        "tool_use",
+    ]
 )
 ANY: st.SearchStrategy[Any] = st.recursive(
-    _TEXT | _ODD, lambda part: st.lists(part, max_size=3) | st.dictionaries(_TEXT, part, max_size=3), max_leaves=5
+    _TEXT | _ODD,
+    lambda part: st.lists(part, max_size=3) | st.dictionaries(_TEXT, part, max_size=3),
+    max_leaves=5,
 )
-_ARGUMENTS = st.sampled_from(["{}", '{"a":1}', '{"a":1.0}', '{"a":2}', '{"a":', "[]", "", "null", '{"a":1,"a":2}'])
+_ARGUMENTS = st.sampled_from(
+    ["{}", '{"a":1}', '{"a":1.0}', '{"a":2}', '{"a":', "[]", "", "null", '{"a":1,"a":2}']
+)
 CALLS = st.lists(
-    st.builds(Made, st.sampled_from(["c1", "c2", "", "é-1", "x" * 70]), st.sampled_from(TOOLS), _ARGUMENTS), max_size=4
+    st.builds(
+        Made, st.sampled_from(["c1", "c2", "", "é-1", "x" * 70]), st.sampled_from(TOOLS), _ARGUMENTS
+    ),
+    max_size=4,
 )
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, part in inside:
         yield from _places(part, (*path, key))
 

@@ -28,7 +28,9 @@ class Auth:
         staged.write_text(text, encoding="utf-8")
         staged.rename(self.directory / "providers.json")
 
-    def registry(self, env: dict[str, str] | None = None, hosts: dict[str, str] | None = None) -> ProviderRegistry:
+    def registry(
+        self, env: dict[str, str] | None = None, hosts: dict[str, str] | None = None
+    ) -> ProviderRegistry:
         return ProviderRegistry(
             AuthDirectories(self.directory, self.directory / "key-states"),
             hosts or {},
@@ -51,7 +53,11 @@ def keys(provider: Provider) -> list[str]:
 
 
 def ready(registry: ProviderRegistry, name: str = "openai", model: str = "gpt") -> list[str]:
-    return [key.secret.reveal() for key in registry.ready(registry.all()[name], model) if key is not None]
+    return [
+        key.secret.reveal()
+        for key in registry.ready(registry.all()[name], model)
+        if key is not None
+    ]
 
 
 def key(registry: ProviderRegistry, secret: str, name: str = "openai") -> tuple[Provider, PoolKey]:

@@ -17,7 +17,12 @@ from tests.mediate.kept import KeptDesk
 from tests.peers import Service
 from tests.wires import Wire, anthropic, openai, openai_legacy, responses
 
-WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic, "legacy": openai_legacy, "responses": responses}
+WIRES: dict[str, Wire] = {
+    "openai": openai,
+    "anthropic": anthropic,
+    "legacy": openai_legacy,
+    "responses": responses,
+}
 
 
 HALVES = list(itertools.combinations(WIRES, len(WIRES) // 2))
@@ -26,7 +31,9 @@ EVERY_FORM = bool(os.environ.get("CLAW_SEARCH"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a transcript in each dialect; the name of the test decides which half of them stream, unless each does both."""
+    """Run a transcript in each dialect; the name of the test decides which half of
+    them stream, unless each does both.
+    """
     if "desk" not in metafunc.fixturenames:
         return
     wires = mark.args if (mark := metafunc.definition.get_closest_marker("wires")) else tuple(WIRES)
@@ -40,7 +47,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    """Yield a desk for each dialect, of which one half streams: a test body must draw the same picture in all of them."""
+    """Yield a desk for each dialect, of which one half streams: a test body must
+    draw the same picture in all of them.
+    """
     dialect, way = request.param.split("-")
     async with opened(Desk(tmp_path, WIRES[dialect], stream=way == "stream")) as made:
         yield made
@@ -90,7 +99,9 @@ async def connections() -> AsyncIterator[ConnectionPool]:
 
 @pytest.fixture
 def brief_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the state's writers wait for another process's lock for a twentieth of a second, and not for a whole one."""
+    """Make the state's writers wait for another process's lock for a twentieth of a
+    second, and not for a whole one.
+    """
     monkeypatch.setattr("claw_state.sqlite.connection._LOCK_SECONDS", 0.05)
 
 

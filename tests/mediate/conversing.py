@@ -1,7 +1,8 @@
 """Conversations of one agent, run at a desk and compared with a simple oracle.
 
-The oracle keeps a conversation as pieces: the messages that the runner sees of a step, and the calls hidden before them. In
-every case the model must get all pieces of that conversation, in order, with the same bytes as before, and no other piece.
+The oracle keeps a conversation as pieces: the messages that the runner sees of a step, and the
+calls hidden before them. In every case the model must get all pieces of that conversation, in
+order, with the same bytes as before, and no other piece.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ RETRIES: Header = ("x-stainless-retry-count", "1")
 
 @dataclass(frozen=True)
 class Piece:
-    """One step of a runner's transcript: its messages, their keys for the oracle, and the ids of the calls hidden before."""
+    """One step of a runner's transcript: its messages, their keys for the oracle,
+    and the ids of the calls hidden before.
+    """
 
     messages: tuple[Body, ...]
     shown: tuple[str, ...]
@@ -63,12 +66,18 @@ class Talk:
     @property
     def questions(self) -> list[int]:
         """Return the places of the user's messages."""
-        return [at for at, piece in enumerate(self.pieces) if piece.messages and piece.messages[0]["role"] == "user"]
+        return [
+            at
+            for at, piece in enumerate(self.pieces)
+            if piece.messages and piece.messages[0]["role"] == "user"
+        ]
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A turn that failed: the request, the calls that were made in it, and the state and words before it."""
+    """A turn that failed: the request, the calls that were made in it, and the
+    state and words before it.
+    """
 
     asked: Talk
     made: tuple[str, ...]
@@ -81,7 +90,9 @@ class _Sent(msgspec.Struct):
 
 
 def _tokens(wire: Wire, message: Body) -> list[str]:
-    """Return the oracle's keys of a message in a request: the ids of the calls that it answers, or its text."""
+    """Return the oracle's keys of a message in a request: the ids of the calls that
+    it answers, or its text.
+    """
     if given := wire.answers([message]):
         return [call_id for call_id, _ in given]
     content = message.get("content")
@@ -119,14 +130,33 @@ class Conversing:
         self.desk.open()
 
     def asks(
-        self, talk: Talk, words: str, calls: Sequence[str], answer: str, *headers: Header, played: tuple[str, ...] = ()
+        self,
+        talk: Talk,
+        words: str,
+        calls: Sequence[str],
+        answer: str,
+        *headers: Header,
+        played: tuple[str, ...] = (),
     ) -> Talk:
-        """Run a successful turn: hidden calls, then an answer. ``played``: calls that an earlier attempt has made."""
+        """Run a successful turn: hidden calls, then an answer.
+
+        ``played``: calls that an earlier attempt has made.
+        """
         asked = talk.says(words)
         return replace(self.turn(asked, calls, answer, *headers, played=played), asked=asked.pieces)
 
-    def turn(self, talk: Talk, calls: Sequence[str], answer: str, *headers: Header, played: tuple[str, ...] = ()) -> Talk:
-        """Run a turn with each call in a round of its own, then an answer. A runner keeps no message for an empty answer."""
+    def turn(
+        self,
+        talk: Talk,
+        calls: Sequence[str],
+        answer: str,
+        *headers: Header,
+        played: tuple[str, ...] = (),
+    ) -> Talk:
+        """Run a turn with each call in a round of its own, then an answer.
+
+        A runner keeps no message for an empty answer.
+        """
         made = self._scripted(calls)
         self.desk.model_says(answer)
         body = self._sends(talk, *headers)
@@ -147,7 +177,9 @@ class Conversing:
         return talk.then(Piece((talk.wire.kept(body.encode()), *results), tuple(ids), made))
 
     def fails(self, before: Talk, words: str, calls: Sequence[str], *, steps: int = 0) -> Broken:
-        """Run a turn that fails after its hidden calls; ``steps``: and after so many native ones."""
+        """Run a turn that fails after its hidden calls; ``steps``: and after so
+        many native ones.
+        """
         asked = before.says(words)
         for _ in range(steps):
             asked = self.hands(asked, [], 1)
@@ -183,8 +215,12 @@ class Conversing:
         self.writes += list(calls).count("desk.trade")
         return tuple(f"call_{first + place}" for place in range(len(calls)))
 
-    def _checked(self, talk: Talk, made: tuple[str, ...], played: tuple[str, ...] = (), *, asked: bool = True) -> None:
-        """Check the model's requests: each has the whole conversation, and the calls of this turn so far."""
+    def _checked(
+        self, talk: Talk, made: tuple[str, ...], played: tuple[str, ...] = (), *, asked: bool = True
+    ) -> None:
+        """Check the model's requests: each has the whole conversation, and the
+        calls of this turn so far.
+        """
         assert not self.desk.model.script, "the model was asked as often as was to be expected"
         heard = self.desk.model.raw[self._heard :]
         assert len(heard) == (len(made) - len(played) + 1 if asked else 0)
@@ -195,12 +231,17 @@ class Conversing:
                 tokens = _tokens(talk.wire, json.loads(bytes(message)))
                 told += tokens
                 if set(tokens) - shown:
-                    assert self._bytes.setdefault(tuple(tokens), bytes(message)) == bytes(message), "the same bytes"
+                    assert self._bytes.setdefault(tuple(tokens), bytes(message)) == bytes(
+                        message
+                    ), "the same bytes"
             assert told == [*talk.told, *made[:number]]
 
     def _request(self, talk: Talk) -> Request:
         body = talk.wire.request(talk.messages, ["shell"], stream=talk.stream, more={})
-        headers = [("authorization", f"Bearer {self.desk.token}"), ("content-type", "application/json")]
+        headers = [
+            ("authorization", f"Bearer {self.desk.token}"),
+            ("content-type", "application/json"),
+        ]
         named = [("x-claude-code-session-id", talk.session)] if talk.session else []
         return Request("POST", talk.wire.PATH, [*headers, *named], json.dumps(body).encode())
 
@@ -209,8 +250,12 @@ class Conversing:
         self.desk.wire, self.desk.messages, self.desk.native = talk.wire, talk.messages, ["shell"]
         self.desk.lines, self.desk.model.known, self._heard = [], 0, len(self.desk.model.raw)
         request = self._request(talk)
-        exchange, body = self.loop.run(self._exchanged(replace(request, headers=[*request.headers, *headers])))
-        failed = exchange.status != 200 or (exchange.streaming and talk.wire.stream_error(body) is not None)
+        exchange, body = self.loop.run(
+            self._exchanged(replace(request, headers=[*request.headers, *headers]))
+        )
+        failed = exchange.status != 200 or (
+            exchange.streaming and talk.wire.stream_error(body) is not None
+        )
         assert failed is not answered, body
         if failed:
             return ""

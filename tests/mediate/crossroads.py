@@ -20,7 +20,12 @@ from claw_mediate.core.types import Limits, ModelResponse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai import chat as openai_chat
-from claw_mediate.providers.failover import ModelCall, ProviderFailover, ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import (
+    ModelCall,
+    ProviderFailover,
+    ProviderResponse,
+    TransportFailure,
+)
 from claw_mediate.providers.routing import Requester, Route
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
@@ -29,11 +34,16 @@ from tests.mediate.made import catalog, limits
 from tests.peers import Answer, Provider
 from tests.wires import Wire, anthropic, openai
 
-SIDES: dict[ApiFormat, tuple[Wire, Dialect]] = {"openai": (openai, openai_chat), "anthropic": (anthropic, anthropic_messages)}
+SIDES: dict[ApiFormat, tuple[Wire, Dialect]] = {
+    "openai": (openai, openai_chat),
+    "anthropic": (anthropic, anthropic_messages),
+}
 
 
 class Crossroads:
-    """Providers ``one``, ``two`` and ``three``, each with as many keys as the test says, and the route of one turn to them."""
+    """Providers ``one``, ``two`` and ``three``, each with as many keys as the test says, and the
+    route of one turn to them.
+    """
 
     def __init__(self, home: Path, api_format: ApiFormat, keys: dict[str, int]) -> None:
         self.auth = Auth(home)
@@ -41,9 +51,16 @@ class Crossroads:
         self.peers = {name: Provider() for name in keys}
         for peer in self.peers.values():
             peer.start()
-        self.body = json.dumps(self.wire.request([self.wire.user("Hi")], [], stream=False, more={"model": "m-one"}))
+        self.body = json.dumps(
+            self.wire.request([self.wire.user("Hi")], [], stream=False, more={"model": "m-one"})
+        )
         self.slept: list[float] = []
-        self.auth.write({"version": 2, "providers": {name: self._entry(name, keys[name], api_format) for name in keys}})
+        self.auth.write(
+            {
+                "version": 2,
+                "providers": {name: self._entry(name, keys[name], api_format) for name in keys},
+            }
+        )
         self.open()
 
     def open(self) -> None:
@@ -59,9 +76,17 @@ class Crossroads:
         """Begin a new turn."""
         providers = self.registry.all()
         candidates = [Candidate(providers[name], f"m-{name}") for name in self.peers]
-        agent = Agent("analyst", Metadata(service="a", pod="p", token=Secret("analyst:x")), (), LIMITS, "digest")
+        agent = Agent(
+            "analyst",
+            Metadata(service="a", pod="p", token=Secret("analyst:x")),
+            (),
+            LIMITS,
+            "digest",
+        )
         headers = [("content-type", "application/json"), ("x-of-the-runner", "kept")]
-        self.route = Route(Requester(agent, "turn_1"), f"{self.wire.PATH}?a=%2F", headers, candidates)
+        self.route = Route(
+            Requester(agent, "turn_1"), f"{self.wire.PATH}?a=%2F", headers, candidates
+        )
 
     async def ask(self, *, again: bool = False, seconds: float = 30.0) -> str:
         """Make one model call of the turn; return its outcome in a word or two."""
@@ -80,7 +105,10 @@ class Crossroads:
         """Return the model and the key of each request so far, by provider."""
         return {
             name: [
-                f"{sent.json['model']} {sent.headers.get('authorization', sent.headers.get('x-api-key', '-'))}"
+                (
+                    f"{sent.json['model']} "
+                    f"{sent.headers.get('authorization', sent.headers.get('x-api-key', '-'))}"
+                )
                 for sent in peer.received
             ]
             for name, peer in self.peers.items()
@@ -90,7 +118,11 @@ class Crossroads:
         """Return method, path and key of each question that the proxy asked by itself."""
         asked = [sent for peer in self.peers.values() for sent in peer.questions]
         return [
-            f"{sent.method} {sent.path} {sent.headers.get('authorization', sent.headers.get('x-api-key'))}" for sent in asked
+            (
+                f"{sent.method} {sent.path} "
+                f"{sent.headers.get('authorization', sent.headers.get('x-api-key'))}"
+            )
+            for sent in asked
         ]
 
     def times(self) -> list[int]:
@@ -98,7 +130,10 @@ class Crossroads:
         return [len(peer.received) for peer in self.peers.values()]
 
     def moves(self) -> list[str]:
-        return [f"{event['from_model']} → {event['to_model']}: {event['reason']}" for event in self.auth.said("failover")]
+        return [
+            f"{event['from_model']} → {event['to_model']}: {event['reason']}"
+            for event in self.auth.said("failover")
+        ]
 
     def reply(self, text: str) -> Response:
         return Response(self.wire.reply(text, [], {}), media_type="application/json")
@@ -121,13 +156,20 @@ class Crossroads:
         auth = "x-api-key" if api_format == "anthropic" else "bearer"
         pool = [{"id": f"k{number}", "secret": f"sk-{name}-{number}"} for number in range(keys)]
         url = f"{self.peers[name].url}/{name}/v1"
-        return {"base_url": url, "auth": auth if keys else "none", "api_format": api_format, "keys": pool}
+        return {
+            "base_url": url,
+            "auth": auth if keys else "none",
+            "api_format": api_format,
+            "keys": pool,
+        }
 
 
 def error(status: int, message: str = "no", **more: Any) -> JSONResponse:
     """Return a provider's error, in either protocol."""
     headers = {name.replace("_", "-"): value for name, value in more.items()}
-    return JSONResponse({"type": "error", "error": {"type": "api_error", "message": message}}, status, headers)
+    return JSONResponse(
+        {"type": "error", "error": {"type": "api_error", "message": message}}, status, headers
+    )
 
 
 def no_money() -> JSONResponse:
@@ -152,5 +194,9 @@ async def silence(_request: Request) -> Response:
 
 
 LIMITS: Limits = limits()
-WORDLESS: dict[str, Answer] = {"cut": cut, "html": Response("<html>busy</html>"), "huge": Response(b"x" * (17 << 20))}
+WORDLESS: dict[str, Answer] = {
+    "cut": cut,
+    "html": Response("<html>busy</html>"),
+    "huge": Response(b"x" * (17 << 20)),
+}
 """Responses with a good status and no readable reply."""

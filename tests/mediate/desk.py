@@ -1,7 +1,10 @@
-"""A scripted desk: model, service and runner at the ports of the real mediator. It draws every message between them.
+"""A scripted desk: model, service and runner at the ports of the real mediator.
 
-The mediator, the dialect, the turn, the store and history are real; only the peers' messages are scripted. A test holds the
-picture inline, and one test body draws the same picture in every dialect, whether the runner streams or not.
+It draws every message between them.
+
+The mediator, the dialect, the turn, the store and history are real; only the peers' messages are
+scripted. A test holds the picture inline, and one test body draws the same picture in every
+dialect, whether the runner streams or not.
 """
 
 from __future__ import annotations
@@ -29,7 +32,14 @@ from tests.wires import Body, Said, Wire
 KEYS = {"OPENAI_API_KEY": "sk-desk", "ANTHROPIC_API_KEY": "sk-ant-desk"}
 
 
-def tool(name: str, *, write: bool = False, schema: Body | None = None, service: str = SERVICE, **annotations: Any) -> Body:
+def tool(
+    name: str,
+    *,
+    write: bool = False,
+    schema: Body | None = None,
+    service: str = SERVICE,
+    **annotations: Any,
+) -> Body:
     """Return a manifest entry of the desk: a read by GET, or a write by POST."""
     return {
         "name": f"{service}.{name}",
@@ -80,11 +90,17 @@ class Desk:
         self.answer = Said()
         self.events: list[Body] = []
         self.mediators: list[Mediator] = []
-        """All mediators, also those that count as killed: their turns go on in this process until the end."""
+        """All mediators, also those that count as killed: their turns go on in this
+        process until the end.
+        """
         self.model, self.services = Model(self), Services(self)
         self.grant(*DEFAULT_TOOLS)
         values = {setting.name: setting.default for setting in SETTINGS}
-        values |= {"context": str(home / "context"), "auth": str(home / "auth"), "history": str(home / "history")}
+        values |= {
+            "context": str(home / "context"),
+            "auth": str(home / "auth"),
+            "history": str(home / "history"),
+        }
         self.settings = Settings.of(values | {"keepalive_first_ms": "60000"})
         self.open()
 
@@ -127,9 +143,12 @@ class Desk:
         return f"{self.agent}:secret-of-the-{self.agent}"
 
     def model_says(self, *parts: Part, cut: bool = False, takes: float = 0.0, **more: Any) -> None:
-        """Script a reply: text, or calls as (name, arguments). ``desk.x`` is called as it was offered, other names as they are.
+        """Script a reply: text, or calls as (name, arguments).
 
-        ``cut``: the model runs out of tokens. ``takes``: seconds of the desk's clock. ``more``: members of the response.
+        ``desk.x`` is called as it was offered, other names as they are.
+
+        ``cut``: the model runs out of tokens. ``takes``: seconds of the desk's clock. ``more``:
+        members of the response.
         """
         self.model.says(parts, cut=cut, takes=takes, more=more)
 
@@ -147,7 +166,10 @@ class Desk:
         self.services.script[f"{SERVICE}.{name}"] = [(status, answer) for answer in answers]
 
     async def asks(self, words: str, *, native: list[str] | None = None, **more: Any) -> str:
-        """Send a user's message; return the picture of the turn. ``more``: further members of the request."""
+        """Send a user's message; return the picture of the turn.
+
+        ``more``: further members of the request.
+        """
         return await self.sends(self.wire.user(words), native=native, **more)
 
     async def sends(self, message: Body, *, native: list[str] | None = None, **more: Any) -> str:
@@ -167,7 +189,10 @@ class Desk:
         self.lines, self.model.known = [], 0
         exchange = await self.mediator.exchange(self._admitted(), self._request())
         if isinstance(exchange, Forward):
-            self.draw("cllama → model", "the runner's request, as it is" if exchange.body is None else "edited")
+            self.draw(
+                "cllama → model",
+                "the runner's request, as it is" if exchange.body is None else "edited",
+            )
         else:
             body = b"".join([chunk async for chunk in exchange.chunks])
             if self.model.fault is not None:
@@ -179,18 +204,28 @@ class Desk:
 
     def _answered(self, exchange: RunnerResponse, body: bytes) -> None:
         self.status, self.answered_with = exchange.status, dict(exchange.headers)
-        error = self.wire.stream_error(body) if exchange.streaming else body if exchange.status != 200 else None
+        error = (
+            self.wire.stream_error(body)
+            if exchange.streaming
+            else body
+            if exchange.status != 200
+            else None
+        )
         if error is not None:
             # An error after the headers of a stream has no status of its own; history has it.
             self.status = self.history()[-1]["status_code"]
-            self.draw("cllama → runner", f"{self.status} {self.wire.code(error) or self.logged_error()}")
+            self.draw(
+                "cllama → runner", f"{self.status} {self.wire.code(error) or self.logged_error()}"
+            )
             return
         self.raw = body
         self.body = self.wire.assembled(body) if exchange.streaming else body
         self.answer = self.wire.said(self.body)
         self.messages.append(self.wire.kept(self.body))
         hidden = len(self.history()[-1]["tool_trace"])
-        self.draw("cllama → runner", self.words(self.answer) + (f"   [{hidden} hidden]" if hidden else ""))
+        self.draw(
+            "cllama → runner", self.words(self.answer) + (f"   [{hidden} hidden]" if hidden else "")
+        )
 
     @property
     def usage(self) -> tuple[int, int]:
@@ -212,7 +247,9 @@ class Desk:
         return [event["intervention"] for event in self.events if event["type"] == "intervention"]
 
     def logged_error(self) -> str:
-        """Return the code of the last logged error: Anthropic's form of an error has no place for it."""
+        """Return the code of the last logged error: Anthropic's form of an error
+        has no place for it.
+        """
         code: str = [event for event in self.events if event["type"] == "error"][-1]["error"]
         return code
 
@@ -224,12 +261,20 @@ class Desk:
         parts += [repr(said.text)] if said.text else []
         for call in said.calls:
             shown = self.model.names.get(call.id, call.name)
-            owner = "native" if call.name in self.native else "managed" if shown in self.granted else "unknown"
+            owner = (
+                "native"
+                if call.name in self.native
+                else "managed"
+                if shown in self.granted
+                else "unknown"
+            )
             parts.append(f"{owner}:{shown}{'' if call.arguments == '{}' else call.arguments}")
         return " ".join(parts) or "nothing"
 
     def _admitted(self) -> Identity:
-        admitted = self.mediator.admit(Request("POST", self.wire.PATH, [("authorization", f"Bearer {self.token}")], b""))
+        admitted = self.mediator.admit(
+            Request("POST", self.wire.PATH, [("authorization", f"Bearer {self.token}")], b"")
+        )
         assert isinstance(admitted, Identity)
         assert isinstance(admitted.agent, Agent)
         return admitted

@@ -23,39 +23,64 @@ from tests.mediate.made import limits
 from tests.peers import Service
 
 TOKEN = "feed-token-planted"
-VIEW = RunnerRequest(b"{}", "m", False, False, (), user_texts=("I live in Paris.", "What should I buy?"))
+VIEW = RunnerRequest(
+    b"{}", "m", False, False, (), user_texts=("I live in Paris.", "What should I buy?")
+)
 
 
 class Gathering:
     """The context of one agent."""
 
-    def __init__(self, service: Service, secrets: Path, *, time_line: bool = False, **bounds: Any) -> None:
+    def __init__(
+        self, service: Service, secrets: Path, *, time_line: bool = False, **bounds: Any
+    ) -> None:
         self.service = service
         self.now = 1000.0
         self.wall = datetime(2026, 1, 2, 15, 4, 5, tzinfo=UTC)
         self.events: list[dict[str, Any]] = []
         log = self.log = EventLog(lambda line: self.events.append(known(line)))
         self.client = ContextClient()
-        bound = FeedLimits(**({"feed_bytes": 32768, "total_bytes": 65536, "seconds": 20.0} | bounds))
+        bound = FeedLimits(
+            **({"feed_bytes": 32768, "total_bytes": 65536, "seconds": 20.0} | bounds)
+        )
         self.feeds = FeedReader(self.client, secrets, bound, log, lambda: self.now)
         self.memories = MemoryClient(self.client, secrets, log)
         self.context = PromptContext(
-            ContextSources(self.client, self.feeds, self.memories), log, time_line=time_line, now=lambda: self.wall
+            ContextSources(self.client, self.feeds, self.memories),
+            log,
+            time_line=time_line,
+            now=lambda: self.wall,
         )
         self.agent = analyst()
 
-    def has(self, *feeds: Mapping[str, Any], memory: Any = None, blocks: Any = (), **metadata: Any) -> None:
+    def has(
+        self, *feeds: Mapping[str, Any], memory: Any = None, blocks: Any = (), **metadata: Any
+    ) -> None:
         """Set the content of the agent's files from now on."""
         self.agent = analyst(*feeds, memory=memory, blocks=blocks, **metadata)
 
     def feed(self, name: str = "prices", **more: Any) -> dict[str, Any]:
         path = f"/{name}"
-        return {"name": name, "source": "market", "path": path, "url": self.service.url + path, "auth": TOKEN, **more}
+        return {
+            "name": name,
+            "source": "market",
+            "path": path,
+            "url": self.service.url + path,
+            "auth": TOKEN,
+            **more,
+        }
 
     def memory(self, **more: Any) -> dict[str, Any]:
         auth = {"type": "bearer", "token": "memory-token-planted"}
         paths = {"recall": {"path": "/recall", "timeout_ms": 20_000}, "retain": {"path": "/retain"}}
-        return {"version": 1, "service": "mem", "base_url": self.service.url, "auth": auth, **paths, **more}
+        return {
+            "version": 1,
+            "service": "mem",
+            "base_url": self.service.url,
+            "auth": auth,
+            **paths,
+            **more,
+        }
 
     async def text(self, *, recall: bool = True, redactor: Redactor | None = None) -> str:
         redactor = redactor or Redactor([*self.agent.secrets, Secret("sk-provider-planted")])
@@ -68,8 +93,16 @@ class Gathering:
         await self.context.close()
 
 
-def analyst(*feeds: Mapping[str, Any], memory: Any = None, blocks: Any = (), **metadata: Any) -> Agent:
-    about = {"service": "analyst", "pod": "desk", "token": "analyst:s3cret-planted", "type": "openclaw", **metadata}
+def analyst(
+    *feeds: Mapping[str, Any], memory: Any = None, blocks: Any = (), **metadata: Any
+) -> Agent:
+    about = {
+        "service": "analyst",
+        "pod": "desk",
+        "token": "analyst:s3cret-planted",
+        "type": "openclaw",
+        **metadata,
+    }
     return Agent(
         "analyst",
         Metadata.model_validate(about),

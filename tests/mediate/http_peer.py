@@ -1,4 +1,6 @@
-"""Peers of our own client of HTTP/1.1 that misbehave in any way: scripted byte by byte, on real sockets."""
+"""Peers of our own client of HTTP/1.1 that misbehave in any way: scripted byte by
+byte, on real sockets.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ async def serving() -> AsyncIterator[Serve]:
     """Yield the function that starts such a peer."""
     servers: list[asyncio.Server] = []
 
-    async def start(play: Play | None = None, *, says: bytes = OK, secure: ssl.SSLContext | None = None) -> Wire:
+    async def start(
+        play: Play | None = None, *, says: bytes = OK, secure: ssl.SSLContext | None = None
+    ) -> Wire:
         wire = Wire()
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -64,10 +68,17 @@ async def serving() -> AsyncIterator[Serve]:
 
 async def request(reader: asyncio.StreamReader) -> bytes:
     head = await reader.readuntil(b"\r\n\r\n")
-    length = next((line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b"0")
+    length = next(
+        (line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")),
+        b"0",
+    )
     return head + await reader.readexactly(int(length))
 
 
-async def asked(connections: ConnectionPool, url: str, body: bytes | None = b"{}", path: str = "") -> tuple[int, bytes]:
-    async with connections.stream("GET" if body is None else "POST", url, [(b"x-a", b"1")], body, path=path) as response:
+async def asked(
+    connections: ConnectionPool, url: str, body: bytes | None = b"{}", path: str = ""
+) -> tuple[int, bytes]:
+    async with connections.stream(
+        "GET" if body is None else "POST", url, [(b"x-a", b"1")], body, path=path
+    ) as response:
         return response.status_code, (await read_bounded(response, 1 << 24, 1 << 24))[0]

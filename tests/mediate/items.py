@@ -1,4 +1,6 @@
-"""Items of the Responses protocol: what a script gives as a response, and what the desk's model was sent."""
+"""Items of the Responses protocol: what a script gives as a response, and what the
+desk's model was sent.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,20 @@ from tests.wires import Body
 from tests.wires.responses import function_call, response
 
 BALANCE = function_call("call_1", "desk__balance", "{}")
-SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "NVDA"}}
+SEARCH = {
+    "type": "web_search_call",
+    "id": "ws_1",
+    "status": "completed",
+    "action": {"type": "search", "query": "NVDA"},
+}
 NEW = {"type": "hologram", "id": "ho_1", "beam": {"n": 9007199254740993}}
-PATCH = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_p", "name": "apply_patch", "input": "*** Begin Patch"}
+PATCH = {
+    "type": "custom_tool_call",
+    "id": "ctc_1",
+    "call_id": "call_p",
+    "name": "apply_patch",
+    "input": "*** Begin Patch",
+}
 
 
 def answers(desk: Desk, *output: Body, **more: Any) -> None:
@@ -31,8 +44,13 @@ def types(items: list[Body]) -> list[str]:
     return [item["type"] for item in items]
 
 
-async def streamed(desk: Desk, called: str, opens: Callable[[bytes], bool]) -> tuple[RunnerResponse, bytes]:
-    """Send the desk's request; the called tool answers once ``opens`` is true of what has come. Return response and stream."""
+async def streamed(
+    desk: Desk, called: str, opens: Callable[[bytes], bool]
+) -> tuple[RunnerResponse, bytes]:
+    """Send the desk's request; the called tool answers once ``opens`` is true of what has come.
+
+    Return response and stream.
+    """
     gate = desk.services.gates[called] = asyncio.Event()
     exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
     assert isinstance(exchange, RunnerResponse)

@@ -1,4 +1,6 @@
-"""A provider that keeps conversations, as OpenAI's does: it appends a request's input and its response's output by itself."""
+"""A provider that keeps conversations, as OpenAI's does: it appends a request's input and its
+response's output by itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from tests.wires import Body, responses, responses_rules
 
 
 class KeepingModel(Model):
-    """The scripted provider, which checks a request together with all that its conversation holds."""
+    """The scripted provider, which checks a request together with all that its
+    conversation holds.
+    """
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
@@ -39,11 +43,15 @@ class KeepingModel(Model):
         kept = self.kept.setdefault(named["id"] if isinstance(named, dict) else named, [])
         new = responses_rules.items_of(request.get("input", []))
         if again := _answered(kept) & _answered(new):
-            return parse_response(ProviderResponse(400, "application/json", _no_call(min(again))), call.read)
+            return parse_response(
+                ProviderResponse(400, "application/json", _no_call(min(again))), call.read
+            )
         items = [*kept, *new]
         if not self.checks:
             return parse_response(self.script.pop(0)(), call.read)
-        result = await super().post(route, replace(call, body=json.dumps({**request, "input": items}).encode(), adapt=None))
+        result = await super().post(
+            route, replace(call, body=json.dumps({**request, "input": items}).encode(), adapt=None)
+        )
         if isinstance(result, ModelResponse):
             kept[:] = [*items, *json.loads(result.body)["output"]]
         return result
@@ -55,11 +63,22 @@ def _answered(items: list[Body]) -> set[str]:
 
 def _no_call(call_id: str) -> bytes:
     message = f"No tool call found for function call output with call_id {call_id}."
-    return json.dumps({"error": {"message": message, "type": "invalid_request_error", "param": "input", "code": None}}).encode()
+    return json.dumps(
+        {
+            "error": {
+                "message": message,
+                "type": "invalid_request_error",
+                "param": "input",
+                "code": None,
+            }
+        }
+    ).encode()
 
 
 def kinds(items: list[Body] | str) -> list[str]:
-    """Return items in a few words each: who says what, which tool is called, and what came of it."""
+    """Return items in a few words each: who says what, which tool is called, and
+    what came of it.
+    """
     return [_kind(item) for item in responses_rules.items_of(items)]
 
 
@@ -88,10 +107,14 @@ class KeptDesk(Desk):
 
     async def owns(self, conversation: str = "conv_1") -> None:
         """Let the present agent own a conversation."""
-        await self.mediator.state.ownership.save(self.agent, OwnedObject(conversation, conversation, "openai"))
+        await self.mediator.state.ownership.save(
+            self.agent, OwnedObject(conversation, conversation, "openai")
+        )
 
     async def says(self, words: str, **more: Any) -> str:
-        """Send a user's words to the conversation, and nothing of what was said before; return the picture of the turn."""
+        """Send a user's words to the conversation, and nothing of what was said
+        before; return the picture of the turn.
+        """
         self.messages = []
         return await self.asks(words, conversation=self.named, **more)
 

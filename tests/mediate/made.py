@@ -15,12 +15,26 @@ from claw_mediate.core.types import Arguments, Limits, ModelResponse, Owner, Too
 
 SPACE = st.text(alphabet=" \t\r\n", max_size=2)
 NUMBER = st.sampled_from(
-    ["0", "-0", "1", "1.0", "10e-1", "-0.0", "9007199254740993", "1e400", "1E+5", "0.1", "123456789012345678901234567890"]
+    [
+        "0",
+        "-0",
+        "1",
+        "1.0",
+        "10e-1",
+        "-0.0",
+        "9007199254740993",
+        "1e400",
+        "1E+5",
+        "0.1",
+        "123456789012345678901234567890",
+    ]
 )
 STRING = st.one_of(
     st.text(max_size=8).map(json.dumps),
     st.text(max_size=8).map(lambda text: json.dumps(text, ensure_ascii=False)),
-    st.sampled_from([r'"\/"', r'"\u0061"', r'"\\"', r'"\""', '"{[,]}"', r'"\\\"}"', r'"\ud83d\ude00"']),
+    st.sampled_from(
+        [r'"\/"', r'"\u0061"', r'"\\"', r'"\""', '"{[,]}"', r'"\\\"}"', r'"\ud83d\ude00"']
+    ),
 ).filter(lambda text: not any("\ud800" <= mark <= "\udfff" for mark in text))
 
 
@@ -29,11 +43,19 @@ def _array(parts: list[tuple[str, str, str]]) -> str:
 
 
 def _object(parts: list[tuple[str, str, str, str]]) -> str:
-    return "{" + ",".join(f"{before}{name}{after}:{before}{part}{after}" for before, name, part, after in parts) + "}"
+    return (
+        "{"
+        + ",".join(
+            f"{before}{name}{after}:{before}{part}{after}" for before, name, part, after in parts
+        )
+        + "}"
+    )
 
 
 JSON_TEXT = st.recursive(
-    st.one_of(NUMBER, STRING, st.sampled_from(["true", "false", "null", "[]", "{}", "[ ]", "{\n}"])),
+    st.one_of(
+        NUMBER, STRING, st.sampled_from(["true", "false", "null", "[]", "{}", "[ ]", "{\n}"])
+    ),
     lambda part: (
         st.lists(st.tuples(SPACE, part, SPACE), min_size=1, max_size=3).map(_array)
         | st.lists(st.tuples(SPACE, STRING, part, SPACE), min_size=1, max_size=3).map(_object)
@@ -44,7 +66,11 @@ JSON_TEXT = st.recursive(
 
 
 def granted(
-    name: str = "desk.get", *, schema: dict[str, Any] | None = None, annotations: dict[str, Any] | None = None, **execution: Any
+    name: str = "desk.get",
+    *,
+    schema: dict[str, Any] | None = None,
+    annotations: dict[str, Any] | None = None,
+    **execution: Any,
 ) -> Tool:
     """Return a tool over HTTP, by GET unless ``execution`` says otherwise."""
     http = {
@@ -71,7 +97,9 @@ def arguments(text: str) -> Arguments:
     return read
 
 
-def called(tool: Tool | None, text: str = "{}", *, owner: Owner | None = None, call_id: str = "c1") -> ToolCall:
+def called(
+    tool: Tool | None, text: str = "{}", *, owner: Owner | None = None, call_id: str = "c1"
+) -> ToolCall:
     whose: Owner = owner or ("managed" if tool else "unknown")
     return ToolCall(call_id, tool.name if tool else "shell", whose, read_arguments(text), tool)
 

@@ -24,7 +24,9 @@ CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/respons
 
 @dataclass
 class AccountApi(StoredApi):
-    """A provider whose account has objects, each in a list by its path: newest first, in pages of three."""
+    """A provider whose account has objects, each in a list by its path: newest
+    first, in pages of three.
+    """
 
     objects: dict[str, list[Body]] = field(default_factory=dict)
     queries: list[dict[str, str]] = field(default_factory=list)
@@ -41,7 +43,14 @@ class AccountApi(StoredApi):
         start = ids.index(cursor) + 1 if cursor else 0
         page = listed[start : start + 3]
         has_more = start + 3 < len(listed)
-        return JSONResponse({"object": "list", "data": page, "has_more": has_more, "last_id": page[-1]["id"] if page else None})
+        return JSONResponse(
+            {
+                "object": "list",
+                "data": page,
+                "has_more": has_more,
+                "last_id": page[-1]["id"] if page else None,
+            }
+        )
 
 
 class ObjectPod(StoredPod):
@@ -52,14 +61,23 @@ class ObjectPod(StoredPod):
         self.api = self.account = AccountApi()
 
     def providers(self) -> Body:
-        anthropic = {"base_url": f"{self.second.url}/v1", "api_key": "sk-first", "api_format": "anthropic"}
+        anthropic = {
+            "base_url": f"{self.second.url}/v1",
+            "api_key": "sk-first",
+            "api_format": "anthropic",
+        }
         return {**super().providers(), "anthropic": anthropic}
 
     async def owns(
-        self, *names: tuple[str, str], agent_id: str = "analyst", provider: str = "openai", key: str = "first"
+        self,
+        *names: tuple[str, str],
+        agent_id: str = "analyst",
+        provider: str = "openai",
+        key: str = "first",
     ) -> None:
         objects = [ProviderObject(kind, each, provider, key) for kind, each in names]
-        # Where agents share an object, one of them may name a path, and not what stands in the body.
+        # Where agents share an object, one of them may name a path, and not what stands in the
+        # body.
         await self.mediator.state.ownership.save_objects(agent_id, objects, may_share=True)
 
     async def sends(
@@ -78,7 +96,9 @@ class ObjectPod(StoredPod):
         admitted = self.mediator.admit(head)
         if isinstance(admitted, Identity):
             if self.mediator.must_read(admitted, head):
-                decision = await self.mediator.exchange(admitted, Request(method, path, fields, raw, host))
+                decision = await self.mediator.exchange(
+                    admitted, Request(method, path, fields, raw, host)
+                )
             else:
                 decision = await self.mediator.other_paths.decide_unread(admitted, head)
         else:

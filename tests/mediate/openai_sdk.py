@@ -20,7 +20,9 @@ def sdk(stream: bytes) -> openai.OpenAI:
 
 def chunks(stream: bytes) -> list[ChatCompletionChunk]:
     with sdk(stream) as client:
-        made = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], stream=True)
+        made = client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "x"}], stream=True
+        )
         return list(made)
 
 
@@ -30,7 +32,9 @@ def final(stream: bytes) -> ChatCompletion:
 
 
 def final_response(stream: bytes) -> ParsedResponse[None]:
-    """Return the response that the SDK's strict helper assembles from a stream of the Responses API."""
+    """Return the response that the SDK's strict helper assembles from a stream of
+    the Responses API.
+    """
     with sdk(stream) as client, client.responses.stream(model="m", input="x") as made:
         events = list(made)
         assert events

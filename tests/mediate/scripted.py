@@ -1,4 +1,6 @@
-"""The desk's peers: a model and a service that answer from the test's script, and draw the messages that they get."""
+"""The desk's peers: a model and a service that answer from the test's script, and
+draw the messages that they get.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Exactly(str):
 
 
 class Model:
-    """The provider's side: it gives the scripted replies in order, and checks every request by the provider's rules."""
+    """The provider's side: it gives the scripted replies in order, and checks every
+    request by the provider's rules.
+    """
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -60,7 +64,9 @@ class Model:
         self.names: dict[str, str] = {}
         """The name of each call in the picture, by the call's id."""
         self.makers: list[str] = []
-        """Provider and model that answer the next calls in place of the first candidate, as ``provider/model``."""
+        """Provider and model that answer the next calls in place of the first
+        candidate, as ``provider/model``.
+        """
         self.replies: dict[str, bytes] = {}
         """The reply that contained each call, by the call's id."""
 
@@ -98,8 +104,12 @@ class Model:
     async def close(self) -> None:
         return
 
-    def _said(self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body) -> ProviderResult:
-        """Return a reply, built only now: the model calls a tool by the name under which it was offered."""
+    def _said(
+        self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body
+    ) -> ProviderResult:
+        """Return a reply, built only now: the model calls a tool by the name under
+        which it was offered.
+        """
         self.desk.clock += takes
         words = "".join(part for part in parts if isinstance(part, str))
         thought = "".join(part.words for part in parts if isinstance(part, Thought))
@@ -116,11 +126,16 @@ class Model:
     def _offered(self, name: str) -> str:
         description = self.desk.granted.get(name)
         offered = self.desk.wire.tools(self.bodies[-1])
-        return next((alias for alias, text in offered.items() if text == description), name.replace(".", "__"))
+        return next(
+            (alias for alias, text in offered.items() if text == description),
+            name.replace(".", "__"),
+        )
 
     def _canonical(self, name: str) -> str:
         text = self.desk.wire.tools(self.bodies[-1]).get(name)
-        return next((canonical for canonical, known in self.desk.granted.items() if known == text), name)
+        return next(
+            (canonical for canonical, known in self.desk.granted.items() if known == text), name
+        )
 
     def _words(self, answer: ProviderResult) -> str:
         if not isinstance(answer, ProviderResponse):
@@ -143,15 +158,22 @@ class Model:
         forbidden = " [tools forbidden]" if wire.chosen(request)[0] == "none" else ""
         if first:
             hidden = len(wire.parts(messages)) - len(wire.parts(self.desk.messages))
-            return "the runner's request" + (f" + {hidden} hidden messages" if hidden else "") + forbidden
+            return (
+                "the runner's request"
+                + (f" + {hidden} hidden messages" if hidden else "")
+                + forbidden
+            )
         results = [
-            f"{self.names.get(call_id, call_id)} = {_short(json.loads(content))}" for call_id, content in wire.answers(fresh)
+            f"{self.names.get(call_id, call_id)} = {_short(json.loads(content))}"
+            for call_id, content in wire.answers(fresh)
         ]
         return ", ".join(results) + forbidden
 
 
 class Services:
-    """The service's side: for each tool, answers as (status, JSON) in order; the last one is repeated."""
+    """The service's side: for each tool, answers as (status, JSON) in order; the
+    last one is repeated.
+    """
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -168,7 +190,9 @@ class Services:
         self.calls: list[str] = []
         self.answered: list[str] = []
 
-    async def call(self, caller: CallContext, call: ToolCall, key: str, seconds: float) -> ToolResult:
+    async def call(
+        self, caller: CallContext, call: ToolCall, key: str, seconds: float
+    ) -> ToolResult:
         self.desk.draw("cllama → service", f"{call.canonical} {call.arguments.values}")  # type: ignore[union-attr]
         gate = self.gates.get(call.canonical)
         self.keys.append(key)
@@ -191,7 +215,9 @@ class Services:
         answers = self.script.get(call.canonical, [(200, {})])
         status, data = answers.pop(0) if len(answers) > 1 else answers[0]
         body = json.dumps(data).encode()
-        return tool_result.read_http_response(call, status, body, len(body), caller.agent.limits.result_bytes)
+        return tool_result.read_http_response(
+            call, status, body, len(body), caller.agent.limits.result_bytes
+        )
 
     def release(self, agent_id: str) -> None:
         """An agent's files have changed: it has no session here."""
@@ -203,5 +229,7 @@ class Services:
 def _short(envelope: dict[str, Any]) -> str:
     """Return the part of a result that the picture shows: its data, or its error's code."""
     if envelope["ok"]:
-        return str(envelope.get("data", "done")) + (" (truncated)" if envelope.get("truncated") else "")
+        return str(envelope.get("data", "done")) + (
+            " (truncated)" if envelope.get("truncated") else ""
+        )
     return f"! {envelope['error']['code']}"

@@ -1,4 +1,6 @@
-"""A pod of two agents, and a provider that keeps responses and conversations as OpenAI's API does."""
+"""A pod of two agents, and a provider that keeps responses and conversations as
+OpenAI's API does.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ from tests.wires.responses import function_call, message, response
 
 @dataclass
 class StoredApi(Peer):
-    """The paths of what is stored. A response is (its body, its input items with those of all that it goes on from)."""
+    """The paths of what is stored.
+
+    A response is (its body, its input items with those of all that it goes on from).
+    """
 
     responses: dict[str, tuple[Body, list[Body]]] = field(default_factory=dict)
     conversations: dict[str, list[Body]] = field(default_factory=dict)
@@ -49,18 +54,40 @@ class StoredApi(Peer):
             return JSONResponse({"error": {"message": f"{object_id} not found", "code": None}}, 404)
         if request.method == "DELETE" and not rest:
             del stored[object_id]
-            return JSONResponse({"id": object_id, "object": f"{kind[:-1]}.deleted", "deleted": True})
+            return JSONResponse(
+                {"id": object_id, "object": f"{kind[:-1]}.deleted", "deleted": True}
+            )
         if request.method == "GET" and rest in (["input_items"], ["items"]):
-            return self._page(stored[object_id][1] if kind == "responses" else stored[object_id], request)
-        return JSONResponse(stored[object_id][0] if kind == "responses" else {"id": object_id, "object": "conversation"})
+            return self._page(
+                stored[object_id][1] if kind == "responses" else stored[object_id], request
+            )
+        return JSONResponse(
+            stored[object_id][0]
+            if kind == "responses"
+            else {"id": object_id, "object": "conversation"}
+        )
 
     def _make(self, asked: Body) -> Response:
-        """Make a response that repeats its request, and goes on from another one with all that this has."""
+        """Make a response that repeats its request, and goes on from another one
+        with all that this has.
+        """
         response_id = f"resp_{len(self.responses)}"
-        before, items = self.responses.get(asked.get("previous_response_id", ""), ({"output": []}, []))
-        given = asked["input"] if isinstance(asked["input"], list) else [{"role": "user", "content": asked["input"]}]
-        own = [{"type": "message", "id": f"in_{response_id}_{n}", **item} for n, item in enumerate(given)]
-        repeated = {name: asked.get(name) for name in ("tools", "tool_choice", "instructions", "previous_response_id")}
+        before, items = self.responses.get(
+            asked.get("previous_response_id", ""), ({"output": []}, [])
+        )
+        given = (
+            asked["input"]
+            if isinstance(asked["input"], list)
+            else [{"role": "user", "content": asked["input"]}]
+        )
+        own = [
+            {"type": "message", "id": f"in_{response_id}_{n}", **item}
+            for n, item in enumerate(given)
+        ]
+        repeated = {
+            name: asked.get(name)
+            for name in ("tools", "tool_choice", "instructions", "previous_response_id")
+        }
         made = response(*self.script.pop(0), **repeated, id=response_id, store=True)
         self.responses[response_id] = made, [*items, *before["output"], *own]
         return JSONResponse(made)
@@ -102,7 +129,11 @@ class StoredPod:
         """Return the providers of providers.json."""
         keys = [{"id": name, "secret": f"sk-{name}"} for name in ("first", "other")]
         own = {"base_url": f"{self.api.url}/v1", "keys": keys, "active_key_id": "first"}
-        second = {"base_url": f"{self.second.url}/v1", "api_key": "sk-second", "api_format": "openai"}
+        second = {
+            "base_url": f"{self.second.url}/v1",
+            "api_key": "sk-second",
+            "api_format": "openai",
+        }
         return {"openai": own, "second": second}
 
     async def close(self) -> None:
@@ -115,7 +146,9 @@ class StoredPod:
         directory.mkdir(parents=True, exist_ok=True)
         metadata = {"service": agent_id, "pod": "p", "token": self.token(agent_id)}
         (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
-        (directory / "tools.json").write_text(json.dumps({"version": 1, "tools": tools}), encoding="utf-8")
+        (directory / "tools.json").write_text(
+            json.dumps({"version": 1, "tools": tools}), encoding="utf-8"
+        )
 
     def tool(self, **annotations: Any) -> Body:
         made = tool("balance", **annotations)
@@ -129,7 +162,12 @@ class StoredPod:
         await self.mediator.state.ownership.save(agent_id, owned)
 
     async def decides(
-        self, method: str, path: str, agent_id: str = "analyst", body: bytes = b"", host: str | None = None
+        self,
+        method: str,
+        path: str,
+        agent_id: str = "analyst",
+        body: bytes = b"",
+        host: str | None = None,
     ) -> RunnerResponse | Forward:
         headers = [("authorization", f"Bearer {self.token(agent_id)}"), ("x-of-the-runner", "kept")]
         request = Request(method, path, headers, body, host)
@@ -138,7 +176,9 @@ class StoredPod:
         assert self.mediator.must_read(admitted, request)
         return await self.mediator.exchange(admitted, request)
 
-    async def asks(self, method: str, path: str, agent_id: str = "analyst", **more: Any) -> tuple[int, Any]:
+    async def asks(
+        self, method: str, path: str, agent_id: str = "analyst", **more: Any
+    ) -> tuple[int, Any]:
         """Return status and document of an answer."""
         decision = await self.decides(method, path, agent_id, **more)
         assert isinstance(decision, RunnerResponse)
@@ -151,11 +191,22 @@ class StoredPod:
 
 
 NATIVE = {"type": "function", "name": "shell", "parameters": {}, "strict": False}
-MANAGED = {"type": "function", "name": "desk__balance", "description": "hidden", "parameters": {}, "strict": False}
+MANAGED = {
+    "type": "function",
+    "name": "desk__balance",
+    "description": "hidden",
+    "parameters": {},
+    "strict": False,
+}
 
 
 def output(call_id: str, text: str) -> Body:
-    return {"type": "function_call_output", "id": f"fco_{call_id}", "call_id": call_id, "output": text}
+    return {
+        "type": "function_call_output",
+        "id": f"fco_{call_id}",
+        "call_id": call_id,
+        "output": text,
+    }
 
 
 def thought(name: str) -> Body:
@@ -164,7 +215,13 @@ def thought(name: str) -> Body:
 
 def user(words: str) -> Body:
     content = [{"type": "input_text", "text": words}]
-    return {"type": "message", "id": f"msg_{words}", "role": "user", "status": "completed", "content": content}
+    return {
+        "type": "message",
+        "id": f"msg_{words}",
+        "role": "user",
+        "status": "completed",
+        "content": content,
+    }
 
 
 FIRST = [
@@ -173,8 +230,17 @@ FIRST = [
     function_call("call_1", "desk__balance", '{"of":"all"}'),
     output("call_1", "planted"),
 ]
-SHOWN = [thought("shown"), function_call("call_n", "shell", "{}"), output("call_n", "ls"), message("Fifty.", "msg_fifty")]
-SECOND = [function_call("call_2", "desk__old", "{}"), output("call_2", "planted too"), user("Thanks")]
+SHOWN = [
+    thought("shown"),
+    function_call("call_n", "shell", "{}"),
+    output("call_n", "ls"),
+    message("Fifty.", "msg_fifty"),
+]
+SECOND = [
+    function_call("call_2", "desk__old", "{}"),
+    output("call_2", "planted too"),
+    user("Thanks"),
+]
 
 
 def kept_response(response_id: str, **more: Any) -> Body:
@@ -187,19 +253,26 @@ def kept_response(response_id: str, **more: Any) -> Body:
     return response(message("Fifty."), **(echo | {"id": response_id} | more))
 
 
-OWN = OwnedObject("resp_A", "resp_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",))
+OWN = OwnedObject(
+    "resp_A", "resp_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",)
+)
 PLAIN = OwnedObject("resp_P", "resp_P", "openai", "first", is_plain=True)
 TALK = OwnedObject("conv_A", "conv_A", "openai", "first", hidden_ids=("call_2",))
 
 
 @asynccontextmanager
 async def filled_pod(home: Path) -> AsyncIterator[StoredPod]:
-    """Yield a pod whose provider has four responses and a conversation, of which the analyst owns two responses and this."""
+    """Yield a pod whose provider has four responses and a conversation, of which
+    the analyst owns two responses and this.
+    """
     made = StoredPod(home)
     made.open()
     made.api.responses = {
         "resp_A": (kept_response("resp_A"), FIRST),
-        "resp_B": (kept_response("resp_B", previous_response_id="resp_A"), [*FIRST, *SHOWN, *SECOND]),
+        "resp_B": (
+            kept_response("resp_B", previous_response_id="resp_A"),
+            [*FIRST, *SHOWN, *SECOND],
+        ),
         "resp_P": (kept_response("resp_P", tools=[NATIVE]), [user("Hi")]),
         "resp_hidden": (kept_response("resp_hidden"), FIRST[:1]),
     }

@@ -1,4 +1,6 @@
-"""Agents, read from their directories: reloaded when a file changes; a broken one fails alone and closed."""
+"""Agents, read from their directories: reloaded when a file changes; a broken one
+fails alone and closed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 
 METADATA = {"service": "analyst", "pod": "p", "token": "analyst:secret"}
-HTTP = {"transport": "http", "service": "desk", "base_url": "http://desk:1", "method": "GET", "path": "/x"}
+HTTP = {
+    "transport": "http",
+    "service": "desk",
+    "base_url": "http://desk:1",
+    "method": "GET",
+    "path": "/x",
+}
 
 
 def tool(name: str = "desk.x", **more: Any) -> dict[str, Any]:
@@ -32,14 +40,25 @@ class Pod:
         self.root = root
         self.events: list[dict[str, Any]] = []
         self.changed: list[str] = []
-        self.agents = AgentDirectory(root, EventLog(lambda line: self.events.append(known(line))), self.changed.append)
+        self.agents = AgentDirectory(
+            root, EventLog(lambda line: self.events.append(known(line))), self.changed.append
+        )
 
-    def write(self, agent: str, *tools: Any, root: Path | None = None, metadata: Any = METADATA, **manifest: Any) -> None:
+    def write(
+        self,
+        agent: str,
+        *tools: Any,
+        root: Path | None = None,
+        metadata: Any = METADATA,
+        **manifest: Any,
+    ) -> None:
         directory = (root or self.root) / agent
         directory.mkdir(parents=True, exist_ok=True)
         self.put(directory / "metadata.json", json.dumps(metadata))
         if tools or manifest:
-            self.put(directory / "tools.json", json.dumps({"version": 1, "tools": tools, **manifest}))
+            self.put(
+                directory / "tools.json", json.dumps({"version": 1, "tools": tools, **manifest})
+            )
 
     def put(self, file: Path, text: str) -> None:
         staged = file.with_name(f"{file.name}.new")
@@ -72,13 +91,20 @@ def test_an_agent_is_its_directory_with_or_without_tools(pod: Pod) -> None:
     assert (pod.names(), pod.names("clerk"), pod.names("nobody")) == (["desk.x"], [], None)
     found = pod.agents.find("analyst")
     assert found is not None
-    assert (found.limits.max_rounds, found.limits.total_seconds, found.limits.soft_seconds) == (3, 120.0, 108.0)
+    assert (found.limits.max_rounds, found.limits.total_seconds, found.limits.soft_seconds) == (
+        3,
+        120.0,
+        108.0,
+    )
     assert pod.agents.ids() == ["analyst", "clerk"]
     assert [event["tools_count"] for event in pod.said("tool_manifest_loaded")] == [1, 0]
 
 
 @pytest.mark.requirement("contract:agent-id")
-@pytest.mark.parametrize("name", ["", ".", "..", "../analyst", "analyst/", "a/../analyst", "Analyst", "analyst\0", "x" * 64])
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "../analyst", "analyst/", "a/../analyst", "Analyst", "analyst\0", "x" * 64],
+)
 def test_nothing_but_an_agent_id_ever_becomes_a_path(pod: Pod, name: str) -> None:
     pod.write("analyst", tool())
     assert pod.agents.find(name) is None
@@ -121,7 +147,11 @@ def test_a_file_written_in_place_with_its_old_size_and_time_is_read_again(pod: P
         file.write_bytes(content.replace(b"desk.a", b"desk.b"))
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     after = file.stat()
-    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
+    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (
+        before.st_ino,
+        before.st_mtime_ns,
+        before.st_size,
+    )
     assert pod.names() == ["desk.b"]
 
 
@@ -145,12 +175,22 @@ def test_a_root_that_is_a_link_may_be_pointed_elsewhere(tmp_path: Path) -> None:
         assert pod.names() == [f"desk.{name}"]
 
 
-BROKEN = ["", "{", "[]", '{"version":2}', '{"version":1,"policy":{"max_rounds":"8"}}', '{"version":1,"tools":{}}', "[" * 9999]
+BROKEN = [
+    "",
+    "{",
+    "[]",
+    '{"version":2}',
+    '{"version":1,"policy":{"max_rounds":"8"}}',
+    '{"version":1,"tools":{}}',
+    "[" * 9999,
+]
 
 
 @pytest.mark.requirement("agents:broken")
 @pytest.mark.parametrize("text", BROKEN)
-def test_a_broken_manifest_fails_that_agent_closed_with_one_event_until_it_changes(pod: Pod, text: str) -> None:
+def test_a_broken_manifest_fails_that_agent_closed_with_one_event_until_it_changes(
+    pod: Pod, text: str
+) -> None:
     pod.write("analyst", tool())
     pod.write("clerk", tool())
     pod.put(pod.root / "analyst" / "tools.json", text)
@@ -225,7 +265,9 @@ def test_who_asks_is_told_which_agent_has_changed(pod: Pod) -> None:
 
 @pytest.mark.requirement("mcp:ends")
 def test_a_reload_tells_which_agent_has_changed(pod: Pod, tmp_path: Path) -> None:
-    registry = ProviderRegistry(AuthPaths(tmp_path / "auth", tmp_path / "keys"), {}, EventLog(lambda _: None), {})
+    registry = ProviderRegistry(
+        AuthPaths(tmp_path / "auth", tmp_path / "keys"), {}, EventLog(lambda _: None), {}
+    )
     registry.all()
     for agent in ("analyst", "trader"):
         pod.write(agent, tool("desk.good"))
@@ -233,7 +275,9 @@ def test_a_reload_tells_which_agent_has_changed(pod: Pod, tmp_path: Path) -> Non
     assert reload_files(pod.agents, registry, pod.changed.append) == []
     assert pod.changed == []
     pod.write("analyst", tool("desk.better"))
-    assert reload_files(pod.agents, registry, pod.changed.append) == ["analyst: + desk.better, - desk.good"]
+    assert reload_files(pod.agents, registry, pod.changed.append) == [
+        "analyst: + desk.better, - desk.good"
+    ]
     assert pod.changed == ["analyst"]
 
 
@@ -252,10 +296,19 @@ def test_the_secrets_of_an_agent_are_its_own_token_and_its_tools(pod: Pod) -> No
         {"type": "bearer", "token": {"secret": "file"}},
         {"type": "none"},
     ]
-    pod.write("analyst", *(tool(f"desk.t{n}", execution={**HTTP, "auth": auth}) for n, auth in enumerate(auths)))
+    pod.write(
+        "analyst",
+        *(tool(f"desk.t{n}", execution={**HTTP, "auth": auth}) for n, auth in enumerate(auths)),
+    )
     found = pod.agents.find("analyst")
     assert found is not None
-    assert {secret.reveal() for secret in found.secrets} == {"b34r3r", "h34d3r", "p4ss", "analyst:secret", "secret"}
+    assert {secret.reveal() for secret in found.secrets} == {
+        "b34r3r",
+        "h34d3r",
+        "p4ss",
+        "analyst:secret",
+        "secret",
+    }
     assert "b34r3r" not in repr(found)
 
 
@@ -278,7 +331,14 @@ def test_a_root_that_is_not_there_has_no_agents(tmp_path: Path) -> None:
     assert pod.agents.ids() == []
 
 
-FEED = {"name": "prices", "source": "market", "path": "/p", "ttl": 5, "url": "http://market:1/p?x=1", "auth": "f33d-t0k3n"}
+FEED = {
+    "name": "prices",
+    "source": "market",
+    "path": "/p",
+    "ttl": 5,
+    "url": "http://market:1/p?x=1",
+    "auth": "f33d-t0k3n",
+}
 MEMORY = {
     "version": 1,
     "service": "mem",
@@ -289,17 +349,27 @@ MEMORY = {
 
 
 @pytest.mark.requirement("agents:reload")
-def test_context_files_are_read_again_when_they_change_and_their_credentials_are_secrets(pod: Pod) -> None:
+def test_context_files_are_read_again_when_they_change_and_their_credentials_are_secrets(
+    pod: Pod,
+) -> None:
     pod.write("analyst")
     home = pod.root / "analyst"
     assert pod.context() == ([], None, [])
     pod.put(home / "feeds.json", json.dumps([FEED]))
     pod.put(home / "memory.json", json.dumps(MEMORY))
-    pod.put(home / "context-blocks.json", json.dumps({"version": 1, "blocks": [{"id": "a", "text": "A"}]}))
+    pod.put(
+        home / "context-blocks.json",
+        json.dumps({"version": 1, "blocks": [{"id": "a", "text": "A"}]}),
+    )
     assert pod.context() == (["prices"], "mem", ["a"])
     found = pod.agents.find("analyst")
     assert found is not None
-    assert {secret.reveal() for secret in found.secrets} == {"f33d-t0k3n", "m3m-t0k3n", "analyst:secret", "secret"}
+    assert {secret.reveal() for secret in found.secrets} == {
+        "f33d-t0k3n",
+        "m3m-t0k3n",
+        "analyst:secret",
+        "secret",
+    }
     assert "t0k3n" not in repr(found)
     for name in ("feeds", "memory", "context-blocks"):
         (home / f"{name}.json").unlink()
@@ -332,10 +402,15 @@ BAD_URLS = [
         ("memory.json", json.dumps({**MEMORY, "base_url": "http://u:p@mem"})),
         ("context-blocks.json", '{"version":2}'),
         ("context-blocks.json", '{"version":1,"blocks":[{"id":"a","text":1}]}'),
-        ("metadata.json", json.dumps({**METADATA, "budget": {"window": "1 day", "max_requests": 1}})),
+        (
+            "metadata.json",
+            json.dumps({**METADATA, "budget": {"window": "1 day", "max_requests": 1}}),
+        ),
     ],
 )
-def test_a_broken_context_file_fails_that_agent_closed_without_its_values(pod: Pod, file: str, text: str) -> None:
+def test_a_broken_context_file_fails_that_agent_closed_without_its_values(
+    pod: Pod, file: str, text: str
+) -> None:
     pod.write("analyst", tool())
     pod.write("clerk", tool())
     pod.put(pod.root / "analyst" / file, text)
@@ -353,9 +428,17 @@ def test_a_block_that_is_off_or_cannot_be_placed_is_left_out(pod: Pod) -> None:
         {"id": "odd", "text": "x", "cadence": "weekly"},
         {"id": "nowhere", "text": "x", "placement": "top"},
         {"id": "blank", "text": "x", "kind": "", "cadence": "", "placement": " ", "max_chars": 0},
-        {"id": "on", "text": "x", "enabled": True, "cadence": "always", "placement": "before_feeds"},
+        {
+            "id": "on",
+            "text": "x",
+            "enabled": True,
+            "cadence": "always",
+            "placement": "before_feeds",
+        },
     ]
-    pod.put(pod.root / "analyst" / "context-blocks.json", json.dumps({"version": 1, "blocks": blocks}))
+    pod.put(
+        pod.root / "analyst" / "context-blocks.json", json.dumps({"version": 1, "blocks": blocks})
+    )
     assert [pod.context()[2] for _ in range(2)] == [["blank", "on"]] * 2
     assert [(event["intervention"], event["reason"]) for event in pod.said("intervention")] == [
         ("context_block_quarantined:odd", "unsupported_cadence"),
@@ -385,7 +468,9 @@ def test_a_directory_that_cannot_be_opened_now_says_nothing_about_its_agent(
 
 
 @pytest.mark.requirement("connections:unreadable-directory")
-def test_a_file_that_cannot_be_read_now_disables_nobody(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_read_now_disables_nobody(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pod.write("analyst", tool())
     assert pod.names() == ["desk.x"]
     pod.write("analyst", tool("desk.y"))

@@ -1,4 +1,6 @@
-"""Anthropic messages, the runner's side: requests are edited and never rebuilt, or refused in one sentence."""
+"""Anthropic messages, the runner's side: requests are edited and never rebuilt, or
+refused in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ MANAGED = b'{"name":"desk__get","description":"","input_schema":{"type":"object"
 
 def offered(body: bytes, additions: Additions | None = None) -> dict[ToolUse, bytes]:
     request = anthropic_messages.read_request(body)
-    offer = anthropic_messages.build_request(request, catalog(GET, native=request.declared_tools), additions or Additions())
+    offer = anthropic_messages.build_request(
+        request, catalog(GET, native=request.declared_tools), additions or Additions()
+    )
     return {use: offer(use).body for use in ToolUse}
 
 
@@ -35,12 +39,17 @@ def offered(body: bytes, additions: Additions | None = None) -> dict[ToolUse, by
         (b', "tools" : [ ]', b', "tools" : [ ' + MANAGED + b"]}"),
         (
             b', "tools":[{"type":"web_search_20250305","name":"web_search","max_uses":5.0} ]',
-            b', "tools":[{"type":"web_search_20250305","name":"web_search","max_uses":5.0} ,' + MANAGED + b"]}",
+            b', "tools":[{"type":"web_search_20250305","name":"web_search","max_uses":5.0} ,'
+            + MANAGED
+            + b"]}",
         ),
     ],
 )
 def test_managed_tools_stand_behind_the_runners_own(tools: bytes, after: bytes) -> None:
-    assert offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_REQUESTED] == b'{"messages":[ ]' + after
+    assert (
+        offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_REQUESTED]
+        == b'{"messages":[ ]' + after
+    )
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
@@ -65,13 +74,26 @@ def test_the_blocks_and_unknown_fields_keep_their_bytes(sources: list[str], othe
             '{"type":"auto","disable_parallel_tool_use":true}',
         ),
         ('{"type":"tool","name": "shell"}', '{"type":"tool","name": "shell"}', '{"type":"auto"}'),
-        ('{"type": "tool","name":"desk.get"}', '{"type":"tool","name":"desk__get"}', '{"type":"auto"}'),
+        (
+            '{"type": "tool","name":"desk.get"}',
+            '{"type":"tool","name":"desk__get"}',
+            '{"type":"auto"}',
+        ),
     ],
 )
-def test_a_forced_choice_holds_once_and_names_the_alias(choice: str, asked: str, released: str) -> None:
+def test_a_forced_choice_holds_once_and_names_the_alias(
+    choice: str, asked: str, released: str
+) -> None:
     bodies = offered(f'{{"messages":[],"tool_choice":{choice}}}'.encode())
-    shown = {use: bodies[use].decode().partition('"tool_choice":')[2].partition(',"tools"')[0] for use in ToolUse}
-    assert shown == {ToolUse.AS_REQUESTED: asked, ToolUse.RELEASED: released, ToolUse.FORBIDDEN: '{"type":"none"}'}
+    shown = {
+        use: bodies[use].decode().partition('"tool_choice":')[2].partition(',"tools"')[0]
+        for use in ToolUse
+    }
+    assert shown == {
+        ToolUse.AS_REQUESTED: asked,
+        ToolUse.RELEASED: released,
+        ToolUse.FORBIDDEN: '{"type":"none"}',
+    }
 
 
 @pytest.mark.requirement("injection:tool-choice-kept")
@@ -96,7 +118,9 @@ def test_no_choice_stays_no_choice_until_tools_are_forbidden() -> None:
         ),
     ],
 )
-def test_context_stands_at_the_end_of_the_system_prompt_and_nothing_else_moves(system: str, after: str) -> None:
+def test_context_stands_at_the_end_of_the_system_prompt_and_nothing_else_moves(
+    system: str, after: str
+) -> None:
     body = f'{{{system}"messages":[ {{"role":"user","content":"Q"}}]}}'.encode()
     request = anthropic_messages.read_request(body)
     edited = anthropic_messages.add_context(request, 'Live: "x"').decode()
@@ -107,9 +131,17 @@ def test_context_stands_at_the_end_of_the_system_prompt_and_nothing_else_moves(s
 
 
 @pytest.mark.requirement("wire:repeated-member")
-@pytest.mark.parametrize("name", ["messages", "tools", "tool_choice", "model", "stream", "system", "max_tokens"])
+@pytest.mark.parametrize(
+    "name", ["messages", "tools", "tool_choice", "model", "stream", "system", "max_tokens"]
+)
 def test_a_member_that_counts_must_not_stand_twice(name: str) -> None:
-    twice = {"model": '"m"', "stream": "true", "max_tokens": "1", "tool_choice": '{"type":"auto"}', "system": '"x"'}
+    twice = {
+        "model": '"m"',
+        "stream": "true",
+        "max_tokens": "1",
+        "tool_choice": '{"type":"auto"}',
+        "system": '"x"',
+    }
     value = twice.get(name, "[]")
     with pytest.raises(JsonSpliceError, match=f"'{name}' stands twice"):
         offered(f'{{"messages":[],"{name}":{value},"{name}":{value}}}'.encode())
@@ -117,10 +149,13 @@ def test_a_member_that_counts_must_not_stand_twice(name: str) -> None:
 
 @pytest.mark.requirement("wire:odd-content")
 @pytest.mark.parametrize(
-    "content", ["5", "1e400", "{}", "[5]", '["a"]', '[{"type":5}]', "true", '[{"type":"new","x":[]}]', "null"]
+    "content",
+    ["5", "1e400", "{}", "[5]", '["a"]', '[{"type":5}]', "true", '[{"type":"new","x":[]}]', "null"],
 )
 def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> None:
-    messages = ",".join(f'{{"role":"{role}","content":{content}}}' for role in ("user", "assistant", "new"))
+    messages = ",".join(
+        f'{{"role":"{role}","content":{content}}}' for role in ("user", "assistant", "new")
+    )
     for end in ("", f',{{"role":"assistant","content":{content}}}'):
         body = f'{{"system":{content},"messages":[{messages}{end}]'.encode()
         assert offered(body + b"}")[ToolUse.AS_REQUESTED].startswith(body)
@@ -128,7 +163,16 @@ def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> No
 
 @pytest.mark.requirement("failure:bad-request")
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{}", b'{"messages":{}}', b'{"messages":["x"]}', b"\xff", b'{"messages":' + b"[" * 100_000]
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"messages":{}}',
+        b'{"messages":["x"]}',
+        b"\xff",
+        b'{"messages":' + b"[" * 100_000,
+    ],
 )
 def test_what_is_no_messages_request_is_refused_in_one_sentence(body: bytes) -> None:
     with pytest.raises(UnreadableRequestError, match="the request is not a messages request"):
@@ -143,23 +187,50 @@ def test_hidden_rounds_go_on_with_the_message_that_the_runner_began(prefill: str
     names = catalog(GET)
     offer = anthropic_messages.build_request(request, names, Additions())(ToolUse.AS_REQUESTED)
     assert json.loads(offer.body)["messages"] == json.loads(body)["messages"]
-    content = [{"type": "text", "text": "let me look."}, {"type": "tool_use", "id": "t", "name": "desk__get", "input": {}}]
+    content = [
+        {"type": "text", "text": "let me look."},
+        {"type": "tool_use", "id": "t", "name": "desk__get", "input": {}},
+    ]
     reply = anthropic_messages.read_response(json.dumps({"content": content}).encode(), names)
-    rounds = [Round(number, reply, (tool_result.unknown_tool(reply.calls[0]),)) for number in (1, 2)]
+    rounds = [
+        Round(number, reply, (tool_result.unknown_tool(reply.calls[0]),)) for number in (1, 2)
+    ]
     hidden = anthropic_messages.write_hidden_rounds(rounds, replayed=False)
-    messages: list[dict[str, Any]] = json.loads(anthropic_messages.write_request(offer, hidden))["messages"]
-    assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant", "user"]
+    messages: list[dict[str, Any]] = json.loads(anthropic_messages.write_request(offer, hidden))[
+        "messages"
+    ]
+    assert [message["role"] for message in messages] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+    ]
     assert messages[1]["content"] == [{"type": "text", "text": "Sure, "}, *content]
 
 
 def test_what_an_agent_said_is_read_without_its_tool_results() -> None:
     messages = [
-        {"role": "user", "content": [{"type": "text", "text": "Q"}, {"type": "image", "source": {}}]},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "a-1", "name": "shell", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a-1", "content": "out"}]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Q"}, {"type": "image", "source": {}}],
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "a-1", "name": "shell", "input": {}}],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "a-1", "content": "out"}],
+        },
         {"role": "system", "content": "by the runner"},
     ]
-    body = {"messages": messages, "system": [{"type": "text", "text": "S"}], "max_tokens": 7, "model": "m"}
+    body = {
+        "messages": messages,
+        "system": [{"type": "text", "text": "S"}],
+        "max_tokens": 7,
+        "model": "m",
+    }
     request = anthropic_messages.read_request(json.dumps(body).encode())
     assert (request.user_texts, request.system, request.max_tokens) == (("Q",), "S", 7)
     assert list(request.evidence.anchors) == [1]
@@ -178,8 +249,16 @@ def test_what_an_agent_said_is_read_without_its_tool_results() -> None:
 )
 def test_an_answer_is_found_again_however_the_runner_spells_it(spelled: Any) -> None:
     asked = anthropic_messages.read_request(b'{"messages":[{"role":"user","content":"Q"}]}')
-    content = [{"type": "thinking", "thinking": "long", "signature": "s"}, {"type": "text", "text": "Hi"}]
+    content = [
+        {"type": "thinking", "thinking": "long", "signature": "s"},
+        {"type": "text", "text": "Hi"},
+    ]
     reply = anthropic_messages.read_response(json.dumps({"content": content}).encode(), catalog())
     anchor = anthropic_messages.response_anchor(reply, asked, terminal=False)
-    again = [{"role": "user", "content": [{"type": "text", "text": "Q"}]}, {"role": "assistant", "content": spelled}]
-    assert anthropic_messages.read_request(json.dumps({"messages": again}).encode()).evidence.anchors == {1: anchor}
+    again = [
+        {"role": "user", "content": [{"type": "text", "text": "Q"}]},
+        {"role": "assistant", "content": spelled},
+    ]
+    assert anthropic_messages.read_request(
+        json.dumps({"messages": again}).encode()
+    ).evidence.anchors == {1: anchor}

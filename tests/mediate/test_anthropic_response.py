@@ -1,4 +1,6 @@
-"""Anthropic messages, the provider's side: blocks of every type survive, and calls are read as they were written."""
+"""Anthropic messages, the provider's side: blocks of every type survive, and calls
+are read as they were written.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,22 @@ NAMES = catalog(granted("desk.get"), native=["shell"])
 ASKED = anthropic_messages.read_request(b'{"messages":[]}')
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
 REDACTED = {"type": "redacted_thinking", "data": "b64"}
-SEARCHED = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
-FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"type": "web_search_result"}]}
-CITED = {"type": "text", "text": "as said", "citations": [{"type": "char_location", "start_char_index": 1}]}
+SEARCHED = {
+    "type": "server_tool_use",
+    "id": "srvtoolu_1",
+    "name": "web_search",
+    "input": {"query": "x"},
+}
+FOUND = {
+    "type": "web_search_tool_result",
+    "tool_use_id": "srvtoolu_1",
+    "content": [{"type": "web_search_result"}],
+}
+CITED = {
+    "type": "text",
+    "text": "as said",
+    "citations": [{"type": "char_location", "start_char_index": 1}],
+}
 UNKNOWN = {"type": "type_of_tomorrow", "n": 1.0}
 EVERY = [THINKING, REDACTED, SEARCHED, FOUND, CITED, UNKNOWN]
 
@@ -34,7 +49,9 @@ def replied(*blocks: Any, **more: Any) -> ModelResponse:
 
 
 def delivered(reply: ModelResponse, *, terminal: bool = False, **usage: Any) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(anthropic_messages.write_response(reply, ASKED, usage, terminal=terminal))
+    body: dict[str, Any] = json.loads(
+        anthropic_messages.write_response(reply, ASKED, usage, terminal=terminal)
+    )
     return body
 
 
@@ -42,7 +59,9 @@ def delivered(reply: ModelResponse, *, terminal: bool = False, **usage: Any) -> 
 def test_blocks_of_every_type_stay_in_the_transcript_and_in_the_answer() -> None:
     reply = replied(*EVERY, call(), usage={"input_tokens": 1})
     past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
-    assistant, user = map(json.loads, anthropic_messages.write_hidden_rounds([past], replayed=False))
+    assistant, user = map(
+        json.loads, anthropic_messages.write_hidden_rounds([past], replayed=False)
+    )
     assert assistant == {"role": "assistant", "content": [*EVERY, call()]}
     assert [block["tool_use_id"] for block in user["content"]] == ["toolu_1"]
     answer = replied(*EVERY, usage={"input_tokens": 1})
@@ -60,13 +79,17 @@ def test_calls_that_leave_the_transcript_leave_without_a_result() -> None:
 
 @pytest.mark.requirement("calls:ids")
 @pytest.mark.parametrize("ids", [["a", "a"], [None, None], ["", "a"], ["a", 5, "a", ""]])
-def test_every_call_has_an_id_of_its_own_in_the_transcript_and_in_the_answer(ids: list[Any]) -> None:
+def test_every_call_has_an_id_of_its_own_in_the_transcript_and_in_the_answer(
+    ids: list[Any],
+) -> None:
     reply = replied(*(call("shell", call_id) for call_id in ids))
     own = [made.id for made in reply.calls]
     assert len(set(own)) == len(ids)
     assert [block["id"] for block in delivered(reply)["content"]] == own
     past = Round(1, reply, tuple(map(tool_result.unknown_tool, reply.calls)))
-    assistant, user = map(json.loads, anthropic_messages.write_hidden_rounds([past], replayed=False))
+    assistant, user = map(
+        json.loads, anthropic_messages.write_hidden_rounds([past], replayed=False)
+    )
     assert [block["id"] for block in assistant["content"]] == own
     assert [block["tool_use_id"] for block in user["content"]] == own
     assert all(made.isalnum() for made in own)
@@ -74,7 +97,9 @@ def test_every_call_has_an_id_of_its_own_in_the_transcript_and_in_the_answer(ids
 
 def test_an_answer_that_needs_no_change_is_delivered_in_its_own_bytes() -> None:
     reply = replied(*EVERY, call("shell"), usage={"output_tokens": 1.0})
-    assert anthropic_messages.write_response(reply, ASKED, reply.usage, terminal=False) is reply.body
+    assert (
+        anthropic_messages.write_response(reply, ASKED, reply.usage, terminal=False) is reply.body
+    )
 
 
 @pytest.mark.requirement("calls:exact-numbers")
@@ -87,8 +112,12 @@ def test_arguments_keep_the_spelling_of_their_numbers() -> None:
 
 @pytest.mark.requirement("calls:invalid-arguments")
 @pytest.mark.parametrize("bad", ['"x"', "[]", "null", '{"a":1,"a":2}', '"{\\"a\\":1}"'])
-def test_an_input_that_is_no_sound_object_is_never_run_and_never_taken_for_an_empty_one(bad: str) -> None:
-    body = f'{{"content":[{{"type":"tool_use","id":"a","name":"desk__get","input":{bad}}}]}}'.encode()
+def test_an_input_that_is_no_sound_object_is_never_run_and_never_taken_for_an_empty_one(
+    bad: str,
+) -> None:
+    body = (
+        f'{{"content":[{{"type":"tool_use","id":"a","name":"desk__get","input":{bad}}}]}}'.encode()
+    )
     (made,) = anthropic_messages.read_response(body, NAMES).calls
     assert isinstance(made.arguments, UnreadableArguments)
 
@@ -118,9 +147,15 @@ def test_blank_text_is_not_given_back_to_a_provider_that_refuses_it() -> None:
         ([{"type": "text", "text": "Buying."}], [{"type": "text", "text": "Buying."}]),
     ],
 )
-def test_a_terminal_reply_is_the_models_words_without_its_call(said: list[Any], shown: list[Any]) -> None:
+def test_a_terminal_reply_is_the_models_words_without_its_call(
+    said: list[Any], shown: list[Any]
+) -> None:
     body = delivered(replied(*said, call(), stop_reason="tool_use"), terminal=True, output_tokens=3)
-    assert (body["content"], body["stop_reason"], body["usage"]) == (shown, "end_turn", {"output_tokens": 3})
+    assert (body["content"], body["stop_reason"], body["usage"]) == (
+        shown,
+        "end_turn",
+        {"output_tokens": 3},
+    )
 
 
 REFUSED = {
@@ -137,7 +172,8 @@ REFUSED = {
     "input twice, once with an escape": b'{"content":[{"type":"tool_use","id":"a","name":"x","input":{},"\\u0069nput":{}}]}',
     "usage twice": b'{"content":[],"usage":{},"usage":{"output_tokens":1}}',
     "text twice": b'{"content":[{"type":"text","text":"a","text":"b"}]}',
-    "a call with too many members": b'{"content":[{"type":"tool_use","id":"a",%b"name":"x"}]}' % (b'"x":1,' * 1000),
+    "a call with too many members": b'{"content":[{"type":"tool_use","id":"a",%b"name":"x"}]}'
+    % (b'"x":1,' * 1000),
     "deep": b'{"content":[],"x":' + b"[" * 100_000,
 }
 
@@ -149,8 +185,17 @@ def test_a_reply_that_is_broken_or_ambiguous_is_refused_as_a_whole(name: str) ->
         anthropic_messages.read_response(REFUSED[name], NAMES)
 
 
-def test_a_plain_reply_is_read_without_a_list_of_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_splice, "list_members", lambda *_: pytest.fail("its members were listed"))
-    reply = replied({"type": "text", "text": "content: input, text"}, call(), usage={"input_tokens": 1}, stop_reason="tool_use")
+def test_a_plain_reply_is_read_without_a_list_of_its_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        json_splice, "list_members", lambda *_: pytest.fail("its members were listed")
+    )
+    reply = replied(
+        {"type": "text", "text": "content: input, text"},
+        call(),
+        usage={"input_tokens": 1},
+        stop_reason="tool_use",
+    )
     assert [made.name for made in reply.calls] == ["desk__get"]
     assert json.loads(reply.message) == [{"type": "text", "text": "content: input, text"}, call()]

@@ -1,4 +1,6 @@
-"""A synthetic stream, read by the real ``anthropic`` SDK: it returns the same message, whatever the message contains."""
+"""A synthetic stream, read by the real ``anthropic`` SDK: it returns the same
+message, whatever the message contains.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,22 @@ from claw_mediate.dialects.base import StreamOpening
 from tests.mediate.made import JSON_TEXT, catalog
 from tests.wires.anthropic import message
 
-SHARP = ["data: x\n\n", "\r\n", "event: error\n", "\u2028\u2029\x85", "\ufeff", "😀" * 60, '"}', "\\u", "e\u0301" * 40]
+SHARP = [
+    "data: x\n\n",
+    "\r\n",
+    "event: error\n",
+    "\u2028\u2029\x85",
+    "\ufeff",
+    "😀" * 60,
+    '"}',
+    "\\u",
+    "e\u0301" * 40,
+]
 TEXT = st.lists(
-    st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=70), st.sampled_from(SHARP)), max_size=4
+    st.one_of(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=70), st.sampled_from(SHARP)
+    ),
+    max_size=4,
 ).map("".join)
 BLOCK = st.one_of(
     TEXT.map(lambda text: {"type": "text", "text": text}),
@@ -59,7 +74,9 @@ def final(stream: bytes) -> anthropic.types.Message:
     http = httpx2.Client(transport=httpx2.MockTransport(answer))
     asked: Any = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}
     with (
-        anthropic.Anthropic(api_key="k", base_url="http://model", http_client=http, max_retries=0) as client,
+        anthropic.Anthropic(
+            api_key="k", base_url="http://model", http_client=http, max_retries=0
+        ) as client,
         client.messages.stream(**asked) as made,
     ):
         return made.get_final_message()
@@ -67,8 +84,13 @@ def final(stream: bytes) -> anthropic.types.Message:
 
 @pytest.mark.requirement("stream:sdk-accepts")
 @settings(max_examples=60)
-@given(st.lists(BLOCK, max_size=5), st.sampled_from(["end_turn", "max_tokens", "tool_use", "refusal", "pause_turn"]))
-def test_the_sdk_puts_the_same_message_together(blocks: list[dict[str, Any]], stop_reason: str) -> None:
+@given(
+    st.lists(BLOCK, max_size=5),
+    st.sampled_from(["end_turn", "max_tokens", "tool_use", "refusal", "pause_turn"]),
+)
+def test_the_sdk_puts_the_same_message_together(
+    blocks: list[dict[str, Any]], stop_reason: str
+) -> None:
     said = message(*blocks, stop_reason=stop_reason)
     got = final(streamed(said)).model_dump(mode="json", exclude_unset=True, warnings=False)
     shown = [
@@ -83,7 +105,9 @@ def test_the_sdk_puts_the_same_message_together(blocks: list[dict[str, Any]], st
 @pytest.mark.requirement("stream:anthropic-lifecycle")
 @settings(max_examples=60)
 @given(st.lists(BLOCK, max_size=5))
-def test_one_message_starts_its_blocks_are_counted_from_zero_without_gaps_and_it_stops(blocks: list[Any]) -> None:
+def test_one_message_starts_its_blocks_are_counted_from_zero_without_gaps_and_it_stops(
+    blocks: list[Any],
+) -> None:
     kinds = [(event["type"], event.get("index")) for event in events(streamed(message(*blocks)))]
     assert kinds[0] == ("message_start", None)
     assert kinds[-2:] == [("message_delta", None), ("message_stop", None)]
@@ -102,17 +126,29 @@ def test_one_message_starts_its_blocks_are_counted_from_zero_without_gaps_and_it
 
 @pytest.mark.requirement("stream:citations")
 def test_citations_reach_the_client_behind_their_text() -> None:
-    cited = {"type": "char_location", "cited_text": "c", "document_index": 0, "document_title": None}
+    cited = {
+        "type": "char_location",
+        "cited_text": "c",
+        "document_index": 0,
+        "document_title": None,
+    }
     cited |= {"start_char_index": 0, "end_char_index": 1, "file_id": None}
-    (block,) = final(streamed(message({"type": "text", "text": "as said", "citations": [cited, cited]}))).content
+    (block,) = final(
+        streamed(message({"type": "text", "text": "as said", "citations": [cited, cited]}))
+    ).content
     assert block.type == "text"
-    assert [citation.type for citation in block.citations or ()] == ["char_location", "char_location"]
+    assert [citation.type for citation in block.citations or ()] == [
+        "char_location",
+        "char_location",
+    ]
 
 
 @pytest.mark.requirement("stream:unknown-fields")
 @settings(max_examples=60)
 @given(JSON_TEXT, JSON_TEXT, JSON_TEXT)
-def test_members_and_blocks_that_nobody_knows_travel_as_they_are(top: str, block: str, arguments: str) -> None:
+def test_members_and_blocks_that_nobody_knows_travel_as_they_are(
+    top: str, block: str, arguments: str
+) -> None:
     body = (
         f'{{"x_top":{top},"content":[{{"type":"x_block","n":{block}}},'
         f'{{"type":"tool_use","id":"a","name":"x","input":{{"a":{arguments}}}}}],"stop_reason":"tool_use"}}'
@@ -121,18 +157,29 @@ def test_members_and_blocks_that_nobody_knows_travel_as_they_are(top: str, block
     one_line = [text.replace("\n", " ").replace("\r", " ").encode() for text in (top, block)]
     assert b'"x_top":' + one_line[0].strip() in stream
     assert b'"n":' + one_line[1].strip() in stream
-    made = [event["delta"]["partial_json"] for event in events(stream) if event["type"] == "content_block_delta"]
+    made = [
+        event["delta"]["partial_json"]
+        for event in events(stream)
+        if event["type"] == "content_block_delta"
+    ]
     assert "".join(made) == f'{{"a":{arguments}}}'.replace("\n", " ").replace("\r", " ")
 
 
 @pytest.mark.requirement("stream:usage-always")
-@pytest.mark.parametrize("usage", [None, {}, {"output_tokens": 4}, {"input_tokens": 3, "cache_read_input_tokens": 2}])
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"output_tokens": 4}, {"input_tokens": 3, "cache_read_input_tokens": 2}]
+)
 def test_the_usage_is_always_there_since_the_sdk_breaks_without_it(usage: Any) -> None:
     stream = streamed(message(usage=usage))
     got = final(stream).usage
     wanted = {"input_tokens": 0, "output_tokens": 0} | (usage or {})
-    assert (got.input_tokens, got.output_tokens) == (wanted["input_tokens"], wanted["output_tokens"])
-    start, delta = (event for event in events(stream) if "usage" in event or "usage" in event.get("message", {}))
+    assert (got.input_tokens, got.output_tokens) == (
+        wanted["input_tokens"],
+        wanted["output_tokens"],
+    )
+    start, delta = (
+        event for event in events(stream) if "usage" in event or "usage" in event.get("message", {})
+    )
     assert start["message"]["usage"] == wanted | {"output_tokens": 0}
     assert delta["usage"] == wanted
 
@@ -141,12 +188,17 @@ def test_the_usage_is_always_there_since_the_sdk_breaks_without_it(usage: Any) -
 @pytest.mark.parametrize("kind", ["native", "comment"])
 def test_the_sdk_reads_on_behind_keepalives(kind: Any) -> None:
     alive = anthropic_messages.keepalive("claw round=1 waiting=desk.x\ndata: no", kind, OPENING)
-    assert final(alive * 3 + streamed(message({"type": "text", "text": "hello"}))).content[0].type == "text"
+    assert (
+        final(alive * 3 + streamed(message({"type": "text", "text": "hello"}))).content[0].type
+        == "text"
+    )
 
 
 @pytest.mark.requirement("stream:error-event")
 def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
-    error = anthropic_messages.stream_error(b'{"type":"error","error":{"type":"api_error","message":"it broke"}}')
+    error = anthropic_messages.stream_error(
+        b'{"type":"error","error":{"type":"api_error","message":"it broke"}}'
+    )
     alive = anthropic_messages.keepalive("k", "native", OPENING)
     with pytest.raises(anthropic.APIStatusError, match="it broke"):
         final(alive + error)
@@ -164,7 +216,9 @@ def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
         (b"[" * 100_000, False),
     ],
 )
-def test_a_providers_error_is_told_in_one_line_where_it_has_the_dialects_shape(body: bytes, told: bool) -> None:
+def test_a_providers_error_is_told_in_one_line_where_it_has_the_dialects_shape(
+    body: bytes, told: bool
+) -> None:
     line = anthropic_messages.error_body(body)
     assert (line is not None) is told
     if line is not None:

@@ -1,4 +1,6 @@
-"""Any answer of a provider is refused as a whole, or read, transcribed, delivered and streamed without error."""
+"""Any answer of a provider is refused as a whole, or read, transcribed, delivered
+and streamed without error.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,19 @@ from tests.mediate import openai_sdk, test_anthropic_stream
 from tests.mediate.any_reply import WIRES, bodies
 from tests.mediate.made import catalog, granted
 
-DIALECTS: dict[str, Dialect] = {"openai": openai_chat, "anthropic": anthropic_messages, "responses": openai_responses}
+DIALECTS: dict[str, Dialect] = {
+    "openai": openai_chat,
+    "anthropic": anthropic_messages,
+    "responses": openai_responses,
+}
 FINAL: dict[str, Any] = {
     "openai": openai_sdk.final,
     "anthropic": test_anthropic_stream.final,
     "responses": openai_sdk.final_response,
 }
-CATALOG = catalog(granted("desk.get"), granted("desk.set", method="POST"), granted("desk.end"), native=["shell"])
+CATALOG = catalog(
+    granted("desk.get"), granted("desk.set", method="POST"), granted("desk.end"), native=["shell"]
+)
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
@@ -33,7 +41,9 @@ CATALOG = catalog(granted("desk.get"), granted("desk.set", method="POST"), grant
 @pytest.mark.parametrize("name", WIRES)
 @settings(max_examples=150)
 @given(st.data())
-def test_any_response_is_refused_or_its_stream_is_one_that_the_sdk_reads(name: str, data: st.DataObject) -> None:
+def test_any_response_is_refused_or_its_stream_is_one_that_the_sdk_reads(
+    name: str, data: st.DataObject
+) -> None:
     dialect, wire = DIALECTS[name], WIRES[name]
     body = data.draw(bodies(wire))
     try:

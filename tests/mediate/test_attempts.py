@@ -1,4 +1,6 @@
-"""The journal's judgement of a request, over time and among processes (docs/spec/mediation.md section 5)."""
+"""The journal's judgement of a request, over time and among processes
+(docs/spec/mediation.md section 5).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
 
 @pytest.fixture
 async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
-    """Yield the journal of another mediator in this process: one with new settings starts while turns of the old one go on."""
+    """Yield the journal of another mediator in this process: one with new settings starts while
+    turns of the old one go on.
+    """
     opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current(), clock)
     yield opened
     await opened.close()
@@ -74,7 +78,9 @@ async def test_a_turn_that_nobody_ended_and_that_is_past_resuming_is_in_nobodys_
     journal: SqliteJournal, clock: Clock
 ) -> None:
     clock.now += RESUME_SECONDS
-    await journal.begin("t0", "clerk", ASKED)  # old records are deleted once a minute: this has just done it
+    await journal.begin(
+        "t0", "clerk", ASKED
+    )  # old records are deleted once a minute: this has just done it
     clock.now -= RESUME_SECONDS
     await journal.begin("t1", "analyst", ASKED)
     clock.now += RESUME_SECONDS + 1
@@ -82,7 +88,9 @@ async def test_a_turn_that_nobody_ended_and_that_is_past_resuming_is_in_nobodys_
 
 
 @pytest.mark.requirement("journal:join")
-async def test_a_turn_of_another_mediator_of_this_process_is_waited_for(journal: SqliteJournal, other: SqliteJournal) -> None:
+async def test_a_turn_of_another_mediator_of_this_process_is_waited_for(
+    journal: SqliteJournal, other: SqliteJournal
+) -> None:
     await journal.begin("t1", "analyst", ASKED)
     waiting = asyncio.ensure_future(found(other))
     await asyncio.wait([waiting], timeout=0.3)
@@ -106,9 +114,14 @@ async def test_altered_words_go_on_with_a_turn_whose_process_died_and_not_with_o
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_words_that_begin_like_those_of_a_turn_that_runs_here_are_another_turn(journal: SqliteJournal) -> None:
+async def test_words_that_begin_like_those_of_a_turn_that_runs_here_are_another_turn(
+    journal: SqliteJournal,
+) -> None:
     await journal.begin("t1", "analyst", ASKED)
-    assert await found(journal, RequestFingerprint("another request", "earlier", "Buy me a car", "")) is None
+    assert (
+        await found(journal, RequestFingerprint("another request", "earlier", "Buy me a car", ""))
+        is None
+    )
 
 
 @pytest.mark.requirement("journal:altered")
@@ -140,7 +153,9 @@ def test_what_is_appended_is_no_part_of_the_last_word_and_where_nothing_else_tel
 @pytest.mark.parametrize("before", ["", " ", "Sell", "uy", "Buy\nmore"])
 def test_words_that_do_not_begin_with_those_of_before_go_on_with_nothing(before: str) -> None:
     earlier = RequestFingerprint("r", "e", before, "")
-    assert not RequestFingerprint("r", "e", "Buy", "").openclaw_retry_of({(earlier.message_digest, "failed")})
+    assert not RequestFingerprint("r", "e", "Buy", "").openclaw_retry_of(
+        {(earlier.message_digest, "failed")}
+    )
 
 
 @pytest.mark.requirement("journal:altered")
@@ -178,8 +193,13 @@ async def test_words_that_go_on_within_the_line_are_not_given_the_answer_to_what
     await journal.begin("t1", "analyst", ASKED)
     await journal.end("t1", ANSWER)
     clock.now += LEASE_SECONDS
-    assert await found(journal, RequestFingerprint("another request", "earlier", "Buy me a car", "")) is None
-    noted = RequestFingerprint("a third request", "earlier", "Buy\n\n[Queued user message] Go on", "")
+    assert (
+        await found(journal, RequestFingerprint("another request", "earlier", "Buy me a car", ""))
+        is None
+    )
+    noted = RequestFingerprint(
+        "a third request", "earlier", "Buy\n\n[Queued user message] Go on", ""
+    )
     assert await found(journal, noted) == CompletedTurn("t1", ANSWER)
 
 
@@ -216,11 +236,15 @@ async def test_a_runner_that_leaves_while_its_turn_is_taken_up_leaves_one_that_o
     first.cancel()
     await asyncio.wait([first])
     monkeypatch.undo()
-    assert await found(journal, RequestFingerprint("longer", "earlier", "Buy. Go on.", "")) == Resume("t1", has_steps=False)
+    assert await found(
+        journal, RequestFingerprint("longer", "earlier", "Buy. Go on.", "")
+    ) == Resume("t1", has_steps=False)
 
 
 @pytest.mark.requirement("journal:resume")
-async def test_of_two_that_find_a_failed_turn_one_goes_on_with_it(journal: SqliteJournal, other: SqliteJournal) -> None:
+async def test_of_two_that_find_a_failed_turn_one_goes_on_with_it(
+    journal: SqliteJournal, other: SqliteJournal
+) -> None:
     await journal.begin("t1", "analyst", ASKED)
     await journal.end("t1", None)
     past = await journal.find("analyst", ASKED)

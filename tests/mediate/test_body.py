@@ -1,4 +1,6 @@
-"""Compressed bodies: every coding, cut anywhere, in chains; invalid bodies, and bodies that are far too large."""
+"""Compressed bodies: every coding, cut anywhere, in chains; invalid bodies, and
+bodies that are far too large.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,14 @@ def packed(data: bytes, chain: list[str]) -> bytes:
 
 
 @pytest.mark.requirement("compressed:any-coding")
-@given(data=st.binary(max_size=5000), chain=st.lists(NAMES, max_size=2), cuts=st.lists(st.integers(0, 6000), max_size=8))
-def test_whatever_was_packed_comes_out_again_however_it_is_cut(data: bytes, chain: list[str], cuts: list[int]) -> None:
+@given(
+    data=st.binary(max_size=5000),
+    chain=st.lists(NAMES, max_size=2),
+    cuts=st.lists(st.integers(0, 6000), max_size=8),
+)
+def test_whatever_was_packed_comes_out_again_however_it_is_cut(
+    data: bytes, chain: list[str], cuts: list[int]
+) -> None:
     body = packed(data, chain)
     places = [0, *sorted(cut for cut in cuts if cut < len(body)), len(body)]
     unpacking = Decoder(chain, MOST)
@@ -98,7 +106,9 @@ def test_a_body_that_ends_too_early_is_refused(coding: str, data: bytes, cut: in
 
 @pytest.mark.requirement("compressed:refusals")
 @given(data=st.binary(min_size=1, max_size=400), chain=st.lists(NAMES, min_size=1, max_size=2))
-def test_garbage_is_refused_or_unpacks_to_something_and_raises_nothing_else(data: bytes, chain: list[str]) -> None:
+def test_garbage_is_refused_or_unpacks_to_something_and_raises_nothing_else(
+    data: bytes, chain: list[str]
+) -> None:
     with suppress(DecodingError):
         decode(data, chain, MOST, SECONDS)
 
@@ -122,7 +132,10 @@ BOMBS: dict[str, Callable[[], tuple[list[str], bytes]]] = {
     "zstd": lambda: (["zstd"], nothing("zstd")),
     "gzip in gzip": lambda: (["gzip", "gzip"], gzip.compress(nothing("gzip"))),
     "empty members": lambda: (["gzip"], gzip.compress(b"") * 100_000),
-    "empty members in zstd": lambda: (["gzip", "zstd"], PACKERS["zstd"](gzip.compress(b"") * 2_000_000)),
+    "empty members in zstd": lambda: (
+        ["gzip", "zstd"],
+        PACKERS["zstd"](gzip.compress(b"") * 2_000_000),
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""A conversation with more hidden rounds than fit: older ones shrink to a line for each call, and then go (spec section 7)."""
+"""A conversation with more hidden rounds than fit: older ones shrink to a line for each call, and
+then go (spec section 7).
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,15 @@ def numbered(sizes: list[int]) -> dict[int, bytes]:
 
 @pytest.mark.requirement("continuity:bounds")
 @given(SIZES)
-def test_however_long_a_conversation_is_what_is_reinjected_fits_and_the_latest_is_whole(sizes: list[int]) -> None:
+def test_however_long_a_conversation_is_what_is_reinjected_fits_and_the_latest_is_whole(
+    sizes: list[int],
+) -> None:
     hidden = numbered(sizes)
     kept = fit_to_limit(hidden, halved, 100)
     assert sum(map(len, kept.values())) <= 100
-    assert all(messages in (hidden[index], halved(hidden[index])) for index, messages in kept.items())
+    assert all(
+        messages in (hidden[index], halved(hidden[index])) for index, messages in kept.items()
+    )
     if sizes and sizes[-1] <= 100:
         assert kept[len(sizes) - 1] == hidden[len(sizes) - 1]
     assert all(index < min(kept) for index in hidden.keys() - kept), "the oldest go"
@@ -49,9 +55,14 @@ def test_what_fits_is_whole() -> None:
 
 @pytest.mark.requirement("continuity:bounds")
 def test_the_beginning_changes_once_in_a_long_while_and_not_with_every_request() -> None:
-    """Prompt caches stay valid: for few of the requests, the hidden part is not the beginning of the next one's."""
+    """Prompt caches stay valid: for few of the requests, the hidden part is not the
+    beginning of the next one's.
+    """
     seen = [fit_to_limit(numbered([5] * number), halved, 100) for number in range(1, 250)]
-    breaks = sum(any(later.get(index) != messages for index, messages in earlier.items()) for earlier, later in pairwise(seen))
+    breaks = sum(
+        any(later.get(index) != messages for index, messages in earlier.items())
+        for earlier, later in pairwise(seen)
+    )
     assert 0 < breaks <= 250 / 9
 
 
@@ -60,9 +71,22 @@ def hidden_round(dialect: ModuleType, number: int, arguments: Any, told: Any) ->
     content, call_id = json.dumps(told), f"call{number}"
     if dialect is openai_chat:
         function = {"name": "desk__quote", "arguments": json.dumps(arguments)}
-        call = {"id": call_id, "type": "function", "function": function, "extra_content": {"signature": "s"}}
-        said = {"role": "assistant", "content": "Let me see.", "reasoning_content": "hm", "tool_calls": [call]}
-        return b"%b,%b" % (dump(said), dump({"role": "tool", "tool_call_id": call_id, "content": content}))
+        call = {
+            "id": call_id,
+            "type": "function",
+            "function": function,
+            "extra_content": {"signature": "s"},
+        }
+        said = {
+            "role": "assistant",
+            "content": "Let me see.",
+            "reasoning_content": "hm",
+            "tool_calls": [call],
+        }
+        return b"%b,%b" % (
+            dump(said),
+            dump({"role": "tool", "tool_call_id": call_id, "content": content}),
+        )
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     call = {"type": "tool_use", "id": call_id, "name": "desk__quote", "input": arguments}
     blocks = [thought, {"type": "text", "text": "Let me see."}, call]
@@ -85,7 +109,11 @@ def dump(document: Any) -> bytes:
     "told",
     [
         {"ok": True, "status_code": 200, "data": "x" * 16_000},
-        {"ok": False, "error": {"code": "timeout", "message": "m" * 2000, "details": {"d": 1}}, "status_code": 504},
+        {
+            "ok": False,
+            "error": {"code": "timeout", "message": "m" * 2000, "details": {"d": 1}},
+            "status_code": 504,
+        },
         {"ok": True, "data": 1},
     ],
 )
@@ -122,7 +150,9 @@ async def test_a_long_conversation_goes_on_within_the_bounds_and_stays_valid(des
     assert all(one["ok"] for one in told)
     assert "left_out" in told[0]
     assert told[-1]["data"] == {"text": "x" * 30_000}
-    held = sum(later[: len(earlier) - 1] == earlier[:-1] for earlier, later in pairwise(map(sent, firsts)))
+    held = sum(
+        later[: len(earlier) - 1] == earlier[:-1] for earlier, later in pairwise(map(sent, firsts))
+    )
     assert held >= 18, "a provider's cache of the beginning holds, but for a few requests"
     events = desk.told("continuity")
     assert events[-1]["shortened"] > 0

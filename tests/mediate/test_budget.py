@@ -25,10 +25,17 @@ HOUR = 3600.0
 def test_room_comes_back_when_enough_of_the_window_has_passed() -> None:
     spent = [Bucket(1020, 2, 0, 0), Bucket(1080, 1, 0, 0)]
     assert find_excess(budget(max_requests=4), spent, 1100.0) is None
-    three, two = find_excess(budget(max_requests=3), spent, 1100.0), find_excess(budget(max_requests=1), spent, 1100.0)
+    three, two = (
+        find_excess(budget(max_requests=3), spent, 1100.0),
+        find_excess(budget(max_requests=1), spent, 1100.0),
+    )
     assert three is not None
     assert two is not None
-    assert (three.limit, three.requests, three.retry_after) == ("max_requests", 3, 1020 + 3600 - 1100)
+    assert (three.limit, three.requests, three.retry_after) == (
+        "max_requests",
+        3,
+        1020 + 3600 - 1100,
+    )
     assert two.retry_after == 1080 + 3600 - 1100
 
 
@@ -41,7 +48,12 @@ def test_money_counts_like_requests_and_the_later_of_two_limits_is_told() -> Non
     )
     assert money is not None
     assert requests is not None
-    assert (money.limit, money.cost, money.unknown, money.retry_after) == ("limit_usd", 6.0, 1, 60 + 3600 - 130)
+    assert (money.limit, money.cost, money.unknown, money.retry_after) == (
+        "limit_usd",
+        6.0,
+        1,
+        60 + 3600 - 130,
+    )
     assert (requests.limit, requests.retry_after) == ("max_requests", 120 + 3600 - 130)
     assert find_excess(budget(limit_usd=6.01), spent, 130.0) is None
 
@@ -102,7 +114,9 @@ PRICES = {
         ("x", "", None),
     ],
 )
-def test_the_longest_name_that_fits_is_the_price(provider: str, model: str, name: str | None) -> None:
+def test_the_longest_name_that_fits_is_the_price(
+    provider: str, model: str, name: str | None
+) -> None:
     assert find_price(PRICES, provider, model) == (PRICES[name] if name else None)
 
 
@@ -112,17 +126,30 @@ def test_the_longest_name_that_fits_is_the_price(provider: str, model: str, name
     [
         ({"prompt_tokens": 1000, "completion_tokens": 100}, "openai/gpt-4o", 0.0025 + 0.001),
         (
-            {"prompt_tokens": 1000, "completion_tokens": 0, "prompt_tokens_details": {"cached_tokens": 400}},
+            {
+                "prompt_tokens": 1000,
+                "completion_tokens": 0,
+                "prompt_tokens_details": {"cached_tokens": 400},
+            },
             "openai/gpt-4o",
             0.0015 + 0.0005,
         ),
         (
-            {"input_tokens": 100, "cache_creation_input_tokens": 200, "cache_read_input_tokens": 1000, "output_tokens": 10},
+            {
+                "input_tokens": 100,
+                "cache_creation_input_tokens": 200,
+                "cache_read_input_tokens": 1000,
+                "output_tokens": 10,
+            },
             "claude-sonnet-4",
             0.0009 + 0.0003 + 0.00015,
         ),
         (
-            {"input_tokens": 1000, "input_tokens_details": {"cached_tokens": 400}, "output_tokens": 100},
+            {
+                "input_tokens": 1000,
+                "input_tokens_details": {"cached_tokens": 400},
+                "output_tokens": 100,
+            },
             "openai/gpt-4o",
             0.0015 + 0.0005 + 0.001,
         ),
@@ -151,7 +178,11 @@ def test_odd_numbers_of_a_provider_never_give_money_back(odd: Any) -> None:
         {"cost": odd, "prompt_tokens": 10},
         {"prompt_tokens": odd},
         {"input_tokens": odd, "output_tokens": odd},
-        {"prompt_tokens": 10, "completion_tokens": odd, "prompt_tokens_details": {"cached_tokens": odd}},
+        {
+            "prompt_tokens": 10,
+            "completion_tokens": odd,
+            "prompt_tokens_details": {"cached_tokens": odd},
+        },
     ):
         cost = compute_cost(usage, price)
         assert cost is None or 0 <= cost < 1e6

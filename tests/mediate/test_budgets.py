@@ -1,4 +1,6 @@
-"""Stored budgets: counted at admission, over restarts and between processes, and reported in the dialect's form."""
+"""Stored budgets: counted at admission, over restarts and between processes, and
+reported in the dialect's form.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ class Desk:
         self.latest: Admission | None = None
 
     def open(self, fail_mode: FailMode = "open") -> Budgets:
-        spending, prices = SqliteSpending(Database(self.file), lambda: self.now), PriceList(Path(), self.log)
+        spending, prices = (
+            SqliteSpending(Database(self.file), lambda: self.now),
+            PriceList(Path(), self.log),
+        )
         self.budgets = Budgets(spending, prices, self.log, fail_mode, lambda: self.now)
         return self.budgets
 
@@ -74,7 +79,9 @@ class Desk:
 
 def agent(name: str = "analyst", **budget: Any) -> Agent:
     made = {"window": "1h", **budget} if budget else None
-    metadata = Metadata.model_validate({"service": name, "pod": "p", "token": f"{name}:s", "budget": made})
+    metadata = Metadata.model_validate(
+        {"service": name, "pod": "p", "token": f"{name}:s", "budget": made}
+    )
     return Agent(name, metadata, (), limits(), "d")
 
 
@@ -102,7 +109,9 @@ async def test_a_request_too_many_is_429_in_openais_shape_with_the_time_to_wait(
     assert 3000 <= int(headers["retry-after"]) <= 3060
     assert headers["x-should-retry"] == "false"
     assert (told["error"]["code"], told["error"]["type"]) == ("budget_exceeded", "rate_limit_error")
-    assert told["error"]["message"].startswith("the agent's budget is spent: 2 of 2 requests within 1h; try again in ")
+    assert told["error"]["message"].startswith(
+        "the agent's budget is spent: 2 of 2 requests within 1h; try again in "
+    )
     assert told["budget"] == {
         "behavior": "hard_stop",
         "window": "1h",
@@ -123,7 +132,11 @@ async def test_anthropics_shape_and_a_rate_limit(desk: Desk) -> None:
     refusal = desk.ask(slow, MESSAGES)
     assert refusal is not None
     told = await body(refusal)
-    assert (refusal.status, told["type"], told["error"]["type"]) == (429, "error", "rate_limit_error")
+    assert (refusal.status, told["type"], told["error"]["type"]) == (
+        429,
+        "error",
+        "rate_limit_error",
+    )
     assert 1 <= int(dict(refusal.headers)["retry-after"]) <= 11
     assert "x-should-retry" not in dict(refusal.headers)
     assert desk.interventions() == ["rate_limited"]
@@ -190,8 +203,12 @@ async def test_a_restart_forgets_nothing_and_the_file_is_private(tmp_path: Path)
 
 
 @pytest.mark.requirement("budget:admission")
-def test_requests_at_one_time_do_not_all_slip_under_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("claw_state.sqlite.connection._LOCK_SECONDS", DEADLINE)  # however slow the disk is
+def test_requests_at_one_time_do_not_all_slip_under_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "claw_state.sqlite.connection._LOCK_SECONDS", DEADLINE
+    )  # however slow the disk is
     file, poor = str(tmp_path / "state.db"), agent(max_requests=50)
     done(Desk(file).budgets.close())
 
@@ -246,7 +263,9 @@ async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
     assert admission.reservation is None
     assert desk.interventions() == ["budget_check_unavailable"]
     desk.budgets.settle(poor, "m", Cost(1.0), admission)
-    assert [event["error"] for event in desk.events if event["type"] == "error"] == ["budget_not_written"]
+    assert [event["error"] for event in desk.events if event["type"] == "error"] == [
+        "budget_not_written"
+    ]
     await desk.budgets.close()
     if held is not None:
         held.close()
@@ -273,7 +292,9 @@ def test_a_file_that_cannot_be_opened_is_told_at_the_start(tmp_path: Path) -> No
 
 
 @pytest.mark.requirement("budget:cost")
-def test_the_price_list_is_read_again_when_it_changes_and_a_broken_one_is_none(tmp_path: Path) -> None:
+def test_the_price_list_is_read_again_when_it_changes_and_a_broken_one_is_none(
+    tmp_path: Path,
+) -> None:
     desk = Desk()
     prices = PriceList(tmp_path, desk.log)
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}

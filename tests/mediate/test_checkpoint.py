@@ -32,11 +32,15 @@ class Forgetful(SqliteJournal):
         self._needs_room()
         await super().record_response(turn_id, round_number, body)
 
-    async def record_intent(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+    async def record_intent(
+        self, turn_id: str, round_number: int, place: int, record: bytes
+    ) -> None:
         self._needs_room()
         await super().record_intent(turn_id, round_number, place, record)
 
-    async def record_result(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+    async def record_result(
+        self, turn_id: str, round_number: int, place: int, record: bytes
+    ) -> None:
         self._needs_room()
         await super().record_result(turn_id, round_number, place, record)
 
@@ -56,7 +60,9 @@ class Desk:
     def checkpoint(self, attempt: AttemptKind = "first") -> TurnCheckpoint:
         return TurnCheckpoint(self.journal, "turn_1", self.told.append, attempt)
 
-    async def call(self, checkpoint: TurnCheckpoint, round_number: int, place: int, call: ToolCall) -> ToolResult:
+    async def call(
+        self, checkpoint: TurnCheckpoint, round_number: int, place: int, call: ToolCall
+    ) -> ToolResult:
         async def run() -> ToolResult:
             self.made.append(call)
             return tool_result.read_http_response(call, 200, b"{}", 2, 100)
@@ -73,7 +79,9 @@ async def desk() -> AsyncIterator[Desk]:
 
 
 @pytest.mark.requirement("journal:unwritable")
-async def test_behind_a_reply_that_could_not_be_written_no_write_is_made_and_reads_are(desk: Desk) -> None:
+async def test_behind_a_reply_that_could_not_be_written_no_write_is_made_and_reads_are(
+    desk: Desk,
+) -> None:
     checkpoint = desk.checkpoint()
     await checkpoint.record_response(1, b"{}")
     assert (await desk.call(checkpoint, 1, 0, READ)).ok
@@ -83,19 +91,26 @@ async def test_behind_a_reply_that_could_not_be_written_no_write_is_made_and_rea
 
 
 @pytest.mark.requirement("journal:caught-up")
-async def test_a_journal_that_is_back_is_told_what_it_missed_and_the_turn_may_write_again(desk: Desk) -> None:
+async def test_a_journal_that_is_back_is_told_what_it_missed_and_the_turn_may_write_again(
+    desk: Desk,
+) -> None:
     checkpoint = desk.checkpoint()
     await checkpoint.record_response(1, b"first")
     assert not (await desk.call(checkpoint, 1, 0, WRITE)).ok
     await checkpoint.record_response(2, b"second")
     desk.journal.full = False
     assert (await desk.call(checkpoint, 2, 0, WRITE)).ok
-    assert [await desk.journal.response("turn_1", number) for number in (1, 2)] == [b"first", b"second"]
+    assert [await desk.journal.response("turn_1", number) for number in (1, 2)] == [
+        b"first",
+        b"second",
+    ]
     assert desk.made == [WRITE]
 
 
 @pytest.mark.requirement("journal:not-behind-the-models-back")
-async def test_a_write_that_was_refused_is_not_made_by_the_attempt_that_goes_on_where_the_model_heard_of_it(desk: Desk) -> None:
+async def test_a_write_that_was_refused_is_not_made_by_the_attempt_that_goes_on_where_the_model_heard_of_it(
+    desk: Desk,
+) -> None:
     checkpoint = desk.checkpoint()
     desk.journal.full = False
     await checkpoint.record_response(1, b"{}")
@@ -109,7 +124,9 @@ async def test_a_write_that_was_refused_is_not_made_by_the_attempt_that_goes_on_
 
 
 @pytest.mark.requirement("journal:answer-only")
-async def test_a_response_that_is_the_answer_is_not_recorded_beside_it_but_where_the_turn_fails(desk: Desk) -> None:
+async def test_a_response_that_is_the_answer_is_not_recorded_beside_it_but_where_the_turn_fails(
+    desk: Desk,
+) -> None:
     answered = desk.checkpoint()
     await answered.record_response(1, b"the answer", is_answer=True)
     await answered.end(StoredResponse(200, "application/json", b"the answer"))
@@ -138,7 +155,9 @@ async def test_the_images_of_a_result_are_known_after_a_restart(desk: Desk) -> N
 
 @pytest.mark.requirement("mcp:records-resumed")
 @pytest.mark.parametrize("session", [None, "session-…"])
-async def test_the_session_of_a_call_over_mcp_is_known_after_a_restart(desk: Desk, session: str | None) -> None:
+async def test_the_session_of_a_call_over_mcp_is_known_after_a_restart(
+    desk: Desk, session: str | None
+) -> None:
     desk.journal.full = False
     record = McpRecord(server="scripted 1.2", session=session, protocol="2025-11-25")
 
@@ -154,8 +173,16 @@ async def test_the_session_of_a_call_over_mcp_is_known_after_a_restart(desk: Des
 @pytest.mark.parametrize("members", [6, 7])
 async def test_a_record_of_an_earlier_version_is_still_read(desk: Desk, members: int) -> None:
     desk.journal.full = False
-    record = msgspec.msgpack.encode([b'{"ok":true}', True, None, 200, 5, True, [["image/png", "eHg="]]][:members])
+    record = msgspec.msgpack.encode(
+        [b'{"ok":true}', True, None, 200, 5, True, [["image/png", "eHg="]]][:members]
+    )
     await desk.journal.record_intent("turn_1", 1, 0, record)
     again = await desk.call(desk.checkpoint("resumed"), 1, 0, WRITE)
-    assert (again.content, again.latency_ms, again.ran, again.mcp, desk.made) == (b'{"ok":true}', 5, True, None, [])
+    assert (again.content, again.latency_ms, again.ran, again.mcp, desk.made) == (
+        b'{"ok":true}',
+        5,
+        True,
+        None,
+        [],
+    )
     assert again.images == (Image("image/png", "eHg="),)[: members - 6]

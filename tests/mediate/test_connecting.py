@@ -62,7 +62,9 @@ async def test_what_cannot_be_asked_is_told_before_anything_is_sent(
 async def test_a_certificate_counts_and_its_name(
     serve: Serve, connections: ConnectionPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    issued = CertStore.from_store(tmp_path, "mitmproxy", 2048).get_cert("peer", [IPAddress(ip_address("127.0.0.1"))])
+    issued = CertStore.from_store(tmp_path, "mitmproxy", 2048).get_cert(
+        "peer", [IPAddress(ip_address("127.0.0.1"))]
+    )
     pem = tmp_path / "server.pem"
     plain = (Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     pem.write_bytes(issued.privatekey.private_bytes(*plain) + issued.cert.to_pem())

@@ -33,7 +33,9 @@ def expired(table: ConnectionTable, **half_heads: float) -> list[str]:
 
 
 @pytest.mark.requirement("connections:head")
-def test_a_connection_has_half_a_minute_for_its_first_head(table: ConnectionTable, clock: Clock) -> None:
+def test_a_connection_has_half_a_minute_for_its_first_head(
+    table: ConnectionTable, clock: Clock
+) -> None:
     clock.now += HEAD_SECONDS
     assert expired(table) == []
     clock.now += 1
@@ -41,7 +43,9 @@ def test_a_connection_has_half_a_minute_for_its_first_head(table: ConnectionTabl
 
 
 @pytest.mark.requirement("connections:head")
-def test_behind_connect_the_time_for_a_head_begins_anew(table: ConnectionTable, clock: Clock) -> None:
+def test_behind_connect_the_time_for_a_head_begins_anew(
+    table: ConnectionTable, clock: Clock
+) -> None:
     clock.now += HEAD_SECONDS
     table.begin_request("a", "connect")
     table.end_connect("a", "connect")
@@ -52,7 +56,9 @@ def test_behind_connect_the_time_for_a_head_begins_anew(table: ConnectionTable, 
 
 
 @pytest.mark.requirement("connections:head")
-def test_half_a_head_behind_an_answer_has_no_more_time_than_the_first(table: ConnectionTable, clock: Clock) -> None:
+def test_half_a_head_behind_an_answer_has_no_more_time_than_the_first(
+    table: ConnectionTable, clock: Clock
+) -> None:
     table.begin_request("a", "one")
     table.end_request("a", "one")
     clock.now += HEAD_SECONDS
@@ -68,7 +74,9 @@ def test_half_a_head_behind_an_answer_has_no_more_time_than_the_first(table: Con
 
 
 @pytest.mark.requirement("connections:idle")
-def test_a_connection_in_use_stays_until_all_its_requests_have_ended(table: ConnectionTable, clock: Clock) -> None:
+def test_a_connection_in_use_stays_until_all_its_requests_have_ended(
+    table: ConnectionTable, clock: Clock
+) -> None:
     table.begin_request("a", "one")
     table.begin_request("a", "two")
     table.end_request("a", "one")
@@ -92,7 +100,9 @@ def test_a_tunnel_stays(table: ConnectionTable, clock: Clock) -> None:
 
 
 @pytest.mark.requirement("connections:strangers")
-def test_the_oldest_connection_without_a_token_goes_first_and_a_known_one_never(table: ConnectionTable) -> None:
+def test_the_oldest_connection_without_a_token_goes_first_and_a_known_one_never(
+    table: ConnectionTable,
+) -> None:
     table.max_unknown = 2
     table.open("b")
     assert table.surplus() is None
@@ -159,7 +169,8 @@ def test_what_the_agents_leave_free_is_always_enough_for_one_more(table: Connect
         raise AssertionError("there is no limit")
 
     assert [connect_all(agent_id) for agent_id in ("one", "two", "three")] == [30, 15, 7]
-    # The first has more than its share now, and gets no other connection before it is down to what is free.
+    # The first has more than its share now, and gets no other connection before it is down to what
+    # is free.
     assert connect_all("four") == 4
     assert table.exceeds_share("one 0")
     for number in range(30):
@@ -182,7 +193,9 @@ def test_strangers_are_the_first_to_go_and_then_who_has_the_most(table: Connecti
 
 
 @pytest.mark.requirement("connections:refusals-limited")
-def test_lines_are_limited_for_each_kind_and_the_next_one_says_how_many_were_left_out(clock: Clock) -> None:
+def test_lines_are_limited_for_each_kind_and_the_next_one_says_how_many_were_left_out(
+    clock: Clock,
+) -> None:
     limit = LineLimit(max_lines=2, clock=clock)
     assert [limit.take("wrong token for agent a") for _ in range(5)] == [0, 0, None, None, None]
     assert limit.take("wrong token for agent b") == 0
@@ -199,7 +212,9 @@ def test_kinds_that_strangers_make_up_take_bounded_memory(clock: Clock) -> None:
 
 
 @pytest.mark.requirement("connections:refusals-limited")
-def test_kinds_that_strangers_made_up_are_forgotten_though_lines_of_them_were_left_out(clock: Clock) -> None:
+def test_kinds_that_strangers_made_up_are_forgotten_though_lines_of_them_were_left_out(
+    clock: Clock,
+) -> None:
     limit = LineLimit(max_lines=1, clock=clock)
     for number in range(2000):
         limit.take(f"host {number}")

@@ -61,7 +61,9 @@ async def test_agents_share_no_connection_to_a_service(host: Host, services: Too
 
 
 @pytest.mark.requirement("connections:apart")
-async def test_services_share_none_though_they_are_at_one_address(host: Host, services: ToolExecutor) -> None:
+async def test_services_share_none_though_they_are_at_one_address(
+    host: Host, services: ToolExecutor
+) -> None:
     for name in ("one.get", "two.get", "one.get"):
         assert (await call(services, host.url, name=name)).ok
     assert host.connections() == [0, 1, 0]

@@ -1,4 +1,6 @@
-"""Continuity by evidence: a message is found in a runner's other spellings, and among equal ones the right one."""
+"""Continuity by evidence: a message is found in a runner's other spellings, and
+among equal ones the right one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from claw_mediate.core.continuity import Transcript, call_key, calls_key, keys_in_text, match_rounds, text_key
+from claw_mediate.core.continuity import (
+    Transcript,
+    call_key,
+    calls_key,
+    keys_in_text,
+    match_rounds,
+    text_key,
+)
 from claw_state.continuity import Anchor, StoredRounds
 
 
@@ -21,7 +30,9 @@ IDS = st.lists(st.text(alphabet="abcXYZ019", min_size=1, max_size=6), min_size=1
 
 @pytest.mark.requirement("continuity:calls-anchor")
 @given(IDS, st.sampled_from("_-.:|"), st.randoms())
-def test_order_and_punctuation_of_call_ids_do_not_matter(ids: list[str], mark: str, random: object) -> None:
+def test_order_and_punctuation_of_call_ids_do_not_matter(
+    ids: list[str], mark: str, random: object
+) -> None:
     shuffled = [f"{mark}{call_id[:1]}{mark}{call_id[1:]}" for call_id in ids]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert calls_key(shuffled) == calls_key(ids)
@@ -61,8 +72,12 @@ def kept(number: int, *before: str, session: str = "", key: str = KEY) -> Stored
     return StoredRounds(number, Anchor(key, said(*before)), session, f"hidden {number}".encode())
 
 
-def found(conversation: Sequence[str], turns: Sequence[StoredRounds], session: str = "") -> dict[int, int]:
-    """Return the stored rounds chosen for each message of a conversation in which the assistant says every "Done."."""
+def found(
+    conversation: Sequence[str], turns: Sequence[StoredRounds], session: str = ""
+) -> dict[int, int]:
+    """Return the stored rounds chosen for each message of a conversation in which
+    the assistant says every "Done.".
+    """
     transcript, anchors = Transcript(), {}
     for index, text in enumerate(conversation):
         if text == "Done.":
@@ -80,8 +95,14 @@ def test_equal_answers_of_two_conversations_are_told_apart_by_what_was_said_befo
 
 
 @pytest.mark.requirement("continuity:evidence")
-def test_equal_answers_of_one_conversation_are_told_apart_by_what_was_said_before_and_by_order() -> None:
-    turns = [kept(1, "Buy"), kept(2, "Buy", "Done.", "Buy"), kept(3, "Buy", "Done.", "Buy", "Done.", "Buy")]
+def test_equal_answers_of_one_conversation_are_told_apart_by_what_was_said_before_and_by_order() -> (
+    None
+):
+    turns = [
+        kept(1, "Buy"),
+        kept(2, "Buy", "Done.", "Buy"),
+        kept(3, "Buy", "Done.", "Buy", "Done.", "Buy"),
+    ]
     assert found(["Buy", "Done.", "Buy", "Done.", "Buy", "Done."], turns) == {1: 1, 3: 2, 5: 3}
 
 
@@ -95,7 +116,9 @@ def test_equal_answers_of_one_conversation_are_told_apart_by_what_was_said_befor
         ["summary of what was", "Buy", "Done."],
     ],
 )
-def test_messages_that_a_runner_adds_or_drops_do_not_matter_while_one_is_the_same(again: list[str]) -> None:
+def test_messages_that_a_runner_adds_or_drops_do_not_matter_while_one_is_the_same(
+    again: list[str],
+) -> None:
     assert list(found(again, [kept(1, "Buy", "<volatile>")]).values()) == [1]
 
 
@@ -120,7 +143,10 @@ def test_evidence_is_no_requirement() -> None:
 
 
 @pytest.mark.requirement("continuity:told-apart")
-@given(st.lists(st.sampled_from(["Buy", "Sell", "Done."]), max_size=8), st.lists(st.sampled_from(["Buy", "Sell"]), max_size=4))
+@given(
+    st.lists(st.sampled_from(["Buy", "Sell", "Done."]), max_size=8),
+    st.lists(st.sampled_from(["Buy", "Sell"]), max_size=4),
+)
 def test_one_kept_turn_serves_one_message(conversation: list[str], before: list[str]) -> None:
     turns = [kept(number, *before[:number]) for number in range(5)]
     numbers = list(found(conversation, turns).values())
@@ -139,18 +165,25 @@ class Looked(tuple[str, ...]):
 
 
 @pytest.mark.requirement("continuity:bounds")
-def test_an_answer_that_is_given_day_and_night_costs_no_more_for_each_time_that_it_was_given() -> None:
+def test_an_answer_that_is_given_day_and_night_costs_no_more_for_each_time_that_it_was_given() -> (
+    None
+):
     kept = [StoredRounds(number, Anchor("text:ok", ("beat",)), "", b"{}") for number in range(64)]
     looked = []
     for length in (1_000, 10_000):
         Looked.times = 0
-        found = match_rounds({index: Anchor("text:ok", Looked(("beat",))) for index in range(length)}, kept, "")
+        found = match_rounds(
+            {index: Anchor("text:ok", Looked(("beat",))) for index in range(length)}, kept, ""
+        )
         looked.append(Looked.times)
         assert sorted(found) == list(range(length - 64, length))
     assert looked[0] == looked[1]
 
 
-NOTE, OTHER_NOTE = "<system-reminder>\na\n</system-reminder>", "<system-reminder> b </system-reminder>"
+NOTE, OTHER_NOTE = (
+    "<system-reminder>\na\n</system-reminder>",
+    "<system-reminder> b </system-reminder>",
+)
 
 
 def is_same(parts: Sequence[str], others: Sequence[str]) -> bool:
@@ -194,7 +227,9 @@ def test_a_users_message_is_known_by_most_of_its_parts(parts: list[str], others:
         (["a"], ["b"]),
     ],
 )
-def test_a_users_message_with_other_words_is_another_one(parts: list[str], others: list[str]) -> None:
+def test_a_users_message_with_other_words_is_another_one(
+    parts: list[str], others: list[str]
+) -> None:
     assert not is_same(parts, others)
     assert not is_same(others, parts)
 
@@ -222,9 +257,18 @@ def test_what_an_earlier_version_kept_of_a_message_in_parts_is_known_as_a_whole(
 
 
 @pytest.mark.requirement("continuity:calls-as-text")
-@given(st.lists(st.tuples(IDS.map("_".join), st.recursive(st.text() | st.none(), _nested)), min_size=1, max_size=3), st.text())
+@given(
+    st.lists(
+        st.tuples(IDS.map("_".join), st.recursive(st.text() | st.none(), _nested)),
+        min_size=1,
+        max_size=3,
+    ),
+    st.text(),
+)
 @example([("call_1", "'{\"")], "Calling tools:\n[")
-def test_ids_are_read_from_whatever_python_writes(calls: list[tuple[str, object]], words: str) -> None:
+def test_ids_are_read_from_whatever_python_writes(
+    calls: list[tuple[str, object]], words: str
+) -> None:
     made = [
         {"id": call_id, "type": "function", "function": {"name": "f", "arguments": {"a": argument}}}
         for call_id, argument in calls
@@ -237,25 +281,48 @@ def test_ids_are_read_from_whatever_python_writes(calls: list[tuple[str, object]
 @pytest.mark.requirement("continuity:calls-as-text")
 def test_a_mentioned_id_is_no_evidence() -> None:
     handed_over = kept(1, "Buy", key=calls_key(["call_1"]))
-    text = "Calling tools:\n[{'id': 'call_1', 'type': 'function', 'function': {'name': 'f', 'arguments': {}}}]"
+    text = (
+        "Calling tools:\n[{'id': 'call_1', 'type': 'function', 'function': {'name': 'f', "
+        "'arguments': {}}}]"
+    )
     for before, ids in ((["Buy"], [1]), (["Buy", "Sell"], []), (["Sell"], []), ([], [])):
         transcript = Transcript()
         for words in before:
             transcript.add_user(words)
-        result = match_rounds({1: transcript.add_assistant(text_key(text), text)}, [handed_over], "")
+        result = match_rounds(
+            {1: transcript.add_assistant(text_key(text), text)}, [handed_over], ""
+        )
         assert [one.id for one in result.values()] == ids
 
 
 @pytest.mark.requirement("continuity:calls-as-text")
-@pytest.mark.parametrize("text", ["", "Calling tools:\n[]", "Calling tools:\n[{'id': 7}]", "[{'id': 'call_1'}]", "call_1"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "Calling tools:\n[]", "Calling tools:\n[{'id': 7}]", "[{'id': 'call_1'}]", "call_1"],
+)
 def test_other_text_has_no_other_keys(text: str) -> None:
     assert keys_in_text(text) == ()
 
 
 @pytest.mark.requirement("continuity:calls-as-text")
 @pytest.mark.parametrize(
-    "filler", ["{", "'", '"', "'\\", "{'id': '", "{'id': 'c', 'type': 'function', ", "Calling tools:\n[", "''"]
+    "filler",
+    [
+        "{",
+        "'",
+        '"',
+        "'\\",
+        "{'id': '",
+        "{'id': 'c', 'type': 'function', ",
+        "Calling tools:\n[",
+        "''",
+    ],
 )
 def test_a_text_of_a_megabyte_is_read_once(filler: str) -> None:
-    """Reading it anew from each such sign would take hours, and pytest ends a test after minutes."""
-    keys_in_text("Calling tools:\n[{'id': 'c', 'type': 'function', 'function': {'name': " + filler * (1_000_000 // len(filler)))
+    """Reading it anew from each such sign would take hours, and pytest ends a test
+    after minutes.
+    """
+    keys_in_text(
+        "Calling tools:\n[{'id': 'c', 'type': 'function', 'function': {'name': "
+        + filler * (1_000_000 // len(filler))
+    )

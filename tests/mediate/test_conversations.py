@@ -1,4 +1,6 @@
-"""Random conversations of one agent, compared with a simple oracle: forks, edits, retries, restarts."""
+"""Random conversations of one agent, compared with a simple oracle: forks, edits,
+retries, restarts.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ SHARED = "Done."
 
 
 class Conversations(RuleBasedStateMachine):
-    """The actions of runners, in any order. A talk that a rule does not consume stays: going on with it again forks it."""
+    """The actions of runners, in any order.
+
+    A talk that a rule does not consume stays: going on with it again forks it.
+    """
 
     talks = Bundle("talks")
     broken = Bundle("broken")
@@ -43,30 +48,44 @@ class Conversations(RuleBasedStateMachine):
         return Talk(wire, self.desk.words("session") if named else "", stream)
 
     @rule(target=talks, wire=WIRES, stream=st.booleans(), calls=CALLS)
-    def begins_like_others_in_a_session_of_its_own(self, wire: Wire, stream: bool, calls: list[str]) -> Talk:
+    def begins_like_others_in_a_session_of_its_own(
+        self, wire: Wire, stream: bool, calls: list[str]
+    ) -> Talk:
         return self.desk.asks(Talk(wire, self.desk.words("session"), stream), "Buy", calls, SHARED)
 
     @rule(target=talks, talk=talks, calls=CALLS, shared=st.booleans())
     def asks(self, talk: Talk, calls: list[str], shared: bool) -> Talk:
-        return self.desk.asks(talk, self.desk.words("ask"), calls, SHARED if shared else self.desk.words("answer"))
+        return self.desk.asks(
+            talk, self.desk.words("ask"), calls, SHARED if shared else self.desk.words("answer")
+        )
 
     @rule(target=talks, talk=talks, calls=CALLS)
     def drops_an_answer_without_words(self, talk: Talk, calls: list[str]) -> Any:
-        """Only with OpenAI: Anthropic's API joins two successive user messages, so runners send one."""
+        """Only with OpenAI: Anthropic's API joins two successive user messages, so
+        runners send one.
+        """
         if talk.wire is not openai:
             return multiple()
         return self.desk.asks(talk, self.desk.words("ask"), calls, "")
 
-    @rule(target=talks, talk=talks, steps=st.lists(st.tuples(CALLS, st.integers(1, 2)), min_size=1, max_size=3))
+    @rule(
+        target=talks,
+        talk=talks,
+        steps=st.lists(st.tuples(CALLS, st.integers(1, 2)), min_size=1, max_size=3),
+    )
     def runs_tools_of_its_own(self, talk: Talk, steps: list[tuple[list[str], int]]) -> Talk:
         asked = talk.says(self.desk.words("ask"))
         for calls, native in steps:
             asked = self.desk.hands(asked, calls, native)
-        return replace(self.desk.turn(asked, ["desk.balance"], self.desk.words("answer")), asked=asked.pieces)
+        return replace(
+            self.desk.turn(asked, ["desk.balance"], self.desk.words("answer")), asked=asked.pieces
+        )
 
     @rule(target=talks, talk=consumes(talks), calls=CALLS)
     def has_the_last_answer_made_again(self, talk: Talk, calls: list[str]) -> Talk:
-        """The new words differ: between two equal answers to equal words, one of them a fork's, nothing could decide."""
+        """The new words differ: between two equal answers to equal words, one of
+        them a fork's, nothing could decide.
+        """
         if talk.asked is None:
             return talk
         again = replace(talk, pieces=talk.asked)
@@ -81,13 +100,24 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(target=talks, talk=talks, place=st.integers(0, 9), calls=CALLS)
     def changes_what_was_said_and_goes_on(self, talk: Talk, place: int, calls: list[str]) -> Any:
-        """If the session is named, nothing else needs to be the same, except an answer that the runner has dropped."""
-        places = [at for at in talk.questions if talk.pieces[at + 1 : at + 2] and talk.pieces[at + 1].messages]
+        """If the session is named, nothing else needs to be the same, except an
+        answer that the runner has dropped.
+        """
+        places = [
+            at
+            for at in talk.questions
+            if talk.pieces[at + 1 : at + 2] and talk.pieces[at + 1].messages
+        ]
         if not (talk.session and places):
             return multiple()
         at = places[place % len(places)]
         changed = replace(talk, pieces=talk.pieces[:at]).says(self.desk.words("changed"))
-        return self.desk.asks(changed.then(*talk.pieces[at + 1 :]), self.desk.words("ask"), calls, self.desk.words("answer"))
+        return self.desk.asks(
+            changed.then(*talk.pieces[at + 1 :]),
+            self.desk.words("ask"),
+            calls,
+            self.desk.words("answer"),
+        )
 
     @rule(target=talks, talk=talks, place=st.integers(0, 9), calls=CALLS)
     def compacts_what_was_said_and_goes_on(self, talk: Talk, place: int, calls: list[str]) -> Any:
@@ -97,7 +127,9 @@ class Conversations(RuleBasedStateMachine):
         kept = talk.pieces[talk.questions[place % len(talk.questions)] :]
         summary = replace(talk, pieces=()).says(self.desk.words("summary"))
         noted = Piece(({"role": "assistant", "content": "I see."},), ("I see.",))
-        return self.desk.asks(summary.then(noted, *kept), self.desk.words("ask"), calls, self.desk.words("answer"))
+        return self.desk.asks(
+            summary.then(noted, *kept), self.desk.words("ask"), calls, self.desk.words("answer")
+        )
 
     @rule(talk=talks)
     def tries_again_though_it_was_answered(self, talk: Talk) -> None:
@@ -109,14 +141,18 @@ class Conversations(RuleBasedStateMachine):
         return self.desk.fails(talk, self.desk.words("ask"), calls, steps=steps)
 
     @rule(target=broken, wire=WIRES, stream=st.booleans(), calls=CALLS)
-    def fails_at_the_same_words_in_two_sessions(self, wire: Wire, stream: bool, calls: list[str]) -> Any:
+    def fails_at_the_same_words_in_two_sessions(
+        self, wire: Wire, stream: bool, calls: list[str]
+    ) -> Any:
         talks = [Talk(wire, self.desk.words("session"), stream) for _ in range(2)]
         return multiple(*(self.desk.fails(talk, "Buy", calls) for talk in talks))
 
     @rule(target=talks, failed=consumes(broken), told=st.booleans(), calls=CALLS)
     def tries_again(self, failed: Broken, told: bool, calls: list[str]) -> Talk:
         headers = [RETRIES] if told else []
-        talk = self.desk.turn(failed.asked, calls, self.desk.words("answer"), *headers, played=failed.made)
+        talk = self.desk.turn(
+            failed.asked, calls, self.desk.words("answer"), *headers, played=failed.made
+        )
         return replace(talk, asked=failed.asked.pieces)
 
     @rule(target=broken, failed=consumes(broken))
@@ -124,16 +160,27 @@ class Conversations(RuleBasedStateMachine):
         self.desk.fails_again(failed)
         return failed
 
-    @rule(target=talks, failed=consumes(broken), calls=CALLS, more=st.sampled_from([" [try again]", "\n\nGo on."]))
+    @rule(
+        target=talks,
+        failed=consumes(broken),
+        calls=CALLS,
+        more=st.sampled_from([" [try again]", "\n\nGo on."]),
+    )
     def tries_again_in_other_words(self, failed: Broken, calls: list[str], more: str) -> Talk:
-        """The calls of the failed turn are replayed only if the runner is at the same place of the conversation."""
+        """The calls of the failed turn are replayed only if the runner is at the
+        same place of the conversation.
+        """
         here = len(failed.asked.pieces) == len(failed.before.pieces) + 1
         played = failed.made if here else ()
-        return self.desk.asks(failed.before, failed.words + more, calls, self.desk.words("answer"), played=played)
+        return self.desk.asks(
+            failed.before, failed.words + more, calls, self.desk.words("answer"), played=played
+        )
 
     @rule(target=talks, failed=consumes(broken), calls=CALLS)
     def says_something_else_after_a_failure(self, failed: Broken, calls: list[str]) -> Talk:
-        return self.desk.asks(failed.before, self.desk.words("other"), calls, self.desk.words("answer"))
+        return self.desk.asks(
+            failed.before, self.desk.words("other"), calls, self.desk.words("answer")
+        )
 
     @rule(target=talks, failed=consumes(broken), calls=CALLS)
     def goes_on_behind_a_failure(self, failed: Broken, calls: list[str]) -> Any:

@@ -55,27 +55,49 @@ CHAT = "/v1/chat/completions"
         ({"max_tokens": 100, "n": 2, "best_of": 5}, 500, True),
         ({"max_tokens": 100, "prompt": ["a", "b", "c"]}, 300, True),
         ({"max_tokens": 100, "prompt": [1, 2, 3]}, 100, True),
-        *(({"max_tokens": odd, "n": odd}, 4096, False) for odd in (-1, 0, "9", 1.5, True, None, [9], {"a": 9})),
+        *(
+            ({"max_tokens": odd, "n": odd}, 4096, False)
+            for odd in (-1, 0, "9", 1.5, True, None, [9], {"a": 9})
+        ),
     ],
 )
-def test_the_output_is_what_the_request_allows_within_bounds(members: dict[str, Any], tokens: int, is_limited: bool) -> None:
+def test_the_output_is_what_the_request_allows_within_bounds(
+    members: dict[str, Any], tokens: int, is_limited: bool
+) -> None:
     size = measure_request(json.dumps({"model": "m", **members}).encode(), CHAT)
     assert (size.output_tokens, size.is_limited) == (tokens, is_limited)
 
 
 @pytest.mark.requirement("budget:estimate")
 def test_the_input_is_counted_by_bytes_and_files_are_cheaper() -> None:
-    assert measure_request(b"x" * 400 + b" ", "/v1/embeddings") == RequestSize(401 / 4, 0.0, is_limited=True)
+    assert measure_request(b"x" * 400 + b" ", "/v1/embeddings") == RequestSize(
+        401 / 4, 0.0, is_limited=True
+    )
     assert measure_request(b"", CHAT, declared_length=4000).input_tokens == 1000
-    assert measure_request(b"some words, " * 10**6, CHAT).input_tokens == 10**6, "no model reads more"
-    image = json.dumps({"messages": [{"content": [{"image_url": {"url": "data:image/png;base64," + "iVBOR/+w" * 50_000}}]}]})
+    assert measure_request(b"some words, " * 10**6, CHAT).input_tokens == 10**6, (
+        "no model reads more"
+    )
+    image = json.dumps(
+        {
+            "messages": [
+                {
+                    "content": [
+                        {"image_url": {"url": "data:image/png;base64," + "iVBOR/+w" * 50_000}}
+                    ]
+                }
+            ]
+        }
+    )
     assert count_tokens(image.encode()) == pytest.approx(400_000 / 32, rel=0.1)
     prose = json.dumps({"content": "The quick brown fox; it jumps over the lazy dog. " * 10_000})
     assert count_tokens(prose.encode()) == len(prose) / 4
 
 
 @pytest.mark.requirement("budget:estimate")
-@given(st.binary(max_size=300) | st.text(max_size=99).map(lambda text: json.dumps({"max_tokens": text, "n": [text]}).encode()))
+@given(
+    st.binary(max_size=300)
+    | st.text(max_size=99).map(lambda text: json.dumps({"max_tokens": text, "n": [text]}).encode())
+)
 def test_any_bytes_have_a_size(body: bytes) -> None:
     size = measure_request(body, CHAT)
     assert 0 <= size.input_tokens <= 300
@@ -108,7 +130,9 @@ def test_what_was_received_is_charged_and_else_what_was_expected() -> None:
     assert dollars(cut._replace(usage={"input_tokens": -30})) == 1000 + 700
     assert dollars(cut._replace(tokens=0)) == 1000 + 500_000
     assert dollars(ReceivedAnswer(0, {})) == 1000 + 500_000
-    assert dollars(ReceivedAnswer(200, {}, tokens=90_000)) == 1000 + 900_000, "a document without usage, longer than expected"
+    assert dollars(ReceivedAnswer(200, {}, tokens=90_000)) == 1000 + 900_000, (
+        "a document without usage, longer than expected"
+    )
 
 
 @pytest.mark.requirement("budget:usage-asked-for")
@@ -118,7 +142,10 @@ def test_what_was_received_is_charged_and_else_what_was_expected() -> None:
         ("", '"stream_options":{"include_usage":true}'),
         ('"stream_options" : null', '"stream_options" : {"include_usage":true}'),
         ('"stream_options":{ }', '"stream_options":{ "include_usage":true}'),
-        ('"stream_options":{"include_usage" :false, "x":1.0}', '"stream_options":{"include_usage" :true, "x":1.0}'),
+        (
+            '"stream_options":{"include_usage" :false, "x":1.0}',
+            '"stream_options":{"include_usage" :true, "x":1.0}',
+        ),
         ('"stream_options":{"include_usage":true}', None),
         ('"stream_options":{"include_usage":"yes"}', None),
         ('"stream_options":[7]', None),
@@ -127,13 +154,21 @@ def test_what_was_received_is_charged_and_else_what_was_expected() -> None:
 def test_only_the_option_is_edited(options: str, sent: str | None) -> None:
     comma = "," if options or sent else ""
     body = f'{{"model": "m" ,"id":12345678901234567890{"," if options else ""}{options}}}'
-    expected = None if sent is None else f'{{"model": "m" ,"id":12345678901234567890{comma}{sent}}}'.encode()
+    expected = (
+        None
+        if sent is None
+        else f'{{"model": "m" ,"id":12345678901234567890{comma}{sent}}}'.encode()
+    )
     assert ask_for_usage(body.encode()) == expected
 
 
 @pytest.mark.requirement("budget:usage-asked-for")
 @pytest.mark.parametrize(
-    "body", [b'{"stream_options":{},"stream_options":{}}', b'{"stream_options":{"include_usage":0,"include_usage":1}}']
+    "body",
+    [
+        b'{"stream_options":{},"stream_options":{}}',
+        b'{"stream_options":{"include_usage":0,"include_usage":1}}',
+    ],
 )
 def test_an_option_that_stands_twice_is_refused(body: bytes) -> None:
     with pytest.raises(RepeatedMemberError):
@@ -154,7 +189,12 @@ KEPT = [
 
 
 @pytest.mark.requirement("budget:usage-asked-for")
-@given(st.sampled_from(["\n", "\r\n", "\r"]), st.sets(st.integers(1, 700)), st.integers(0, len(KEPT)), st.booleans())
+@given(
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.sets(st.integers(1, 700)),
+    st.integers(0, len(KEPT)),
+    st.booleans(),
+)
 def test_only_the_chunk_with_nothing_but_usage_leaves_a_stream_however_it_is_cut(
     end: str, cuts: set[int], place: int, has_name: bool
 ) -> None:
@@ -165,7 +205,9 @@ def test_only_the_chunk_with_nothing_but_usage_leaves_a_stream_however_it_is_cut
 
     stream = written(*KEPT[:place], used, *KEPT[place:])
     chunks, out = UsageChunkFilter(), b""
-    for start, stop in pairwise([0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]):
+    for start, stop in pairwise(
+        [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
+    ):
         out += chunks.feed(stream[start:stop])
     assert out + chunks.end() == written(*KEPT)
 
@@ -194,7 +236,13 @@ def budgets(tmp_path: Path, events: list[dict[str, Any]]) -> Iterator[Budgets]:
 
 def limited(usd: float = 1.0, **metadata: Any) -> Agent:
     made = Metadata.model_validate(
-        {"service": "a", "pod": "p", "token": "a:s", "budget": {"window": "1h", "limit_usd": usd}, **metadata}
+        {
+            "service": "a",
+            "pod": "p",
+            "token": "a:s",
+            "budget": {"window": "1h", "limit_usd": usd},
+            **metadata,
+        }
     )
     return Agent("a", made, (), limits(), "d")
 
@@ -207,7 +255,9 @@ async def admitted(budgets: Budgets, agent: Agent, model: str = "m", **members: 
 
 
 def write_prices(folder: Path, **prices: tuple[float, float]) -> None:
-    listed = {name: {"input": given, "output": written} for name, (given, written) in prices.items()}
+    listed = {
+        name: {"input": given, "output": written} for name, (given, written) in prices.items()
+    }
     (folder / "prices.json").write_text(json.dumps(listed), encoding="utf-8")
 
 
@@ -240,7 +290,9 @@ async def test_without_any_price_the_average_of_reported_costs_is_charged_and_el
     told = ReceivedAnswer(200, {"prompt_tokens": 1, "cost": 2.0}, is_usage_final=True)
     budgets.settle(agent, "m", budgets.cost_of_answer("x", "m", told, second), second)
     third = await admitted(budgets, agent)
-    assert budgets.cost_of_answer("x", "m", silent, third) == Cost(None, 1.0), "2 dollars for two requests"
+    assert budgets.cost_of_answer("x", "m", silent, third) == Cost(None, 1.0), (
+        "2 dollars for two requests"
+    )
     budgets.settle(agent, "m", FREE, third)
 
 
@@ -257,11 +309,15 @@ async def test_without_any_price_the_average_of_reported_costs_is_charged_and_el
         {"cost": -5, "prompt_tokens": None},
     ],
 )
-async def test_an_odd_usage_is_none(tmp_path: Path, budgets: Budgets, usage: dict[str, Any]) -> None:
+async def test_an_odd_usage_is_none(
+    tmp_path: Path, budgets: Budgets, usage: dict[str, Any]
+) -> None:
     write_prices(tmp_path, m=(10, 20))
     agent = limited()
     admission = await admitted(budgets, agent, max_tokens=1000)
-    cost = budgets.cost_of_answer("x", "m", ReceivedAnswer(200, usage, is_usage_final=True), admission)
+    cost = budgets.cost_of_answer(
+        "x", "m", ReceivedAnswer(200, usage, is_usage_final=True), admission
+    )
     assert cost.known is None
     assert cost.estimated is not None
     assert cost.estimated > 0
@@ -269,7 +325,9 @@ async def test_an_odd_usage_is_none(tmp_path: Path, budgets: Budgets, usage: dic
 
 
 @pytest.mark.requirement("budget:broken-off")
-async def test_a_refusal_is_free_and_a_request_that_was_never_sent_too(tmp_path: Path, budgets: Budgets) -> None:
+async def test_a_refusal_is_free_and_a_request_that_was_never_sent_too(
+    tmp_path: Path, budgets: Budgets
+) -> None:
     write_prices(tmp_path, m=(10, 20))
     agent = limited()
     admission = await admitted(budgets, agent)
@@ -293,7 +351,10 @@ async def test_a_clamped_request_is_expected_to_cost_what_the_policys_first_mode
     tmp_path: Path, budgets: Budgets
 ) -> None:
     write_prices(tmp_path, big=(10, 20), small=(1, 2))
-    allowed = ({"slot": "fallback", "ref": "openai/small"}, {"slot": "primary", "ref": "openai/big"})
+    allowed = (
+        {"slot": "fallback", "ref": "openai/small"},
+        {"slot": "primary", "ref": "openai/big"},
+    )
     agent = limited(100.0, model_policy={"mode": "clamp", "allowed": allowed})
     expected = []
     for model in ("small", "openai/small", "forbidden"):
@@ -305,7 +366,9 @@ async def test_a_clamped_request_is_expected_to_cost_what_the_policys_first_mode
 
 
 @pytest.mark.requirement("budget:reserved")
-async def test_a_request_that_only_another_keeps_out_waits_a_moment(tmp_path: Path, budgets: Budgets) -> None:
+async def test_a_request_that_only_another_keeps_out_waits_a_moment(
+    tmp_path: Path, budgets: Budgets
+) -> None:
     write_prices(tmp_path, m=(1, 1))
     agent = limited()
     first = await admitted(budgets, agent)
@@ -317,7 +380,9 @@ async def test_a_request_that_only_another_keeps_out_waits_a_moment(tmp_path: Pa
 
 
 @pytest.mark.requirement("budget:reserved")
-async def test_a_turn_reserves_what_it_has_cost_and_its_next_call(tmp_path: Path, budgets: Budgets) -> None:
+async def test_a_turn_reserves_what_it_has_cost_and_its_next_call(
+    tmp_path: Path, budgets: Budgets
+) -> None:
     write_prices(tmp_path, m=(0, 10))
     agent = limited(5.0)
     turn = await admitted(budgets, agent, max_tokens=100_000)
@@ -329,6 +394,8 @@ async def test_a_turn_reserves_what_it_has_cost_and_its_next_call(tmp_path: Path
     cost = budgets.cost_of_turn("x", "m", {"prompt_tokens": 1, "completion_tokens": 200_000}, turn)
     assert cost == Cost(pytest.approx(2.0), pytest.approx(1.0))
     budgets.settle(agent, "m", cost, turn)
-    refusal = await budgets.admit(agent, Request("POST", CHAT, [], b""), RunnerRequest(b'{"max_tokens":128000,"n":2}', "m"))
+    refusal = await budgets.admit(
+        agent, Request("POST", CHAT, [], b""), RunnerRequest(b'{"max_tokens":128000,"n":2}', "m")
+    )
     assert isinstance(refusal, RunnerResponse)
     assert refusal.status == 429

@@ -9,12 +9,35 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.mitm.gate.destinations import ClosedAddressError, check_dial, find_refusal, install_check
+from claw_mediate.mitm.gate.destinations import (
+    ClosedAddressError,
+    check_dial,
+    find_refusal,
+    install_check,
+)
 
 CLOSED = (
-    *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "0.0.0.0"),
+    *(
+        "127.0.0.1",
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "169.254.169.254",
+        "0.0.0.0",
+    ),
     *("224.0.0.1", "255.255.255.255", "168.63.129.16", "198.18.0.1", "192.0.2.1"),
-    *("::1", "::", "fe80::1", "fc00::1", "ff02::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "fe80::1%1"),
+    *(
+        "::1",
+        "::",
+        "fe80::1",
+        "fc00::1",
+        "ff02::1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "fe80::1%1",
+    ),
 )
 
 
@@ -25,7 +48,9 @@ def test_an_address_that_is_not_global_is_refused(host: str) -> None:
 
 
 @pytest.mark.requirement("egress:no-private")
-@pytest.mark.parametrize("host", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34", "example.com"])
+@pytest.mark.parametrize(
+    "host", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34", "example.com"]
+)
 def test_a_global_address_and_a_name_are_not(host: str) -> None:
     assert find_refusal(host, ()) is None
 
@@ -44,7 +69,10 @@ async def test_a_name_that_also_leads_to_private_addresses_is_dialled_at_its_glo
     answers = [["10.0.0.1", "93.184.216.34"], ["127.0.0.1"], ["127.0.0.1"]]
 
     async def resolve(_host: Any, port: Any, **_: Any) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answers.pop(0)]
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
+            for address in answers.pop(0)
+        ]
 
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "getaddrinfo", resolve, raising=False)

@@ -1,4 +1,6 @@
-"""The fast dispatch and mitmproxy's own: whatever the addons are and do, both give them the same events."""
+"""The fast dispatch and mitmproxy's own: whatever the addons are and do, both give
+them the same events.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from claw_mediate.mitm import fast_dispatch, merged_writes
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of an addon: its reaction to a request and to an update, and the addons nested in it."""
+    """The plan of an addon: its reaction to a request and to an update, and the
+    addons nested in it.
+    """
 
     request: str
     update: str
@@ -56,7 +60,12 @@ DOINGS = (
 )
 PLANS = st.recursive(
     st.builds(Plan, st.sampled_from(DOINGS), st.sampled_from(DOINGS), st.none()),
-    lambda plans: st.builds(Plan, st.sampled_from(DOINGS), st.sampled_from(DOINGS), st.lists(plans, max_size=3).map(tuple)),
+    lambda plans: st.builds(
+        Plan,
+        st.sampled_from(DOINGS),
+        st.sampled_from(DOINGS),
+        st.lists(plans, max_size=3).map(tuple),
+    ),
     max_leaves=12,
 )
 
@@ -70,7 +79,9 @@ class Made:
             if (handler := stage.handler(self, event, doing)) is not None:
                 setattr(self, event, handler)
         if plan.nested is not None:
-            self.addons = [stage.make(f"{name}.{place}", nested) for place, nested in enumerate(plan.nested)]
+            self.addons = [
+                stage.make(f"{name}.{place}", nested) for place, nested in enumerate(plan.nested)
+            ]
 
     def __repr__(self) -> str:
         return self.name
@@ -122,7 +133,13 @@ class Stage:
 
     def handler(self, addon: Made, event: str, doing: str) -> Any:
         doing = "nothing" if doing.startswith("is mitmproxy's own") else doing
-        odd = {"is a module": types, "is no function": "text", "is empty": (), "nothing": None, "can't be read": None}
+        odd = {
+            "is a module": types,
+            "is no function": "text",
+            "is empty": (),
+            "nothing": None,
+            "can't be read": None,
+        }
         if doing in odd:
             return odd[doing]
 
@@ -139,11 +156,17 @@ class Stage:
     def act(self, addon: Made, doing: str) -> Any:
         chain = self.manager.chain
         acts: dict[str, Callable[[], Any]] = {
-            "adds one": lambda: chain.append(self.make(f"{len(chain)}", Plan("hears", "hears", None))),
+            "adds one": lambda: chain.append(
+                self.make(f"{len(chain)}", Plan("hears", "hears", None))
+            ),
             "adds mitmproxy's own": lambda: chain.append(Own(self, f"{len(chain)}")),
             "removes the last": lambda: setattr(self.manager, "chain", chain[:-1]),
-            "nests one": lambda: setattr(addon, "addons", [self.make(f"{addon.name}+", Plan("hears", "awaits", None))]),
-            "hears of updates from now on": lambda: setattr(addon, "update", self.handler(addon, "update", "hears")),
+            "nests one": lambda: setattr(
+                addon, "addons", [self.make(f"{addon.name}+", Plan("hears", "awaits", None))]
+            ),
+            "hears of updates from now on": lambda: setattr(
+                addon, "update", self.handler(addon, "update", "hears")
+            ),
             "hears no more": lambda: addon.__dict__.pop("update", None),
             "stops an iteration": lambda: next(iter(())),
         }
@@ -159,8 +182,12 @@ class Stage:
         return acts[doing]() if doing in acts else None
 
 
-def calls_of(kind: type[addonmanager.AddonManager], plans: list[Plan], flow: Any) -> tuple[Any, ...]:
-    """Run two requests; return the events, the log with the failing functions, the outcomes, and the remaining addons."""
+def calls_of(
+    kind: type[addonmanager.AddonManager], plans: list[Plan], flow: Any
+) -> tuple[Any, ...]:
+    """Run two requests; return the events, the log with the failing functions, the
+    outcomes, and the remaining addons.
+    """
     stage = Stage(kind(types.SimpleNamespace(options=options.Options())))
     stage.manager.chain = [stage.make(str(place), plan) for place, plan in enumerate(plans)]
     ends: list[str] = []
@@ -179,7 +206,9 @@ def calls_of(kind: type[addonmanager.AddonManager], plans: list[Plan], flow: Any
 
 
 class Lines(logging.Handler):
-    """A log handler that notes mitmproxy's lines about addons, each with the function that failed."""
+    """A log handler that notes mitmproxy's lines about addons, each with the
+    function that failed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,9 +221,14 @@ class Lines(logging.Handler):
 
 @pytest.mark.requirement("dispatch:same")
 @given(st.lists(PLANS, max_size=6))
-def test_any_addons_hear_the_same_in_the_same_order_as_from_mitmproxy_itself(plans: list[Plan]) -> None:
+def test_any_addons_hear_the_same_in_the_same_order_as_from_mitmproxy_itself(
+    plans: list[Plan],
+) -> None:
     flow = tflow.tflow()
-    fast, plain = (calls_of(kind, plans, flow) for kind in (fast_dispatch.FastManager, addonmanager.AddonManager))
+    fast, plain = (
+        calls_of(kind, plans, flow)
+        for kind in (fast_dispatch.FastManager, addonmanager.AddonManager)
+    )
     assert fast == plain
 
 
@@ -215,7 +249,8 @@ def test_a_mitmproxy_that_is_built_differently_is_named(monkeypatch: pytest.Monk
     monkeypatch.setattr(addonmanager.AddonManager, "trigger_event", trigger_event)
     monkeypatch.delattr(addonmanager, "traverse")
     assert fast_dispatch.incompatibility(manager) == (
-        "this version of mitmproxy calls its addons in another way: AddonManager.trigger_event, traverse"
+        "this version of mitmproxy calls its addons in another way: "
+        "AddonManager.trigger_event, traverse"
     )
 
 
@@ -230,7 +265,9 @@ def test_a_manager_of_someone_else_is_left_alone() -> None:
     )
 
 
-VALUES = st.one_of(st.none(), st.binary(max_size=3), st.text(max_size=3), st.integers(), st.floats(), st.booleans())
+VALUES = st.one_of(
+    st.none(), st.binary(max_size=3), st.text(max_size=3), st.integers(), st.floats(), st.booleans()
+)
 
 
 @pytest.mark.requirement("dispatch:same")
@@ -239,7 +276,9 @@ def test_the_types_of_a_message_pass_the_fast_check_where_they_pass_mitmproxys_o
     sound: http.MessageData, data: st.DataObject
 ) -> None:
     message = type(sound)(**vars(sound))
-    vars(message).update(data.draw(st.dictionaries(st.sampled_from(sorted(vars(sound))), VALUES, max_size=2)))
+    vars(message).update(
+        data.draw(st.dictionaries(st.sampled_from(sorted(vars(sound))), VALUES, max_size=2))
+    )
 
     def refusal(check: Callable[[Any], None]) -> str | None:
         try:
@@ -263,7 +302,10 @@ def test_the_fast_check_of_types_is_put_in_place_and_taken_back() -> None:
 
 
 NAMES = st.one_of(
-    st.sampled_from(["host", "HOST", "x-\udcff", "\u212aey"]), st.text(max_size=3), st.binary(max_size=3), st.none()
+    st.sampled_from(["host", "HOST", "x-\udcff", "\u212aey"]),
+    st.text(max_size=3),
+    st.binary(max_size=3),
+    st.none(),
 )
 RAW = st.one_of(st.sampled_from([b"Host", b"x-\xff", b"key"]), st.binary(max_size=3))
 
@@ -289,7 +331,9 @@ def result_of(lookup: Callable[[], Any]) -> Any:
 
 @pytest.mark.requirement("dispatch:headers")
 @given(st.lists(st.tuples(RAW, RAW), max_size=4), NAMES)
-def test_headers_are_found_as_mitmproxy_itself_finds_them(fields: list[tuple[bytes, bytes]], name: Any) -> None:
+def test_headers_are_found_as_mitmproxy_itself_finds_them(
+    fields: list[tuple[bytes, bytes]], name: Any
+) -> None:
     headers = http.Headers(fields)
     plain = looked_up(headers, name)
     fast_dispatch.use_fast_headers(fast=True)
@@ -317,11 +361,17 @@ def test_options_are_read_as_mitmproxy_itself_reads_them() -> None:
 
 
 @pytest.mark.requirement("dispatch:log")
-def test_a_record_wakes_the_loop_only_while_an_addon_asks_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_wakes_the_loop_only_while_an_addon_asks_for_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     woken: list[str] = []
-    loop = types.SimpleNamespace(call_soon_threadsafe=lambda _call, event: woken.append(event.entry.msg))
+    loop = types.SimpleNamespace(
+        call_soon_threadsafe=lambda _call, event: woken.append(event.entry.msg)
+    )
     manager = addonmanager.AddonManager(types.SimpleNamespace(options=options.Options()))
-    monkeypatch.setattr(ctx, "master", types.SimpleNamespace(addons=manager, event_loop=loop), raising=False)
+    monkeypatch.setattr(
+        ctx, "master", types.SimpleNamespace(addons=manager, event_loop=loop), raising=False
+    )
     events = log.LegacyLogEvents(ctx.master)
     events.install()
     try:
@@ -339,7 +389,9 @@ def test_a_record_wakes_the_loop_only_while_an_addon_asks_for_records(monkeypatc
 
 
 @pytest.mark.requirement("dispatch:log")
-def test_records_about_connections_are_made_for_the_handlers_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_about_connections_are_made_for_the_handlers_that_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     manager = addonmanager.AddonManager(types.SimpleNamespace(options=options.Options()))
     monkeypatch.setattr(ctx, "master", types.SimpleNamespace(addons=manager), raising=False)
     legacy, shown = log.LegacyLogEvents(ctx.master), logging.Handler(logging.ERROR)
@@ -362,14 +414,23 @@ PEERS = [
     connection.Server(address=("127.0.0.1", 3)),
     connection.Server(address=("127.0.0.1", 4), transport_protocol="udp"),
 ]
-SENT = st.builds(commands.SendData, st.sampled_from(PEERS), st.sampled_from([b"a", b"bc", b"x" * 40_000]))
-OTHERS = st.one_of(st.builds(commands.Log, st.just("said")), st.builds(commands.CloseConnection, st.sampled_from(PEERS)))
+SENT = st.builds(
+    commands.SendData, st.sampled_from(PEERS), st.sampled_from([b"a", b"bc", b"x" * 40_000])
+)
+OTHERS = st.one_of(
+    st.builds(commands.Log, st.just("said")),
+    st.builds(commands.CloseConnection, st.sampled_from(PEERS)),
+)
 
 
 @pytest.mark.requirement("dispatch:writes")
 @given(st.lists(st.one_of(SENT, SENT, OTHERS), max_size=12))
-def test_merged_writes_are_the_same_bytes_before_what_came_after_them(made: list[commands.Command]) -> None:
-    handler = types.SimpleNamespace(layer=types.SimpleNamespace(handle_event=lambda _event: iter(made)))
+def test_merged_writes_are_the_same_bytes_before_what_came_after_them(
+    made: list[commands.Command],
+) -> None:
+    handler = types.SimpleNamespace(
+        layer=types.SimpleNamespace(handle_event=lambda _event: iter(made))
+    )
     merged_writes.install(handler)
     merged = list(handler.layer.handle_event(None))
     assert [each for each in merged if not isinstance(each, commands.SendData)] == [

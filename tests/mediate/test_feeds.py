@@ -1,4 +1,6 @@
-"""Feeds from real services: cached, bounded, fetched beside the turn, and treated as information only."""
+"""Feeds from real services: cached, bounded, fetched beside the turn, and treated
+as information only.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,15 @@ def fetched(desk: Gathering) -> list[str]:
 
 @pytest.mark.requirement("feeds:fetch")
 async def test_a_feed_is_fetched_as_the_agent_and_shown_as_it_is(desk: Gathering) -> None:
-    serve(desk.service, Response(b'{"NVDA": 1.50, "id": 9007199254740993}', media_type="application/json"))
+    serve(
+        desk.service,
+        Response(b'{"NVDA": 1.50, "id": 9007199254740993}', media_type="application/json"),
+    )
     desk.has(desk.feed())
     text = await desk.text()
-    assert 'Feed prices (from market):\n```json\n{"NVDA": 1.50, "id": 9007199254740993}\n```' in text
+    assert (
+        'Feed prices (from market):\n```json\n{"NVDA": 1.50, "id": 9007199254740993}\n```' in text
+    )
     sent = desk.service.received[0].headers
     assert (sent["x-claw-id"], sent["x-claw-pod"]) == ("analyst", "desk")
     assert sent["authorization"] == f"Bearer {TOKEN}"
@@ -49,12 +56,20 @@ async def test_a_feed_is_fetched_as_the_agent_and_shown_as_it_is(desk: Gathering
     (told,) = desk.said("feed_fetch")
     assert (told["feed_name"], told["status_code"], told["error"]) == ("prices", 200, None)
     (told,) = desk.said("feed_injection")
-    assert (told["feed_status"], told["feed_cached"], told["feed_truncated"]) == ("included", False, False)
+    assert (told["feed_status"], told["feed_cached"], told["feed_truncated"]) == (
+        "included",
+        False,
+        False,
+    )
 
 
 @pytest.mark.requirement("feeds:reference")
-@pytest.mark.parametrize("factory", [None, asyncio.eager_task_factory], ids=["lazy tasks", "eager tasks as in mitmproxy"])
-async def test_a_feeds_credential_may_be_a_reference(desk: Gathering, tmp_path: Path, factory: Any) -> None:
+@pytest.mark.parametrize(
+    "factory", [None, asyncio.eager_task_factory], ids=["lazy tasks", "eager tasks as in mitmproxy"]
+)
+async def test_a_feeds_credential_may_be_a_reference(
+    desk: Gathering, tmp_path: Path, factory: Any
+) -> None:
     asyncio.get_running_loop().set_task_factory(factory)
 
     async def echo(request: Request) -> Response:
@@ -63,7 +78,10 @@ async def test_a_feeds_credential_may_be_a_reference(desk: Gathering, tmp_path: 
     serve(desk.service, echo)
     desk.has(desk.feed(auth={"secret": "feed-token"}))
     assert "unavailable" in await desk.text()
-    assert (desk.service.received, desk.said("feed_fetch")[0]["error"]) == ([], "credential_missing")
+    assert (desk.service.received, desk.said("feed_fetch")[0]["error"]) == (
+        [],
+        "credential_missing",
+    )
     (tmp_path / "feed-token").write_text("from-a-file\n", encoding="utf-8")
     desk.now += 60
     assert "You sent Bearer ••••••." in await desk.text()
@@ -73,7 +91,11 @@ async def test_a_feeds_credential_may_be_a_reference(desk: Gathering, tmp_path: 
 @pytest.mark.requirement("context:no-topology")
 async def test_no_address_is_in_the_text_or_in_the_log(desk: Gathering) -> None:
     serve(desk.service, Response(b"up"))
-    desk.has(desk.feed(), desk.feed("gone", url="http://127.0.0.1:9/gone"), desk.feed("odd", url="http://[::1]:9/x?y=1"))
+    desk.has(
+        desk.feed(),
+        desk.feed("gone", url="http://127.0.0.1:9/gone"),
+        desk.feed("odd", url="http://[::1]:9/x?y=1"),
+    )
     told = await desk.text() + json.dumps(desk.events)
     assert "127.0.0.1" not in told
     assert "http:" not in told
@@ -102,7 +124,9 @@ async def test_a_ttl_of_zero_asks_each_time(desk: Gathering) -> None:
 
 
 @pytest.mark.requirement("feeds:revalidate")
-async def test_a_copy_that_has_just_expired_is_used_and_refreshed_beside_the_turn(desk: Gathering) -> None:
+async def test_a_copy_that_has_just_expired_is_used_and_refreshed_beside_the_turn(
+    desk: Gathering,
+) -> None:
     go = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -169,7 +193,9 @@ async def test_feeds_are_fetched_side_by_side_and_turns_share_a_fetch(desk: Gath
 
     async def together(request: Request) -> Response:
         waiting.add(request.url.path)
-        await happens(lambda: len(waiting) == 3, "all three are asked for")  # never true one after the other
+        await happens(
+            lambda: len(waiting) == 3, "all three are asked for"
+        )  # never true one after the other
         return Response(request.url.path.encode())
 
     for name in "abc":
@@ -177,12 +203,16 @@ async def test_feeds_are_fetched_side_by_side_and_turns_share_a_fetch(desk: Gath
     desk.has(*(desk.feed(name) for name in "abc"))
     texts = await asyncio.gather(desk.text(), desk.text(), desk.text())
     assert len(set(texts)) == 1
-    assert [texts[0].index(f"Feed {name} ") for name in "abc"] == sorted(texts[0].index(f"Feed {name} ") for name in "abc")
+    assert [texts[0].index(f"Feed {name} ") for name in "abc"] == sorted(
+        texts[0].index(f"Feed {name} ") for name in "abc"
+    )
     assert sorted(fetched(desk)) == ["/a", "/b", "/c"]
 
 
 @pytest.mark.requirement("feeds:concurrent")
-async def test_a_turn_that_is_cancelled_does_not_stop_a_fetch_for_the_others(desk: Gathering) -> None:
+async def test_a_turn_that_is_cancelled_does_not_stop_a_fetch_for_the_others(
+    desk: Gathering,
+) -> None:
     go = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -213,20 +243,30 @@ async def endless(_request: Request) -> Response:
 @pytest.mark.requirement("feeds:caps")
 @pytest.mark.parametrize(
     "said",
-    [Response(b"x" * 100_000), endless, Response(gzip.compress(b"x" * 10_000_000), headers={"content-encoding": "gzip"})],
+    [
+        Response(b"x" * 100_000),
+        endless,
+        Response(gzip.compress(b"x" * 10_000_000), headers={"content-encoding": "gzip"}),
+    ],
 )
-async def test_a_feed_that_is_huge_or_endless_is_cut_with_a_mark(service: Service, tmp_path: Path, said: Said) -> None:
+async def test_a_feed_that_is_huge_or_endless_is_cut_with_a_mark(
+    service: Service, tmp_path: Path, said: Said
+) -> None:
     desk = Gathering(service, tmp_path, feed_bytes=500)
     serve(service, said)
     desk.has(desk.feed())
-    assert f"Feed prices (from market; cut: it goes on):\n```\n{'x' * 500}\n```" in await desk.text()
+    assert (
+        f"Feed prices (from market; cut: it goes on):\n```\n{'x' * 500}\n```" in await desk.text()
+    )
     assert desk.said("feed_injection")[0]["feed_truncated"] is True
     assert desk.said("feed_fetch")[0]["feed_source_exact"] is False
     await desk.close()
 
 
 @pytest.mark.requirement("feeds:caps")
-async def test_feeds_beyond_the_total_are_left_out_with_a_line_each(service: Service, tmp_path: Path) -> None:
+async def test_feeds_beyond_the_total_are_left_out_with_a_line_each(
+    service: Service, tmp_path: Path
+) -> None:
     desk = Gathering(service, tmp_path, feed_bytes=500, total_bytes=800)
     for name in "abc":
         serve(service, Response(name.encode() * (400 if name != "c" else 20)), name)
@@ -235,12 +275,18 @@ async def test_feeds_beyond_the_total_are_left_out_with_a_line_each(service: Ser
     assert "Feed b (from market): left out, for all feeds together are too long." in text
     assert "b" * 20 not in text
     assert "c" * 20 in text
-    assert [event["feed_status"] for event in desk.said("feed_injection")] == ["included", "skipped_total_cap", "included"]
+    assert [event["feed_status"] for event in desk.said("feed_injection")] == [
+        "included",
+        "skipped_total_cap",
+        "included",
+    ]
     await desk.close()
 
 
 @pytest.mark.requirement("feeds:bounded")
-async def test_a_feed_that_is_slow_costs_no_more_than_its_time(service: Service, tmp_path: Path) -> None:
+async def test_a_feed_that_is_slow_costs_no_more_than_its_time(
+    service: Service, tmp_path: Path
+) -> None:
     async def never(_request: Request) -> Response:
         await asyncio.Event().wait()
         raise AssertionError
@@ -265,7 +311,13 @@ async def test_a_feed_that_is_slow_costs_no_more_than_its_time(service: Service,
 
 @pytest.mark.requirement("feeds:bounded")
 @pytest.mark.parametrize(
-    "said", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\npart", b"not http at all\r\n\r\n", b"\0\xff" * 5000]
+    "said",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\npart",
+        b"not http at all\r\n\r\n",
+        b"\0\xff" * 5000,
+    ],
 )
 async def test_garbage_is_no_feed(desk: Gathering, said: bytes) -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -294,7 +346,9 @@ async def test_redirects_are_refused_and_the_environments_proxies_unused(
     assert "here" in text
     assert "stolen" not in text
     assert "/secret" not in fetched(desk)
-    assert [event["error"] for event in desk.said("feed_fetch") if event["feed_name"] == "away"] == ["redirect_refused"]
+    assert [
+        event["error"] for event in desk.said("feed_fetch") if event["feed_name"] == "away"
+    ] == ["redirect_refused"]
 
 
 @pytest.mark.requirement("feeds:redaction")
@@ -306,7 +360,9 @@ async def test_redirects_are_refused_and_the_environments_proxies_unused(
         Response(f"{'x' * 32760}{TOKEN} and more"),
     ],
 )
-async def test_no_credential_that_a_feed_says_back_reaches_the_prompt(desk: Gathering, said: Said) -> None:
+async def test_no_credential_that_a_feed_says_back_reaches_the_prompt(
+    desk: Gathering, said: Said
+) -> None:
     serve(desk.service, said)
     desk.has(desk.feed())
     text = await desk.text()
@@ -325,7 +381,9 @@ async def test_a_feed_with_nothing_to_say_is_not_there(desk: Gathering, said: Sa
 @pytest.mark.requirement("feeds:bounded")
 async def test_a_service_that_is_down_is_one_line(desk: Gathering) -> None:
     with nobody_listens() as address:
-        desk.has(desk.feed(url=f"{address}/x"), desk.feed("b", url="http://does-not-exist.invalid/x"))
+        desk.has(
+            desk.feed(url=f"{address}/x"), desk.feed("b", url="http://does-not-exist.invalid/x")
+        )
         assert (await desk.text()).count("unavailable at the moment") == 2
     assert [event["error"] for event in desk.said("feed_fetch")] == ["unreachable"] * 2
 
@@ -368,9 +426,13 @@ async def test_the_youngest_copy_of_the_other_workers_is_taken_with_its_age(
     younger.now += seconds
 
     async def ask_workers(question: bytes) -> dict[int, bytes]:
-        return {number: each.feeds.reply(question) for number, each in enumerate((older, younger, desk))}
+        return {
+            number: each.feeds.reply(question) for number, each in enumerate((older, younger, desk))
+        }
 
-    desk.feeds = FeedReader(desk.client, tmp_path, desk.feeds.limits, desk.log, lambda: desk.now, ask_workers)
+    desk.feeds = FeedReader(
+        desk.client, tmp_path, desk.feeds.limits, desk.log, lambda: desk.now, ask_workers
+    )
     desk.context.feeds = desk.feeds
     serve(service, Response(b"gone", status_code=503))
     desk.has(desk.feed(ttl=ttl), desk.feed("other", ttl=ttl))
@@ -380,7 +442,10 @@ async def test_the_youngest_copy_of_the_other_workers_is_taken_with_its_age(
     first, other = desk.said("feed_injection")
     assert (first["feed_status"], first["feed_stale_seconds"]) == ("included", shown)
     assert other["feed_status"] == "unavailable"
-    desk.agent = Agent("another", *(getattr(desk.agent, name) for name in ("metadata", "tools", "limits", "digest", "feeds")))
+    desk.agent = Agent(
+        "another",
+        *(getattr(desk.agent, name) for name in ("metadata", "tools", "limits", "digest", "feeds")),
+    )
     assert "copy" not in await desk.text()
     for each in (older, younger):
         await each.close()

@@ -1,4 +1,6 @@
-"""Forms: those that runners' libraries write are read, and those that parsers read differently are refused."""
+"""Forms: those that runners' libraries write are read, and those that parsers read
+differently are refused.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,19 @@ def form(*parts: tuple[str, bytes]) -> bytes:
     body = b""
     for name, value in parts:
         file = b'; filename="a.wav"\r\nContent-Type: audio/wav' if name == "file" else b""
-        body += b'--edge\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (name.encode(), file, value)
+        body += b'--edge\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (
+            name.encode(),
+            file,
+            value,
+        )
     return body + b"--edge--\r\n"
 
 
 def values(content_type: str, body: bytes) -> list[tuple[str, bytes, bool]]:
-    return [(field.name, body[field.start : field.end], field.is_text) for field in read_form_fields(content_type, body)]
+    return [
+        (field.name, body[field.start : field.end], field.is_text)
+        for field in read_form_fields(content_type, body)
+    ]
 
 
 @pytest.mark.requirement("policy:forms")
@@ -32,7 +41,9 @@ def values(content_type: str, body: bytes) -> list[tuple[str, bytes, bool]]:
     content=st.binary(max_size=300),
 )
 def test_what_a_client_writes_is_read(names: list[str], content: bytes) -> None:
-    sent = httpx2.Request("POST", "http://x", data=dict.fromkeys(names, "v"), files={"file": ('ä ".wav', content)})
+    sent = httpx2.Request(
+        "POST", "http://x", data=dict.fromkeys(names, "v"), files={"file": ('ä ".wav', content)}
+    )
     body = sent.read()
     read = values(sent.headers["content-type"], body)
     assert read == [*((name, b"v", True) for name in names), ("file", content, False)]
@@ -46,7 +57,9 @@ def test_heads_of_other_clients_are_read() -> None:
         b'Content-Length: 1\r\nContent-Disposition: form-data; name="model"\r\nContent-Transfer-Encoding: 8bit',
     ]
     for head in heads:
-        assert values(CONTENT_TYPE, b"--edge\r\n" + head + b"\r\n\r\nx\r\n--edge--") == [("model", b"x", True)]
+        assert values(CONTENT_TYPE, b"--edge\r\n" + head + b"\r\n\r\nx\r\n--edge--") == [
+            ("model", b"x", True)
+        ]
     assert read_form_fields('multipart/form-data; boundary="ed ge"', b"--ed ge--") == []
 
 
@@ -62,15 +75,20 @@ ODD = {
     "white space behind a mark": PART.replace(b"--edge\r", b"--edge \r") + b"--edge--",
     "no head": b"--edge\r\n\r\nx\r\n--edge--",
     "no end of a head": b'--edge\r\nContent-Disposition: form-data; name="model"\r\n--edge--',
-    "an endless head": PART.replace(b"\r\n\r\n", b"\r\nx: " + b"a" * 5000 + b"\r\n\r\n") + b"--edge--",
+    "an endless head": PART.replace(b"\r\n\r\n", b"\r\nx: " + b"a" * 5000 + b"\r\n\r\n")
+    + b"--edge--",
     "a folded line": PART.replace(b"; name", b";\r\n name") + b"--edge--",
     "a line feed in a head": PART.replace(b"; name", b";\nx: 1; name") + b"--edge--",
-    "two dispositions": PART.replace(b"\r\n\r\n", b'\r\ncontent-disposition: form-data; name="a"\r\n\r\n') + b"--edge--",
+    "two dispositions": PART.replace(
+        b"\r\n\r\n", b'\r\ncontent-disposition: form-data; name="a"\r\n\r\n'
+    )
+    + b"--edge--",
     "an escaped name": PART.replace(b"model", b'a\\"; name=\\"model') + b"--edge--",
     "two names": PART.replace(b'"model"', b'"a"; name="model"') + b"--edge--",
     "an encoded name": PART.replace(b'name="model"', b"name*=utf-8''model") + b"--edge--",
     "a name that is not UTF-8": PART.replace(b"model", b"\xff") + b"--edge--",
-    "an encoded part": PART.replace(b"\r\n\r\n", b"\r\nContent-Transfer-Encoding: base64\r\n\r\n") + b"--edge--",
+    "an encoded part": PART.replace(b"\r\n\r\n", b"\r\nContent-Transfer-Encoding: base64\r\n\r\n")
+    + b"--edge--",
 }
 
 
@@ -85,7 +103,12 @@ def test_what_parsers_read_in_several_ways_is_no_form(body: bytes) -> None:
 @pytest.mark.requirement("policy:forms")
 @pytest.mark.parametrize(
     "content_type",
-    ["multipart/form-data", "multipart/form-data; boundary=", "multipart/mixed; boundary=edge", f"{CONTENT_TYPE}; boundary=x"],
+    [
+        "multipart/form-data",
+        "multipart/form-data; boundary=",
+        "multipart/mixed; boundary=edge",
+        f"{CONTENT_TYPE}; boundary=x",
+    ],
 )
 def test_a_content_type_that_names_no_one_boundary_is_no_forms(content_type: str) -> None:
     with pytest.raises(UnreadableRequestError):
@@ -102,7 +125,11 @@ def test_a_form_of_too_many_fields_is_none() -> None:
 @pytest.mark.requirement("policy:forms")
 @pytest.mark.parametrize(
     ("more", "is_text"),
-    [("; filename=a", False), ("; filename*=utf-8''a", False), ("\r\nContent-Type: text/plain; charset=utf-16", False)],
+    [
+        ("; filename=a", False),
+        ("; filename*=utf-8''a", False),
+        ("\r\nContent-Type: text/plain; charset=utf-16", False),
+    ],
 )
 def test_a_file_and_text_of_another_charset_are_no_text(more: str, is_text: bool) -> None:
     body = PART.replace(b'"model"', b'"model"' + more.encode()) + b"--edge--"

@@ -1,4 +1,6 @@
-"""The whole context of an agent in one text: its order, its time line, and nothing for an agent without context."""
+"""The whole context of an agent in one text: its order, its time line, and nothing
+for an agent without context.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,23 @@ async def test_memory_blocks_feeds_blocks_and_time_stand_in_this_order(desk: Gat
         ],
     )
     text = await desk.text()
-    marks = ["no instruction of the user", "Likes tea.", "BEFORE", "NVDA 1", "AFTER", "LATE", "Current time:"]
+    marks = [
+        "no instruction of the user",
+        "Likes tea.",
+        "BEFORE",
+        "NVDA 1",
+        "AFTER",
+        "LATE",
+        "Current time:",
+    ]
     places = [text.index(mark) for mark in marks]
     assert places == sorted(places)
 
 
 @pytest.mark.requirement("context:none")
-async def test_an_agent_that_has_none_of_these_gets_no_text(service: Service, tmp_path: Path) -> None:
+async def test_an_agent_that_has_none_of_these_gets_no_text(
+    service: Service, tmp_path: Path
+) -> None:
     desk = Gathering(service, tmp_path)
     assert await desk.text() == ""
     assert desk.events == []
@@ -67,7 +79,9 @@ async def test_the_time_is_told_in_the_agents_zone(
 
 
 @pytest.mark.requirement("context:time-line")
-@pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../../etc/passwd", "/etc/passwd", "America", "a\0b", "x" * 5000])
+@pytest.mark.parametrize(
+    "zone", ["Mars/Olympus", "", "../../etc/passwd", "/etc/passwd", "America", "a\0b", "x" * 5000]
+)
 async def test_a_zone_that_is_not_known_is_utc_with_one_event(desk: Gathering, zone: str) -> None:
     desk.has(timezone=zone)
     for _ in range(3):

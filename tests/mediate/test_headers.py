@@ -25,7 +25,9 @@ def test_also_a_credential_that_is_too_short_to_be_looked_for_elsewhere() -> Non
 
 
 @pytest.mark.requirement("connections:http")
-@pytest.mark.parametrize("name", ["Connection", "TE", "Transfer-Encoding", "Upgrade", "Host", "Content-Length", "Expect"])
+@pytest.mark.parametrize(
+    "name", ["Connection", "TE", "Transfer-Encoding", "Upgrade", "Host", "Content-Length", "Expect"]
+)
 def test_what_belongs_to_the_runners_own_connection_and_message_goes_no_further(name: str) -> None:
     assert provider_headers([(name, "x")], SECRET) == []
 
@@ -33,4 +35,7 @@ def test_what_belongs_to_the_runners_own_connection_and_message_goes_no_further(
 @pytest.mark.requirement("connections:http")
 def test_a_header_of_a_response_that_comes_twice_is_shown_once() -> None:
     assert ResponseHeaders([("b", "1"), ("a", "2")]).items() == [("b", "1"), ("a", "2")]
-    assert ResponseHeaders([("b", "1"), ("a", "2"), ("b", "3")]).items() == [("b", "1, 3"), ("a", "2")]
+    assert ResponseHeaders([("b", "1"), ("a", "2"), ("b", "3")]).items() == [
+        ("b", "1, 3"),
+        ("a", "2"),
+    ]

@@ -1,4 +1,6 @@
-"""Session history: a chain that shows every cut and edit, survives restarts and crashes, and holds no secret."""
+"""Session history: a chain that shows every cut and edit, survives restarts and
+crashes, and holds no secret.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from claw_contract.published import schemas
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import UnreadableArguments
-from claw_mediate.telemetry.history import MAX_BODY_BYTES, MAX_FREE_BODY_BYTES, History, body_for_history, last_hash
+from claw_mediate.telemetry.history import (
+    MAX_BODY_BYTES,
+    MAX_FREE_BODY_BYTES,
+    History,
+    body_for_history,
+    last_hash,
+)
 from claw_mediate.turns.recorder import call_record
 from tests.mediate.desk import Desk
 from tests.mediate.made import called, granted
@@ -36,7 +44,9 @@ def lines(directory: Path, name: str = "history.jsonl", agent: str = "analyst") 
 
 
 def line_hash(line: bytes) -> str:
-    """Return the hash as an auditor computes it: SHA-256 over the line without its last member, ``hash``."""
+    """Return the hash as an auditor computes it: SHA-256 over the line without its
+    last member, ``hash``.
+    """
     return hashlib.sha256(line.rstrip(b"\n").rpartition(b',"hash":')[0] + b"}").hexdigest()
 
 
@@ -76,7 +86,9 @@ def test_a_cut_or_an_edit_shows(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("history:restart")
 @pytest.mark.parametrize("size", [10, 70_000, 3_000_000])
-def test_the_chain_goes_on_after_a_restart_however_long_the_last_line_is(tmp_path: Path, size: int) -> None:
+def test_the_chain_goes_on_after_a_restart_however_long_the_last_line_is(
+    tmp_path: Path, size: int
+) -> None:
     append(History(tmp_path, 10**9), 0)
     append(History(tmp_path, 10**9), 1, body="x" * size)
     append(History(tmp_path, 10**9), 2)
@@ -85,7 +97,9 @@ def test_the_chain_goes_on_after_a_restart_however_long_the_last_line_is(tmp_pat
 
 @pytest.mark.requirement("history:torn-line")
 @pytest.mark.parametrize("keep", [1, 30, -1, -2, -20])
-def test_a_torn_last_line_breaks_neither_the_chain_nor_the_next_line(tmp_path: Path, keep: int) -> None:
+def test_a_torn_last_line_breaks_neither_the_chain_nor_the_next_line(
+    tmp_path: Path, keep: int
+) -> None:
     history = History(tmp_path, 10**9)
     for number in range(3):
         append(history, number)
@@ -102,7 +116,9 @@ def test_a_torn_last_line_breaks_neither_the_chain_nor_the_next_line(tmp_path: P
 
 
 @pytest.mark.requirement("history:torn-line")
-def test_a_line_that_could_not_be_written_whole_breaks_neither_the_chain_nor_the_next_line(tmp_path: Path) -> None:
+def test_a_line_that_could_not_be_written_whole_breaks_neither_the_chain_nor_the_next_line(
+    tmp_path: Path,
+) -> None:
     history = History(tmp_path, 1 << 30)
     append(history, 1)
     whole = len(b"".join(lines(tmp_path)))
@@ -119,7 +135,9 @@ def test_a_line_that_could_not_be_written_whole_breaks_neither_the_chain_nor_the
     assert broken_links([first, third]) == []
 
 
-@pytest.mark.parametrize("content", [None, b"", b"\n\n", b"garbage", b'{"hash":5}\n', b'{"a":"\\"}\n"}\n'])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"\n\n", b"garbage", b'{"hash":5}\n', b'{"a":"\\"}\n"}\n']
+)
 def test_a_file_without_a_sound_line_begins_a_chain(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "analyst" / "history.jsonl"
     if content is not None:
@@ -173,7 +191,10 @@ def test_rotation_keeps_one_older_file_and_the_chain(tmp_path: Path) -> None:
     old, new = lines(tmp_path, "history.jsonl.1"), lines(tmp_path)
     assert broken_links(old + new, json.loads(old[0])["prev"]) == []
     assert json.loads(new[-1])["turn_id"] == "t8"
-    assert sorted(path.name for path in (tmp_path / "analyst").iterdir()) == ["history.jsonl", "history.jsonl.1"]
+    assert sorted(path.name for path in (tmp_path / "analyst").iterdir()) == [
+        "history.jsonl",
+        "history.jsonl.1",
+    ]
 
 
 def older(directory: Path) -> list[str]:
@@ -182,7 +203,9 @@ def older(directory: Path) -> list[str]:
 
 @pytest.mark.requirement("history:rotation")
 @pytest.mark.parametrize("generations", [1, 2, 4])
-def test_rotation_keeps_as_many_older_files_as_the_setting_says(tmp_path: Path, generations: int) -> None:
+def test_rotation_keeps_as_many_older_files_as_the_setting_says(
+    tmp_path: Path, generations: int
+) -> None:
     history = History(tmp_path, 500, generations)
     for number in range(30):
         append(history, number)
@@ -190,7 +213,9 @@ def test_rotation_keeps_as_many_older_files_as_the_setting_says(tmp_path: Path, 
     assert older(tmp_path) == names[::-1]
     found = [line for name in (*names, "history.jsonl") for line in lines(tmp_path, name)]
     assert broken_links(found, json.loads(found[0])["prev"]) == []
-    assert [json.loads(line)["turn_id"] for line in found] == [f"t{number}" for number in range(30 - len(found), 30)]
+    assert [json.loads(line)["turn_id"] for line in found] == [
+        f"t{number}" for number in range(30 - len(found), 30)
+    ]
 
 
 @pytest.mark.requirement("history:rotation")
@@ -240,7 +265,9 @@ def test_a_crash_in_the_middle_of_a_rotation_loses_nothing(
     append(History(tmp_path, 500, 4), number)
     number += 1
     names = [f"history.jsonl.{each}" for each in range(4, 0, -1)]
-    found = [line for name in names if name in older(tmp_path) for line in lines(tmp_path, name)] + lines(tmp_path)
+    found = [
+        line for name in names if name in older(tmp_path) for line in lines(tmp_path, name)
+    ] + lines(tmp_path)
     assert broken_links(found, json.loads(found[0])["prev"]) == []
     assert json.loads(found[-1])["turn_id"] == f"t{number - 1}"
     assert [json.loads(line)["turn_id"] for line in found] == [f"t{each}" for each in range(number)]
@@ -277,12 +304,22 @@ def test_a_secret_that_stands_in_a_hash_by_chance_breaks_no_chain(tmp_path: Path
 @pytest.mark.requirement("log:any-text")
 def test_text_that_is_no_unicode_breaks_neither_the_line_nor_the_chain(tmp_path: Path) -> None:
     history = History(tmp_path, 1 << 20)
-    append(history, 1, path="/v1/\udcff", request=body_for_history(b'{"n": 1.0}', NONE), trace=[{"\ud800": ["é\udcff"]}])
+    append(
+        history,
+        1,
+        path="/v1/\udcff",
+        request=body_for_history(b'{"n": 1.0}', NONE),
+        trace=[{"\ud800": ["é\udcff"]}],
+    )
     append(history, 2)
     first, _ = found = lines(tmp_path)
     assert broken_links(found) == []
     read = msgspec.json.decode(first)
-    assert (read["path"], read["request"], read["trace"]) == ("/v1/\\udcff", {"n": 1.0}, [{"\\ud800": ["é\\udcff"]}])
+    assert (read["path"], read["request"], read["trace"]) == (
+        "/v1/\\udcff",
+        {"n": 1.0},
+        [{"\\ud800": ["é\\udcff"]}],
+    )
 
 
 def test_files_are_private(tmp_path: Path) -> None:
@@ -315,21 +352,32 @@ def test_any_body_can_be_recorded_in_one_line(body: bytes) -> None:
 @pytest.mark.requirement("history:bodies")
 def test_a_body_keeps_its_exact_json_and_a_long_one_is_cut_with_a_mark() -> None:
     body = b'{\r\n "id": 9007199254740993,\n "x": 1.0}'
-    assert msgspec.json.encode(body_for_history(body, NONE)) == b'{   "id": 9007199254740993,  "x": 1.0}'
+    assert (
+        msgspec.json.encode(body_for_history(body, NONE))
+        == b'{   "id": 9007199254740993,  "x": 1.0}'
+    )
     assert body_for_history(b"x" * MAX_BODY_BYTES, NONE) == "x" * MAX_BODY_BYTES
     cut = body_for_history(b"x" * (MAX_BODY_BYTES + 1), NONE)
-    assert (cut["truncated"], cut["original_bytes"], len(cut["head"])) == (True, MAX_BODY_BYTES + 1, MAX_BODY_BYTES)
+    assert (cut["truncated"], cut["original_bytes"], len(cut["head"])) == (
+        True,
+        MAX_BODY_BYTES + 1,
+        MAX_BODY_BYTES,
+    )
     assert body_for_history(b"[" * 100_000, NONE) == "[" * 100_000
 
 
 @pytest.mark.requirement("history:free-turns-short")
-async def test_a_turn_that_the_provider_refused_keeps_the_beginning_of_its_bodies_only(desk: Desk) -> None:
+async def test_a_turn_that_the_provider_refused_keeps_the_beginning_of_its_bodies_only(
+    desk: Desk,
+) -> None:
     desk.model_refuses(400, "bad", "no " * 100_000)
     await desk.asks("Hi " * 80_000)
     (line,) = lines(desk.home / "history")
     entry = json.loads(line)
     bodies = entry["request_original"], entry["request_effective"]
-    assert [(body["truncated"], len(body["head"])) for body in bodies] == [(True, MAX_FREE_BODY_BYTES)] * 2
+    assert [(body["truncated"], len(body["head"])) for body in bodies] == [
+        (True, MAX_FREE_BODY_BYTES)
+    ] * 2
     assert entry["request_original"]["original_bytes"] > 240_000
     assert len(line) < 20_000
 
@@ -347,8 +395,13 @@ def test_long_arguments_are_cut_with_a_mark() -> None:
     cut = call_record(result, NONE)["arguments"]
     assert (cut["truncated"], len(cut["head"])) == (True, MAX_BODY_BYTES)
     unread = called(granted())
-    unread = msgspec.structs.replace(unread, arguments=UnreadableArguments("is no object", "[" * (MAX_BODY_BYTES + 1)))
-    assert call_record(tool_result.invalid_arguments(unread, "why."), NONE)["arguments"]["truncated"] is True
+    unread = msgspec.structs.replace(
+        unread, arguments=UnreadableArguments("is no object", "[" * (MAX_BODY_BYTES + 1))
+    )
+    assert (
+        call_record(tool_result.invalid_arguments(unread, "why."), NONE)["arguments"]["truncated"]
+        is True
+    )
 
 
 @pytest.mark.requirement("contract:redaction")
@@ -360,7 +413,10 @@ def test_a_long_body_is_not_cut_through_a_secret(before: int) -> None:
 
 @pytest.mark.requirement("contract:published")
 async def test_the_lines_of_real_turns_fit_the_published_schema(desk: Desk) -> None:
-    desk.model_says(("desk.balance", '{"n": 9007199254740993, "f": 1.50,\n "big": 1e400}'), ("desk.nope", '{"a":'))
+    desk.model_says(
+        ("desk.balance", '{"n": 9007199254740993, "f": 1.50,\n "big": 1e400}'),
+        ("desk.nope", '{"a":'),
+    )
     desk.model_says(("desk.balance", {"n": 9007199254740993, "f": 1.5}), ("desk.trade", {}))
     desk.model_says("Done.")
     await desk.asks("Go")

@@ -1,4 +1,6 @@
-"""Files of history that somebody else has changed: a cut is reported, and nothing stops the proxy."""
+"""Files of history that somebody else has changed: a cut is reported, and nothing
+stops the proxy.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ NONE = Redactor(())
 
 
 def append(history: History, number: int) -> AppendedLine:
-    return history.append("analyst", {"version": 1, "turn_id": f"t{number}", "said": "x" * 100}, NONE)
+    return history.append(
+        "analyst", {"version": 1, "turn_id": f"t{number}", "said": "x" * 100}, NONE
+    )
 
 
 def cut(file: Path) -> None:
@@ -49,7 +53,15 @@ def rotated(file: Path) -> None:
 
 @pytest.mark.requirement("log:history-cut")
 @pytest.mark.parametrize(
-    ("touched", "told"), [(cut, True), (replaced, True), (moved, False), (emptied, False), (longer, False), (rotated, False)]
+    ("touched", "told"),
+    [
+        (cut, True),
+        (replaced, True),
+        (moved, False),
+        (emptied, False),
+        (longer, False),
+        (rotated, False),
+    ],
 )
 def test_a_file_that_was_cut_is_told_once_and_one_that_was_rotated_or_grew_is_not(
     tmp_path: Path, touched: Callable[[Path], None], *, told: bool
@@ -64,15 +76,30 @@ def test_a_file_that_was_cut_is_told_once_and_one_that_was_rotated_or_grew_is_no
 @pytest.mark.requirement("log:history-hash")
 def test_a_line_says_whether_it_begins_a_file_since_the_one_before_was_full(tmp_path: Path) -> None:
     history = History(tmp_path, 600)
-    assert [append(history, number).has_rotated for number in range(7)] == [False, False, True, False, True, False, True]
-    assert [append(History(tmp_path, 600), number).has_rotated for number in range(2)] == [False, True]
+    assert [append(history, number).has_rotated for number in range(7)] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert [append(History(tmp_path, 600), number).has_rotated for number in range(2)] == [
+        False,
+        True,
+    ]
     moved(tmp_path / "analyst" / "history.jsonl")
-    assert append(History(tmp_path, 10**9), 9).has_rotated  # as after a crash before the line was written
+    assert append(
+        History(tmp_path, 10**9), 9
+    ).has_rotated  # as after a crash before the line was written
     assert not append(history, 10).has_rotated
 
 
 @pytest.mark.requirement("log:history-cut")
-async def test_the_log_tells_of_a_history_that_was_cut_and_of_rotation_with_the_turns_end(desk: Desk) -> None:
+async def test_the_log_tells_of_a_history_that_was_cut_and_of_rotation_with_the_turns_end(
+    desk: Desk,
+) -> None:
     for words in ("One", "Two"):
         desk.model_says("Done.")
         await desk.asks(words)
@@ -84,7 +111,10 @@ async def test_the_log_tells_of_a_history_that_was_cut_and_of_rotation_with_the_
     ends = desk.told("response")
     assert told["turn_id"] == ends[-1]["turn_id"]
     assert not any("history_rotated" in end for end in ends)
-    assert [line["hash"] for line in desk.history()] == [ends[0]["history_hash"], ends[2]["history_hash"]]
+    assert [line["hash"] for line in desk.history()] == [
+        ends[0]["history_hash"],
+        ends[2]["history_hash"],
+    ]
 
 
 HANGS = """
@@ -101,7 +131,9 @@ except OSError as error:
 @pytest.mark.long
 @pytest.mark.requirement("history:no-file")
 @pytest.mark.parametrize("read", [False, True])
-def test_a_pipe_in_place_of_the_file_is_an_error_and_is_not_waited_for(tmp_path: Path, *, read: bool) -> None:
+def test_a_pipe_in_place_of_the_file_is_an_error_and_is_not_waited_for(
+    tmp_path: Path, *, read: bool
+) -> None:
     file = tmp_path / "analyst" / "history.jsonl"
     file.parent.mkdir()
     os.mkfifo(file)
@@ -115,7 +147,9 @@ def test_a_pipe_in_place_of_the_file_is_an_error_and_is_not_waited_for(tmp_path:
 
 
 @pytest.mark.requirement("history:no-file")
-def test_a_pipe_in_place_of_the_older_file_is_an_error_and_is_not_waited_for_either(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_the_older_file_is_an_error_and_is_not_waited_for_either(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "analyst" / "history.jsonl.1"
     file.parent.mkdir()
     os.mkfifo(file)

@@ -1,4 +1,6 @@
-"""The heads of requests and responses that our own client writes and reads by itself, beside those of h11."""
+"""The heads of requests and responses that our own client writes and reads by
+itself, beside those of h11.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ FIELDS = (
 )
 
 
-@given(st.sampled_from(STATUS_LINES), st.lists(st.sampled_from(FIELDS), max_size=4), st.sampled_from(["\r\n", "\n"]))
+@given(
+    st.sampled_from(STATUS_LINES),
+    st.lists(st.sampled_from(FIELDS), max_size=4),
+    st.sampled_from(["\r\n", "\n"]),
+)
 def test_a_plain_response_is_what_it_is_to_h11(status: str, fields: list[str], end: str) -> None:
     said = end.join([status, "content-length: 3", *fields, "", "abc"]).encode("latin-1")
     request = h11.Request(method="POST", target="/", headers=[("host", "a")])
@@ -62,8 +68,32 @@ def test_a_plain_response_is_what_it_is_to_h11(status: str, fields: list[str], e
     reader.start_next_cycle()
 
 
-SENT = (b"x", b"a b", b"a\tb", b"", b" a", b"a ", b"\xe9", b"3", b"chunked", b"a\r\nx: y", b"\0", b"\x7f")
-NAMES = (b"x-a", b"X-A", b"Host", b"content-length", b"Transfer-Encoding", b"x: a", b"x,a", b"", b"\xe9", b"hosts")
+SENT = (
+    b"x",
+    b"a b",
+    b"a\tb",
+    b"",
+    b" a",
+    b"a ",
+    b"\xe9",
+    b"3",
+    b"chunked",
+    b"a\r\nx: y",
+    b"\0",
+    b"\x7f",
+)
+NAMES = (
+    b"x-a",
+    b"X-A",
+    b"Host",
+    b"content-length",
+    b"Transfer-Encoding",
+    b"x: a",
+    b"x,a",
+    b"",
+    b"\xe9",
+    b"hosts",
+)
 
 
 @given(
@@ -72,11 +102,21 @@ NAMES = (b"x-a", b"X-A", b"Host", b"content-length", b"Transfer-Encoding", b"x: 
     st.sampled_from(["/b?c=%20", "/b c", "/\x7f", "/b\r\nx: y"]),
     st.sampled_from([b"abc", None]),
 )
-def test_a_request_is_what_h11_writes(method: str, fields: list[tuple[bytes, bytes]], path: str, body: bytes | None) -> None:
+def test_a_request_is_what_h11_writes(
+    method: str, fields: list[tuple[bytes, bytes]], path: str, body: bytes | None
+) -> None:
     target = parse_url("http://a.test/v1")
-    length = [(b"content-length", b"3")] if body else [(b"content-length", b"0")] if method == "POST" else []
+    length = (
+        [(b"content-length", b"3")]
+        if body
+        else [(b"content-length", b"0")]
+        if method == "POST"
+        else []
+    )
     try:
-        asked = h11.Request(method=method, target=f"/v1{path}", headers=[*fields, (b"host", b"a.test"), *length])
+        asked = h11.Request(
+            method=method, target=f"/v1{path}", headers=[*fields, (b"host", b"a.test"), *length]
+        )
         head = h11.Connection(h11.CLIENT).send(asked)
     except h11.LocalProtocolError:
         with pytest.raises(httpx2.LocalProtocolError):
@@ -86,7 +126,14 @@ def test_a_request_is_what_h11_writes(method: str, fields: list[tuple[bytes, byt
 
 
 def test_an_ordinary_response_is_plain_and_a_bodiless_one_is_not() -> None:
-    said = bytearray(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+    said = bytearray(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    )
     plain = read_plain_head(said, b"POST")
-    assert plain == (len(said) - 2, 200, [("content-type", "application/json"), ("content-length", "2")], 2)
+    assert plain == (
+        len(said) - 2,
+        200,
+        [("content-type", "application/json"), ("content-length", "2")],
+        2,
+    )
     assert read_plain_head(said, b"HEAD") is None

@@ -46,7 +46,9 @@ async def test_a_response_may_come_byte_by_byte(serve: Serve, connections: Conne
     assert wire.made == 1
 
 
-async def test_a_response_without_a_length_ends_with_its_connection(serve: Serve, connections: ConnectionPool) -> None:
+async def test_a_response_without_a_length_ends_with_its_connection(
+    serve: Serve, connections: ConnectionPool
+) -> None:
     async def until_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nok")
@@ -58,7 +60,9 @@ async def test_a_response_without_a_length_ends_with_its_connection(serve: Serve
     assert wire.made == 2
 
 
-async def test_a_peer_may_answer_before_it_has_read_everything(serve: Serve, connections: ConnectionPool) -> None:
+async def test_a_peer_may_answer_before_it_has_read_everything(
+    serve: Serve, connections: ConnectionPool
+) -> None:
     async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nno!")
@@ -101,13 +105,17 @@ async def test_what_is_no_response_or_not_a_whole_one_is_an_error_of_its_own_kin
     assert not isinstance(caught.value, httpx2.ConnectError | httpx2.LocalProtocolError)
 
 
-async def test_a_connection_that_is_reset_is_no_end_of_a_body(serve: Serve, connections: ConnectionPool) -> None:
+async def test_a_connection_that_is_reset_is_no_end_of_a_body(
+    serve: Serve, connections: ConnectionPool
+) -> None:
     async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf of it")
         await writer.drain()
         await read.wait()
-        writer.get_extra_info("socket").setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER with no time: a reset
+        writer.get_extra_info("socket").setsockopt(
+            1, 13, b"\1\0\0\0\0\0\0\0"
+        )  # SO_LINGER with no time: a reset
         writer.close()
 
     read = asyncio.Event()

@@ -1,4 +1,6 @@
-"""Identification of the agent: 401 without a credential, 403 with a wrong one, in the same words for both reasons."""
+"""Identification of the agent: 401 without a credential, 403 with a wrong one, in
+the same words for both reasons.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,26 @@ CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages?beta=true"
 def agents(tmp_path: Path) -> AgentDirectory:
     for name in ("analyst", "clerk"):
         (tmp_path / name).mkdir()
-        metadata = {"service": name, "pod": "p", "token": f"{name}:secret" if name == "analyst" else "bare"}
+        metadata = {
+            "service": name,
+            "pod": "p",
+            "token": f"{name}:secret" if name == "analyst" else "bare",
+        }
         (tmp_path / name / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
     return AgentDirectory(tmp_path, EventLog(lambda _: None))
 
 
 def ask(
-    agents: AgentDirectory, *headers: tuple[str, str], path: str = CHAT, told: list[bytes] | None = None
+    agents: AgentDirectory,
+    *headers: tuple[str, str],
+    path: str = CHAT,
+    told: list[bytes] | None = None,
 ) -> Identity | RunnerResponse:
-    return authenticate(agents, Request("POST", path, list(headers), b""), EventLog(([] if told is None else told).append))
+    return authenticate(
+        agents,
+        Request("POST", path, list(headers), b""),
+        EventLog(([] if told is None else told).append),
+    )
 
 
 async def refusal(answer: Identity | RunnerResponse) -> tuple[int, bytes]:
@@ -89,8 +102,22 @@ async def test_missing_malformed_and_disagreeing_credentials_are_401(
 
 @pytest.mark.requirement("identity:refused")
 async def test_an_unknown_agent_and_a_wrong_secret_are_the_same_403(agents: AgentDirectory) -> None:
-    tokens = ["nobody:secret", "analyst:wrong", "analyst:Secret", "../analyst:secret", "ANALYST:secret", "clerk:clerk:bare"]
-    tokens += ["analyst:\udcff\udcfe", "analyst:\x00", "analyst:secret:", "..:x", "\udcff:secret", "analyst:" + "x" * 100_000]
+    tokens = [
+        "nobody:secret",
+        "analyst:wrong",
+        "analyst:Secret",
+        "../analyst:secret",
+        "ANALYST:secret",
+        "clerk:clerk:bare",
+    ]
+    tokens += [
+        "analyst:\udcff\udcfe",
+        "analyst:\x00",
+        "analyst:secret:",
+        "..:x",
+        "\udcff:secret",
+        "analyst:" + "x" * 100_000,
+    ]
     answers = {await refusal(ask(agents, ("authorization", f"Bearer {token}"))) for token in tokens}
     assert len(answers) == 1
     (answer,) = answers

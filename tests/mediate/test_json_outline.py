@@ -1,4 +1,6 @@
-"""The outline of a large document: what is read of it is what is read of the whole, and no decoder gets its long texts."""
+"""The outline of a large document: what is read of it is what is read of the whole, and no decoder
+gets its long texts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ import msgspec
 import pytest
 
 from claw_mediate.core import cost, json_outline, json_splice, model_names, object_ids
-from claw_mediate.core.json_outline import JsonSpliceError, Outline, TooManyValuesError, decode_request_outline
+from claw_mediate.core.json_outline import (
+    JsonSpliceError,
+    Outline,
+    TooManyValuesError,
+    decode_request_outline,
+)
 from claw_mediate.core.json_splice import element_spans, list_members
 from claw_mediate.dialects import model_only, sse
 from claw_mediate.dialects.anthropic import request as messages
@@ -25,7 +32,11 @@ from claw_mediate.dialects.responses import request as responses
 MIB = 1 << 20
 ANY = msgspec.json.Decoder(Any)
 LETTERS = [*"xxxxxxxx", '"', "\\", "/", "\n", "é", "漢", "😀", ",", "[", "{", ":"]
-DIALECTS = {"chat": (chat, "messages"), "messages": (messages, "messages"), "responses": (responses, "input")}
+DIALECTS = {
+    "chat": (chat, "messages"),
+    "messages": (messages, "messages"),
+    "responses": (responses, "input"),
+}
 
 
 def random_text(chance: random.Random) -> str:
@@ -91,14 +102,30 @@ def test_members_elements_and_values_of_an_outline_are_those_of_its_document(
     members = list_members(document)
     raw = decode_request_outline(msgspec.json.Decoder(msgspec.Raw), document)
     assert json.loads(bytes(raw)) == json.loads(document)
-    spans = [element_spans(document, member.start) for member in members if document[member.start] == ord("[")]
-    inner = [list_members(document, member.start) for member in members if document[member.start] == ord("{")]
+    spans = [
+        element_spans(document, member.start)
+        for member in members
+        if document[member.start] == ord("[")
+    ]
+    inner = [
+        list_members(document, member.start)
+        for member in members
+        if document[member.start] == ord("{")
+    ]
 
     for module in (json_outline, json_splice):
         monkeypatch.setattr(module, "MAX_WHOLE_BYTES", len(document))
     assert members == list_members(document)
-    assert spans == [element_spans(document, member.start) for member in members if document[member.start] == ord("[")]
-    assert inner == [list_members(document, member.start) for member in members if document[member.start] == ord("{")]
+    assert spans == [
+        element_spans(document, member.start)
+        for member in members
+        if document[member.start] == ord("[")
+    ]
+    assert inner == [
+        list_members(document, member.start)
+        for member in members
+        if document[member.start] == ord("{")
+    ]
 
 
 TEXTS = {
@@ -131,7 +158,9 @@ def split(body: bytes) -> None:
 
 
 def write_functions(body: bytes) -> None:
-    functions.functions_as_tool_messages(b'[{"role":"assistant","function_call":{"name":"f"}},' + body + b"]")
+    functions.functions_as_tool_messages(
+        b'[{"role":"assistant","function_call":{"name":"f"}},' + body + b"]"
+    )
 
 
 DECODERS: list[tuple[ModuleType, str, str, Callable[[bytes], object]]] = [
@@ -153,7 +182,12 @@ DECODERS: list[tuple[ModuleType, str, str, Callable[[bytes], object]]] = [
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize(("module", "name", "dialect", "work"), DECODERS)
 def test_no_decoder_gets_the_long_texts_of_a_large_request(
-    module: ModuleType, name: str, dialect: str, work: Callable[[bytes], object], text: str, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType,
+    name: str,
+    dialect: str,
+    work: Callable[[bytes], object],
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recorder = Recorder(getattr(module, name))
     monkeypatch.setattr(module, name, recorder)
@@ -166,7 +200,10 @@ def test_no_decoder_gets_the_long_texts_of_a_large_request(
 def test_a_large_conversation_has_the_words_and_the_evidence_that_it_has_as_a_whole(
     dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = [f"{index} {text[:300_000]}" for index, text in enumerate([*TEXTS.values(), "The last one."] * 2)]
+    texts = [
+        f"{index} {text[:300_000]}"
+        for index, text in enumerate([*TEXTS.values(), "The last one."] * 2)
+    ]
     body = request_of(dialect, texts)
     assert len(body) > json_outline.MAX_WHOLE_BYTES
     outlined = DIALECTS[dialect][0].read_request(body)
@@ -193,7 +230,9 @@ def test_a_text_of_more_than_four_megabytes_is_read_as_its_beginning_and_its_dig
 def test_nobody_can_write_a_stand_in() -> None:
     shown = Outline(json.dumps({"a": "x" * MIB}).encode()).text
     stand_in = json.loads(shown)["a"]
-    again = decode_request_outline(ANY, json.dumps({"a": stand_in, "b": "y" * (MIB - 100), "c": "z" * 2000}).encode())
+    again = decode_request_outline(
+        ANY, json.dumps({"a": stand_in, "b": "y" * (MIB - 100), "c": "z" * 2000}).encode()
+    )
     assert again == {"a": stand_in, "b": "y" * (MIB - 100), "c": "z" * 2000}
 
 
@@ -205,13 +244,22 @@ def test_a_long_text_that_is_no_json_is_refused(wrong: bytes) -> None:
         chat.read_request(body.replace(b"x" * MIB, b"x" * MIB + wrong, 1))
 
 
-PARTS = {"objects": "{}", "lists": "[]", "members": '{"a":1}', "numbers": "1", "strings": '"a"', "nested": "[[[[1]]]]"}
+PARTS = {
+    "objects": "{}",
+    "lists": "[]",
+    "members": '{"a":1}',
+    "numbers": "1",
+    "strings": '"a"',
+    "nested": "[[[[1]]]]",
+}
 
 
 @pytest.mark.requirement("bodies:too-many-values")
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_large_request_of_too_many_parts_is_refused_before_anything_is_decoded(dialect: str, part: str) -> None:
+def test_a_large_request_of_too_many_parts_is_refused_before_anything_is_decoded(
+    dialect: str, part: str
+) -> None:
     head = request_of(dialect, ["Hi."])[:-1]
     body = head + b',"metadata":[' + ",".join(repeat(part, 600_000)).encode() + b"]}"
     with pytest.raises(TooManyValuesError):
@@ -227,7 +275,9 @@ def test_a_large_request_of_too_many_parts_is_refused_before_anything_is_decoded
 @pytest.mark.requirement("bodies:too-many-values")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_forty_thousand_messages_and_prompts_of_tokens_are_not_too_many(dialect: str) -> None:
-    body = request_of(dialect, ["What {now}, or [then], said she: Nothing, nothing, nothing."] * 40_000)
+    body = request_of(
+        dialect, ["What {now}, or [then], said she: Nothing, nothing, nothing."] * 40_000
+    )
     assert len(body) > json_outline.MAX_WHOLE_BYTES
     DIALECTS[dialect][0].read_request(body)
     tokens = json.dumps({"model": "m", "input": [[12345] * 1000] * 300}).encode()

@@ -1,6 +1,7 @@
 """The outline under attack: a document is read and edited by its outline as it is as a whole.
 
-A small document takes the way of a large one here, in windows and pieces of some bytes: every string lies across a border.
+A small document takes the way of a large one here, in windows and pieces of some bytes: every
+string lies across a border.
 """
 
 from __future__ import annotations
@@ -20,8 +21,17 @@ from hypothesis import strategies as st
 from claw_contract.redaction.redactor import LongTextError, Redactor
 from claw_contract.secret import Secret
 from claw_mediate.core import cost, json_outline, json_pieces, json_splice, model_names, object_ids
-from claw_mediate.core.json_outline import JsonSpliceError, TooManyValuesError, decode_request_outline
-from claw_mediate.core.object_ids import DIALECT_RULES, EVAL_RULES, OTHER_RULES, UnreadableObjectsError
+from claw_mediate.core.json_outline import (
+    JsonSpliceError,
+    TooManyValuesError,
+    decode_request_outline,
+)
+from claw_mediate.core.object_ids import (
+    DIALECT_RULES,
+    EVAL_RULES,
+    OTHER_RULES,
+    UnreadableObjectsError,
+)
 from claw_mediate.dialects import model_only
 from claw_mediate.dialects.anthropic import request as messages
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
@@ -30,26 +40,125 @@ from claw_mediate.dialects.openai import request as chat
 from claw_mediate.dialects.responses import request as responses
 
 MAX_SHORT: Final = 128
-REFUSALS = (JsonSpliceError, UnreadableRequestError, UnreadableObjectsError, msgspec.DecodeError, UnicodeDecodeError)
+REFUSALS = (
+    JsonSpliceError,
+    UnreadableRequestError,
+    UnreadableObjectsError,
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+)
 NAMES = [
-    *("model", "Model", "models", "fallbacks", "preset", "agent_id", "extra_body", "plugins", "tools", "parameters"),
-    *("file_id", "fileId", "FILE-IDS", "file_uri", "container", "vector_store_ids", "previous_response_id", "conversation"),
-    *("id", "type", "role", "name", "content", "text", "messages", "input", "system", "instructions", "metadata", "arguments"),
-    *("function", "functions", "function_call", "tool_choice", "n", "max_tokens", "prompt", "stream", "requests", "tool_calls"),
+    *(
+        "model",
+        "Model",
+        "models",
+        "fallbacks",
+        "preset",
+        "agent_id",
+        "extra_body",
+        "plugins",
+        "tools",
+        "parameters",
+    ),
+    *(
+        "file_id",
+        "fileId",
+        "FILE-IDS",
+        "file_uri",
+        "container",
+        "vector_store_ids",
+        "previous_response_id",
+        "conversation",
+    ),
+    *(
+        "id",
+        "type",
+        "role",
+        "name",
+        "content",
+        "text",
+        "messages",
+        "input",
+        "system",
+        "instructions",
+        "metadata",
+        "arguments",
+    ),
+    *(
+        "function",
+        "functions",
+        "function_call",
+        "tool_choice",
+        "n",
+        "max_tokens",
+        "prompt",
+        "stream",
+        "requests",
+        "tool_calls",
+    ),
 ]
 VALUES = [
-    *("user", "assistant", "system", "function", "tool_use", "text", "message", "file_id", "responses", "item_reference"),
-    *("files/a", "https://example.org/v1beta/files/b?c", "model", "text-0123456789abcdef-00000000", "@preset/x", ""),
+    *(
+        "user",
+        "assistant",
+        "system",
+        "function",
+        "tool_use",
+        "text",
+        "message",
+        "file_id",
+        "responses",
+        "item_reference",
+    ),
+    *(
+        "files/a",
+        "https://example.org/v1beta/files/b?c",
+        "model",
+        "text-0123456789abcdef-00000000",
+        "@preset/x",
+        "",
+    ),
 ]
-PADDINGS = ["x", "\\", '"', "é", "漢", "😀", "\n", "/", ":", " ", "\x7f", '":{', ',"model":"', '"file_id":"', "tool_use"]
-RAW = [b"\\", b"\\u", b"\\ud83d", b"\\udc00", b"\t", b"\xff", b"\xc3", b"\xed\xa0\x80", b'"', b"\x00", b"\\x", b"\\u00"]
+PADDINGS = [
+    "x",
+    "\\",
+    '"',
+    "é",
+    "漢",
+    "😀",
+    "\n",
+    "/",
+    ":",
+    " ",
+    "\x7f",
+    '":{',
+    ',"model":"',
+    '"file_id":"',
+    "tool_use",
+]
+RAW = [
+    b"\\",
+    b"\\u",
+    b"\\ud83d",
+    b"\\udc00",
+    b"\t",
+    b"\xff",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b'"',
+    b"\x00",
+    b"\\x",
+    b"\\u00",
+]
 SPACES = ["", "", "", " ", "\n", "\t " * 9, " " * 300]
 SCALARS = ["1", "-0.5e3", "null", "true", "9" * 30]
 
 
 @contextmanager
 def outlined(window: int, piece: int) -> Iterator[None]:
-    """Outline every document in windows and pieces of these sizes, and take out every string of more than 128 bytes."""
+    """Outline every document in windows and pieces of these sizes, and take out
+    every string of more than 128 bytes.
+    """
     short = rb'"(?:[^"\\]{1,64}+(?:\\.)?+|\\.){0,%d}+"' % (MAX_SHORT // 64)
     with pytest.MonkeyPatch.context() as patch:
         for module in (json_outline, json_splice):
@@ -65,7 +174,9 @@ def outlined(window: int, piece: int) -> Iterator[None]:
 def text(chance: random.Random, words: list[str]) -> str:
     """Return a word, and often more text before or behind it, of a length about the limit."""
     word = chance.choice(words)
-    length = chance.choice([0, 0, 0, 1, 30, MAX_SHORT - len(word) - 2, MAX_SHORT - len(word), MAX_SHORT + 1, 400])
+    length = chance.choice(
+        [0, 0, 0, 1, 30, MAX_SHORT - len(word) - 2, MAX_SHORT - len(word), MAX_SHORT + 1, 400]
+    )
     pool = chance.sample(PADDINGS, chance.choice([1, 1, 2, 5]))
     padding = "".join(chance.choice(pool) for _ in range(max(length, 0)))[: max(length, 0)]
     return word + padding if chance.random() < 0.6 else padding + word
@@ -93,7 +204,12 @@ def value_of(chance: random.Random, depth: int = 0) -> str:
     space = chance.choice(SPACES)
     count = chance.choice([0, 1, 1, 2, 3])
     if kind < 0.7:
-        return "[" + (space + ",").join(space + value_of(chance, depth + 1) for _ in range(count)) + space + "]"
+        return (
+            "["
+            + (space + ",").join(space + value_of(chance, depth + 1) for _ in range(count))
+            + space
+            + "]"
+        )
     return object_of(chance, count, depth + 1)
 
 
@@ -101,7 +217,9 @@ def object_of(chance: random.Random, count: int, depth: int, first: str = "") ->
     space = chance.choice(SPACES)
     members = [first] if first else []
     for _ in range(count):
-        name = written(chance, text(chance, NAMES) if chance.random() < 0.3 else chance.choice(NAMES))
+        name = written(
+            chance, text(chance, NAMES) if chance.random() < 0.3 else chance.choice(NAMES)
+        )
         members.append(space + name + space + ":" + space + value_of(chance, depth))
     return "{" + ",".join(members) + space + "}"
 
@@ -127,7 +245,9 @@ def seen(request: RunnerRequest | None) -> Any:
     if request is None:
         return None
     names = set(request.__struct_fields__) - {"body", "load_evidence", "load_resent", "go_on_from"}
-    names -= {"is_bound"}  # A text that ends with a quoted name may look like the name itself, where it is searched
+    names -= {
+        "is_bound"
+    }  # A text that ends with a quoted name may look like the name itself, where it is searched
     return {name: getattr(request, name) for name in names}, request.evidence, request.load_resent()
 
 
@@ -194,8 +314,14 @@ def outcomes(document: bytes) -> dict[str, Any]:
 
 @pytest.mark.requirement("bodies:outline")
 @settings(max_examples=400)
-@given(seed=st.integers(0, 1 << 32), window=st.sampled_from([13, 14, 50, 200]), piece=st.sampled_from([1, 7, 150, 1000]))
-def test_a_hostile_document_is_read_by_its_outline_as_it_is_as_a_whole(seed: int, window: int, piece: int) -> None:
+@given(
+    seed=st.integers(0, 1 << 32),
+    window=st.sampled_from([13, 14, 50, 200]),
+    piece=st.sampled_from([1, 7, 150, 1000]),
+)
+def test_a_hostile_document_is_read_by_its_outline_as_it_is_as_a_whole(
+    seed: int, window: int, piece: int
+) -> None:
     document = document_of(random.Random(seed))
     whole = outcomes(document)
     with outlined(window, piece):
@@ -206,7 +332,10 @@ def test_a_hostile_document_is_read_by_its_outline_as_it_is_as_a_whole(seed: int
 
 def large(members: str) -> bytes:
     """Return a request of more than 1 MiB with these members."""
-    return b'{"model":"m","messages":[{"role":"user","content":"%b"}],%b}' % (b"x" * (2 << 20), members.encode())
+    return b'{"model":"m","messages":[{"role":"user","content":"%b"}],%b}' % (
+        b"x" * (2 << 20),
+        members.encode(),
+    )
 
 
 PADDING = "x" * 3000
@@ -247,14 +376,21 @@ def test_a_long_preset_is_named_by_its_own_text() -> None:
 NESTED = {
     "deep": '"x":' + "[" * 5000 + '{"models":["b"]}' + "]" * 5000,
     "many": '"models":[' + ",".join(['"b"'] * 100_000) + "]",
-    "again at each level": '"x":' + '{"fallbacks":{"x":' * 200 + "[" + ",".join(["[]"] * 100_000) + "]" + "}}" * 200,
+    "again at each level": '"x":'
+    + '{"fallbacks":{"x":' * 200
+    + "["
+    + ",".join(["[]"] * 100_000)
+    + "]"
+    + "}}" * 200,
 }
 
 
 @pytest.mark.requirement("policy:other-names")
 @pytest.mark.parametrize("members", NESTED.values(), ids=NESTED)
 @pytest.mark.parametrize("is_large", [False, True])
-def test_a_request_is_refused_that_names_models_too_often_or_too_deep(members: str, *, is_large: bool) -> None:
+def test_a_request_is_refused_that_names_models_too_often_or_too_deep(
+    members: str, *, is_large: bool
+) -> None:
     body = large(members) if is_large else f'{{"model":"m",{members}}}'.encode()
     with pytest.raises(model_names.AmbiguousMemberError):
         model_names.find_named_models(body)

@@ -42,9 +42,16 @@ def test_a_member_is_found_wherever_a_piece_ends(head: bytes) -> None:
 @pytest.mark.usefixtures("small_pieces")
 def test_an_id_is_found_wherever_a_piece_ends() -> None:
     for before in range(2 * PIECE):
-        for own in (b'"file_id" : "f"', b'"file\\u005fid":"f"', b'"container"' + b" " * 200 + b':{"id":"f"}'):
+        for own in (
+            b'"file_id" : "f"',
+            b'"file\\u005fid":"f"',
+            b'"container"' + b" " * 200 + b':{"id":"f"}',
+        ):
             body = b'{"a":"' + b"x" * before + b'","b":[{' + own + b"}]}"
-            assert [named.id for named in find_named_objects(body, DIALECT_RULES)] == ["f"], (before, own)
+            assert [named.id for named in find_named_objects(body, DIALECT_RULES)] == ["f"], (
+                before,
+                own,
+            )
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -1,4 +1,6 @@
-"""Schemas: the usual keywords, no reference fetched, and an answer for every hostile schema and value."""
+"""Schemas: the usual keywords, no reference fetched, and an answer for every
+hostile schema and value.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from claw_contract.json_schema_plain import read_plain_schema
 
 def problems(schema: dict[str, Any], value: Any) -> list[str]:
     assert find_schema_problem(schema) is None
-    return [f"{found['path']}: {found['message']}" for found in check_instance(schema, exactly(value), 8)]
+    return [
+        f"{found['path']}: {found['message']}"
+        for found in check_instance(schema, exactly(value), 8)
+    ]
 
 
 def exactly(value: Any) -> Any:
@@ -46,7 +51,11 @@ def one(rule: Any) -> dict[str, Any]:
         (one({"items": {"type": "string"}, "minItems": 1}), {"a": ["x"]}, {"a": [1]}),
         (one({"prefixItems": [{"type": "string"}], "items": False}), {"a": ["x"]}, {"a": ["x", 1]}),
         (one({"contains": {"const": 1}}), {"a": [0, 1]}, {"a": [0]}),
-        (one({"uniqueItems": True}), {"a": [1, True, "1", [1], {"x": 1}]}, {"a": [{"x": 1}, {"x": 1.0}]}),
+        (
+            one({"uniqueItems": True}),
+            {"a": [1, True, "1", [1], {"x": 1}]},
+            {"a": [{"x": 1}, {"x": 1.0}]},
+        ),
         ({"required": ["a"]}, {"a": 1}, {}),
         ({"properties": {"a": {}}, "additionalProperties": False}, {"a": 1}, {"b": 1}),
         ({"patternProperties": {"^x": {"type": "string"}}}, {"xa": ""}, {"xa": 1}),
@@ -58,9 +67,17 @@ def one(rule: Any) -> dict[str, Any]:
         ({"allOf": [one({"minimum": 0}), one({"maximum": 5})]}, {"a": 1}, {"a": 9}),
         ({"not": {"required": ["a"]}}, {}, {"a": 1}),
         ({"if": one({"const": 1}), "then": {"required": ["b"]}}, {"a": 1, "b": 1}, {"a": 1}),
-        ({"$defs": {"n": {"type": "integer"}}, "properties": {"a": {"$ref": "#/$defs/n"}}}, {"a": 1}, {"a": "x"}),
+        (
+            {"$defs": {"n": {"type": "integer"}}, "properties": {"a": {"$ref": "#/$defs/n"}}},
+            {"a": 1},
+            {"a": "x"},
+        ),
         ({"$ref": "#/$defs/n", "$defs": {"n": one({"type": "integer"})}}, {"a": 1}, {"a": "x"}),
-        (one({"type": "object", "properties": {"a": {"$ref": "#"}}}), {"a": {"a": {}}}, {"a": {"a": 1}}),
+        (
+            one({"type": "object", "properties": {"a": {"$ref": "#"}}}),
+            {"a": {"a": {}}},
+            {"a": {"a": 1}},
+        ),
     ],
 )
 def test_the_usual_keywords_hold(schema: dict[str, Any], good: Any, bad: Any) -> None:
@@ -69,18 +86,33 @@ def test_the_usual_keywords_hold(schema: dict[str, Any], good: Any, bad: Any) ->
 
 
 def test_older_drafts_keep_their_own_meaning() -> None:
-    four = {"$schema": "http://json-schema.org/draft-04/schema#", **one({"minimum": 1, "exclusiveMinimum": True})}
+    four = {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        **one({"minimum": 1, "exclusiveMinimum": True}),
+    }
     assert problems(four, {"a": 1}) != []
-    seven = {"$schema": "http://json-schema.org/draft-07/schema#", **one({"items": [{"type": "string"}]})}
+    seven = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        **one({"items": [{"type": "string"}]}),
+    }
     assert problems(seven, {"a": [1]}) != []
 
 
 @pytest.mark.requirement("calls:schema-no-fetch")
 @pytest.mark.parametrize(
     "reference",
-    ["http://127.0.0.1:9/s.json", "https://evil.test/s", "file:///etc/passwd", "other.json", "#/nowhere", "http://[::1"],
+    [
+        "http://127.0.0.1:9/s.json",
+        "https://evil.test/s",
+        "file:///etc/passwd",
+        "other.json",
+        "#/nowhere",
+        "http://[::1",
+    ],
 )
-def test_a_reference_that_leads_outside_is_never_fetched(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reference_that_leads_outside_is_never_fetched(
+    reference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def forbidden(*_: Any, **__: Any) -> None:
         raise AssertionError("a socket was opened")
 
@@ -140,11 +172,20 @@ def test_an_invalid_schema_is_a_reason_and_never_a_fault(schema: dict[str, Any])
         (one({"multipleOf": 0.01}), {"a": float("inf")}),
         (one({"minimum": 5}), {"a": parse_exact("1e99999999999999999999")}),
         (one({"const": 5}), {"a": parse_exact("1e99999999999999999999")}),
-        ({"$id": "http://a/", "properties": {"a": {"$id": "http://b/", "$ref": "#/$defs/y"}}, "$defs": {"y": {}}}, {"a": 1}),
+        (
+            {
+                "$id": "http://a/",
+                "properties": {"a": {"$id": "http://b/", "$ref": "#/$defs/y"}},
+                "$defs": {"y": {}},
+            },
+            {"a": 1},
+        ),
     ],
     ids=["loop", "deep", "infinity", "huge", "huge-const", "scoped-reference"],
 )
-def test_what_cannot_be_checked_is_not_valid_and_no_fault(schema: dict[str, Any], value: Any) -> None:
+def test_what_cannot_be_checked_is_not_valid_and_no_fault(
+    schema: dict[str, Any], value: Any
+) -> None:
     assert [found["message"] for found in check_instance(schema, value, 8)] == [
         "these arguments can't be checked against the schema"
     ]
@@ -160,7 +201,9 @@ def test_many_items_are_told_apart_without_comparing_each_with_each() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
-    lambda part: st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=2), part, max_size=3),
+    lambda part: (
+        st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=2), part, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -172,7 +215,14 @@ def test_unique_items_agrees_with_the_library(items: list[Any]) -> None:
     assert (problems(one({"uniqueItems": True}), {"a": items}) == []) == uniq(items)
 
 
-@given(st.dictionaries(st.sampled_from(["type", "$ref", "$id", "properties", "items", "enum", "pattern", "$schema"]), JSON))
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["type", "$ref", "$id", "properties", "items", "enum", "pattern", "$schema"]
+        ),
+        JSON,
+    )
+)
 def test_any_schema_is_sound_or_has_a_problem(schema: dict[str, Any]) -> None:
     if find_schema_problem(schema) is None:
         check_instance(schema, {"a": 1}, 8)
@@ -183,7 +233,9 @@ _LENGTH = st.integers(0, 3)
 _RULE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
-        "type": st.sampled_from(["string", "integer", "number", "boolean", "null", ["string", "null"]]),
+        "type": st.sampled_from(
+            ["string", "integer", "number", "boolean", "null", ["string", "null"]]
+        ),
         "minimum": _BOUND,
         "maximum": _BOUND,
         "minLength": _LENGTH,
@@ -202,12 +254,16 @@ _SCHEMA: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "minProperties": st.integers(0, 1),
     },
 )
-_VALUE = st.sampled_from(["", "x", "yes", "éé", -1, 0, 1, 3, 2**70, 0.0, 1.0, 1.5, True, False, None, [], {}])
+_VALUE = st.sampled_from(
+    ["", "x", "yes", "éé", -1, 0, 1, 3, 2**70, 0.0, 1.0, 1.5, True, False, None, [], {}]
+)
 
 
 @pytest.mark.requirement("calls:schema-keywords")
 @given(_SCHEMA, st.dictionaries(_NAME, _VALUE, max_size=3))
-def test_what_a_plain_schema_accepts_the_library_accepts(schema: dict[str, Any], value: dict[str, Any]) -> None:
+def test_what_a_plain_schema_accepts_the_library_accepts(
+    schema: dict[str, Any], value: dict[str, Any]
+) -> None:
     plain = read_plain_schema(schema)
     if plain is not None and plain.accepts(exactly(value)):
         by_the_library = {**schema, "$comment": "not plain"}
@@ -227,7 +283,9 @@ def test_what_a_plain_schema_accepts_the_library_accepts(schema: dict[str, Any],
         ({"type": "boolean"}, False, 0),
     ],
 )
-def test_an_ordinary_call_is_checked_without_the_library(rule: dict[str, Any], good: Any, unsure: Any) -> None:
+def test_an_ordinary_call_is_checked_without_the_library(
+    rule: dict[str, Any], good: Any, unsure: Any
+) -> None:
     plain = read_plain_schema({**one(rule), "required": ["a"], "additionalProperties": False})
     assert plain is not None
     assert plain.accepts({"a": good})

@@ -1,4 +1,6 @@
-"""Byte fidelity: all parts that are not ours stay unchanged in any document (docs/spec/mediation.md section 3, 5.)."""
+"""Byte fidelity: all parts that are not ours stay unchanged in any document
+(docs/spec/mediation.md section 3, 5.).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def parts(name: st.SearchStrategy[str]) -> st.SearchStrategy[Part]:
 OTHER = parts(STRING.filter(lambda name: json.loads(name) not in OURS))
 OWN = st.sampled_from([r'"messages"', r'"tools"', r'"stream"', r'"mess\u0061ges"', r'"t\u006fols"'])
 DOCUMENT = st.tuples(
-    st.lists(OTHER, max_size=4), st.lists(parts(OWN), max_size=3, unique_by=lambda part: json.loads(part.name))
+    st.lists(OTHER, max_size=4),
+    st.lists(parts(OWN), max_size=3, unique_by=lambda part: json.loads(part.name)),
 ).flatmap(lambda both: st.permutations(both[0] + both[1]))
 
 
@@ -66,7 +69,9 @@ def test_replacing_changes_the_values_of_these_members_and_no_other_byte(
 ) -> None:
     present = {json.loads(part.name) for part in members} & names
     new = [
-        Part(part.before, part.name, part.colon, '"NEW"', part.after) if json.loads(part.name) in names else part
+        Part(part.before, part.name, part.colon, '"NEW"', part.after)
+        if json.loads(part.name) in names
+        else part
         for part in members
     ]
     changes: dict[str, bytes | None] = dict.fromkeys(sorted(present), b'"NEW"')
@@ -74,14 +79,18 @@ def test_replacing_changes_the_values_of_these_members_and_no_other_byte(
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
-@given(DOCUMENT, SPACE, st.dictionaries(st.sampled_from(OURS), st.sampled_from([None, b"[1, 2.0]"])))
+@given(
+    DOCUMENT, SPACE, st.dictionaries(st.sampled_from(OURS), st.sampled_from([None, b"[1, 2.0]"]))
+)
 def test_adding_and_removing_leave_every_other_member_in_its_own_spelling(
     members: list[Part], outer: str, changes: dict[str, bytes | None]
 ) -> None:
     document = written(members, outer)
     result = json_splice.edit(document, changes)
     before, after = pairs(document), pairs(result)
-    assert [pair for pair in after if pair[0] not in changes] == [pair for pair in before if pair[0] not in changes]
+    assert [pair for pair in after if pair[0] not in changes] == [
+        pair for pair in before if pair[0] not in changes
+    ]
     said = dict(after)
     for name, value in changes.items():
         assert said.get(name) == (None if value is None else ["#1", "#2.0"])
@@ -99,7 +108,9 @@ def test_a_document_in_two_parts_is_the_document_parted_behind_the_last_element(
     array = f"[ {' , '.join(own)}\n]"
     document = written([Part("", '"array"', " : ", array, " "), *members])
     document = document if anew else written([*members, Part("", '"array"', " : ", array, " ")])
-    changes = {name: None if name == "tools" else b"[0]" for name in changed} | ({"array": b"[1 ]"} if anew else {})
+    changes = {name: None if name == "tools" else b"[0]" for name in changed} | (
+        {"array": b"[1 ]"} if anew else {}
+    )
     head, tail = json_splice.Object(document).split(changes, "array")
     assert head + tail == json_splice.edit(document, changes)
     assert head.endswith(b"[1" if anew else (own[-1] if own else "[").encode())
@@ -117,19 +128,28 @@ def test_members_are_found_where_they_stand(members: list[Part], outer: str) -> 
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
-@given(st.lists(st.tuples(SPACE, JSON_TEXT, SPACE), max_size=4), SPACE, st.lists(JSON_TEXT, max_size=3))
-def test_appending_leaves_the_array_as_it_was(own: list[tuple[str, str, str]], outer: str, new: list[str]) -> None:
+@given(
+    st.lists(st.tuples(SPACE, JSON_TEXT, SPACE), max_size=4), SPACE, st.lists(JSON_TEXT, max_size=3)
+)
+def test_appending_leaves_the_array_as_it_was(
+    own: list[tuple[str, str, str]], outer: str, new: list[str]
+) -> None:
     array = (outer + "[" + (",".join(map("".join, own)) or " ") + "]" + outer).encode()
     spans = json_splice.element_spans(array)
     assert [array[start:end].decode() for start, end in spans] == [text for _, text, _ in own]
     result = json_splice.append(array, [text.encode() for text in new])
     assert result.startswith(array[: array.rindex(b"]")])
-    assert [result[start:end].decode() for start, end in json_splice.element_spans(result)] == [*(t for _, t, _ in own), *new]
+    assert [result[start:end].decode() for start, end in json_splice.element_spans(result)] == [
+        *(t for _, t, _ in own),
+        *new,
+    ]
     assert (result == array) == (not new)
 
 
 @given(DOCUMENT, st.lists(st.tuples(SPACE, JSON_TEXT, SPACE), max_size=4))
-def test_what_is_large_is_found_as_what_is_small(members: list[Part], own: list[tuple[str, str, str]]) -> None:
+def test_what_is_large_is_found_as_what_is_small(
+    members: list[Part], own: list[tuple[str, str, str]]
+) -> None:
     large = '["' + "x" * 5000 + '"]'
     for document, find in (
         (written([Part("", '"large"', ":", large, ""), *members]), json_splice.list_members),
@@ -159,9 +179,13 @@ def test_splicing_replaces_spans_in_any_order(document: bytes, data: st.DataObje
 
 
 @pytest.mark.requirement("wire:repeated-member")
-@pytest.mark.parametrize("document", [b'{"tools":1,"tools":2}', b'{"tools":1,"a":0,"t\\u006fols":2}'])
+@pytest.mark.parametrize(
+    "document", [b'{"tools":1,"tools":2}', b'{"tools":1,"a":0,"t\\u006fols":2}']
+)
 @pytest.mark.parametrize("value", [None, b"[]"])
-def test_a_member_that_must_change_and_stands_twice_is_refused(document: bytes, value: bytes | None) -> None:
+def test_a_member_that_must_change_and_stands_twice_is_refused(
+    document: bytes, value: bytes | None
+) -> None:
     with pytest.raises(json_splice.RepeatedMemberError, match="tools"):
         json_splice.edit(document, {"tools": value})
 
@@ -194,7 +218,9 @@ def test_hostile_values_are_walked_over_and_kept(inner: bytes) -> None:
     assert json_splice.edit(document, {"tools": b"[1]"}) == b'{"x": ' + inner + b' , "tools": [1]}'
 
 
-@pytest.mark.parametrize("document", [b'{"a":"' + b"x" * 100_000, b'{"a":"' + b'\\"' * 100_000, b"[" * 100_000])
+@pytest.mark.parametrize(
+    "document", [b'{"a":"' + b"x" * 100_000, b'{"a":"' + b'\\"' * 100_000, b"[" * 100_000]
+)
 def test_unterminated_documents_never_pass_the_parser_that_comes_first(document: bytes) -> None:
     with pytest.raises((msgspec.DecodeError, RecursionError)):
         msgspec.json.decode(document)

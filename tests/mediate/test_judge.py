@@ -96,16 +96,26 @@ def test_a_native_suffix_that_is_kept_is_answered(first: ToolCall) -> None:
 @pytest.mark.requirement("responses:conversation-rejects")
 def test_rounds_of_repeats_end_though_native_calls_stand_behind_them() -> None:
     book = keeping()
-    repeat = tool_result.duplicate_tool_call(called(GET), 1, 1), tool_result.managed_tools_first(NATIVE, others_ran=True)
+    repeat = (
+        tool_result.duplicate_tool_call(called(GET), 1, 1),
+        tool_result.managed_tools_first(NATIVE, others_ran=True),
+    )
     assert tool_use_after(after(after(book, *repeat), *repeat), repeat) is ToolUse.FORBIDDEN
     only_native = (tool_result.managed_tools_first(NATIVE),)
-    assert tool_use_after(after(after(book, *only_native), *only_native), only_native) is ToolUse.RELEASED
+    assert (
+        tool_use_after(after(after(book, *only_native), *only_native), only_native)
+        is ToolUse.RELEASED
+    )
 
 
 @pytest.mark.requirement("responses:conversation-unanswerable")
-@pytest.mark.parametrize("calls", [(called(GET), ONLY_RUNNERS), (ONLY_RUNNERS, called(GET)), (UNKNOWN, ONLY_RUNNERS)])
+@pytest.mark.parametrize(
+    "calls", [(called(GET), ONLY_RUNNERS), (ONLY_RUNNERS, called(GET)), (UNKNOWN, ONLY_RUNNERS)]
+)
 @pytest.mark.parametrize("rounds", [0, 1])
-def test_a_kept_call_that_can_not_be_answered_refuses_the_turn(calls: tuple[ToolCall, ...], rounds: int) -> None:
+def test_a_kept_call_that_can_not_be_answered_refuses_the_turn(
+    calls: tuple[ToolCall, ...], rounds: int
+) -> None:
     book = keeping(max_rounds=rounds)
     verdict = judge(book, reply(*calls))
     assert isinstance(verdict, Finish)
@@ -117,7 +127,13 @@ def test_a_kept_call_that_can_not_be_answered_refuses_the_turn(calls: tuple[Tool
 
 @pytest.mark.requirement("loop:native-before-managed")
 @pytest.mark.parametrize(
-    "calls", [(NATIVE, called(GET)), (NATIVE, UNKNOWN), (called(GET), NATIVE, called(SET)), (UNKNOWN, NATIVE, UNKNOWN)]
+    "calls",
+    [
+        (NATIVE, called(GET)),
+        (NATIVE, UNKNOWN),
+        (called(GET), NATIVE, called(SET)),
+        (UNKNOWN, NATIVE, UNKNOWN),
+    ],
 )
 @pytest.mark.parametrize("tool_use", [ToolUse.AS_REQUESTED, ToolUse.RELEASED])
 def test_native_before_ours_rejects_every_call_and_leaves_the_choice_alone(
@@ -130,8 +146,12 @@ def test_native_before_ours_rejects_every_call_and_leaves_the_choice_alone(
 
 
 @pytest.mark.requirement("budget:rounds")
-@pytest.mark.parametrize("calls", [(called(GET),), (UNKNOWN,), (called(GET), NATIVE), (NATIVE, called(GET))])
-def test_when_rounds_are_spent_every_call_is_answered_and_tools_are_forbidden(calls: tuple[ToolCall, ...]) -> None:
+@pytest.mark.parametrize(
+    "calls", [(called(GET),), (UNKNOWN,), (called(GET), NATIVE), (NATIVE, called(GET))]
+)
+def test_when_rounds_are_spent_every_call_is_answered_and_tools_are_forbidden(
+    calls: tuple[ToolCall, ...],
+) -> None:
     verdict = judge(after(ledger(max_rounds=1), ran(called(SET))), reply(*calls))
     assert codes(verdict) == ["tool_budget_exhausted"] * len(calls)
     assert isinstance(verdict, AnswerAll)
@@ -149,7 +169,9 @@ def test_behind_the_soft_deadline_the_same_happens() -> None:
 
 @pytest.mark.requirement("budget:on-budget-error")
 def test_on_budget_error_refuses_at_once() -> None:
-    verdict = judge(after(ledger(max_rounds=1, on_budget="error"), ran(called(SET))), reply(called(GET)))
+    verdict = judge(
+        after(ledger(max_rounds=1, on_budget="error"), ran(called(SET))), reply(called(GET))
+    )
     assert isinstance(verdict, Finish)
     assert isinstance(verdict.outcome, Refuse)
     assert (verdict.outcome.status, verdict.outcome.code) == (502, "tool_budget_exhausted")
@@ -168,13 +190,19 @@ def test_any_call_though_tools_are_forbidden_is_a_502(calls: tuple[ToolCall, ...
 @pytest.mark.requirement("attack:many-calls")
 def test_a_reply_of_more_calls_than_a_reply_may_hold_runs_none_of_them() -> None:
     assert isinstance(judge(ledger(), reply(*[called(SET)] * MAX_CALLS)), RunCalls)
-    assert codes(judge(ledger(), reply(*[called(SET)] * (MAX_CALLS + 1)))) == ["too_many_calls"] * (MAX_CALLS + 1)
-    assert isinstance(judge(ledger(), reply(*[NATIVE] * (MAX_CALLS + 1))), Finish), "the runner's own are its own business"
+    assert codes(judge(ledger(), reply(*[called(SET)] * (MAX_CALLS + 1)))) == ["too_many_calls"] * (
+        MAX_CALLS + 1
+    )
+    assert isinstance(judge(ledger(), reply(*[NATIVE] * (MAX_CALLS + 1))), Finish), (
+        "the runner's own are its own business"
+    )
 
 
 @pytest.mark.requirement("calls:terminal-on-success")
 def test_a_terminal_call_must_be_the_last_one() -> None:
-    assert codes(judge(ledger(), reply(called(END), called(GET)))) == ["terminal_on_success_order"] * 2
+    assert (
+        codes(judge(ledger(), reply(called(END), called(GET)))) == ["terminal_on_success_order"] * 2
+    )
     assert codes(judge(ledger(), reply(called(END), NATIVE))) == ["terminal_on_success_order"] * 2
     assert judge(ledger(), reply(called(GET), called(END))) == RunCalls((called(GET), called(END)))
 
@@ -199,12 +227,18 @@ def test_the_order_of_checks_is_unknown_then_arguments_then_repeat_then_schema()
 
 
 @pytest.mark.requirement("calls:duplicate")
-@pytest.mark.parametrize("text", ['{"a":1}', '{ "a": 1.0 }', '{"a":10e-1}', '{"a":1,"claw_id":"x"}'])
+@pytest.mark.parametrize(
+    "text", ['{"a":1}', '{ "a": 1.0 }', '{"a":10e-1}', '{"a":1,"claw_id":"x"}']
+)
 def test_an_equal_call_is_answered_with_its_first_round_and_count(text: str) -> None:
     book = after(ledger(), ran(called(SET, '{"a":1}')))
     step = next_step(book, (called(SET, text),))
     assert isinstance(step, AnswerOne)
-    assert (step.result.code, step.result.first_round, step.result.repeats) == ("duplicate_tool_call", 1, 1)
+    assert (step.result.code, step.result.first_round, step.result.repeats) == (
+        "duplicate_tool_call",
+        1,
+        1,
+    )
     again = next_step(after(book, step.result), (called(SET, text),))
     assert isinstance(again, AnswerOne)
     assert (again.result.first_round, again.result.repeats) == (1, 2)
@@ -225,7 +259,9 @@ def test_a_repeatable_tool_may_be_repeated() -> None:
 @pytest.mark.requirement("calls:duplicate-exceptions")
 def test_a_read_that_failed_may_be_repeated_and_a_write_may_not() -> None:
     assert settled(after(ledger(), ran(called(GET), status=503)), called(GET)) is None
-    assert settled(after(ledger(), ran(called(SET), status=503)), called(SET)) == "duplicate_tool_call"
+    assert (
+        settled(after(ledger(), ran(called(SET), status=503)), called(SET)) == "duplicate_tool_call"
+    )
 
 
 @pytest.mark.requirement("calls:duplicate-exceptions")
@@ -234,8 +270,14 @@ def test_a_read_may_be_repeated_after_a_write_in_its_own_service_that_ran() -> N
     assert settled(after(book, ran(called(SET))), called(GET)) is None
     assert settled(after(book, ran(called(SET), status=500)), called(GET)) is None
     assert settled(after(book, ran(called(ELSEWHERE))), called(GET)) == "duplicate_tool_call"
-    assert settled(after(book, tool_result.invalid_arguments(called(SET), "x")), called(GET)) == "duplicate_tool_call"
-    assert settled(after(after(ledger(), ran(called(SET))), ran(called(GET))), called(GET)) == "duplicate_tool_call"
+    assert (
+        settled(after(book, tool_result.invalid_arguments(called(SET), "x")), called(GET))
+        == "duplicate_tool_call"
+    )
+    assert (
+        settled(after(after(ledger(), ran(called(SET))), ran(called(GET))), called(GET))
+        == "duplicate_tool_call"
+    )
 
 
 @pytest.mark.requirement("calls:idle-rounds")
@@ -251,7 +293,10 @@ def test_the_third_round_of_nothing_but_repeats_forbids_tools() -> None:
 @pytest.mark.requirement("injection:tool-choice-released")
 def test_a_forced_choice_is_released_by_a_managed_call_and_by_nothing_else() -> None:
     assert tool_use_after(ledger(), (ran(called(GET)),)) is ToolUse.RELEASED
-    assert tool_use_after(ledger(), (tool_result.invalid_arguments(called(GET), "x"),)) is ToolUse.RELEASED
+    assert (
+        tool_use_after(ledger(), (tool_result.invalid_arguments(called(GET), "x"),))
+        is ToolUse.RELEASED
+    )
     assert tool_use_after(ledger(), (tool_result.unknown_tool(UNKNOWN),)) is ToolUse.AS_REQUESTED
 
 
@@ -270,7 +315,9 @@ def test_a_forced_choice_is_released_by_a_managed_call_and_by_nothing_else() -> 
         ([called(GET), called(QUOTE, '{"a":')], 1),
     ],
 )
-def test_neighbours_that_are_safe_run_together_up_to_the_limit(calls: list[ToolCall], together: int) -> None:
+def test_neighbours_that_are_safe_run_together_up_to_the_limit(
+    calls: list[ToolCall], together: int
+) -> None:
     step = next_step(ledger(max_parallel=3), tuple(calls))
     assert isinstance(step, RunTools)
     assert list(step.calls) == calls[:together]

@@ -1,4 +1,6 @@
-"""Turns in a conversation that the provider keeps: nothing is sent twice, and nothing that it keeps can be left out."""
+"""Turns in a conversation that the provider keeps: nothing is sent twice, and
+nothing that it keeps can be left out.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,27 @@ from tests.mediate.test_turn_retries import dies
 from tests.waiting import happens
 from tests.wires.responses import function_call, response
 
-COMPUTER = {"type": "computer_call", "id": "cu_1", "call_id": "call_c", "action": {"type": "click"}, "status": "completed"}
-LOCAL = {"type": "local_shell_call", "id": "ls_1", "call_id": "call_l", "action": {"command": ["ls"]}, "status": "completed"}
+COMPUTER = {
+    "type": "computer_call",
+    "id": "cu_1",
+    "call_id": "call_c",
+    "action": {"type": "click"},
+    "status": "completed",
+}
+LOCAL = {
+    "type": "local_shell_call",
+    "id": "ls_1",
+    "call_id": "call_l",
+    "action": {"command": ["ls"]},
+    "status": "completed",
+}
 
 
 @pytest.mark.requirement("responses:conversation")
 @pytest.mark.parametrize(("named", "stream"), [("conv_1", False), ({"id": "conv_1"}, True)])
-async def test_the_conversation_holds_everything_once(kept: KeptDesk, named: object, *, stream: bool) -> None:
+async def test_the_conversation_holds_everything_once(
+    kept: KeptDesk, named: object, *, stream: bool
+) -> None:
     kept.named, kept.stream = named, stream
     kept.service_answers("balance", 50)
     kept.service_answers("quote", 7)
@@ -34,9 +50,20 @@ async def test_the_conversation_holds_everything_once(kept: KeptDesk, named: obj
     kept.model_says("Seven of fifty.")
     await kept.says("How much?")
     assert kept.answer.text == "Seven of fifty."
-    turn = ["user: How much?", "call desk__balance", "output 50", "call desk__quote", "output 7", "assistant: Seven of fifty."]
+    turn = [
+        "user: How much?",
+        "call desk__balance",
+        "output 50",
+        "call desk__quote",
+        "output 7",
+        "assistant: Seven of fifty.",
+    ]
     assert kept.kept == turn
-    assert [kept.sent(index) for index in range(3)] == [["user: How much?"], ["output 50"], ["output 7"]]
+    assert [kept.sent(index) for index in range(3)] == [
+        ["user: How much?"],
+        ["output 50"],
+        ["output 7"],
+    ]
     assert [sent["conversation"] for sent in kept.model.sent] == [named] * 3
     kept.model_says("As I said.")
     await kept.says("Again?")
@@ -52,11 +79,18 @@ async def test_nothing_is_woven_in_that_the_conversation_has(kept: KeptDesk) -> 
     kept.model_says(answer)
     await kept.says("How much?")
     kept.model_says("As I said.")
-    await kept.says("unused", input=[kept.wire.user("How much?"), *kept.messages[-1]["items"], kept.wire.user("Again?")])
+    await kept.says(
+        "unused",
+        input=[kept.wire.user("How much?"), *kept.messages[-1]["items"], kept.wire.user("Again?")],
+    )
     assert kept.sent() == ["user: How much?", f"assistant: {answer}", "user: Again?"]
     kept.model_says("As I said.")
     kept.more = {}
-    kept.messages = [kept.wire.user("How much?"), {"role": "assistant", "content": answer}, kept.wire.user("Again?")]
+    kept.messages = [
+        kept.wire.user("How much?"),
+        {"role": "assistant", "content": answer},
+        kept.wire.user("Again?"),
+    ]
     await kept.turn()
     assert kept.sent()[:3] == ["user: How much?", "call desk__balance", "output {}"]
 
@@ -107,7 +141,9 @@ async def test_a_done_turn_that_is_asked_for_again_is_not_appended_again(kept: K
 
 @pytest.mark.requirement("responses:conversation-moved-on")
 @pytest.mark.parametrize("header", ["x-stainless-retry-count", "idempotency-key"])
-async def test_a_retry_behind_another_turn_gets_its_answer_and_writes_nothing(kept: KeptDesk, header: str) -> None:
+async def test_a_retry_behind_another_turn_gets_its_answer_and_writes_nothing(
+    kept: KeptDesk, header: str
+) -> None:
     kept.headers["idempotency-key"] = "1"
     kept.service_answers("trade", 7)
     kept.model_says(("desk.trade", {}))
@@ -125,7 +161,9 @@ async def test_a_retry_behind_another_turn_gets_its_answer_and_writes_nothing(ke
 
 @pytest.mark.requirement("responses:conversation-moved-on")
 @pytest.mark.parametrize("state", ["failed", "running"])
-async def test_a_retry_of_a_failed_or_dead_turn_behind_another_one_is_refused(kept: KeptDesk, state: str) -> None:
+async def test_a_retry_of_a_failed_or_dead_turn_behind_another_one_is_refused(
+    kept: KeptDesk, state: str
+) -> None:
     kept.remembers()
     await kept.owns()
     await failed_behind_a_trade(kept)
@@ -143,7 +181,9 @@ async def test_a_retry_of_a_failed_or_dead_turn_behind_another_one_is_refused(ke
 
 
 @pytest.mark.requirement("responses:conversation-moved-on")
-async def test_a_retry_of_a_turn_that_never_got_a_response_is_a_new_turn_behind_another_one(kept: KeptDesk) -> None:
+async def test_a_retry_of_a_turn_that_never_got_a_response_is_a_new_turn_behind_another_one(
+    kept: KeptDesk,
+) -> None:
     kept.model_refuses(400, "invalid_request")
     await kept.says("Buy")
     kept.model_says("Fine.")
@@ -165,7 +205,9 @@ async def test_a_native_suffix_is_answered_and_stays(kept: KeptDesk) -> None:
     assert kept.kept == ["user: Look", "call desk__balance", "call shell", *outputs, "call shell"]
     assert "the service tools before it were" in kept.model.sent[1]["input"][1]["output"]
     assert kept.interventions().count("conversation_keeps_rounds") == 1
-    kept.messages = kept.wire.results([(call.id, json.dumps({"ok": True, "data": "x"})) for call in kept.answer.calls])
+    kept.messages = kept.wire.results(
+        [(call.id, json.dumps({"ok": True, "data": "x"})) for call in kept.answer.calls]
+    )
     kept.model_says("Done.")
     kept.more = {"conversation": "conv_1"}
     await kept.turn()
@@ -178,9 +220,15 @@ async def test_rejections_are_answered_in_their_own_forms_and_stay(kept: KeptDes
     kept.model_answers(json.dumps(response(LOCAL, balance)).encode())
     kept.model_says("Well.")
     await kept.says("Look", tools=[{"type": "local_shell"}])
-    assert [item["type"] for item in kept.model.sent[1]["input"]] == ["local_shell_call_output", "function_call_output"]
+    assert [item["type"] for item in kept.model.sent[1]["input"]] == [
+        "local_shell_call_output",
+        "function_call_output",
+    ]
     assert kept.services.calls == []
-    assert sorted(kept.interventions()) == ["conversation_keeps_rounds", "mixed_tool_order_internal_retry"]
+    assert sorted(kept.interventions()) == [
+        "conversation_keeps_rounds",
+        "mixed_tool_order_internal_retry",
+    ]
 
 
 @pytest.mark.requirement("responses:conversation-unanswerable")
@@ -216,7 +264,9 @@ async def test_a_turn_waits_for_the_one_before_it(kept: KeptDesk) -> None:
 
 
 @pytest.mark.requirement("responses:conversation")
-async def test_a_turn_waits_for_the_one_before_it_in_another_process(kept: KeptDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_waits_for_the_one_before_it_in_another_process(
+    kept: KeptDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept.remembers()
     await kept.owns()
     kept.service_answers("trade", 7)
@@ -243,7 +293,9 @@ async def test_a_turn_waits_for_the_one_before_it_in_another_process(kept: KeptD
 
 @pytest.mark.requirement("journal:join")
 @pytest.mark.parametrize("more", [{"conversation": "conv_1"}, {}])
-async def test_equal_requests_that_wait_for_a_turn_elsewhere_all_get_its_answer(kept: KeptDesk, more: dict[str, Any]) -> None:
+async def test_equal_requests_that_wait_for_a_turn_elsewhere_all_get_its_answer(
+    kept: KeptDesk, more: dict[str, Any]
+) -> None:
     kept.remembers()
     await kept.owns()
     kept.service_answers("trade", 7)
@@ -271,7 +323,9 @@ async def test_equal_requests_that_wait_for_a_turn_elsewhere_all_get_its_answer(
 
 
 async def refused(desk: KeptDesk, conversation: object, words: str = "Hi") -> tuple[int, str, str]:
-    """Send a request that names a conversation; return the status, code and ``param`` of its refusal."""
+    """Send a request that names a conversation; return the status, code and
+    ``param`` of its refusal.
+    """
     desk.messages, desk.more = [desk.wire.user(words)], {"conversation": conversation}
     exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
     assert isinstance(exchange, RunnerResponse)
@@ -281,7 +335,9 @@ async def refused(desk: KeptDesk, conversation: object, words: str = "Hi") -> tu
 
 @pytest.mark.requirement("responses:conversation-owner")
 @pytest.mark.parametrize("named", ["conv_1", {"id": "conv_1"}, "conv_9"])
-async def test_the_conversation_of_another_agent_or_of_nobody_is_not_found(kept: KeptDesk, named: object) -> None:
+async def test_the_conversation_of_another_agent_or_of_nobody_is_not_found(
+    kept: KeptDesk, named: object
+) -> None:
     kept.admits("stranger")
     assert await refused(kept, named) == (404, "conversation_not_found", "conversation")
     assert kept.model.sent == []
@@ -295,24 +351,34 @@ async def test_with_any_id_allowed_a_conversation_belongs_to_who_names_it(kept: 
     await failed_behind_a_trade(kept)
     row = await kept.mediator.state.ownership.find(kept.agent, "conv_9")
     assert row is not None
-    assert (row.provider, b'"call_1"' in row.owed, row.hidden_ids) == ("openai", True, ("call_1", "fc_call_1"))
+    assert (row.provider, b'"call_1"' in row.owed, row.hidden_ids) == (
+        "openai",
+        True,
+        ("call_1", "fc_call_1"),
+    )
 
 
 @pytest.mark.requirement("responses:conversation")
-async def test_a_tool_that_is_not_granted_any_more_is_not_taken_for_the_runners(kept: KeptDesk) -> None:
+async def test_a_tool_that_is_not_granted_any_more_is_not_taken_for_the_runners(
+    kept: KeptDesk,
+) -> None:
     kept.model_says(("desk.balance", {}))
     kept.model_says("Fifty.")
     await kept.says("How much?")
     kept.grant(tool("quote"))
     for call_id in ("call_8", "call_9"):
-        kept.model_answers(json.dumps(response(function_call(call_id, "desk__balance", "{}"))).encode())
+        kept.model_answers(
+            json.dumps(response(function_call(call_id, "desk__balance", "{}"))).encode()
+        )
         kept.model_says("I can't tell.")
         await kept.says("And now?")
         assert kept.sent() == ["output unknown_tool"]
 
 
 @pytest.mark.requirement("responses:conversation")
-async def test_context_goes_into_the_instructions_which_a_conversation_does_not_keep(kept: KeptDesk) -> None:
+async def test_context_goes_into_the_instructions_which_a_conversation_does_not_keep(
+    kept: KeptDesk,
+) -> None:
     kept.settings = replace(kept.settings, time_line=True)
     kept.open()
     await kept.owns()

@@ -1,4 +1,6 @@
-"""Results that a turn owes to a conversation which the provider keeps: the next turn sends each, once."""
+"""Results that a turn owes to a conversation which the provider keeps: the next
+turn sends each, once.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ async def test_a_failed_turn_owes_its_results_to_the_next_one(kept: KeptDesk) ->
     kept.model_says("Bought.")
     await kept.says("And?")
     assert kept.sent() == ["output 7", "user: And?"]
-    assert kept.kept == ["user: Buy", "call desk__trade", "output 7", "user: And?", "assistant: Bought."]
+    assert kept.kept == [
+        "user: Buy",
+        "call desk__trade",
+        "output 7",
+        "user: And?",
+        "assistant: Bought.",
+    ]
     kept.model_says("Yes.")
     await kept.says("Sure?")
     assert kept.sent() == ["user: Sure?"]
@@ -43,8 +51,13 @@ async def test_what_is_owed_stays_owed_until_the_provider_has_it(kept: KeptDesk)
 @pytest.mark.requirement("responses:owed")
 async def test_what_the_provider_has_already_is_not_owed_for_ever(kept: KeptDesk) -> None:
     await failed_behind_a_trade(kept)
-    late = [*kept.wire.results([("call_1", '{"ok":true,"data":7}')]), {"role": "assistant", "content": "Bought."}]
-    kept.model.kept["conv_1"] += late  # nobody heard that the provider took the last request all the same
+    late = [
+        *kept.wire.results([("call_1", '{"ok":true,"data":7}')]),
+        {"role": "assistant", "content": "Bought."},
+    ]
+    kept.model.kept["conv_1"] += (
+        late  # nobody heard that the provider took the last request all the same
+    )
     await kept.says("And?")
     assert (kept.status, kept.sent()) == (400, ["output 7", "user: And?"])
     kept.model_says("Well.")
@@ -100,13 +113,18 @@ async def test_a_tool_that_ended_the_turn_is_answered_in_the_next_one(kept: Kept
 @pytest.mark.requirement("responses:owed")
 async def test_a_request_that_is_not_mediated_settles_what_is_owed(kept: KeptDesk) -> None:
     await failed_behind_a_trade(kept)
-    kept.messages, kept.more = [kept.wire.user("And?")], {"conversation": "conv_1", "tool_choice": "none"}
+    kept.messages, kept.more = (
+        [kept.wire.user("And?")],
+        {"conversation": "conv_1", "tool_choice": "none"},
+    )
     for status in (500, 200):
         exchange = await kept.mediator.exchange(kept._admitted(), kept._request())
         assert isinstance(exchange, Forward)
         assert exchange.body is not None
         assert kinds(json.loads(exchange.body)["input"]) == ["output 7", "user: And?"]
-        kept.mediator.passthrough.record_end(exchange.handle, status, ReceivedAnswer(status, {}), b"", whole=True)
+        kept.mediator.passthrough.record_end(
+            exchange.handle, status, ReceivedAnswer(status, {}), b"", whole=True
+        )
     kept.model.kept["conv_1"] += json.loads(exchange.body)["input"]
     kept.model_says("Bought.")
     await kept.says("Buy")

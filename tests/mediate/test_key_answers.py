@@ -10,18 +10,31 @@ import pytest
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import PoolKey, Provider
-from claw_mediate.providers.key_answers import KeyAnswer, answer_to_question, judge, key_question, read_codes
+from claw_mediate.providers.key_answers import (
+    KeyAnswer,
+    answer_to_question,
+    judge,
+    key_question,
+    read_codes,
+)
 from claw_mediate.providers.request_credentials import AgentRequest
 
 CHAT = "/v1/chat/completions"
 ORDINARY = b'{"model": "m", "messages": [{"role": "user", "content": "api_key"}]}'
-HEADERS = [("Authorization", "Bearer x"), ("X-Stainless-Lang", "python"), ("Idempotency-Key", "1"), ("user-agent", "x")]
+HEADERS = [
+    ("Authorization", "Bearer x"),
+    ("X-Stainless-Lang", "python"),
+    ("Idempotency-Key", "1"),
+    ("user-agent", "x"),
+]
 
 
 def provider(name: str, base_url: str = "", auth: Any = None) -> Provider:
     known = KNOWN_PROVIDERS[name]
     keys = (PoolKey("k", Secret("sk-1")),)
-    return Provider(name, base_url or known.base_url or "", auth or known.auth, known.api_format, keys)
+    return Provider(
+        name, base_url or known.base_url or "", auth or known.auth, known.api_format, keys
+    )
 
 
 def error(**members: Any) -> bytes:
@@ -29,11 +42,22 @@ def error(**members: Any) -> bytes:
 
 
 SCOPES = error(type="invalid_request_error", param=None, code=None)
-GOOGLE_INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
-GOOGLE = json.dumps([{"error": {"code": 400, "status": "INVALID_ARGUMENT", "details": [GOOGLE_INFO]}}]).encode()
-GOOGLE_VIOLATION = {"@type": "type.googleapis.com/google.rpc.BadRequest", "reason": "API_KEY_INVALID"}
+GOOGLE_INFO = {
+    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+    "reason": "API_KEY_INVALID",
+    "domain": "googleapis.com",
+}
+GOOGLE = json.dumps(
+    [{"error": {"code": 400, "status": "INVALID_ARGUMENT", "details": [GOOGLE_INFO]}}]
+).encode()
+GOOGLE_VIOLATION = {
+    "@type": "type.googleapis.com/google.rpc.BadRequest",
+    "reason": "API_KEY_INVALID",
+}
 GOOGLE_WORDS = json.dumps([{"error": {"code": 400, "details": [GOOGLE_VIOLATION]}}]).encode()
-XAI = json.dumps({"code": "Client specified an invalid argument", "error": "Incorrect API key provided: xa***1"}).encode()
+XAI = json.dumps(
+    {"code": "Client specified an invalid argument", "error": "Incorrect API key provided: xa***1"}
+).encode()
 CLAUDE = b'{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}'
 CLAUDE_RIGHT = b'{"type":"error","error":{"type":"permission_error","message":"no"}}'
 
@@ -46,15 +70,35 @@ CLAUDE_RIGHT = b'{"type":"error","error":{"type":"permission_error","message":"n
         ("openai", 401, error(code="account_deactivated"), "bad"),
         ("openai", 401, SCOPES, "doubtful"),
         ("openai", 401, error(code="ip_not_authorized"), "doubtful"),
-        ("openai", 403, error(code="unsupported_country_region_territory", type="request_forbidden"), "doubtful"),
+        (
+            "openai",
+            403,
+            error(code="unsupported_country_region_territory", type="request_forbidden"),
+            "doubtful",
+        ),
         ("openai", 429, error(type="insufficient_quota", code="insufficient_quota"), "account"),
-        ("openai", 429, error(type="insufficient_quota", code="credit_balance_exhausted"), "account"),
+        (
+            "openai",
+            429,
+            error(type="insufficient_quota", code="credit_balance_exhausted"),
+            "account",
+        ),
         ("openai", 429, error(type="tokens", code="rate_limit_exceeded"), "throttled"),
         ("openai", 400, error(code="invalid_api_key"), "accepted"),
         ("anthropic", 401, CLAUDE, "bad"),
         ("anthropic", 403, CLAUDE_RIGHT, "doubtful"),
-        ("anthropic", 402, b'{"type":"error","error":{"type":"billing_error","message":"no"}}', "account"),
-        ("anthropic", 429, b'{"type":"error","error":{"type":"rate_limit_error","message":"no"}}', "throttled"),
+        (
+            "anthropic",
+            402,
+            b'{"type":"error","error":{"type":"billing_error","message":"no"}}',
+            "account",
+        ),
+        (
+            "anthropic",
+            429,
+            b'{"type":"error","error":{"type":"rate_limit_error","message":"no"}}',
+            "throttled",
+        ),
         ("openrouter", 401, error(code=401), "doubtful"),
         ("openrouter", 402, error(code=402), "accepted"),
         ("openrouter", 403, error(code=403, metadata={"reasons": ["violence"]}), "doubtful"),
@@ -66,7 +110,9 @@ CLAUDE_RIGHT = b'{"type":"error","error":{"type":"permission_error","message":"n
         ("ai-gateway", 402, error(type="insufficient_funds"), "account"),
     ],
 )
-def test_each_providers_errors_are_read_by_its_own_codes(name: str, status: int, body: bytes, verdict: str) -> None:
+def test_each_providers_errors_are_read_by_its_own_codes(
+    name: str, status: int, body: bytes, verdict: str
+) -> None:
     assert judge(provider(name), KeyAnswer(status, body)) == verdict
 
 
@@ -121,8 +167,12 @@ def test_a_code_on_a_path_of_no_dialect_kills_no_key() -> None:
         ("/chat/completions?access_token=x", True),
     ],
 )
-def test_a_code_may_be_about_a_credential_that_an_agent_put_into_the_url(path: str, has_one: bool) -> None:
-    answer = KeyAnswer(401, error(code="invalid_api_key"), request=AgentRequest(path, HEADERS, ORDINARY))
+def test_a_code_may_be_about_a_credential_that_an_agent_put_into_the_url(
+    path: str, has_one: bool
+) -> None:
+    answer = KeyAnswer(
+        401, error(code="invalid_api_key"), request=AgentRequest(path, HEADERS, ORDINARY)
+    )
     for base_url in ("", "http://litellm:4000"):
         assert judge(provider("openai", base_url), answer) == ("doubtful" if has_one else "bad")
 
@@ -133,7 +183,13 @@ def test_a_code_may_be_about_a_credential_that_an_agent_put_into_the_url(path: s
     [
         *(
             (name, {})
-            for name in ("x-portkey-config", "cf_aig_authorization", "Helicone-Auth", "X-Auth-Token", "x-litellm-tags")
+            for name in (
+                "x-portkey-config",
+                "cf_aig_authorization",
+                "Helicone-Auth",
+                "X-Auth-Token",
+                "x-litellm-tags",
+            )
         ),
         *(
             ("", members)
@@ -150,7 +206,9 @@ def test_a_code_may_be_about_a_credential_that_an_agent_put_into_the_url(path: s
         ),
     ],
 )
-def test_at_a_gateway_a_code_may_be_about_a_credential_of_the_request(header: str, body: dict[str, Any]) -> None:
+def test_at_a_gateway_a_code_may_be_about_a_credential_of_the_request(
+    header: str, body: dict[str, Any]
+) -> None:
     headers = [*HEADERS, *([(header, "x")] if header else [])]
     request = AgentRequest(CHAT, headers, json.dumps(json.loads(ORDINARY) | body).encode())
     bad = KeyAnswer(401, error(code="invalid_api_key"), request=request)
@@ -161,7 +219,10 @@ def test_at_a_gateway_a_code_may_be_about_a_credential_of_the_request(header: st
     assert (judge(gateway, bad), judge(gateway, spent)) == ("doubtful", "throttled")
     assert judge(gateway, bad._replace(request=asked_plainly)) == "bad"
     assert judge(gateway, spent._replace(request=asked_plainly)) == "account"
-    assert (judge(provider("openai"), bad), judge(provider("openai"), spent)) == ("bad", "account"), "its own host"
+    assert (judge(provider("openai"), bad), judge(provider("openai"), spent)) == (
+        "bad",
+        "account",
+    ), "its own host"
 
 
 @pytest.mark.requirement("keys:codes")

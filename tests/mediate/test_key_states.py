@@ -58,8 +58,14 @@ def test_a_bad_key_is_dead_and_a_throttled_one_or_one_without_money_rests(
     assert registry.record_response(*key(registry, "sk-zero"), KeyAnswer(status, body, scope="gpt"))
     assert ready(registry) == ["sk-one"]
     (event,) = auth.said("provider_pool")
-    assert (event["key_id"], event["action"], event["reason"]) == ("env:OPENAI_API_KEY", action, reason)
-    assert ready(registry, model="other") == (["sk-zero", "sk-one"] if reason == "http_429" else ["sk-one"])
+    assert (event["key_id"], event["action"], event["reason"]) == (
+        "env:OPENAI_API_KEY",
+        action,
+        reason,
+    )
+    assert ready(registry, model="other") == (
+        ["sk-zero", "sk-one"] if reason == "http_429" else ["sk-one"]
+    )
     auth.clock += seconds - 1
     assert ready(registry) == ["sk-one"]
     auth.clock += 1
@@ -72,7 +78,9 @@ def test_the_pool_tells_how_many_keys_of_a_provider_are_in_which_state(auth: Aut
     registry = auth.registry(TWO | {"OPENAI_API_KEY_2": "sk-two"})
     registry.record_response(*key(registry, "sk-zero"), DEAD)
     registry.record_response(*key(registry, "sk-one"), throttled("30"))
-    assert registry.count_keys() == {("openai", state): 1 for state in ("ready", "cooldown", "dead")}
+    assert registry.count_keys() == {
+        ("openai", state): 1 for state in ("ready", "cooldown", "dead")
+    }
     auth.clock += 30
     assert registry.count_keys() == {("openai", "ready"): 2, ("openai", "dead"): 1}
 
@@ -81,7 +89,9 @@ def test_the_pool_tells_how_many_keys_of_a_provider_are_in_which_state(auth: Aut
 @pytest.mark.parametrize("status", [0, 200, 302, 400, 404, 408, 500, 503, 529])
 def test_no_other_answer_says_anything_of_a_key(auth: Auth, status: int) -> None:
     registry = auth.registry(TWO)
-    assert not registry.record_response(*key(registry, "sk-zero"), KeyAnswer(status, QUOTA, "30", "gpt"))
+    assert not registry.record_response(
+        *key(registry, "sk-zero"), KeyAnswer(status, QUOTA, "30", "gpt")
+    )
     assert ready(registry) == ["sk-zero", "sk-one"]
     assert auth.events == []
 
@@ -90,7 +100,9 @@ def test_no_other_answer_says_anything_of_a_key(auth: Auth, status: int) -> None
 @pytest.mark.parametrize("status", [401, 402, 403])
 def test_a_refusal_without_a_code_of_a_bad_key_leaves_it_as_it_is(auth: Auth, status: int) -> None:
     registry = auth.registry(TWO)
-    assert not registry.record_response(*key(registry, "sk-zero"), KeyAnswer(status, SCOPES, "30", "gpt"))
+    assert not registry.record_response(
+        *key(registry, "sk-zero"), KeyAnswer(status, SCOPES, "30", "gpt")
+    )
     assert (ready(registry), auth.events) == (["sk-zero", "sk-one"], [])
 
 
@@ -130,7 +142,9 @@ def test_a_throttled_key_rests_for_that_model_only_in_all_processes(auth: Auth) 
 def test_an_agent_that_names_a_thousand_models_fills_neither_disk_nor_memory(auth: Auth) -> None:
     registry = auth.registry(TWO)
     for number in range(1000):
-        registry.record_response(*key(registry, "sk-zero"), throttled("60", f"{number}-" + "x" * 100_000))
+        registry.record_response(
+            *key(registry, "sk-zero"), throttled("60", f"{number}-" + "x" * 100_000)
+        )
     assert len(files(auth)) <= 130
     states = registry._key_states
     assert len(states._stored) + len(states._unstored) <= 260
@@ -191,7 +205,11 @@ def test_a_state_is_a_private_file_that_holds_no_secret(auth: Auth) -> None:
     registry.record_response(*key(registry, "sk-zero"), throttled("60"))
     (file,) = files(auth)
     record = KeyRecord.model_validate_json(file.read_bytes())
-    assert (record.provider, record.key_id, record.state) == ("openai", "env:OPENAI_API_KEY", "cooldown")
+    assert (record.provider, record.key_id, record.state) == (
+        "openai",
+        "env:OPENAI_API_KEY",
+        "cooldown",
+    )
     assert (record.cooldown_until, record.last_error_code) == ("2027-01-15T08:01:00.000Z", 429)
     assert b"sk-zero" not in file.read_bytes()
     assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
@@ -222,9 +240,13 @@ for number in range(40):
 
 @pytest.mark.requirement("providers:key-states-persist")
 @pytest.mark.long
-def test_processes_that_write_at_the_same_time_lose_nothing_and_leave_nothing_behind(auth: Auth) -> None:
+def test_processes_that_write_at_the_same_time_lose_nothing_and_leave_nothing_behind(
+    auth: Auth,
+) -> None:
     command = [sys.executable, "-c", KILLER, str(auth.directory / "key-states")]
-    running = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in ("a", "b", "c")]
+    running = [
+        subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in ("a", "b", "c")
+    ]
     assert [(process.communicate()[0], process.returncode) for process in running] == [(b"", 0)] * 3
     records = [KeyRecord.model_validate_json(file.read_bytes()) for file in files(auth)]
     assert (len(records), {record.state for record in records}) == (3 * 20 + 20, {"dead"})
@@ -240,7 +262,9 @@ def test_an_operator_revives_a_key_by_removing_its_file(auth: Auth) -> None:
 
 
 @pytest.mark.requirement("providers:key-states-persist")
-def test_a_rest_of_a_moment_is_not_written_and_what_is_known_already_is_not_told_again(auth: Auth) -> None:
+def test_a_rest_of_a_moment_is_not_written_and_what_is_known_already_is_not_told_again(
+    auth: Auth,
+) -> None:
     registry = auth.registry(TWO)
     registry.record_response(*key(registry, "sk-zero"), throttled("2"))
     assert not (auth.directory / "key-states").exists()
@@ -253,16 +277,21 @@ def test_a_rest_of_a_moment_is_not_written_and_what_is_known_already_is_not_told
 
 @pytest.mark.requirement("providers:key-states-broken")
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", "\xff", '{"state": "dead"}', "cooldown without a time", "a time that is none"]
+    "content",
+    ["", "{", "[]", "\xff", '{"state": "dead"}', "cooldown without a time", "a time that is none"],
 )
-def test_a_broken_state_is_one_event_and_a_fresh_start_for_that_key_alone(auth: Auth, content: str) -> None:
+def test_a_broken_state_is_one_event_and_a_fresh_start_for_that_key_alone(
+    auth: Auth, content: str
+) -> None:
     registry = auth.registry(TWO)
     registry.record_response(*key(registry, "sk-zero"), KeyAnswer(429, QUOTA))
     registry.record_response(*key(registry, "sk-one"), DEAD)
     record = next(file for file in files(auth) if b"cooldown" in file.read_bytes())
     written = json.loads(record.read_bytes())
     if content == "cooldown without a time":
-        content = json.dumps({name: value for name, value in written.items() if name != "cooldown_until"})
+        content = json.dumps(
+            {name: value for name, value in written.items() if name != "cooldown_until"}
+        )
     elif content == "a time that is none":
         content = json.dumps(written | {"cooldown_until": "tomorrow"})
     record.unlink()
@@ -277,13 +306,17 @@ def test_a_broken_state_is_one_event_and_a_fresh_start_for_that_key_alone(auth: 
 
 @pytest.fixture
 def sealed(auth: Auth) -> Iterator[Auth]:
-    """Return an auth directory in which a file blocks the one for key states (root may write anywhere: modes don't help)."""
+    """Return an auth directory in which a file blocks the one for key states (root
+    may write anywhere: modes don't help).
+    """
     (auth.directory / "key-states").write_text("", encoding="utf-8")
     return auth
 
 
 @pytest.mark.requirement("providers:key-states-broken")
-def test_a_directory_that_cannot_be_written_is_one_event_and_memory_holds_the_states(sealed: Auth) -> None:
+def test_a_directory_that_cannot_be_written_is_one_event_and_memory_holds_the_states(
+    sealed: Auth,
+) -> None:
     registry = sealed.registry(TWO)
     registry.record_response(*key(registry, "sk-zero"), DEAD)
     registry.record_response(*key(registry, "sk-one"), throttled("60"))
@@ -297,8 +330,18 @@ def test_the_states_of_the_operators_file_hold_and_the_file_is_never_written(aut
     pool = [
         {"id": "dead", "secret": "sk-1", "state": "dead"},
         {"id": "disabled", "secret": "sk-2", "state": "disabled"},
-        {"id": "rests", "secret": "sk-3", "state": "cooldown", "cooldown_until": "2027-01-15T09:00:40+01:00"},
-        {"id": "rested", "secret": "sk-4", "state": "cooldown", "cooldown_until": "2027-01-15T07:59:59Z"},
+        {
+            "id": "rests",
+            "secret": "sk-3",
+            "state": "cooldown",
+            "cooldown_until": "2027-01-15T09:00:40+01:00",
+        },
+        {
+            "id": "rested",
+            "secret": "sk-4",
+            "state": "cooldown",
+            "cooldown_until": "2027-01-15T07:59:59Z",
+        },
         {"id": "says nothing", "secret": "sk-5", "state": "cooldown", "cooldown_until": "soon"},
         {"id": "ready", "secret": "sk-6", "cooldown_until": "2099-01-01T00:00:00Z"},
     ]
@@ -314,14 +357,23 @@ def test_the_states_of_the_operators_file_hold_and_the_file_is_never_written(aut
 
 @pytest.mark.requirement("providers:operators-word")
 def test_keys_that_the_operator_laid_off_are_still_blanked_out_everywhere(auth: Auth) -> None:
-    auth.write({"version": 2, "providers": {"openai": {"keys": [{"id": "a", "secret": "sk-off", "state": "disabled"}]}}})
+    auth.write(
+        {
+            "version": 2,
+            "providers": {
+                "openai": {"keys": [{"id": "a", "secret": "sk-off", "state": "disabled"}]}
+            },
+        }
+    )
     registry = auth.registry()
     assert [secret.reveal() for secret in registry.secrets()] == ["sk-off"]
     assert not registry.all()["openai"].is_usable
 
 
 @pytest.mark.requirement("providers:ready")
-def test_who_has_dead_keys_only_does_not_serve_and_a_resting_or_keyless_one_does(auth: Auth) -> None:
+def test_who_has_dead_keys_only_does_not_serve_and_a_resting_or_keyless_one_does(
+    auth: Auth,
+) -> None:
     registry = auth.registry(TWO)
     registry.record_response(*key(registry, "sk-zero"), DEAD)
     registry.record_response(*key(registry, "sk-one"), throttled("60"))
@@ -342,8 +394,16 @@ def test_a_dead_key_is_tried_after_five_minutes_by_one_request_of_all_processes(
     assert (claimed(here), claimed(there)) == (None, None)
     auth.clock += 300
     restarted = auth.registry(TWO)
-    assert [claimed(registry) for registry in (there, here, restarted)] == ["sk-zero", "sk-one", None]
-    assert (ready(here), ready(there), here.wait(here.all()["openai"], "gpt")) == ([], [], float("inf"))
+    assert [claimed(registry) for registry in (there, here, restarted)] == [
+        "sk-zero",
+        "sk-one",
+        None,
+    ]
+    assert (ready(here), ready(there), here.wait(here.all()["openai"], "gpt")) == (
+        [],
+        [],
+        float("inf"),
+    )
     there.record_response(*key(there, "sk-zero"), KeyAnswer(200))
     assert (ready(here), ready(there), ready(restarted)) == (["sk-zero"],) * 3
     here.record_response(*key(here, "sk-one"), DEAD)
@@ -361,7 +421,8 @@ def claimed(registry: ProviderRegistry) -> str | None:
 
 @pytest.mark.requirement("keys:trial")
 @pytest.mark.parametrize(
-    "answer", [KeyAnswer(200), KeyAnswer(400), KeyAnswer(402), KeyAnswer(404), KeyAnswer(429, scope="gpt")]
+    "answer",
+    [KeyAnswer(200), KeyAnswer(400), KeyAnswer(402), KeyAnswer(404), KeyAnswer(429, scope="gpt")],
 )
 def test_any_answer_that_lets_the_key_in_revives_it(auth: Auth, answer: KeyAnswer) -> None:
     registry = dead_and_due(auth)
@@ -371,8 +432,12 @@ def test_any_answer_that_lets_the_key_in_revives_it(auth: Auth, answer: KeyAnswe
 
 
 @pytest.mark.requirement("keys:trial")
-@pytest.mark.parametrize("answer", [KeyAnswer(0), KeyAnswer(401, SCOPES), KeyAnswer(403), KeyAnswer(500)])
-def test_a_trial_whose_outcome_may_be_the_agents_doing_makes_the_proxy_ask(auth: Auth, answer: KeyAnswer) -> None:
+@pytest.mark.parametrize(
+    "answer", [KeyAnswer(0), KeyAnswer(401, SCOPES), KeyAnswer(403), KeyAnswer(500)]
+)
+def test_a_trial_whose_outcome_may_be_the_agents_doing_makes_the_proxy_ask(
+    auth: Auth, answer: KeyAnswer
+) -> None:
     registry = dead_and_due(auth)
     asked: list[str] = []
     registry.ask = lambda _, trial: asked.append(trial.secret.reveal())
@@ -435,7 +500,9 @@ def test_a_directory_that_cannot_be_written_has_trials_in_memory(sealed: Auth) -
 
 @pytest.mark.requirement("keys:clock")
 @pytest.mark.parametrize("jump", [-86_400, -3600, 3600, 86_400 * 3650])
-def test_a_clock_that_jumps_keeps_no_key_out_for_longer_than_a_state_lasts(auth: Auth, jump: float) -> None:
+def test_a_clock_that_jumps_keeps_no_key_out_for_longer_than_a_state_lasts(
+    auth: Auth, jump: float
+) -> None:
     registry = auth.registry(TWO)
     registry.record_response(*key(registry, "sk-zero"), DEAD)
     registry.record_response(*key(registry, "sk-one"), throttled("600"))

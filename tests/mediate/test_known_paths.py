@@ -32,7 +32,9 @@ async def pod(tmp_path: Path) -> AsyncIterator[OtherPod]:
     made.provider.stop()
 
 
-async def error(pod: OtherPod, path: str, body: bytes = b"{}", **where: Any) -> tuple[int, str, str]:
+async def error(
+    pod: OtherPod, path: str, body: bytes = b"{}", **where: Any
+) -> tuple[int, str, str]:
     """Return status, code and message of a refusal."""
     decision = await pod.posts(path, body, **where)
     assert isinstance(decision, RunnerResponse), decision
@@ -60,7 +62,9 @@ UNKNOWN = (
 @pytest.mark.requirement("paths:closed")
 @pytest.mark.parametrize("host", [None, "api.openai.com"])
 @pytest.mark.parametrize("path", UNKNOWN)
-async def test_a_path_in_no_table_is_refused_with_its_name_and_the_remedy(pod: OtherPod, path: str, host: str | None) -> None:
+async def test_a_path_in_no_table_is_refused_with_its_name_and_the_remedy(
+    pod: OtherPod, path: str, host: str | None
+) -> None:
     status, code, message = await error(pod, path, b'{"model":"big"}', host=host)
     assert (status, code) == (403, "path_not_allowed")
     assert message.startswith(f"POST {path.replace('%25', '%')} is not allowed here")
@@ -113,7 +117,9 @@ async def test_what_is_sent_is_the_one_spelling_that_was_decided_about(
 
 
 @pytest.mark.requirement("paths:spelling")
-@pytest.mark.parametrize("path", ["/v1/models/org%2Fname", "/v1/models/ft:gpt-4o:org::id", "/v1/models/a/b/endpoints"])
+@pytest.mark.parametrize(
+    "path", ["/v1/models/org%2Fname", "/v1/models/ft:gpt-4o:org::id", "/v1/models/a/b/endpoints"]
+)
 async def test_a_models_name_goes_on_as_its_runner_wrote_it(pod: OtherPod, path: str) -> None:
     assert (await pod.passes(path, b"", method="GET")).target == path.removeprefix("/v1")
 
@@ -122,11 +128,16 @@ async def test_a_models_name_goes_on_as_its_runner_wrote_it(pod: OtherPod, path:
 def test_ids_keep_their_case_and_are_named_by_their_kind() -> None:
     match = find_known_path(OPENAI, "GET", "/V1/Vector_Stores/vs_Ab/Files/file-C/content?limit=1")
     assert match is not None
-    assert (match.ids, match.path) == ({"vector_store": "vs_Ab"}, "/vector_stores/vs_Ab/files/file-C/content")
+    assert (match.ids, match.path) == (
+        {"vector_store": "vs_Ab"},
+        "/vector_stores/vs_Ab/files/file-C/content",
+    )
 
 
 @pytest.mark.requirement("paths:spelling")
-@pytest.mark.parametrize("path", ["/v1/files/a%2525", "/v1/files/\udcff", "/v1/files/é", "/v1/files/a b", "/files/a"])
+@pytest.mark.parametrize(
+    "path", ["/v1/files/a%2525", "/v1/files/\udcff", "/v1/files/é", "/v1/files/a b", "/files/a"]
+)
 def test_an_id_that_another_server_could_read_otherwise_is_in_no_row(path: str) -> None:
     assert find_known_path(OPENAI, "GET", path) is None
 
@@ -144,7 +155,9 @@ def test_an_id_that_another_server_could_read_otherwise_is_in_no_row(path: str) 
         ("/api/chat", "ollama"),
     ],
 )
-def test_the_proxys_own_listener_finds_the_provider_that_has_the_path(path: str, family: str) -> None:
+def test_the_proxys_own_listener_finds_the_provider_that_has_the_path(
+    path: str, family: str
+) -> None:
     match = find_known_path(PROXY_BASE, "POST", path)
     assert match is not None
     assert match.family == family
@@ -159,8 +172,14 @@ def test_the_messages_of_a_stored_completion_are_none_of_anthropics() -> None:
 
 @pytest.mark.requirement("paths:families")
 async def test_a_path_that_its_provider_has_not_is_refused_there(pod: OtherPod) -> None:
-    assert (await error(pod, "/v1/tokenize-text", b'{"model":"second/m"}'))[:2] == (403, "path_not_allowed")
-    assert (await error(pod, "/v1/tokenize-text", b'{"model":"m"}', host=pod.host))[:2] == (403, "path_not_allowed")
+    assert (await error(pod, "/v1/tokenize-text", b'{"model":"second/m"}'))[:2] == (
+        403,
+        "path_not_allowed",
+    )
+    assert (await error(pod, "/v1/tokenize-text", b'{"model":"m"}', host=pod.host))[:2] == (
+        403,
+        "path_not_allowed",
+    )
 
 
 MINTING = (
@@ -187,7 +206,9 @@ MINTING = (
 
 @pytest.mark.requirement("paths:credentials")
 @pytest.mark.parametrize("path", MINTING)
-async def test_what_mints_credentials_is_refused_though_a_setting_opens_everything(tmp_path: Path, path: str) -> None:
+async def test_what_mints_credentials_is_refused_though_a_setting_opens_everything(
+    tmp_path: Path, path: str
+) -> None:
     pod = OtherPod(tmp_path, WIRES["openai"], "openai", settings={"paths": "POST /*, GET /*"})
     pod.open()
     pod.agent([])
@@ -214,7 +235,9 @@ async def test_what_mints_credentials_is_refused_though_a_setting_opens_everythi
         ("POST /v1/a/../keys", "written plainly"),
     ],
 )
-def test_a_setting_that_names_what_can_t_be_opened_is_refused_at_the_start(entry: str, reason: str) -> None:
+def test_a_setting_that_names_what_can_t_be_opened_is_refused_at_the_start(
+    entry: str, reason: str
+) -> None:
     values = {setting.name: setting.default for setting in SETTINGS}
     with pytest.raises(ValueError, match="cllama_paths") as caught:
         Settings.of(values | {"paths": f"GET /v1/skills,{entry}"})
@@ -224,7 +247,14 @@ def test_a_setting_that_names_what_can_t_be_opened_is_refused_at_the_start(entry
 @pytest.mark.requirement("paths:credentials")
 @pytest.mark.parametrize(
     "path",
-    ["/v1/skills", "/v1/fine_tuning/jobs", "/v1/agents/sessions", "/v1/messages/count_tokens", "/v1/credits", "/v1/monkeys"],
+    [
+        "/v1/skills",
+        "/v1/fine_tuning/jobs",
+        "/v1/agents/sessions",
+        "/v1/messages/count_tokens",
+        "/v1/credits",
+        "/v1/monkeys",
+    ],
 )
 def test_what_holds_no_credential_can_be_opened(path: str) -> None:
     assert find_credentials(path) is None
@@ -240,13 +270,18 @@ async def test_an_opened_path_passes_is_counted_and_is_under_the_policy(tmp_path
 
     pod.agent([])
     pod.budget(max_requests=2)
-    assert (await pod.passes(path, b'{"grader":{"model":"big"}}', JSON)).target == path.removeprefix("/v1")
+    assert (
+        await pod.passes(path, b'{"grader":{"model":"big"}}', JSON)
+    ).target == path.removeprefix("/v1")
     assert (await pod.passes("/v1/x/../Fine_Tuning/jobs", b"[]")).target == "/Fine_Tuning/jobs"
     assert await pod.refuses(path, b"{}") == (429, "budget_exceeded")
 
     pod.agent(CHAIN)
     assert await pod.refuses(path, b'{"grader":{"model":"gpt-huge"}}') == (403, "model_not_allowed")
-    assert await pod.refuses(path, b'{"model":"big","grader":{"model":"gpt-huge"}}') == (403, "model_not_allowed")
+    assert await pod.refuses(path, b'{"model":"big","grader":{"model":"gpt-huge"}}') == (
+        403,
+        "model_not_allowed",
+    )
     assert await pod.refuses(path, b"[]") == (403, "model_not_allowed")
     assert (await pod.passes(path, b'{"model":"gpt-huge"}')).body == b'{"model":"big"}'
 
@@ -264,16 +299,27 @@ async def test_an_opened_path_passes_is_counted_and_is_under_the_policy(tmp_path
 @pytest.mark.parametrize(
     "query",
     [
-        *("_method=DELETE", "a=b&%5Fmethod=x", "a=b;_method=DELETE", "%255Fmethod=DELETE", "X-HTTP-Method=x"),
+        *(
+            "_method=DELETE",
+            "a=b&%5Fmethod=x",
+            "a=b;_method=DELETE",
+            "%255Fmethod=DELETE",
+            "X-HTTP-Method=x",
+        ),
         *("$httpMethod=DELETE", "%24httpHeaders=x", "$.xgafv=1"),
     ],
 )
 async def test_no_query_makes_it_another_request(pod: OtherPod, query: str) -> None:
-    assert await pod.refuses(f"{EMBEDDINGS}?{query}", b'{"model":"big"}') == (403, "path_not_allowed")
+    assert await pod.refuses(f"{EMBEDDINGS}?{query}", b'{"model":"big"}') == (
+        403,
+        "path_not_allowed",
+    )
 
 
 @pytest.mark.requirement("paths:override")
-@pytest.mark.parametrize("path", ["/v1/models", "/v1/files", "/v1/responses", "/v1/chat/completions"])
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/v1/files", "/v1/responses", "/v1/chat/completions"]
+)
 async def test_a_get_with_a_body_is_refused(pod: OtherPod, path: str) -> None:
     decision = await pod.posts(path, b'{"model":"gpt-huge"}', method="GET")
     assert isinstance(decision, RunnerResponse)
@@ -282,7 +328,16 @@ async def test_a_get_with_a_body_is_refused(pod: OtherPod, path: str) -> None:
 
 @pytest.mark.requirement("paths:override")
 @pytest.mark.parametrize(
-    "name", ["X-HTTP-Method-Override", "x_http_method_override", "x-http_method-override", "X-HTTP-Method", "x_method-override"]
+    "name",
+    [
+        "X-HTTP-Method-Override",
+        "x_http_method_override",
+        "x-http_method-override",
+        "X-HTTP-Method",
+        "x_method-override",
+    ],
 )
 def test_no_header_makes_it_one_of_another_method(name: str) -> None:
-    assert provider_headers([(name, "POST"), ("x-kept", "1")], Secret("s" * 20)) == [("x-kept", "1")]
+    assert provider_headers([(name, "POST"), ("x-kept", "1")], Secret("s" * 20)) == [
+        ("x-kept", "1")
+    ]

@@ -1,4 +1,6 @@
-"""The log: one JSON object a line, with the common members, and without the secrets that it knows."""
+"""The log: one JSON object a line, with the common members, and without the secrets
+that it knows.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,19 @@ def log(lines: list[bytes]) -> EventLog:
 
 @pytest.mark.requirement("log:shape")
 @pytest.mark.parametrize("kind", get_args(EventType.__value__))
-def test_every_line_has_the_common_members_first(log: EventLog, lines: list[bytes], kind: Any) -> None:
+def test_every_line_has_the_common_members_first(
+    log: EventLog, lines: list[bytes], kind: Any
+) -> None:
     log.event(kind, "analyst", turn_id="t", status=200, text="a\nb\u2028")
     log.event(kind)
     first, second = map(json.loads, lines)
     assert tuple(first)[: len(COMMON)] == COMMON == tuple(second)
-    assert (first["type"], first["claw_id"], first["turn_id"], first["status"]) == (kind, "analyst", "t", 200)
+    assert (first["type"], first["claw_id"], first["turn_id"], first["status"]) == (
+        kind,
+        "analyst",
+        "t",
+        200,
+    )
     assert (second["claw_id"], second["model"], second["intervention"]) == (None, None, None)
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
 
@@ -56,7 +65,9 @@ def test_the_time_is_rfc_3339_with_milliseconds() -> None:
 
 @pytest.mark.requirement("contract:redaction")
 @pytest.mark.parametrize("secret", ["sk-s3cr3t", 'a"b/c\\d', "12345678"])
-def test_a_secret_that_the_log_was_told_of_is_in_no_line(log: EventLog, lines: list[bytes], secret: str) -> None:
+def test_a_secret_that_the_log_was_told_of_is_in_no_line(
+    log: EventLog, lines: list[bytes], secret: str
+) -> None:
     log.protect([Secret(secret)])
     log.protect([Secret("another")])
     log.event("error", reason=f"it says {secret}", number=12345678, nested={secret: [secret]})
@@ -85,16 +96,24 @@ def test_text_that_is_no_unicode_costs_no_line_and_listeners_hear_of_it_as_it_is
     log.add_listener(heard.append)
     odd = "a\udcff\ud800é"
     log.protect([Secret("sk-s3cr3t")])
-    log.event("error", odd, model=odd, reason=f"{odd} says sk-s3cr3t", nested={odd: [odd, (odd, 1)]})
+    log.event(
+        "error", odd, model=odd, reason=f"{odd} says sk-s3cr3t", nested={odd: [odd, (odd, 1)]}
+    )
     (line,) = lines
     shown = "a\\udcff\\ud800é"
     read = msgspec.json.decode(line)
-    assert (read["claw_id"], read["model"], read["nested"]) == (shown, shown, {shown: [shown, [shown, 1]]})
+    assert (read["claw_id"], read["model"], read["nested"]) == (
+        shown,
+        shown,
+        {shown: [shown, [shown, 1]]},
+    )
     assert read["reason"] == f"{shown} says ••••••"
     assert heard[0]["model"] == shown
 
 
-def test_a_listener_hears_of_each_event_and_one_that_fails_stops_nothing(log: EventLog, lines: list[bytes]) -> None:
+def test_a_listener_hears_of_each_event_and_one_that_fails_stops_nothing(
+    log: EventLog, lines: list[bytes]
+) -> None:
     heard: list[Any] = []
 
     def fails(_event: Event) -> None:

@@ -1,4 +1,6 @@
-"""Answers of providers with every JSON type at every place: refused as a whole, or delivered, and alike in both forms."""
+"""Answers of providers with every JSON type at every place: refused as a whole, or delivered, and
+alike in both forms.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,13 @@ VALUES: tuple[Any, ...] = (
     {"type": 7},
 )
 """One of each JSON type, and lists and objects that hold what does not belong there."""
-_ANNOTATION = {"type": "url_citation", "url": "https://example.com", "start_index": 0, "end_index": 1, "title": "t"}
+_ANNOTATION = {
+    "type": "url_citation",
+    "url": "https://example.com",
+    "start_index": 0,
+    "end_index": 1,
+    "title": "t",
+}
 _ITEMS: tuple[Body, ...] = (
     {
         "type": "reasoning",
@@ -54,18 +62,58 @@ _ITEMS: tuple[Body, ...] = (
             {"type": "refusal", "refusal": "no"},
         ],
     },
-    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+    {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "q"},
+    },
     {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aGk="},
 )
 _CALLS: tuple[Body, ...] = (
-    {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "desk__set", "arguments": "{}", "status": "completed"},
+    {
+        "type": "function_call",
+        "id": "fc_1",
+        "call_id": "c1",
+        "name": "desk__set",
+        "arguments": "{}",
+        "status": "completed",
+    },
     {"type": "custom_tool_call", "id": "ct_1", "call_id": "c2", "name": "shell", "input": "ls"},
-    {"type": "shell_call", "id": "sh_1", "call_id": "c3", "action": {"commands": ["ls"]}, "environment": {"type": "local"}},
-    {"type": "local_shell_call", "id": "ls_1", "call_id": "c4", "action": {"type": "exec", "command": ["ls"]}},
-    {"type": "apply_patch_call", "id": "ap_1", "call_id": "c5", "operation": {"type": "delete_file", "path": "a"}},
-    {"type": "mcp_approval_request", "id": "mcpr_1", "name": "n", "arguments": "{}", "server_label": "s"},
+    {
+        "type": "shell_call",
+        "id": "sh_1",
+        "call_id": "c3",
+        "action": {"commands": ["ls"]},
+        "environment": {"type": "local"},
+    },
+    {
+        "type": "local_shell_call",
+        "id": "ls_1",
+        "call_id": "c4",
+        "action": {"type": "exec", "command": ["ls"]},
+    },
+    {
+        "type": "apply_patch_call",
+        "id": "ap_1",
+        "call_id": "c5",
+        "operation": {"type": "delete_file", "path": "a"},
+    },
+    {
+        "type": "mcp_approval_request",
+        "id": "mcpr_1",
+        "name": "n",
+        "arguments": "{}",
+        "server_label": "s",
+    },
     {"type": "computer_call", "id": "cc_1", "call_id": "c6", "action": {"type": "wait"}},
-    {"type": "tool_search_call", "id": "ts_1", "call_id": "c7", "execution": "client", "arguments": "{}"},
+    {
+        "type": "tool_search_call",
+        "id": "ts_1",
+        "call_id": "c7",
+        "execution": "client",
+        "arguments": "{}",
+    },
 )
 
 
@@ -79,9 +127,21 @@ def _response(*output: Body) -> Body:
 
 
 def _completion(message: Body) -> Body:
-    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop", "logprobs": None}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", **message},
+        "finish_reason": "stop",
+        "logprobs": None,
+    }
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-    return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 def _message(*content: Body) -> Body:
@@ -97,30 +157,63 @@ def _tool_call(name: str) -> Body:
 ANSWERS: dict[str, tuple[Body, ...]] = {
     "responses": (_response(*_ITEMS), *(_response(_ITEMS[0], call) for call in _CALLS)),
     "openai": (
-        _completion({"content": "Hi", "refusal": None, "reasoning_content": "so", "annotations": [_ANNOTATION]}),
-        _completion({"content": [{"type": "text", "text": "Hi"}], "audio": {"id": "a", "data": "aGk="}}),
+        _completion(
+            {
+                "content": "Hi",
+                "refusal": None,
+                "reasoning_content": "so",
+                "annotations": [_ANNOTATION],
+            }
+        ),
+        _completion(
+            {"content": [{"type": "text", "text": "Hi"}], "audio": {"id": "a", "data": "aGk="}}
+        ),
         _completion({"content": None, "tool_calls": [_tool_call("desk__set")]}),
-        _completion({"content": None, "tool_calls": [_tool_call("shell"), _tool_call("desk__get")]}),
-        _completion({"content": None, "tool_calls": [{"id": "c2", "type": "custom", "custom": {"name": "x", "input": "y"}}]}),
+        _completion(
+            {"content": None, "tool_calls": [_tool_call("shell"), _tool_call("desk__get")]}
+        ),
+        _completion(
+            {
+                "content": None,
+                "tool_calls": [
+                    {"id": "c2", "type": "custom", "custom": {"name": "x", "input": "y"}}
+                ],
+            }
+        ),
         _completion({"content": None, "function_call": {"name": "shell", "arguments": "{}"}}),
     ),
     "anthropic": (
-        _message({"type": "text", "text": "Hi", "citations": [{"type": "char_location", "cited_text": "H"}]}),
+        _message(
+            {
+                "type": "text",
+                "text": "Hi",
+                "citations": [{"type": "char_location", "cited_text": "H"}],
+            }
+        ),
         _message(
             {"type": "thinking", "thinking": "so", "signature": "s"},
             {"type": "tool_use", "id": "t1", "name": "desk__set", "input": {"a": 1}},
         ),
-        _message({"type": "tool_use", "id": "t1", "name": "shell", "input": {}}, {"type": "redacted_thinking", "data": "x"}),
+        _message(
+            {"type": "tool_use", "id": "t1", "name": "shell", "input": {}},
+            {"type": "redacted_thinking", "data": "x"},
+        ),
         _message(
             {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "q"}},
-            {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"type": "web_search_result", "url": "u"}]},
+            {
+                "type": "web_search_tool_result",
+                "tool_use_id": "s1",
+                "content": [{"type": "web_search_result", "url": "u"}],
+            },
         ),
     ),
 }
 
 
 def spoilt(answer: Body) -> Iterator[tuple[str, bytes]]:
-    """Yield the answer with each place replaced by each value, or left out, with the place's name."""
+    """Yield the answer with each place replaced by each value, or left out, with
+    the place's name.
+    """
     for place in _places(answer):
         for value in (*VALUES, ...):
             made: Any = deepcopy(answer)
@@ -137,7 +230,13 @@ def spoilt(answer: Body) -> Iterator[tuple[str, bytes]]:
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if path:
         yield path
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, part in inside:
         yield from _places(part, (*path, key))
 

@@ -1,4 +1,6 @@
-"""Memory from a real service: recalled in time or not at all, retained beside the turn, and without credentials both ways."""
+"""Memory from a real service: recalled in time or not at all, retained beside the turn, and without
+credentials both ways.
+"""
 
 from __future__ import annotations
 
@@ -36,27 +38,48 @@ def recalls(desk: Gathering, *memories: Any) -> None:
 
 
 @pytest.mark.requirement("memory:recall")
-async def test_what_is_recalled_stands_in_the_prompt_with_its_kind_and_source(desk: Gathering) -> None:
+async def test_what_is_recalled_stands_in_the_prompt_with_its_kind_and_source(
+    desk: Gathering,
+) -> None:
     recalls(
         desk,
-        {"text": " Likes tea. ", "kind": "fact", "source": "chat", "ts": "2026-01-01", "score": 0.9},
+        {
+            "text": " Likes tea. ",
+            "kind": "fact",
+            "source": "chat",
+            "ts": "2026-01-01",
+            "score": 0.9,
+        },
         {"text": "Lives in Paris."},
     )
     assert (
-        "Memory (from mem):\n```\n[kind=fact, source=chat, ts=2026-01-01]\nLikes tea.\n\nLives in Paris.\n```"
-        in await desk.text()
-    )
+        "Memory (from mem):\n```\n[kind=fact, source=chat, ts=2026-01-01]\nLikes "
+        "tea.\n\nLives in Paris.\n```"
+    ) in await desk.text()
     (sent,) = desk.service.received
     assert (sent.path, sent.headers["authorization"]) == ("/recall", "Bearer memory-token-planted")
     assert sent.headers["x-claw-id"] == "analyst"
     assert sent.json == {
         "agent_id": "analyst",
         "pod": "desk",
-        "messages": [{"role": "user", "content": "I live in Paris."}, {"role": "user", "content": "What should I buy?"}],
-        "metadata": {"service": "analyst", "type": "openclaw", "timezone": "UTC", "requested_model": "m"},
+        "messages": [
+            {"role": "user", "content": "I live in Paris."},
+            {"role": "user", "content": "What should I buy?"},
+        ],
+        "metadata": {
+            "service": "analyst",
+            "type": "openclaw",
+            "timezone": "UTC",
+            "requested_model": "m",
+        },
     }
     (told,) = desk.said("memory_op")
-    assert (told["memory_op"], told["memory_status"], told["memory_blocks"], told["status_code"]) == (
+    assert (
+        told["memory_op"],
+        told["memory_status"],
+        told["memory_blocks"],
+        told["status_code"],
+    ) == (
         "recall",
         "succeeded",
         2,
@@ -74,7 +97,14 @@ async def test_a_request_that_only_counts_tokens_asks_for_no_memory(desk: Gather
 @pytest.mark.requirement("memory:recall")
 async def test_of_a_long_conversation_the_latest_is_sent(desk: Gathering) -> None:
     recalls(desk)
-    view = RunnerRequest(b"{}", "m", False, False, (), user_texts=(*(f"{n} " + "é" * 5000 for n in range(100)), "last"))
+    view = RunnerRequest(
+        b"{}",
+        "m",
+        False,
+        False,
+        (),
+        user_texts=(*(f"{n} " + "é" * 5000 for n in range(100)), "last"),
+    )
     await desk.context.text(desk.agent, view, Redactor(()))
     messages = [message["content"] for message in desk.service.received[0].json["messages"]]
     assert messages[-1] == "last"
@@ -98,7 +128,10 @@ async def test_memories_are_bounded_and_the_conversation_itself_is_none(desk: Ga
     assert [f"memory {n}" in text for n in range(10)] == [True] * 8 + [False] * 2
     for absent in ("raw", "tail", "xxx", "no object"):
         assert absent not in text.replace("What stands", "")
-    assert (desk.said("memory_op")[0]["memory_blocks"], desk.said("memory_op")[0]["memory_removed"]) == (8, 8)
+    assert (
+        desk.said("memory_op")[0]["memory_blocks"],
+        desk.said("memory_op")[0]["memory_removed"],
+    ) == (8, 8)
 
 
 FAILURES: list[tuple[Said, str]] = [
@@ -114,7 +147,9 @@ FAILURES: list[tuple[Said, str]] = [
 
 @pytest.mark.requirement("memory:failure")
 @pytest.mark.parametrize(("said", "error"), FAILURES)
-async def test_a_service_that_fails_costs_the_memory_and_nothing_else(desk: Gathering, said: Said, error: str) -> None:
+async def test_a_service_that_fails_costs_the_memory_and_nothing_else(
+    desk: Gathering, said: Said, error: str
+) -> None:
     desk.service.routes["POST", "/recall"] = said
     assert await desk.text() == ""
     (told,) = desk.said("memory_op")
@@ -139,12 +174,17 @@ async def test_a_slow_service_costs_no_more_than_its_time(desk: Gathering) -> No
 
 
 @pytest.mark.requirement("memory:failure")
-async def test_a_service_that_is_down_or_a_credential_that_is_missing_is_told_without_an_address(desk: Gathering) -> None:
+async def test_a_service_that_is_down_or_a_credential_that_is_missing_is_told_without_an_address(
+    desk: Gathering,
+) -> None:
     desk.has(memory=desk.memory(base_url="http://127.0.0.1:9"))
     assert await desk.text() == ""
     desk.has(memory=desk.memory(auth={"type": "bearer", "token": {"secret": "nowhere"}}))
     assert await desk.text() == ""
-    assert [event["error"] for event in desk.said("memory_op")] == ["unreachable", "credential_missing"]
+    assert [event["error"] for event in desk.said("memory_op")] == [
+        "unreachable",
+        "credential_missing",
+    ]
     assert "127.0.0.1" not in json.dumps(desk.events)
     assert desk.service.received == []
 
@@ -163,8 +203,13 @@ PLANTED = ("sk-provider-planted", "analyst:s3cret-planted", "memory-token-plante
 
 @pytest.mark.requirement("memory:redaction")
 async def test_no_credential_goes_to_a_recall_or_comes_back_from_it(desk: Gathering) -> None:
-    recalls(desk, {"text": f"keys: {' '.join(PLANTED)} Bearer abcdefgh123 sk-else0123", "kind": PLANTED[2]})
-    view = RunnerRequest(b"{}", "m", False, False, (), user_texts=(f"my key is {PLANTED[0]} and {PLANTED[1]}",))
+    recalls(
+        desk,
+        {"text": f"keys: {' '.join(PLANTED)} Bearer abcdefgh123 sk-else0123", "kind": PLANTED[2]},
+    )
+    view = RunnerRequest(
+        b"{}", "m", False, False, (), user_texts=(f"my key is {PLANTED[0]} and {PLANTED[1]}",)
+    )
     redactor = Redactor([*desk.agent.secrets, Secret(PLANTED[0])])
     text = await desk.context.text(desk.agent, view, redactor)
     sent = desk.service.received[0].body.decode()
@@ -181,18 +226,24 @@ async def arrived(desk: Gathering, path: str = "/retain") -> Any:
 
 
 @pytest.mark.requirement("memory:retain")
-async def test_a_turn_is_retained_with_its_tool_results_and_without_credentials(desk: Gathering) -> None:
+async def test_a_turn_is_retained_with_its_tool_results_and_without_credentials(
+    desk: Gathering,
+) -> None:
     desk.service.routes["POST", "/retain"] = JSONResponse({})
     entry = {
         "requested_model": "m",
         "request_original": msgspec.Raw(b'{"n": 9007199254740993, "key": "sk-provider-planted"}'),
         "tool_trace": [{"tool_calls": [{"result": {"data": "Bearer abcdefgh123, 50000 dollars"}}]}],
     }
-    desk.context.retain(desk.agent, entry, Redactor([*desk.agent.secrets, Secret("sk-provider-planted")]))
+    desk.context.retain(
+        desk.agent, entry, Redactor([*desk.agent.secrets, Secret("sk-provider-planted")])
+    )
     sent = await arrived(desk)
     assert sent.json["agent_id"] == "analyst"
     assert sent.json["metadata"]["requested_model"] == "m"
-    assert sent.json["entry"]["tool_trace"] == [{"tool_calls": [{"result": {"data": "••••••, 50000 dollars"}}]}]
+    assert sent.json["entry"]["tool_trace"] == [
+        {"tool_calls": [{"result": {"data": "••••••, 50000 dollars"}}]}
+    ]
     assert b'{"n": 9007199254740993, "key": "' in sent.body
     assert b"planted" not in sent.body
     assert desk.said("memory_op")[0]["memory_status"] == "succeeded"
@@ -221,11 +272,15 @@ async def test_retains_are_bounded_in_number_and_what_is_on_its_way_arrives_befo
     ] * 2
     await desk.close()
     assert len(desk.service.received) == 3
-    assert [event["memory_status"] for event in desk.said("memory_op")] == ["skipped"] * 2 + ["succeeded"] * 3
+    assert [event["memory_status"] for event in desk.said("memory_op")] == ["skipped"] * 2 + [
+        "succeeded"
+    ] * 3
 
 
 @pytest.mark.requirement("memory:retain")
-async def test_a_service_that_never_answers_is_given_up(desk: Gathering, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_service_that_never_answers_is_given_up(
+    desk: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def never(_request: Request) -> Response:
         await asyncio.Event().wait()
         raise AssertionError

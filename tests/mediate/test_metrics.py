@@ -12,7 +12,14 @@ from claw_contract.log import EventType
 from claw_mediate.telemetry.metrics import HealthSnapshot, Metrics
 from tests.metrics_page import PAGE, metrics, series, written
 
-OURS = {"ts": "", "claw_id": "analyst", "turn_id": "t", "model": "m", "intervention": None, "digest": None}
+OURS = {
+    "ts": "",
+    "claw_id": "analyst",
+    "turn_id": "t",
+    "model": "m",
+    "intervention": None,
+    "digest": None,
+}
 
 
 def grown(*events: dict[str, Any]) -> dict[tuple[str, ...], float]:
@@ -21,13 +28,23 @@ def grown(*events: dict[str, Any]) -> dict[tuple[str, ...], float]:
     for event in events:
         counted.count({**OURS, **event})
     samples = [sample for family in counted.registry.collect() for sample in family.samples]
-    ours = [sample for sample in samples if sample.name.startswith("claw_") and sample.name != "claw_build_info"]
-    return {(each.name, *each.labels.values()): each.value for each in ours if each.value and "le" not in each.labels}
+    ours = [
+        sample
+        for sample in samples
+        if sample.name.startswith("claw_") and sample.name != "claw_build_info"
+    ]
+    return {
+        (each.name, *each.labels.values()): each.value
+        for each in ours
+        if each.value and "le" not in each.labels
+    }
 
 
 def blocks() -> dict[str, Any]:
     """Return the YAML blocks of the page, by the name in their first line."""
-    found = re.findall(r"```yaml\n(?:# (\S+)\n)?(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    found = re.findall(
+        r"```yaml\n(?:# (\S+)\n)?(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
     return {name: yaml.safe_load(text) for name, text in found}
 
 
@@ -45,7 +62,9 @@ def test_the_rules_of_the_page_ask_for_metrics_and_labels_that_there_are() -> No
         asked = re.findall(r"(claw_\w+)(?:\{(.*?)\})?", rule["expr"])
         for name, matchers in asked:
             assert set(re.findall(r"(\w+)!?=", matchers)) <= known[name], rule
-        for label in re.findall(r"by \((\w+)\)|\$labels\.(\w+)", rule["expr"] + str(rule["annotations"])):
+        for label in re.findall(
+            r"by \((\w+)\)|\$labels\.(\w+)", rule["expr"] + str(rule["annotations"])
+        ):
             assert all("".join(label) in known[name] for name, _ in asked), rule
 
 
@@ -60,7 +79,9 @@ def test_names_are_of_prometheus_conventions() -> None:
 @pytest.mark.parametrize("kind", get_args(EventType.__value__))
 def test_every_event_can_be_counted_or_is_passed_over(kind: str) -> None:
     counted = Metrics()
-    assert (kind in counted._handlers) == (kind not in {"provider_pool", "feed_injection", "tool_manifest_loaded", "state"})
+    assert (kind in counted._handlers) == (
+        kind not in {"provider_pool", "feed_injection", "tool_manifest_loaded", "state"}
+    )
 
 
 @pytest.mark.requirement("metrics:counts")
@@ -81,7 +102,13 @@ def test_what_became_of_conversations_is_counted() -> None:
 
 @pytest.mark.requirement("metrics:counts")
 def test_what_failed_is_counted_by_what_it_was() -> None:
-    moved = {"from_provider": "openai", "to_provider": "backup", "from_model": "a", "to_model": "b", "reason": "http_503"}
+    moved = {
+        "from_provider": "openai",
+        "to_provider": "backup",
+        "from_model": "a",
+        "to_model": "b",
+        "reason": "http_503",
+    }
     assert grown(
         {"type": "failover", **moved},
         {"type": "feed_fetch", "feed_name": "news", "error": "timeout"},
@@ -99,15 +126,26 @@ def test_what_failed_is_counted_by_what_it_was() -> None:
 
 @pytest.mark.requirement("metrics:secrets")
 def test_what_stands_behind_an_interventions_name_makes_no_series() -> None:
-    events = [{"type": "intervention", "intervention": f"unknown_tool_rejected:made-up-{n}"} for n in range(100)]
+    events = [
+        {"type": "intervention", "intervention": f"unknown_tool_rejected:made-up-{n}"}
+        for n in range(100)
+    ]
     assert grown(*events) == {("claw_interventions_total", "analyst", "unknown_tool_rejected"): 100}
 
 
 @pytest.mark.requirement("metrics:secrets")
 def test_a_service_makes_no_series_by_the_statuses_that_it_answers_with() -> None:
-    called = {"type": "tool_call", "name": "desk.balance", "service": "desk", "ran": False, "status": "error"}
+    called = {
+        "type": "tool_call",
+        "name": "desk.balance",
+        "service": "desk",
+        "ran": False,
+        "status": "error",
+    }
     events = [{**called, "code": f"http_{status}"} for status in range(400, 600)]
-    assert grown(*events, {**called, "code": "timeout"}, {**called, "status": "ok", "code": None}) == {
+    assert grown(
+        *events, {**called, "code": "timeout"}, {**called, "status": "ok", "code": None}
+    ) == {
         ("claw_tool_calls_total", "analyst", "desk.balance", "error", "http_4xx"): 100,
         ("claw_tool_calls_total", "analyst", "desk.balance", "error", "http_5xx"): 100,
         ("claw_tool_calls_total", "analyst", "desk.balance", "error", "timeout"): 1,
@@ -120,7 +158,11 @@ def test_what_is_looked_up_is_as_it_is_now_and_lines_that_were_dropped_are_count
     keys = {("openai", "ready"): 1, ("openai", "dead"): 2}
     counted.observe(HealthSnapshot(ready=True, state_writable=True, keys=keys), 3, 7)  # type: ignore[arg-type]
     counted.observe(HealthSnapshot(), 0, 9)
-    now = {sample.name: sample.value for family in counted.registry.collect() for sample in family.samples}
+    now = {
+        sample.name: sample.value
+        for family in counted.registry.collect()
+        for sample in family.samples
+    }
     assert now["claw_log_lines_dropped_total"] == 9
     assert now["claw_ready"] == now["claw_state_writable"] == now["claw_turns_under_way"] == 0
     assert "claw_provider_keys" not in now, "a provider that is gone is not told of"

@@ -1,4 +1,6 @@
-"""Other models that a request names: under a policy all of them are allowed, or the request is refused."""
+"""Other models that a request names: under a policy all of them are allowed, or the
+request is refused.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ import pytest
 
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
-from claw_mediate.core.model_names import AmbiguousMemberError, find_models_in_query, find_named_models
+from claw_mediate.core.model_names import (
+    AmbiguousMemberError,
+    find_models_in_query,
+    find_named_models,
+)
 from tests.mediate.conftest import WIRES
 from tests.mediate.test_form_data import CONTENT_TYPE, form
 from tests.mediate.test_other_paths import EMBEDDINGS, OtherPod
@@ -39,9 +45,15 @@ NAMING: dict[str, dict[str, Any]] = {
     "agent": {"agent": "deep-research"},
     "extra_body": {"extra_body": {"model": "FORBIDDEN"}},
     "plugin": {"plugins": [{"id": "auto-router", "allowedModels": ["*"]}]},
-    "server tool": {"tools": [{"type": "openrouter:fusion", "parameters": {"analysis_models": ["FORBIDDEN"]}}]},
+    "server tool": {
+        "tools": [{"type": "openrouter:fusion", "parameters": {"analysis_models": ["FORBIDDEN"]}}]
+    },
     "image tool": {"tools": [{"type": "image_generation", "model": "FORBIDDEN"}]},
-    "tool of a tool": {"tools": [{"type": "namespace", "tools": [{"type": "advisor_20260301", "model": "FORBIDDEN"}]}]},
+    "tool of a tool": {
+        "tools": [
+            {"type": "namespace", "tools": [{"type": "advisor_20260301", "model": "FORBIDDEN"}]}
+        ]
+    },
     "gateway": {"providerOptions": {"gateway": {"models": ["FORBIDDEN"]}}},
     "grader": {"grader": {"type": "score_model", "model": "FORBIDDEN"}},
     "another case": {"MODEL": "FORBIDDEN"},
@@ -65,17 +77,29 @@ HARMLESS: dict[str, dict[str, Any]] = {
         "tools": [
             {
                 "type": "function",
-                "function": {"name": "f", "parameters": {"properties": {"model": {"enum": ["x"]}}, "model": "x"}},
+                "function": {
+                    "name": "f",
+                    "parameters": {"properties": {"model": {"enum": ["x"]}}, "model": "x"},
+                },
             }
         ],
-        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"examples": [{"model": "x"}]}}},
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "n", "schema": {"examples": [{"model": "x"}]}},
+        },
     },
-    "arguments": {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": {"model": "sonnet"}}]}]},
+    "arguments": {
+        "messages": [
+            {"role": "assistant", "content": [{"type": "tool_use", "input": {"model": "sonnet"}}]}
+        ]
+    },
     "metadata": {"metadata": {"model": "x"}},
     "text": {"messages": [{"role": "user", "content": '"models": ["x"], "preset": "y"'}]},
     "an engine of a search": {"plugins": [{"id": "web", "engine": "exa"}]},
     "settings of a fallback": {"fallbacks": [{"model": "small", "thinking": {"type": "enabled"}}]},
-    "an agent's name": {"messages": [{"role": "user", "content": "Hi", "agent": {"agent_name": "x"}}]},
+    "an agent's name": {
+        "messages": [{"role": "user", "content": "Hi", "agent": {"agent_name": "x"}}]
+    },
 }
 
 
@@ -89,7 +113,10 @@ async def pod(tmp_path: Path) -> AsyncIterator[OtherPod]:
 
 
 def chat(more: dict[str, Any]) -> bytes:
-    return json.dumps({"model": "big", "messages": [{"role": "user", "content": "Hi"}], **more}, ensure_ascii=False).encode()
+    return json.dumps(
+        {"model": "big", "messages": [{"role": "user", "content": "Hi"}], **more},
+        ensure_ascii=False,
+    ).encode()
 
 
 async def refusal(decision: RunnerResponse | Forward) -> tuple[int, str, str, str | None]:
@@ -109,28 +136,38 @@ async def test_a_model_that_is_not_allowed_is_refused_by_whatever_member_it_is_n
     assert param is not None
     assert repr(param) in message
     assert "leave the member out" in message
-    assert [each["intervention"] for each in pod.events if each["type"] == "intervention"][-1] == "model_not_allowed"
+    assert [each["intervention"] for each in pod.events if each["type"] == "intervention"][
+        -1
+    ] == "model_not_allowed"
     assert pod.provider.received == []
 
 
 @pytest.mark.parametrize("more", HARMLESS.values(), ids=HARMLESS)
-async def test_what_names_no_other_model_or_an_allowed_one_goes_on_unchanged(pod: OtherPod, more: dict[str, Any]) -> None:
+async def test_what_names_no_other_model_or_an_allowed_one_goes_on_unchanged(
+    pod: OtherPod, more: dict[str, Any]
+) -> None:
     pod.agent(ALLOWED)
     assert (await pod.passes(CHAT, chat(more))).body is None
 
 
 @pytest.mark.parametrize("more", NAMING.values(), ids=NAMING)
-async def test_without_a_policy_the_members_stay_as_the_runner_wrote_them(pod: OtherPod, more: dict[str, Any]) -> None:
+async def test_without_a_policy_the_members_stay_as_the_runner_wrote_them(
+    pod: OtherPod, more: dict[str, Any]
+) -> None:
     pod.agent([])
     assert (await pod.passes(CHAT, chat(more))).body is None
 
 
 @pytest.mark.parametrize(
-    "path", [EMBEDDINGS, "/v1/images/generations", "/v1/responses", "/v1/moderations", "/v1/conversations"]
+    "path",
+    [EMBEDDINGS, "/v1/images/generations", "/v1/responses", "/v1/moderations", "/v1/conversations"],
 )
 async def test_the_same_holds_on_every_path(pod: OtherPod, path: str) -> None:
     pod.agent(ALLOWED)
-    for body in (b'{"model":"big","input":"x","models":["FORBIDDEN"]}', b'{"input":"x","models":["FORBIDDEN"]}'):
+    for body in (
+        b'{"model":"big","input":"x","models":["FORBIDDEN"]}',
+        b'{"input":"x","models":["FORBIDDEN"]}',
+    ):
         decision = await pod.posts(path, body)
         assert isinstance(decision, RunnerResponse)
         assert decision.status == 403
@@ -146,9 +183,18 @@ async def test_a_body_that_is_no_object_is_refused(pod: OtherPod, path: str, bod
 async def test_a_model_of_the_query_is_refused(pod: OtherPod) -> None:
     pod.agent(ALLOWED)
     odd = ("a=1;model=FORBIDDEN", "m%256Fdel=FORBIDDEN", "deployment=FORBIDDEN")
-    for query in (*odd, "model=FORBIDDEN", "a=b&Model=FORBIDDEN", "m%6Fdel=FORBIDDEN", "models=FORBIDDEN"):
+    for query in (
+        *odd,
+        "model=FORBIDDEN",
+        "a=b&Model=FORBIDDEN",
+        "m%6Fdel=FORBIDDEN",
+        "models=FORBIDDEN",
+    ):
         assert await pod.refuses(f"{CHAT}?{query}", chat({})) == (403, "model_not_allowed")
-        assert await pod.refuses(f"{EMBEDDINGS}?{query}", b'{"model":"big"}') == (403, "model_not_allowed")
+        assert await pod.refuses(f"{EMBEDDINGS}?{query}", b'{"model":"big"}') == (
+            403,
+            "model_not_allowed",
+        )
     assert (await pod.passes(f"{CHAT}?beta=true&model=small", chat({}))).body is None
     assert find_models_in_query("/v1/models") == []
 
@@ -157,10 +203,16 @@ async def test_a_forms_other_fields_name_no_models(pod: OtherPod) -> None:
     pod.agent(ALLOWED)
     for field in ("models", "models[]", "fallbacks", "preset", "extra_body[model]"):
         body = form(("model", b"big"), (field, b"small"))
-        assert await pod.refuses("/v1/audio/transcriptions", body, CONTENT_TYPE) == (403, "model_not_allowed")
+        assert await pod.refuses("/v1/audio/transcriptions", body, CONTENT_TYPE) == (
+            403,
+            "model_not_allowed",
+        )
 
 
-@pytest.mark.parametrize("value", [b'{"model":"FORBIDDEN"}', b' {"x":{"models":["FORBIDDEN"]}}', b'[{"model":"FORBIDDEN"}]'])
+@pytest.mark.parametrize(
+    "value",
+    [b'{"model":"FORBIDDEN"}', b' {"x":{"models":["FORBIDDEN"]}}', b'[{"model":"FORBIDDEN"}]'],
+)
 async def test_a_forms_field_of_json_names_no_models(pod: OtherPod, value: bytes) -> None:
     pod.agent(ALLOWED)
     path = "/v1/audio/transcriptions"
@@ -172,7 +224,12 @@ async def test_a_forms_field_of_json_names_no_models(pod: OtherPod, value: bytes
 
 async def test_a_header_that_names_a_model_is_not_sent_under_a_policy(pod: OtherPod) -> None:
     names = ("X-Model-Provider", "Helicone-Fallbacks", "x-preset", "X-Portkey-Config")
-    request = Request("POST", CHAT, [("authorization", f"Bearer {TOKEN}"), *((name, "x") for name in names)], chat({}))
+    request = Request(
+        "POST",
+        CHAT,
+        [("authorization", f"Bearer {TOKEN}"), *((name, "x") for name in names)],
+        chat({}),
+    )
     for allowed, dropped in ((ALLOWED, {name.lower() for name in names}), ([], set())):
         pod.agent(allowed)
         admitted = pod.mediator.admit(request)
@@ -189,10 +246,17 @@ async def test_a_name_must_be_allowed_at_the_provider_that_reads_it(pod: OtherPo
     assert json.loads(decision.body or b"")["model"] == "other"
 
 
-@pytest.mark.parametrize("asked", ["openrouter/auto", "big:online", "@preset/mine", "big@preset/mine", "~openai/big", "Big"])
-async def test_a_name_that_a_provider_reads_as_another_model_is_clamped(pod: OtherPod, asked: str) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    ["openrouter/auto", "big:online", "@preset/mine", "big@preset/mine", "~openai/big", "Big"],
+)
+async def test_a_name_that_a_provider_reads_as_another_model_is_clamped(
+    pod: OtherPod, asked: str
+) -> None:
     pod.agent(ALLOWED)
-    assert json.loads((await pod.passes(CHAT, chat({"model": asked}))).body or b"")["model"] == "big"
+    assert (
+        json.loads((await pod.passes(CHAT, chat({"model": asked}))).body or b"")["model"] == "big"
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,7 +268,9 @@ async def test_a_name_that_a_provider_reads_as_another_model_is_clamped(pod: Oth
         b'{"model":"big","extra_body":{"fallb\\u0061cks":["FORBIDDEN"]}}',
     ],
 )
-async def test_a_member_that_parsers_could_read_in_two_ways_is_refused(pod: OtherPod, body: bytes) -> None:
+async def test_a_member_that_parsers_could_read_in_two_ways_is_refused(
+    pod: OtherPod, body: bytes
+) -> None:
     with pytest.raises(AmbiguousMemberError):
         find_named_models(body)
     pod.agent(ALLOWED)
@@ -217,15 +283,23 @@ async def test_a_member_that_parsers_could_read_in_two_ways_is_refused(pod: Othe
 @pytest.mark.requirement("packed:requests")
 @pytest.mark.parametrize("path", [CHAT, EMBEDDINGS, "/v1/moderations"])
 @pytest.mark.parametrize("policy", [[], ALLOWED])
-async def test_what_was_read_is_sent_unpacked(pod: OtherPod, path: str, policy: list[tuple[str, str]]) -> None:
+async def test_what_was_read_is_sent_unpacked(
+    pod: OtherPod, path: str, policy: list[tuple[str, str]]
+) -> None:
     pod.agent(policy)
     body = chat({"input": "x"}) if path != "/v1/moderations" else b'{"input":"x"}'
     for coding, packed in (("gzip", gzip.compress(body)), ("deflate", zlib.compress(body))):
-        headers = [("authorization", f"Bearer {TOKEN}"), ("content-type", "application/json"), ("content-encoding", coding)]
+        headers = [
+            ("authorization", f"Bearer {TOKEN}"),
+            ("content-type", "application/json"),
+            ("content-encoding", coding),
+        ]
         head = Request("POST", path, headers, b"")
         admitted = pod.mediator.admit(head)
         assert isinstance(admitted, Identity)
         assert pod.mediator.must_read(admitted, head)
-        decision = await pod.mediator.exchange(admitted, replace(head, body=body))  # which the host has unpacked
+        decision = await pod.mediator.exchange(
+            admitted, replace(head, body=body)
+        )  # which the host has unpacked
         assert isinstance(decision, Forward)
         assert (decision.body, packed != body) == (body, True)

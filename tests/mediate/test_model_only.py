@@ -1,4 +1,6 @@
-"""A request that its dialect can't read: for an agent without tools only its model is read, for others it is refused."""
+"""A request that its dialect can't read: for an agent without tools only its model
+is read, for others it is refused.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ async def exchanged(desk: Desk, body: bytes) -> RunnerResponse | Forward:
 
 
 @pytest.mark.requirement("redactor:cost")
-async def test_a_long_body_is_looked_through_while_others_are_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_body_is_looked_through_while_others_are_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk = Desk(tmp_path, openai, stream=False)
     desk.grant()
     document, here = Redactor.document, threading.current_thread()
@@ -48,7 +52,10 @@ async def test_a_long_body_is_looked_through_while_others_are_heard(tmp_path: Pa
 
     monkeypatch.setattr(Redactor, "document", noting)
     for length in (10, 1_000_000):
-        body = {"model": "gpt-test", "messages": [{"role": "user", "content": f"{desk.token} {'x' * length}"}]}
+        body = {
+            "model": "gpt-test",
+            "messages": [{"role": "user", "content": f"{desk.token} {'x' * length}"}],
+        }
         forwarded = await exchanged(desk, json.dumps(body).encode())
         assert isinstance(forwarded, Forward)
         assert forwarded.body is not None
@@ -61,7 +68,9 @@ async def test_a_long_body_is_looked_through_while_others_are_heard(tmp_path: Pa
 @pytest.mark.requirement("forward:unread")
 @pytest.mark.parametrize("wire", [openai, anthropic], ids=["openai", "anthropic"])
 @pytest.mark.parametrize("name", ODD)
-async def test_a_request_that_no_rule_reads_goes_to_its_provider_as_it_is(tmp_path: Path, wire: Wire, name: str) -> None:
+async def test_a_request_that_no_rule_reads_goes_to_its_provider_as_it_is(
+    tmp_path: Path, wire: Wire, name: str
+) -> None:
     desk = Desk(tmp_path, wire, stream=False)
     body = json.dumps(ODD[name]).encode()
     refused = await exchanged(desk, body)

@@ -1,4 +1,6 @@
-"""The model policy as a table: the model that the agent asked for, and the candidates that the policy makes of it."""
+"""The model policy as a table: the model that the agent asked for, and the
+candidates that the policy makes of it.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,25 @@ import pytest
 from claw_contract.metadata import ModelPolicy
 from claw_contract.providers import ApiFormat, ProviderAuth
 from claw_contract.secret import Secret
-from claw_mediate.core.model_policy import ModelChoice, PoolKey, Provider, ProviderScope, choose_models
+from claw_mediate.core.model_policy import (
+    ModelChoice,
+    PoolKey,
+    Provider,
+    ProviderScope,
+    choose_models,
+)
 
 
 def provider(
-    name: str, api_format: ApiFormat = "openai", keys: int = 1, auth: ProviderAuth = "bearer", until: float = 0.0
+    name: str,
+    api_format: ApiFormat = "openai",
+    keys: int = 1,
+    auth: ProviderAuth = "bearer",
+    until: float = 0.0,
 ) -> Provider:
-    pool = tuple(PoolKey(f"k{number}", Secret(f"sk-{name}-{number}"), until) for number in range(keys))
+    pool = tuple(
+        PoolKey(f"k{number}", Secret(f"sk-{name}-{number}"), until) for number in range(keys)
+    )
     return Provider(name, f"http://{name}", auth, api_format, pool)
 
 
@@ -42,8 +56,12 @@ def chosen(
     providers: dict[str, Provider] = HERE,
 ) -> ModelChoice:
     entries = allowed.items() if isinstance(allowed, dict) else allowed
-    policy = ModelPolicy.model_validate({"allowed": tuple({"slot": slot, "ref": ref} for slot, ref in entries)})
-    return choose_models(policy, requested, ProviderScope(providers, api_format, providers[only] if only else None))
+    policy = ModelPolicy.model_validate(
+        {"allowed": tuple({"slot": slot, "ref": ref} for slot, ref in entries)}
+    )
+    return choose_models(
+        policy, requested, ProviderScope(providers, api_format, providers[only] if only else None)
+    )
 
 
 def drawn(choice: ModelChoice) -> str:
@@ -68,15 +86,29 @@ def drawn(choice: ModelChoice) -> str:
         ("openai/", "disallowed_clamped", "openai/gpt-big, xai/grok"),
     ],
 )
-def test_what_is_asked_for_is_clamped_to_what_is_allowed(requested: str, intervention: str | None, candidates: str) -> None:
+def test_what_is_asked_for_is_clamped_to_what_is_allowed(
+    requested: str, intervention: str | None, candidates: str
+) -> None:
     choice = chosen(CHAIN, requested)
     assert (choice.intervention, drawn(choice)) == (intervention, candidates)
 
 
 @pytest.mark.requirement("policy:clamp")
-def test_a_name_that_several_bear_is_clamped_and_one_that_only_one_can_be_asked_for_is_not() -> None:
-    allowed = {"primary": "openai/big", "a": "openai/twin", "b": "xai/twin", "c": "anthropic/lone", "d": "xai/lone"}
-    assert [(choice.intervention, drawn(choice)) for name in ("twin", "lone") for choice in [chosen(allowed, name)]] == [
+def test_a_name_that_several_bear_is_clamped_and_one_that_only_one_can_be_asked_for_is_not() -> (
+    None
+):
+    allowed = {
+        "primary": "openai/big",
+        "a": "openai/twin",
+        "b": "xai/twin",
+        "c": "anthropic/lone",
+        "d": "xai/lone",
+    }
+    assert [
+        (choice.intervention, drawn(choice))
+        for name in ("twin", "lone")
+        for choice in [chosen(allowed, name)]
+    ] == [
         ("ambiguous_clamped", "openai/big"),
         ("bare_model_normalized", "xai/lone, openai/big"),
     ]
@@ -84,10 +116,15 @@ def test_a_name_that_several_bear_is_clamped_and_one_that_only_one_can_be_asked_
 
 @pytest.mark.requirement("policy:clamp")
 @pytest.mark.parametrize("requested", ["vendor/model", "model"])
-def test_a_model_is_known_by_its_name_at_the_provider_and_by_its_last_segment(requested: str) -> None:
+def test_a_model_is_known_by_its_name_at_the_provider_and_by_its_last_segment(
+    requested: str,
+) -> None:
     allowed = {"primary": "openai/gpt", "other": "openrouter/vendor/model"}
     choice = chosen(allowed, requested, providers=BRIDGED)
-    assert (choice.intervention, drawn(choice)) == ("bare_model_normalized", "openrouter/vendor/model, openai/gpt")
+    assert (choice.intervention, drawn(choice)) == (
+        "bare_model_normalized",
+        "openrouter/vendor/model, openai/gpt",
+    )
 
 
 @pytest.mark.requirement("policy:candidates")
@@ -96,8 +133,14 @@ def test_a_model_is_known_by_its_name_at_the_provider_and_by_its_last_segment(re
     [
         ([("main", "openai/a"), ("fallback", "xai/b")], "openai/a, xai/b"),
         ([("fallback", "xai/b"), ("primary", "openai/a")], "openai/a, xai/b"),
-        ([("primary", "openai/a"), ("fallback", "xai/b"), ("fallback", "openai/c")], "openai/a, xai/b, openai/c"),
-        ([("primary", "openai/a"), ("fallback", "xai/b"), ("fallback-2", "openai/c")], "openai/a, xai/b, openai/c"),
+        (
+            [("primary", "openai/a"), ("fallback", "xai/b"), ("fallback", "openai/c")],
+            "openai/a, xai/b, openai/c",
+        ),
+        (
+            [("primary", "openai/a"), ("fallback", "xai/b"), ("fallback-2", "openai/c")],
+            "openai/a, xai/b, openai/c",
+        ),
         ([("primary", "openai/a"), ("fallback", "openai/a"), ("cheap", "openai/a")], "openai/a"),
         ([("cheap", "openai/a"), ("dear", "xai/b")], "openai/a"),
         ([("primary", "openai/a"), ("fallbacks", "xai/b")], "openai/a"),
@@ -114,7 +157,11 @@ def test_behind_the_chosen_model_stand_the_primary_and_the_fallbacks_in_order_wi
 @pytest.mark.requirement("policy:bad-ref")
 def test_a_ref_that_is_of_no_use_is_left_out_with_its_reason_and_the_others_work() -> None:
     bad = ["nowhere/x", "keyless/x", "laid-off/x", "no-slash", "/x", "openai/"]
-    allowed = [("primary", "nowhere/main"), *(("fallback", ref) for ref in bad), ("fallback", "ollama/qwen")]
+    allowed = [
+        ("primary", "nowhere/main"),
+        *(("fallback", ref) for ref in bad),
+        ("fallback", "ollama/qwen"),
+    ]
     choice = chosen(allowed, "")
     assert (drawn(choice), choice.intervention) == ("ollama/qwen", "missing")
     assert choice.unusable_refs == {
@@ -148,18 +195,34 @@ def test_an_allowed_model_that_cannot_be_asked_is_clamped_by_a_name_of_its_own()
 def test_only_providers_that_speak_the_requests_protocol_are_asked(
     api_format: ApiFormat, requested: str, intervention: str, candidates: str
 ) -> None:
-    choice = chosen({"primary": "anthropic/claude", "fallback": "openai/gpt"}, requested, api_format)
-    assert (choice.intervention, drawn(choice), choice.unusable_refs) == (intervention, candidates, {})
+    choice = chosen(
+        {"primary": "anthropic/claude", "fallback": "openai/gpt"}, requested, api_format
+    )
+    assert (choice.intervention, drawn(choice), choice.unusable_refs) == (
+        intervention,
+        candidates,
+        {},
+    )
 
 
 @pytest.mark.requirement("policy:protocol")
 def test_openrouter_serves_in_openais_protocol_what_speaks_another_under_its_whole_name() -> None:
     allowed = {"primary": "anthropic/claude", "fallback": "openai/gpt"}
-    assert drawn(chosen(allowed, "claude", providers=BRIDGED)) == "openrouter/anthropic/claude, openai/gpt"
+    assert (
+        drawn(chosen(allowed, "claude", providers=BRIDGED))
+        == "openrouter/anthropic/claude, openai/gpt"
+    )
     assert drawn(chosen(allowed, "claude", "anthropic", providers=BRIDGED)) == "anthropic/claude"
     led = chosen(allowed, "openrouter/anthropic/claude", providers=BRIDGED)
-    assert (led.intervention, drawn(led)) == ("provider_normalized", "openrouter/anthropic/claude, openai/gpt")
-    twice = chosen({"primary": "anthropic/claude", "fallback": "openrouter/anthropic/claude"}, "", providers=BRIDGED)
+    assert (led.intervention, drawn(led)) == (
+        "provider_normalized",
+        "openrouter/anthropic/claude, openai/gpt",
+    )
+    twice = chosen(
+        {"primary": "anthropic/claude", "fallback": "openrouter/anthropic/claude"},
+        "",
+        providers=BRIDGED,
+    )
     assert drawn(twice) == "openrouter/anthropic/claude"
 
 

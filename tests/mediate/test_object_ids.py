@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.core.known_paths import KNOWN_PATHS, OBJECT_KINDS, PROXY_BASE, ApiBase, Family, PathMatch, find_known_path
+from claw_mediate.core.known_paths import (
+    KNOWN_PATHS,
+    OBJECT_KINDS,
+    PROXY_BASE,
+    ApiBase,
+    Family,
+    PathMatch,
+    find_known_path,
+)
 from claw_mediate.core.object_ids import (
     DIALECT_RULES,
     EVAL_RULES,
@@ -40,26 +48,59 @@ READ = {
     "a text for a list": ({"file_ids": "f"}, {("file", "f")}),
     "an object with an id": ({"container": {"id": "c", "skills": []}}, {("container", "c")}),
     "an object without one": ({"container": {"type": "auto"}}, set()),
-    "files of a new container": ({"tools": [{"container": {"type": "auto", "file_ids": ["f"]}}]}, {("file", "f")}),
+    "files of a new container": (
+        {"tools": [{"container": {"type": "auto", "file_ids": ["f"]}}]},
+        {("file", "f")},
+    ),
     "a number": ({"file_id": 7}, {("file", "7")}),
     "nothing": ({"file_id": None, "container": "", "file_ids": [], "thread_id": False}, set()),
-    "a file of a chat": ({"messages": [{"content": [{"type": "file", "file": {"file_id": "f"}}]}]}, {("file", "f")}),
-    "an input of responses": ({"input": [{"content": [{"type": "input_file", "file_id": "f"}]}]}, {("file", "f")}),
-    "an output of the runner's": ({"input": [{"output": [{"type": "input_image", "file_id": "f"}]}]}, {("file", "f")}),
-    "a search": ({"tools": [{"type": "file_search", "vector_store_ids": ["v"]}]}, {("vector_store", "v")}),
+    "a file of a chat": (
+        {"messages": [{"content": [{"type": "file", "file": {"file_id": "f"}}]}]},
+        {("file", "f")},
+    ),
+    "an input of responses": (
+        {"input": [{"content": [{"type": "input_file", "file_id": "f"}]}]},
+        {("file", "f")},
+    ),
+    "an output of the runner's": (
+        {"input": [{"output": [{"type": "input_image", "file_id": "f"}]}]},
+        {("file", "f")},
+    ),
+    "a search": (
+        {"tools": [{"type": "file_search", "vector_store_ids": ["v"]}]},
+        {("vector_store", "v")},
+    ),
     "a mask": ({"tools": [{"input_image_mask": {"file_id": "f"}}]}, {("file", "f")}),
-    "a shell": ({"tools": [{"environment": {"type": "container_reference", "container_id": "c"}}]}, {("container", "c")}),
-    "a source": ({"messages": [{"content": [{"source": {"type": "file", "file_id": "f"}}]}]}, {("file", "f")}),
+    "a shell": (
+        {"tools": [{"environment": {"type": "container_reference", "container_id": "c"}}]},
+        {("container", "c")},
+    ),
+    "a source": (
+        {"messages": [{"content": [{"source": {"type": "file", "file_id": "f"}}]}]},
+        {("file", "f")},
+    ),
     "a batch of messages": ({"requests": [{"params": {"container": "c"}}]}, {("container", "c")}),
-    "a prompt's variable": ({"prompt": {"variables": {"x": {"type": "input_file", "file_id": "f"}}}}, {("file", "f")}),
-    "an annotation": ({"input": [{"content": [{"annotations": [{"file_id": "f"}]}]}]}, {("file", "f")}),
+    "a prompt's variable": (
+        {"prompt": {"variables": {"x": {"type": "input_file", "file_id": "f"}}}},
+        {("file", "f")},
+    ),
+    "an annotation": (
+        {"input": [{"content": [{"annotations": [{"file_id": "f"}]}]}]},
+        {("file", "f")},
+    ),
     "twice in one object": (b'{"file_id":"f","file_id":"g"}', {("file", "f"), ("file", "g")}),
     "an escaped name": (b'{"fil\\u0065\\u005fid":"f"}', {("file", "f")}),
     "an escaped id": (b'{"file_id":"\\u0066"}', {("file", "f")}),
     "white space": (b'{"file_id" \r\n\t: "f"}', {("file", "f")}),
     "its own case": ({"file_id": "File-A"}, {("file", "File-A")}),
-    "an input that is no call's": ({"type": "tool_use", "input": [{"file_id": "f"}]}, {("file", "f")}),
-    "a call's member beside its input": ({"type": "tool_use", "input": {"file_id": "x"}, "file_id": "f"}, {("file", "f")}),
+    "an input that is no call's": (
+        {"type": "tool_use", "input": [{"file_id": "f"}]},
+        {("file", "f")},
+    ),
+    "a call's member beside its input": (
+        {"type": "tool_use", "input": {"file_id": "x"}, "file_id": "f"},
+        {("file", "f")},
+    ),
     "two types": (b'{"type":"tool_use","type":"input_file","file_id":"f"}', {("file", "f")}),
     "an array": ([{"file_id": "f"}], {("file", "f")}),
     "an object in a member": ({"file_id": {"file_id": "f"}}, {("file", "f")}),
@@ -68,7 +109,9 @@ READ = {
 
 @pytest.mark.requirement("objects:members")
 @pytest.mark.parametrize(("body", "expected"), READ.values(), ids=READ)
-def test_an_id_is_read_wherever_a_provider_may_read_it(body: Any, expected: set[tuple[str, str]]) -> None:
+def test_an_id_is_read_wherever_a_provider_may_read_it(
+    body: Any, expected: set[tuple[str, str]]
+) -> None:
     assert named(body) == expected
     assert named(body, DIALECT_RULES) == expected
 
@@ -88,7 +131,9 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("member", MEMBERS)
 @pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
 @pytest.mark.parametrize("ascii_only", [False, True])
-def test_every_member_is_read_in_every_spelling(member: str, spell: Callable[[str], str], ascii_only: bool) -> None:
+def test_every_member_is_read_in_every_spelling(
+    member: str, spell: Callable[[str], str], ascii_only: bool
+) -> None:
     name, object_id = spell(member), "files/x" if member == "file_uri" else "x"
     body = json.dumps({"a": [{name: object_id}]}, ensure_ascii=ascii_only).encode()
     assert find_named_objects(body, OTHER_RULES) == (NamedObject(MEMBERS[member], object_id, name),)
@@ -121,7 +166,10 @@ def test_what_a_dialect_does_not_read_of_a_chain_is_anothers(body: Any) -> None:
 
 
 @pytest.mark.requirement("responses:named-once")
-@pytest.mark.parametrize("body", [{"previous_response_id": "own"}, {"x": {"conversation": "talk"}}, {"conversation": None}])
+@pytest.mark.parametrize(
+    "body",
+    [{"previous_response_id": "own"}, {"x": {"conversation": "talk"}}, {"conversation": None}],
+)
 def test_what_a_dialect_reads_of_a_chain_is_its_own(body: Any) -> None:
     chain = ["own"] if "previous_response_id" in body else []
     assert find_named_objects(json.dumps(body).encode(), DIALECT_RULES, chain) == ()
@@ -130,7 +178,11 @@ def test_what_a_dialect_reads_of_a_chain_is_its_own(body: Any) -> None:
 @pytest.mark.requirement("objects:members")
 def test_a_file_of_googles_is_read_from_its_address_and_no_other() -> None:
     parts = [
-        {"fileData": {"fileUri": "https://generativelanguage.googleapis.com/v1beta/files/a?alt=media"}},
+        {
+            "fileData": {
+                "fileUri": "https://generativelanguage.googleapis.com/v1beta/files/a?alt=media"
+            }
+        },
         {"file_data": {"file_uri": "files/b"}},
         {"fileData": {"fileUri": "https://www.youtube.com/watch?v=x"}},
         {"fileData": {"fileUri": "gs://bucket/x"}},
@@ -140,8 +192,13 @@ def test_a_file_of_googles_is_read_from_its_address_and_no_other() -> None:
 
 @pytest.mark.requirement("objects:members")
 def test_parameters_are_a_schema_of_functions_only() -> None:
-    tools = [{"type": kind, "parameters": {"file_ids": [kind]}} for kind in ("function", "custom", "openrouter:files")]
-    assert named({"tools": [*tools, {"parameters": {"file_id": "x"}}]}, DIALECT_RULES) == {("file", "openrouter:files")}
+    tools = [
+        {"type": kind, "parameters": {"file_ids": [kind]}}
+        for kind in ("function", "custom", "openrouter:files")
+    ]
+    assert named({"tools": [*tools, {"parameters": {"file_id": "x"}}]}, DIALECT_RULES) == {
+        ("file", "openrouter:files")
+    }
 
 
 @pytest.mark.requirement("objects:given")
@@ -153,7 +210,9 @@ def test_parameters_are_a_schema_of_functions_only() -> None:
         ("google", "/v1/batches", {"id": "batches/b"}, GivenObject("batch", "batches/b")),
     ],
 )
-def test_ids_of_other_forms_are_given(family: Family, path: str, answer: Any, given: GivenObject) -> None:
+def test_ids_of_other_forms_are_given(
+    family: Family, path: str, answer: Any, given: GivenObject
+) -> None:
     match = find_known_path(ApiBase(family, ("/v1",)), "POST", path)
     assert match is not None
     shape = shape_of_answer(match)
@@ -186,7 +245,18 @@ def test_an_id_of_googles_has_a_slash(slash: str) -> None:
         {"messages": [{"content": [{"type": "server_tool_use", "input": {"container": "c"}}]}]},
         {"messages": [{"tool_calls": [{"function": {"arguments": {"file_id": "f"}}}]}]},
         {"messages": [{"tool_calls": [{"function": {"arguments": '{"file_id": "f"}'}}]}]},
-        {"tools": [{"function": {"parameters": {"properties": {"file_id": {"default": "f"}}, "example": {"file_id": "f"}}}}]},
+        {
+            "tools": [
+                {
+                    "function": {
+                        "parameters": {
+                            "properties": {"file_id": {"default": "f"}},
+                            "example": {"file_id": "f"},
+                        }
+                    }
+                }
+            ]
+        },
         {"tools": [{"input_schema": {"required": ["file_id"], "examples": [{"file_id": "f"}]}}]},
         {"tools": [{"input_examples": [{"container": "c"}]}]},
         {"tools": [{"type": "mcp", "headers": {"thread_id": "t"}}]},
@@ -216,17 +286,31 @@ def test_an_eval_names_its_file_and_the_stores_that_all_agents_share() -> None:
         "stored_completions": "stored_completion",
         "logs": "stored_completion",
     }.items():
-        for body in ({"data_source": {"type": shared}}, {"data_source": {"source": {"type": shared, "metadata": {}}}}):
+        for body in (
+            {"data_source": {"type": shared}},
+            {"data_source": {"source": {"type": shared, "metadata": {}}}},
+        ):
             assert named(body, EVAL_RULES) == {(kind, shared)}
             assert named(body) == set()
-    rows = {"source": {"type": "file_content", "content": [{"item": {"file_id": "f"}, "sample": {"type": "logs"}}]}}
+    rows = {
+        "source": {
+            "type": "file_content",
+            "content": [{"item": {"file_id": "f"}, "sample": {"type": "logs"}}],
+        }
+    }
     assert named({"data_source": rows}, EVAL_RULES) == set()
 
 
 @pytest.mark.requirement("objects:members")
 @pytest.mark.parametrize(
     "body",
-    [b'{"file_id":1', b'{"file_id":"f"} x', b'\xff{"file_id":"f"}', b'{"x":' * 100_000 + b'"file_id":1', b'"file_id": nul'],
+    [
+        b'{"file_id":1',
+        b'{"file_id":"f"} x',
+        b'\xff{"file_id":"f"}',
+        b'{"x":' * 100_000 + b'"file_id":1',
+        b'"file_id": nul',
+    ],
 )
 def test_a_body_in_which_ids_cant_be_told_is_refused(body: bytes) -> None:
     with pytest.raises(UnreadableObjectsError, match="not one JSON document"):
@@ -266,7 +350,12 @@ GIVES = {
     "a vector store": ("POST", "/v1/vector_stores", {"id": "v"}, {("vector_store", "v")}),
     "a file in it": ("POST", "/v1/vector_stores/v/files", {"id": "f"}, set()),
     "a container": ("POST", "/v1/containers", {"id": "c", "file_ids": ["f"]}, {("container", "c")}),
-    "an assistant": ("POST", "/v1/assistants", {"id": "a", "metadata": {"id": "x"}}, {("assistant", "a")}),
+    "an assistant": (
+        "POST",
+        "/v1/assistants",
+        {"id": "a", "metadata": {"id": "x"}},
+        {("assistant", "a")},
+    ),
     "an eval": ("POST", "/v1/evals", {"id": "e"}, {("eval", "e")}),
     "a run of an eval": ("POST", "/v1/evals/e/runs", {"id": "r"}, set()),
     "a video": ("POST", "/v1/videos", {"id": "v"}, {("video", "v")}),
@@ -276,14 +365,24 @@ GIVES = {
         {"id": "t", "tool_resources": {"file_search": {"vector_store_ids": ["v"]}}},
         {("thread", "t"), ("vector_store", "v")},
     ),
-    "a run with its thread": ("POST", "/v1/threads/runs", {"id": "run_1", "thread_id": "t"}, {("thread", "t")}),
+    "a run with its thread": (
+        "POST",
+        "/v1/threads/runs",
+        {"id": "run_1", "thread_id": "t"},
+        {("thread", "t")},
+    ),
     "an image of a message": (
         "GET",
         "/v1/threads/t/messages",
         {"data": [{"content": [{"type": "image_file", "image_file": {"file_id": "f"}}]}]},
         {("file", "f")},
     ),
-    "what a message repeats": ("GET", "/v1/threads/t/messages", {"data": [{"metadata": {"file_id": "f"}}]}, set()),
+    "what a message repeats": (
+        "GET",
+        "/v1/threads/t/messages",
+        {"data": [{"metadata": {"file_id": "f"}}]},
+        set(),
+    ),
     "a run": ("POST", "/v1/threads/t/runs", {"id": "run_1", "metadata": {"thread_id": "x"}}, set()),
     "an embedding": ("POST", "/v1/embeddings", {"id": "e", "data": []}, set()),
     "a conversation": ("POST", "/v1/conversations", {"id": "conv_1"}, set()),
@@ -312,33 +411,93 @@ def test_every_path_that_makes_an_object_gives_it() -> None:
 
 CODE = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "c"}
 CITED = {"type": "container_file_citation", "container_id": "c", "file_id": "cfile_1"}
-TEXT = {"type": "output_text", "text": "file_id", "annotations": [CITED, {"type": "url_citation", "url": "u"}]}
+TEXT = {
+    "type": "output_text",
+    "text": "file_id",
+    "annotations": [CITED, {"type": "url_citation", "url": "u"}],
+}
 BOTH = {("container", "c"), ("file", "cfile_1")}
 RESPONSES: list[tuple[Any, set[tuple[str, str]]]] = [
     ({"output": [CODE]}, {("container", "c")}),
     ({"output": [{"type": "message", "content": [TEXT]}]}, BOTH),
-    ({"output": [{"type": "shell_call", "environment": {"container_id": "c"}}]}, {("container", "c")}),
+    (
+        {"output": [{"type": "shell_call", "environment": {"container_id": "c"}}]},
+        {("container", "c")},
+    ),
     ({"output": [{"type": "file_search_call", "results": [{"file_id": "f"}]}]}, {("file", "f")}),
     ({"type": "response.completed", "response": {"output": [CODE]}}, {("container", "c")}),
     ({"type": "response.output_item.added", "item": CODE}, {("container", "c")}),
     ({"type": "response.output_text.annotation.added", "annotation": CITED}, BOTH),
     ({"type": "response.content_part.done", "part": TEXT}, BOTH),
-    ({"output": [], "metadata": {"file_id": "f"}, "tools": [{"container": "x", "file_ids": ["f"]}]}, set()),
+    (
+        {
+            "output": [],
+            "metadata": {"file_id": "f"},
+            "tools": [{"container": "x", "file_ids": ["f"]}],
+        },
+        set(),
+    ),
     ({"output": [{"type": "function_call", "arguments": '{"file_id":"f"}'}]}, set()),
-    ({"output": [{"type": "local_shell_call", "action": {"env": {"container_id": "c", "file_id": "f"}}}]}, set()),
-    ({"output": [{"type": "mcp_list_tools", "tools": [{"annotations": {"file_id": "f"}, "name": "x"}]}]}, set()),
+    (
+        {
+            "output": [
+                {
+                    "type": "local_shell_call",
+                    "action": {"env": {"container_id": "c", "file_id": "f"}},
+                }
+            ]
+        },
+        set(),
+    ),
+    (
+        {
+            "output": [
+                {
+                    "type": "mcp_list_tools",
+                    "tools": [{"annotations": {"file_id": "f"}, "name": "x"}],
+                }
+            ]
+        },
+        set(),
+    ),
     ({"output": [{"type": "tool_search_call", "arguments": {"container_id": "c"}}]}, set()),
 ]
 UPLOADED = {"type": "code_execution_output", "file_id": "f"}
-RESULT = {"type": "bash_code_execution_tool_result", "content": {"type": "bash_code_execution_result", "content": [UPLOADED]}}
+RESULT = {
+    "type": "bash_code_execution_tool_result",
+    "content": {"type": "bash_code_execution_result", "content": [UPLOADED]},
+}
 MESSAGES: list[tuple[Any, set[tuple[str, str]]]] = [
-    ({"container": {"id": "c", "expires_at": "x"}, "content": [RESULT]}, {("container", "c"), ("file", "f")}),
-    ({"type": "message_start", "message": {"container": {"id": "c"}, "content": []}}, {("container", "c")}),
+    (
+        {"container": {"id": "c", "expires_at": "x"}, "content": [RESULT]},
+        {("container", "c"), ("file", "f")},
+    ),
+    (
+        {"type": "message_start", "message": {"container": {"id": "c"}, "content": []}},
+        {("container", "c")},
+    ),
     ({"type": "message_delta", "delta": {"container": {"id": "c"}}}, {("container", "c")}),
     ({"type": "content_block_start", "content_block": RESULT}, {("file", "f")}),
     ({"container": None, "content": [{"type": "text", "text": "file_id"}]}, set()),
-    ({"content": [{"type": "tool_use", "input": {"file_id": "f", "content": {"content": [UPLOADED]}}}]}, set()),
-    ({"content": [{"type": "mcp_tool_result", "content": [{"type": "text", "text": "", "file_id": "f"}]}]}, set()),
+    (
+        {
+            "content": [
+                {"type": "tool_use", "input": {"file_id": "f", "content": {"content": [UPLOADED]}}}
+            ]
+        },
+        set(),
+    ),
+    (
+        {
+            "content": [
+                {
+                    "type": "mcp_tool_result",
+                    "content": [{"type": "text", "text": "", "file_id": "f"}],
+                }
+            ]
+        },
+        set(),
+    ),
 ]
 
 
@@ -347,19 +506,28 @@ MESSAGES: list[tuple[Any, set[tuple[str, str]]]] = [
     ("shape", "document", "expected"),
     [(RESPONSE_SHAPE, *row) for row in RESPONSES] + [(MESSAGE_SHAPE, *row) for row in MESSAGES],
 )
-def test_a_model_gives_what_its_provider_made_and_not_what_it_wrote(shape: Any, document: Any, expected: Any) -> None:
-    assert {tuple(each) for each in find_given_objects(json.dumps(document).encode(), shape)} == expected
+def test_a_model_gives_what_its_provider_made_and_not_what_it_wrote(
+    shape: Any, document: Any, expected: Any
+) -> None:
+    assert {
+        tuple(each) for each in find_given_objects(json.dumps(document).encode(), shape)
+    } == expected
 
 
 @pytest.mark.requirement("objects:given")
-@pytest.mark.parametrize("document", [b"", b"[DONE]", b'{"container"', b'"container"', b'{"container":7}', b'\xff"container"'])
+@pytest.mark.parametrize(
+    "document",
+    [b"", b"[DONE]", b'{"container"', b'"container"', b'{"container":7}', b'\xff"container"'],
+)
 def test_what_is_no_answer_gives_nothing(document: bytes) -> None:
     assert find_given_objects(document, MESSAGE_SHAPE) == ()
 
 
 def test_the_rules_follow_the_path() -> None:
     base = ApiBase("openai", ("/v1",))
-    runs, threads = (find_known_path(base, "POST", path) for path in ("/v1/evals/e/runs", "/v1/threads"))
+    runs, threads = (
+        find_known_path(base, "POST", path) for path in ("/v1/evals/e/runs", "/v1/threads")
+    )
     assert runs is not None
     assert threads is not None
     assert rules_for(runs.row) is EVAL_RULES

@@ -22,13 +22,20 @@ async def pod(tmp_path: Path) -> AsyncIterator[ObjectPod]:
 async def test_a_list_has_the_agents_own_objects_and_pages_of_these(pod: ObjectPod) -> None:
     mine = [f"batch_{number}" for number in range(5)]
     pod.account.objects["/v1/batches"] = [
-        {"id": each, "output_file_id": f"out-{each}"} for number in range(5) for each in (f"theirs_{number}", f"batch_{number}")
+        {"id": each, "output_file_id": f"out-{each}"}
+        for number in range(5)
+        for each in (f"theirs_{number}", f"batch_{number}")
     ]
     await pod.owns(*(("batch", each) for each in mine))
     status, page = await pod.sends("GET", "/v1/batches?limit=2&x=y")  # type: ignore[misc]
     assert status == 200
     assert [each["id"] for each in page["data"]] == mine[:2]
-    assert (page["first_id"], page["last_id"], page["has_more"], page["object"]) == ("batch_0", "batch_1", True, "list")
+    assert (page["first_id"], page["last_id"], page["has_more"], page["object"]) == (
+        "batch_0",
+        "batch_1",
+        True,
+        "list",
+    )
     assert pod.account.queries[0] == {"limit": "100", "x": "y"}
 
     _, page = await pod.sends("GET", "/v1/batches?limit=2&after=batch_1")  # type: ignore[misc]
@@ -42,10 +49,15 @@ async def test_a_list_has_the_agents_own_objects_and_pages_of_these(pod: ObjectP
 
 
 @pytest.mark.requirement("objects:lists")
-async def test_an_agent_without_objects_gets_an_empty_list_and_the_provider_is_not_asked(pod: ObjectPod) -> None:
+async def test_an_agent_without_objects_gets_an_empty_list_and_the_provider_is_not_asked(
+    pod: ObjectPod,
+) -> None:
     pod.account.objects["/v1/files"] = [{"id": "file-own"}]
     status, page = await pod.sends("GET", "/v1/files", agent_id="clerk")  # type: ignore[misc]
-    assert (status, page) == (200, {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False})
+    assert (status, page) == (
+        200,
+        {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False},
+    )
     assert pod.asked == []
     _, page = await pod.sends("GET", "/v1/files")  # type: ignore[misc]
     assert page["data"] == [{"id": "file-own"}]
@@ -53,7 +65,8 @@ async def test_an_agent_without_objects_gets_an_empty_list_and_the_provider_is_n
 
 @pytest.mark.requirement("objects:lists")
 @pytest.mark.parametrize(
-    "query", ["after=theirs", "before=theirs", "limit=0", "limit=x", "limit=10001", "after=file-x&limit=1"]
+    "query",
+    ["after=theirs", "before=theirs", "limit=0", "limit=x", "limit=10001", "after=file-x&limit=1"],
 )
 async def test_a_cursor_is_an_object_of_the_agents(pod: ObjectPod, query: str) -> None:
     assert (await pod.refuses("GET", f"/v1/files?{query}"))[:2] == (400, "invalid_request")
@@ -63,7 +76,13 @@ async def test_a_cursor_is_an_object_of_the_agents(pod: ObjectPod, query: str) -
 @pytest.mark.requirement("objects:lists")
 @pytest.mark.parametrize(
     "answer",
-    [Response(b"no JSON"), JSONResponse({"data": 7}), JSONResponse([]), JSONResponse({"data": [[]]}), Response(b"", 206)],
+    [
+        Response(b"no JSON"),
+        JSONResponse({"data": 7}),
+        JSONResponse([]),
+        JSONResponse({"data": [[]]}),
+        Response(b"", 206),
+    ],
 )
 async def test_an_answer_that_is_no_list_is_not_shown(pod: ObjectPod, answer: Response) -> None:
     pod.account.instead = answer

@@ -1,4 +1,6 @@
-"""OpenAI chat completions, the runner's side: requests are edited and never rebuilt, or refused in one sentence."""
+"""OpenAI chat completions, the runner's side: requests are edited and never
+rebuilt, or refused in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ GET = granted("desk.get")
 
 def offered(body: bytes, woven: dict[int, bytes] | None = None) -> dict[ToolUse, bytes]:
     request = openai_chat.read_request(body)
-    offer = openai_chat.build_request(request, catalog(GET, native=request.declared_tools), Additions(woven or {}))
+    offer = openai_chat.build_request(
+        request, catalog(GET, native=request.declared_tools), Additions(woven or {})
+    )
     return {use: offer(use).body for use in ToolUse}
 
 
@@ -37,7 +41,10 @@ MANAGED = b'{"type":"function","function":{"name":"desk__get","description":"","
     ],
 )
 def test_managed_tools_stand_behind_the_runners_own(tools: bytes, after: bytes) -> None:
-    assert offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_REQUESTED] == b'{"messages":[ ]' + after
+    assert (
+        offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_REQUESTED]
+        == b'{"messages":[ ]' + after
+    )
 
 
 @pytest.mark.requirement("injection:same-bytes")
@@ -53,7 +60,11 @@ def test_the_same_manifest_gives_the_same_bytes() -> None:
         ("auto", "auto", "auto"),
         ("required", "required", "auto"),
         ({"name": "desk.get"}, None, "auto"),
-        ({"type": "function", "function": {"name": "shell"}}, {"type": "function", "function": {"name": "shell"}}, "auto"),
+        (
+            {"type": "function", "function": {"name": "shell"}},
+            {"type": "function", "function": {"name": "shell"}},
+            "auto",
+        ),
         (
             {"type": "function", "function": {"name": "desk.get"}},
             {"type": "function", "function": {"name": "desk__get"}},
@@ -67,7 +78,9 @@ def test_the_same_manifest_gives_the_same_bytes() -> None:
         ),
     ],
 )
-def test_a_choice_is_kept_at_first_and_a_forced_one_is_released(choice: Any, as_asked: Any, released: Any) -> None:
+def test_a_choice_is_kept_at_first_and_a_forced_one_is_released(
+    choice: Any, as_asked: Any, released: Any
+) -> None:
     body = json.dumps({"messages": [], "tool_choice": choice}).encode()
     bodies = offered(body)
     assert json.loads(bodies[ToolUse.AS_REQUESTED])["tool_choice"] == (as_asked or choice)
@@ -100,14 +113,18 @@ def test_names_of_tools_of_any_type_are_the_runners() -> None:
         {"type": "web_search"},
         {"type": "function", "function": None},
     ]
-    assert openai_chat.read_request(json.dumps({"messages": [], "tools": tools}).encode()).declared_tools == ("a", "b", "c")
+    assert openai_chat.read_request(
+        json.dumps({"messages": [], "tools": tools}).encode()
+    ).declared_tools == ("a", "b", "c")
 
 
 @pytest.mark.requirement("wire:large-bodies")
 def test_of_an_image_nothing_is_made_to_read_a_request() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 16_000_000}}
     content = [{"type": "text", "text": "Was siehst du? Ä"}, image]
-    body = json.dumps({"messages": [{"role": "user", "content": content}]}, ensure_ascii=False).encode()
+    body = json.dumps(
+        {"messages": [{"role": "user", "content": content}]}, ensure_ascii=False
+    ).encode()
     tracemalloc.start()
     try:
         request = openai_chat.read_request(body)
@@ -119,9 +136,15 @@ def test_of_an_image_nothing_is_made_to_read_a_request() -> None:
 
 
 @pytest.mark.requirement("wire:odd-content")
-@pytest.mark.parametrize("content", ["5", "1e400", "{}", "[5]", '["a"]', '[{"text":5}]', "true", '[{"type":"new","x":[]}]'])
+@pytest.mark.parametrize(
+    "content",
+    ["5", "1e400", "{}", "[5]", '["a"]', '[{"text":5}]', "true", '[{"type":"new","x":[]}]'],
+)
 def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> None:
-    messages = ",".join(f'{{"role":"{role}","content":{content}}}' for role in ("system", "user", "assistant", "tool"))
+    messages = ",".join(
+        f'{{"role":"{role}","content":{content}}}'
+        for role in ("system", "user", "assistant", "tool")
+    )
     body = f'{{"messages":[{messages}]'.encode()
     assert offered(body + b"}")[ToolUse.AS_REQUESTED].startswith(body)
 
@@ -168,4 +191,6 @@ def test_a_member_that_we_change_and_that_stands_twice_is_refused(name: str) -> 
 def test_hidden_messages_are_woven_in_right_before_their_message() -> None:
     body = b'{"messages":[ {"role":"user"} , {"role":"assistant","content":"x"}],"a":1e400}'
     woven = offered(body, {1: b'{"h":1},{"h":2}'})[ToolUse.AS_REQUESTED]
-    assert woven.startswith(b'{"messages":[ {"role":"user"} , {"h":1},{"h":2},{"role":"assistant","content":"x"}],"a":1e400')
+    assert woven.startswith(
+        b'{"messages":[ {"role":"user"} , {"h":1},{"h":2},{"role":"assistant","content":"x"}],"a":1e400'
+    )

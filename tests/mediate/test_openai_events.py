@@ -49,28 +49,44 @@ async def test_the_events_of_a_whole_answer_are_written_in_few_pieces() -> None:
 
 
 @pytest.mark.requirement("stream:one-id")
-@pytest.mark.parametrize("body", [completion("hello"), {"choices": [{"message": {"content": "hello"}}]}])
+@pytest.mark.parametrize(
+    "body", [completion("hello"), {"choices": [{"message": {"content": "hello"}}]}]
+)
 def test_a_stream_that_a_native_keepalive_opened_goes_on_under_its_id(body: dict[str, Any]) -> None:
     alive = openai_chat.keepalive("k", "native", OPENING)
     made = alive * 2 + b"".join(openai_chat.stream(json.dumps(body).encode(), ASKED, OPENING))
-    assert {(chunk.id, chunk.model, chunk.created) for chunk in chunks(made)} == {("chatcmplturn", "asked-for", 7)}
+    assert {(chunk.id, chunk.model, chunk.created) for chunk in chunks(made)} == {
+        ("chatcmplturn", "asked-for", 7)
+    }
     assert all(len(chunk.choices) == 1 for chunk in chunks(made))
     answer = final(made)
-    assert (answer.id, answer.model, answer.choices[0].message.content) == ("chatcmplturn", "asked-for", "hello")
+    assert (answer.id, answer.model, answer.choices[0].message.content) == (
+        "chatcmplturn",
+        "asked-for",
+        "hello",
+    )
 
 
 @pytest.mark.requirement("stream:error-event")
 def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
-    error = openai_chat.stream_error(b'{"error":{"message":"it broke","type":"api_error","param":null,"code":"x"}}')
+    error = openai_chat.stream_error(
+        b'{"error":{"message":"it broke","type":"api_error","param":null,"code":"x"}}'
+    )
     with pytest.raises(openai.APIError, match="it broke"):
         chunks(openai_chat.keepalive("k", "comment", OPENING) + error)
     assert error.endswith(sse.DONE)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"error":null}', b"\xff", b"[" * 100_000, b'{"error":"\\ud800"}'])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b"[]", b'{"error":null}', b"\xff", b"[" * 100_000, b'{"error":"\\ud800"}'],
+)
 def test_an_error_body_of_another_shape_is_not_passed_as_an_event(body: bytes) -> None:
     assert openai_chat.error_body(body) is None
 
 
 def test_an_error_body_becomes_one_line() -> None:
-    assert openai_chat.error_body(b'{\n "error": {"message":\r\n "no"}}') == b'{"error":{"message":"no"}}'
+    assert (
+        openai_chat.error_body(b'{\n "error": {"message":\r\n "no"}}')
+        == b'{"error":{"message":"no"}}'
+    )

@@ -1,4 +1,6 @@
-"""OpenAI chat completions: unknown members keep their bytes, in the request, the answer and the stream (properties)."""
+"""OpenAI chat completions: unknown members keep their bytes, in the request, the
+answer and the stream (properties).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)
 
 
 def written(members: dict[str, str]) -> str:
-    return "{ " + " ,\n".join(f"{json.dumps(name)}\t:{value}" for name, value in members.items()) + "}"
+    return (
+        "{ " + " ,\n".join(f"{json.dumps(name)}\t:{value}" for name, value in members.items()) + "}"
+    )
 
 
 def repeated(others: dict[str, str], members: dict[str, str]) -> bytes:
@@ -36,9 +40,14 @@ def repeated(others: dict[str, str], members: dict[str, str]) -> bytes:
 @st.composite
 def messages(draw: st.DrawFn) -> list[str]:
     """Return a conversation in unusual spellings."""
-    roles = st.sampled_from(['"user"', '"assistant"', '"system"', '"developer"', '"tool"', r'"us\u0065r"', "null", "7"])
+    roles = st.sampled_from(
+        ['"user"', '"assistant"', '"system"', '"developer"', '"tool"', r'"us\u0065r"', "null", "7"]
+    )
     made = st.tuples(roles, JSON_TEXT, OTHERS)
-    return [written({"role": role, "content": said} | more) for role, said, more in draw(st.lists(made, max_size=4))]
+    return [
+        written({"role": role, "content": said} | more)
+        for role, said, more in draw(st.lists(made, max_size=4))
+    ]
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
@@ -50,26 +59,42 @@ def test_a_request_keeps_its_bytes_but_for_what_is_added(
     conversation = "[" + " , ".join(said) + " ]"
     asked = repeated(others, {"messages": conversation, **({"stream": "true"} if stream else {})})
     declared = [written(function).encode() for function in functions]
-    request = openai_chat.read_request(b'{ "functions" : [%b ] , ' % b" ,".join(declared) + asked[2:])
+    request = openai_chat.read_request(
+        b'{ "functions" : [%b ] , ' % b" ,".join(declared) + asked[2:]
+    )
     hidden = {index: f'{{"hidden":{index}}}'.encode() for index in range(len(said))}
     offer = openai_chat.build_request(request, NAMES, Additions(hidden))(ToolUse.AS_REQUESTED)
-    tools = b",".join([*(b'{"type":"function","function":%b}' % function for function in declared), MANAGED])
-    expected = asked[:-1].replace(b'"stream"\t:true', b'"stream"\t:false') + b',"tools":[' + tools + b"]}"
-    woven = "[" + " , ".join(f'{{"hidden":{index}}},{message}' for index, message in enumerate(said)) + " ]"
+    tools = b",".join(
+        [*(b'{"type":"function","function":%b}' % function for function in declared), MANAGED]
+    )
+    expected = (
+        asked[:-1].replace(b'"stream"\t:true', b'"stream"\t:false') + b',"tools":[' + tools + b"]}"
+    )
+    woven = (
+        "["
+        + " , ".join(f'{{"hidden":{index}}},{message}' for index, message in enumerate(said))
+        + " ]"
+    )
     assert offer.body == expected.replace(conversation.encode(), woven.encode())
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
 @settings(max_examples=60)
 @given(messages(), OTHERS, WORDS.filter(bool))
-def test_context_is_added_to_one_message_and_changes_no_other_byte(said: list[str], others: dict[str, str], words: str) -> None:
+def test_context_is_added_to_one_message_and_changes_no_other_byte(
+    said: list[str], others: dict[str, str], words: str
+) -> None:
     system = r'{"x":1.0,"role":"system" , "content":"Be good. \u00e9" ,"y":1e400 }'
-    asked = written({**others, "messages": "[" + ",".join([system, '{"role":"user"}', *said]) + "]"}).encode()
+    asked = written(
+        {**others, "messages": "[" + ",".join([system, '{"role":"user"}', *said]) + "]"}
+    ).encode()
     longer = rb'"Be good. \u00e9\n\n' + json.dumps(words, ensure_ascii=False).encode()[1:]
     expected = asked.replace(rb'"Be good. \u00e9"', longer)
     request = openai_chat.read_request(asked)
     assert openai_chat.add_context(request, words) == expected
-    offer = openai_chat.build_request(request, NAMES, Additions(context=words))(ToolUse.AS_REQUESTED)
+    offer = openai_chat.build_request(request, NAMES, Additions(context=words))(
+        ToolUse.AS_REQUESTED
+    )
     assert offer.body == expected[:-1] + b',"tools":[' + MANAGED + b"]}"
 
 
@@ -78,20 +103,36 @@ def responses(draw: st.DrawFn) -> bytes:
     """Return a response with calls and texts of every kind, and unknown members in any spelling."""
     choices = [draw(choice()) for _ in range(draw(st.integers(1, 2)))]
     usage = draw(st.sampled_from(["null", '{"total_tokens":1.0}', '{ "cost" : 1e-5 }']))
-    known = {"id": '"chatcmpl-1"', "created": "1.0", "model": '"m"', "choices": f"[{','.join(choices)}]", "usage": usage}
-    return written(draw(OTHERS) | known | draw(optional(service_tier='"flex"', system_fingerprint="null"))).encode()
+    known = {
+        "id": '"chatcmpl-1"',
+        "created": "1.0",
+        "model": '"m"',
+        "choices": f"[{','.join(choices)}]",
+        "usage": usage,
+    }
+    return written(
+        draw(OTHERS) | known | draw(optional(service_tier='"flex"', system_fingerprint="null"))
+    ).encode()
 
 
 def optional(**members: str) -> st.SearchStrategy[dict[str, str]]:
-    return st.fixed_dictionaries({}, optional={name: st.just(value) for name, value in members.items()})
+    return st.fixed_dictionaries(
+        {}, optional={name: st.just(value) for name, value in members.items()}
+    )
 
 
 @st.composite
 def choice(draw: st.DrawFn) -> str:
-    said = draw(st.fixed_dictionaries({"role": st.just('"assistant"')}, optional=dict.fromkeys(TEXTS, TEXT)))
+    said = draw(
+        st.fixed_dictionaries({"role": st.just('"assistant"')}, optional=dict.fromkeys(TEXTS, TEXT))
+    )
     if calls := draw(st.lists(call(), max_size=3)):
         said["tool_calls"] = f"[{' , '.join(calls)}]"
-    reason = {"finish_reason": draw(st.sampled_from(['"stop"', '"length"', '"tool_calls"', r'"\u0073top"']))}
+    reason = {
+        "finish_reason": draw(
+            st.sampled_from(['"stop"', '"length"', '"tool_calls"', r'"\u0073top"'])
+        )
+    }
     more = draw(optional(logprobs='{"content":[{"logprob":-1.0}]}'))
     return written({"message": written(said | draw(OTHERS))} | reason | more | draw(OTHERS))
 
@@ -100,11 +141,17 @@ def choice(draw: st.DrawFn) -> str:
 def call(draw: st.DrawFn) -> str:
     called = draw(OTHERS) | {"id": json.dumps(draw(st.uuids().map(str))), "type": '"function"'}
     arguments = draw(TEXT.filter(lambda text: text != "null") | st.just('{ "a" : 1e5,\n"b":[] }'))
-    return written(called | {"function": written({"name": '"shell"', "arguments": arguments} | draw(OTHERS))})
+    return written(
+        called | {"function": written({"name": '"shell"', "arguments": arguments} | draw(OTHERS))}
+    )
 
 
 TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
-TEXT = st.one_of(WORDS.map(json.dumps), WORDS.map(lambda text: json.dumps(text, ensure_ascii=False)), st.just("null"))
+TEXT = st.one_of(
+    WORDS.map(json.dumps),
+    WORDS.map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.just("null"),
+)
 
 
 @pytest.mark.requirement("stream:same-as-json")
@@ -114,9 +161,15 @@ def test_a_stream_put_together_as_a_client_does_is_the_response(body: bytes) -> 
     reply = openai_chat.read_response(body, NAMES)
     assert openai_chat.write_response(reply, ASKED, reply.usage, terminal=False) == body
     whole = b"".join(openai_chat.stream(body, ASKED))
-    chunks = [exact(event.removeprefix(b"data: ")) for event in whole.removesuffix(b"data: [DONE]\n\n").split(b"\n\n")[:-1]]
+    chunks = [
+        exact(event.removeprefix(b"data: "))
+        for event in whole.removesuffix(b"data: [DONE]\n\n").split(b"\n\n")[:-1]
+    ]
     response = exact(body)
-    assert put_together(chunks) == {**response, "choices": [as_streamed(made) for made in response["choices"]]}
+    assert put_together(chunks) == {
+        **response,
+        "choices": [as_streamed(made) for made in response["choices"]],
+    }
 
 
 class Number(str):
@@ -126,7 +179,9 @@ class Number(str):
 
 
 def exact(body: bytes) -> Any:
-    """Parse JSON with numbers as they are written, and an object with a repeated name as the list of its members."""
+    """Parse JSON with numbers as they are written, and an object with a repeated
+    name as the list of its members.
+    """
 
     def members(pairs: list[tuple[str, Any]]) -> Any:
         return dict(pairs) if len(dict(pairs)) == len(pairs) else pairs
@@ -155,7 +210,11 @@ def put_together(chunks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def add_choice(choices: list[dict[str, Any]], choice: dict[str, Any]) -> None:
-    index, delta, reason = int(choice.pop("index")), choice.pop("delta"), choice.pop("finish_reason")
+    index, delta, reason = (
+        int(choice.pop("index")),
+        choice.pop("delta"),
+        choice.pop("finish_reason"),
+    )
     assert index in {len(choices), len(choices) - 1}
     if index == len(choices):
         assert delta["role"] == "assistant"

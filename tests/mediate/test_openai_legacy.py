@@ -1,6 +1,8 @@
-"""OpenAI before tools: the runner uses functions and gets function calls, and its provider gets tools only.
+"""OpenAI before tools: the runner uses functions and gets function calls, and its
+provider gets tools only.
 
-The desk runs every transcript on this wire too, and so shows that they are the same for such a runner.
+The desk runs every transcript on this wire too, and so shows that they are the same for such a
+runner.
 """
 
 from __future__ import annotations
@@ -25,32 +27,59 @@ from tests.wires import openai_legacy
 
 GET = granted("desk.get")
 FUNCTIONS = {"functions": [{"name": "shell", "parameters": {}}]}
-CALL = {"role": "assistant", "content": None, "function_call": {"name": "shell", "arguments": '{"a":1}'}}
+CALL = {
+    "role": "assistant",
+    "content": None,
+    "function_call": {"name": "shell", "arguments": '{"a":1}'},
+}
 ANSWER = {"role": "function", "name": "shell", "content": "ok"}
 USER = {"role": "user", "content": "Go"}
 
 
 def offered(body: bytes | dict[str, Any], use: ToolUse = ToolUse.AS_REQUESTED) -> bytes:
-    request = openai_chat.read_request(body if isinstance(body, bytes) else json.dumps(body).encode())
-    return openai_chat.build_request(request, catalog(GET, native=request.declared_tools), Additions())(use).body
+    request = openai_chat.read_request(
+        body if isinstance(body, bytes) else json.dumps(body).encode()
+    )
+    return openai_chat.build_request(
+        request, catalog(GET, native=request.declared_tools), Additions()
+    )(use).body
 
 
-def handed(*calls: dict[str, Any], request: dict[str, Any] | None = None, **more: Any) -> tuple[dict[str, Any], str, bytes]:
-    """Return the choice that a runner is handed, the anchor by which it is found, and its stream."""
-    asked = openai_chat.read_request(json.dumps(request or {"messages": [USER], **FUNCTIONS}).encode())
+def handed(
+    *calls: dict[str, Any], request: dict[str, Any] | None = None, **more: Any
+) -> tuple[dict[str, Any], str, bytes]:
+    """Return the choice that a runner is handed, the anchor by which it is found,
+    and its stream.
+    """
+    asked = openai_chat.read_request(
+        json.dumps(request or {"messages": [USER], **FUNCTIONS}).encode()
+    )
     message = {"role": "assistant", "content": None, "tool_calls": list(calls)}
-    body = json.dumps({"id": "a", "choices": [{"message": message, "finish_reason": "tool_calls", **more}]}).encode()
+    body = json.dumps(
+        {"id": "a", "choices": [{"message": message, "finish_reason": "tool_calls", **more}]}
+    ).encode()
     reply: ModelResponse = openai_chat.read_response(body, catalog(GET, native=["shell"]))
     written = openai_chat.write_response(reply, asked, reply.usage, terminal=False)
     stream = b"".join(openai_chat.stream(written, asked))
-    return json.loads(written)["choices"][0], openai_chat.response_anchor(reply, asked, terminal=False), stream
+    return (
+        json.loads(written)["choices"][0],
+        openai_chat.response_anchor(reply, asked, terminal=False),
+        stream,
+    )
 
 
 def call(arguments: Any = "{}", **more: Any) -> dict[str, Any]:
-    return {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": arguments}, **more}
+    return {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "shell", "arguments": arguments},
+        **more,
+    }
 
 
-def test_functions_become_tools_in_their_own_bytes_between_the_runners_tools_and_the_managed_ones() -> None:
+def test_functions_become_tools_in_their_own_bytes_between_the_runners_tools_and_the_managed_ones() -> (
+    None
+):
     body = b'{"messages":[],"functions":[ {"name":"f", "x":1.0} ,{"name":"g"}],"tools":[{"t":1e5}],"y":2}'
     assert offered(body) == (
         b'{"messages":[],"tools":[{"t":1e5},{"type":"function","function":{"name":"f", "x":1.0}},'
@@ -66,15 +95,29 @@ def test_functions_become_tools_in_their_own_bytes_between_the_runners_tools_and
         ({}, None, None),
         ({"function_call": None}, None, None),
         ({"function_call": "auto"}, "auto", "auto"),
-        ({"function_call": {"name": "shell"}}, {"type": "function", "function": {"name": "shell"}}, "auto"),
-        ({"function_call": {"name": "desk.get"}}, {"type": "function", "function": {"name": "desk__get"}}, "auto"),
+        (
+            {"function_call": {"name": "shell"}},
+            {"type": "function", "function": {"name": "shell"}},
+            "auto",
+        ),
+        (
+            {"function_call": {"name": "desk.get"}},
+            {"type": "function", "function": {"name": "desk__get"}},
+            "auto",
+        ),
         ({"function_call": "none", "tool_choice": "required"}, "required", "auto"),
         ({"function_call": {"name": "shell"}, "tool_choice": "auto"}, "auto", "auto"),
     ],
 )
-def test_a_choice_of_functions_is_one_of_tools(choice: dict[str, Any], as_asked: Any, released: Any) -> None:
+def test_a_choice_of_functions_is_one_of_tools(
+    choice: dict[str, Any], as_asked: Any, released: Any
+) -> None:
     body = {"messages": [], **FUNCTIONS, **choice}
-    for use, expected in ((ToolUse.AS_REQUESTED, as_asked), (ToolUse.RELEASED, released), (ToolUse.FORBIDDEN, "none")):
+    for use, expected in (
+        (ToolUse.AS_REQUESTED, as_asked),
+        (ToolUse.RELEASED, released),
+        (ToolUse.FORBIDDEN, "none"),
+    ):
         request = json.loads(offered(body, use))
         assert request.get("tool_choice") == expected
         assert not request.keys() & {"functions", "function_call"}
@@ -87,7 +130,9 @@ def test_a_runner_that_wants_no_function_gets_no_tools() -> None:
 
 
 @pytest.mark.requirement("legacy:history")
-def test_calls_of_functions_and_their_answers_become_those_of_tools_and_the_rest_keeps_its_bytes() -> None:
+def test_calls_of_functions_and_their_answers_become_those_of_tools_and_the_rest_keeps_its_bytes() -> (
+    None
+):
     body = (
         b'{"messages":[{"role":"user","x":1.0}, {"role":"assistant" , "content":null,"function_call" :'
         b'{"name":"f", "arguments":"{}"},"y":1e5} ,{"z":-0,"role":"function","name":"f","content":"\\u00e9"} ,'
@@ -113,7 +158,11 @@ def test_calls_of_functions_and_their_answers_become_those_of_tools_and_the_rest
         [CALL, {**ANSWER, "name": "other"}],
         [{**CALL, "function_call": None}, ANSWER],
         [{**CALL, "function_call": "shell"}, ANSWER],
-        [{**CALL, "tool_calls": [call()]}, {"role": "tool", "tool_call_id": "c1", "content": ""}, ANSWER],
+        [
+            {**CALL, "tool_calls": [call()]},
+            {"role": "tool", "tool_call_id": "c1", "content": ""},
+            ANSWER,
+        ],
     ],
 )
 def test_what_is_no_pair_stays_as_the_runner_said_it(messages: list[Any]) -> None:
@@ -124,10 +173,16 @@ def test_what_is_no_pair_stays_as_the_runner_said_it(messages: list[Any]) -> Non
 @pytest.mark.parametrize("content", [{}, {"content": None}])
 def test_an_answer_without_content_gets_an_empty_one(content: dict[str, Any]) -> None:
     answer = {"role": "function", "name": "shell", **content}
-    assert json.loads(offered({"messages": [CALL, answer], **FUNCTIONS}))["messages"][1]["content"] == ""
+    assert (
+        json.loads(offered({"messages": [CALL, answer], **FUNCTIONS}))["messages"][1]["content"]
+        == ""
+    )
 
 
-TURN = st.lists(st.sampled_from([[USER], [CALL, ANSWER], [{**CALL, "content": "x"}, ANSWER], [ANSWER]]), max_size=6)
+TURN = st.lists(
+    st.sampled_from([[USER], [CALL, ANSWER], [{**CALL, "content": "x"}, ANSWER], [ANSWER]]),
+    max_size=6,
+)
 
 
 @pytest.mark.requirement("legacy:history")
@@ -137,10 +192,17 @@ def test_the_same_history_has_the_same_bytes_in_every_later_request_and_each_cal
 ) -> None:
     before = [message for part in first for message in part]
     after = before + [message for part in later for message in part]
-    sent, again = (json.loads(offered({"messages": messages, **FUNCTIONS}))["messages"] for messages in (before, after))
+    sent, again = (
+        json.loads(offered({"messages": messages, **FUNCTIONS}))["messages"]
+        for messages in (before, after)
+    )
     assert again[: len(sent)] == sent
     ids = [made["id"] for message in again for made in message.get("tool_calls", ())]
-    assert len(ids) == len(set(ids)) == sum(part[0] is not USER and len(part) > 1 for part in first + later)
+    assert (
+        len(ids)
+        == len(set(ids))
+        == sum(part[0] is not USER and len(part) > 1 for part in first + later)
+    )
     assert [message["tool_call_id"] for message in again if message["role"] == "tool"] == ids
 
 
@@ -178,7 +240,9 @@ def test_another_reason_to_finish_is_upstreams(reason: str | None) -> None:
 
 
 def test_a_custom_call_of_a_function_hands_its_input_over() -> None:
-    choice, _, _ = handed({"id": "a", "type": "custom", "custom": {"name": "shell", "input": "ls\n"}})
+    choice, _, _ = handed(
+        {"id": "a", "type": "custom", "custom": {"name": "shell", "input": "ls\n"}}
+    )
     assert choice["message"]["function_call"] == {"name": "shell", "arguments": "ls\n"}
 
 
@@ -191,11 +255,21 @@ def test_a_runner_that_also_speaks_of_tools_is_handed_tool_calls() -> None:
 
 @pytest.mark.requirement("legacy:anchor")
 @pytest.mark.parametrize("spelled", ['{"a":1,"b":[2]}', '{ "b": [2],\n"a": 1.0 }'])
-@pytest.mark.parametrize("content", [{}, {"content": None}, {"content": ""}, {"content": "", "tool_calls": None}])
-def test_a_handoff_is_found_again_by_its_name_its_arguments_and_what_was_said(spelled: str, content: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "content", [{}, {"content": None}, {"content": ""}, {"content": "", "tool_calls": None}]
+)
+def test_a_handoff_is_found_again_by_its_name_its_arguments_and_what_was_said(
+    spelled: str, content: dict[str, Any]
+) -> None:
     _, anchor, _ = handed(call('{"a": 1, "b": [2]}'))
-    kept = {"role": "assistant", **content, "function_call": {"name": "shell", "arguments": spelled}}
-    assert openai_chat.read_request(json.dumps({"messages": [USER, kept, ANSWER]}).encode()).evidence.anchors == {1: anchor}
+    kept = {
+        "role": "assistant",
+        **content,
+        "function_call": {"name": "shell", "arguments": spelled},
+    }
+    assert openai_chat.read_request(
+        json.dumps({"messages": [USER, kept, ANSWER]}).encode()
+    ).evidence.anchors == {1: anchor}
 
 
 @pytest.mark.requirement("legacy:anchor")

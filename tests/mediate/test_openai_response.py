@@ -1,4 +1,6 @@
-"""OpenAI chat completions, the provider's side: replies are read, or refused as a whole; hidden rounds keep their bytes."""
+"""OpenAI chat completions, the provider's side: replies are read, or refused as a whole; hidden
+rounds keep their bytes.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,18 @@ NAMES = catalog(granted("desk.get"), native=["shell"])
 
 
 def replied(message: Any, **more: Any) -> ModelResponse:
-    return openai_chat.read_response(json.dumps({"choices": [{"message": message}], **more}).encode(), NAMES)
+    return openai_chat.read_response(
+        json.dumps({"choices": [{"message": message}], **more}).encode(), NAMES
+    )
 
 
 def wire_call(name: str = "desk__get", arguments: Any = "{}", **more: Any) -> dict[str, Any]:
-    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}, **more}
+    return {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+        **more,
+    }
 
 
 def answered(reply: ModelResponse) -> Round:
@@ -47,7 +56,8 @@ REFUSED: dict[str, bytes] = {
     "calls object": b'{"choices":[{"message":{"tool_calls":{}}}]}',
     "second choice": b'{"choices":[{"message":{}},{"message":5}]}',
     "second calls": b'{"choices":[{"message":{}},{"message":{"tool_calls":["a"]}}]}',
-    "too many members": b'{"choices":[{"message":{}}],%b}' % b",".join(b'"%d":0' % number for number in range(1000)),
+    "too many members": b'{"choices":[{"message":{}}],%b}'
+    % b",".join(b'"%d":0' % number for number in range(1000)),
     "choices twice": b'{"choices":[{"message":{}}],"choices":[{"message":{}}]}',
     "usage twice": b'{"choices":[{"message":{}}],"usage":{},"us\\u0061ge":{}}',
     "message twice": b'{"choices":[{"message":{},"message":{}}]}',
@@ -72,27 +82,44 @@ def test_a_message_without_calls_is_an_answer_in_its_own_bytes(calls: Any, conte
 
 
 @pytest.mark.requirement("calls:ids")
-@pytest.mark.parametrize("ids", [["a", "a"], [None, None], ["", "a"], ["a", None, "a", ""], [5, "b"]])
+@pytest.mark.parametrize(
+    "ids", [["a", "a"], [None, None], ["", "a"], ["a", None, "a", ""], [5, "b"]]
+)
 def test_repeated_and_missing_call_ids_are_minted_and_answered_by_their_own(ids: list[Any]) -> None:
     reply = replied({"content": None, "tool_calls": [wire_call(id=call_id) for call_id in ids]})
     made = [call.id for call in reply.calls]
     assert len(set(made)) == len(ids)
     assert all(call_id.isalnum() for call_id in made)
-    hidden = [json.loads(message) for message in openai_chat.write_hidden_rounds([answered(reply)], replayed=False)]
+    hidden = [
+        json.loads(message)
+        for message in openai_chat.write_hidden_rounds([answered(reply)], replayed=False)
+    ]
     assert [call["id"] for call in hidden[0]["tool_calls"]] == made
     assert [message["tool_call_id"] for message in hidden[1:]] == made
 
 
 @pytest.mark.requirement("calls:ids")
 def test_a_minted_id_is_the_runners_too_in_json_and_in_the_stream() -> None:
-    calls = [wire_call("shell", id=None, x=1.0), wire_call("shell", id="a"), wire_call("shell", id="a")]
+    calls = [
+        wire_call("shell", id=None, x=1.0),
+        wire_call("shell", id="a"),
+        wire_call("shell", id="a"),
+    ]
     reply = replied({"content": None, "tool_calls": calls}, y=2)
     made = [call.id for call in reply.calls]
     body = openai_chat.write_response(reply, ASKED, reply.usage, terminal=False)
     handed = json.loads(body)["choices"][0]["message"]["tool_calls"]
     assert handed == [{**call, "id": call_id} for call, call_id in zip(calls, made, strict=True)]
-    chunks = [json.loads(event[6:]) for event in b"".join(openai_chat.stream(body, ASKED)).split(b"\n\n")[:-2]]
-    deltas = [part for chunk in chunks for choice in chunk["choices"] for part in choice["delta"].get("tool_calls", [])]
+    chunks = [
+        json.loads(event[6:])
+        for event in b"".join(openai_chat.stream(body, ASKED)).split(b"\n\n")[:-2]
+    ]
+    deltas = [
+        part
+        for chunk in chunks
+        for choice in chunk["choices"]
+        for part in choice["delta"].get("tool_calls", [])
+    ]
     assert [part["id"] for part in deltas if "id" in part] == made
     again = {"messages": [{"role": "assistant", "content": None, "tool_calls": handed}]}
     anchor = openai_chat.response_anchor(reply, ASKED, terminal=False)
@@ -100,7 +127,9 @@ def test_a_minted_id_is_the_runners_too_in_json_and_in_the_stream() -> None:
 
 
 @pytest.mark.requirement("legacy:provider")
-def test_a_provider_that_answers_with_a_function_call_is_read_as_if_it_had_made_a_tool_call() -> None:
+def test_a_provider_that_answers_with_a_function_call_is_read_as_if_it_had_made_a_tool_call() -> (
+    None
+):
     body = b'{"choices":[{"message":{"x":1.0,"function_call":{"name":"desk__get","arguments":"{\\"a\\":1.0}"}}}]}'
     reply = openai_chat.read_response(body, NAMES)
     (call,) = reply.calls
@@ -123,7 +152,15 @@ def test_a_number_that_no_rule_reads_is_passed_on_as_it_is_spelled(odd: bytes) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "values"), [("{}", {}), ('{"a":1}', {"a": 1}), ({"a": 1.5}, {"a": 1.5}), ("", {}), ("[]", None), (None, None)]
+    ("arguments", "values"),
+    [
+        ("{}", {}),
+        ('{"a":1}', {"a": 1}),
+        ({"a": 1.5}, {"a": 1.5}),
+        ("", {}),
+        ("[]", None),
+        (None, None),
+    ],
 )
 def test_arguments_may_be_text_or_an_object(arguments: Any, values: Any) -> None:
     read = replied({"tool_calls": [wire_call(arguments=arguments)]}).calls[0].arguments
@@ -132,17 +169,34 @@ def test_arguments_may_be_text_or_an_object(arguments: Any, values: Any) -> None
 
 @pytest.mark.requirement("calls:invalid-arguments")
 def test_a_custom_call_by_a_managed_name_never_runs_without_arguments() -> None:
-    call = replied({"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "desk__get", "input": "x"}}]}).calls[0]
+    call = replied(
+        {
+            "tool_calls": [
+                {"id": "a", "type": "custom", "custom": {"name": "desk__get", "input": "x"}}
+            ]
+        }
+    ).calls[0]
     assert call.owner == "managed"
     assert isinstance(call.arguments, UnreadableArguments)
-    native = replied({"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "shell", "input": "x"}}]}).calls[0]
+    native = replied(
+        {"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "shell", "input": "x"}}]}
+    ).calls[0]
     assert native.owner == "native"
 
 
 @pytest.mark.requirement("loop:managed-first-native-behind")
 def test_a_native_suffix_leaves_the_transcript_and_the_rest_keeps_its_bytes() -> None:
-    ours, theirs = b'{"id":"a","function":{"name":"desk__get"},"y":1e5}', b'{"id":"b","function":{"name":"shell"}}'
-    body = b'{"choices":[{"message":{"role":"assistant","x":1.0,"tool_calls":[ ' + ours + b" , " + theirs + b" ]}}]}"
+    ours, theirs = (
+        b'{"id":"a","function":{"name":"desk__get"},"y":1e5}',
+        b'{"id":"b","function":{"name":"shell"}}',
+    )
+    body = (
+        b'{"choices":[{"message":{"role":"assistant","x":1.0,"tool_calls":[ '
+        + ours
+        + b" , "
+        + theirs
+        + b" ]}}]}"
+    )
     reply = openai_chat.read_response(body, NAMES)
     past = Round(1, reply, (tool_result.invalid_arguments(reply.calls[0], "x"),))
     first, answer = openai_chat.write_hidden_rounds([past], replayed=True)
@@ -171,15 +225,27 @@ def test_a_terminal_reply_is_the_models_words_without_its_call() -> None:
     ("usage", "tokens"),
     [
         (None, (0, 0, 0)),
-        ({"prompt_tokens": 3, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 1}}, (6, 4, 2)),
-        ({"prompt_tokens": "3", "completion_tokens": None, "prompt_tokens_details": "x"}, (0, 0, 0)),
+        (
+            {
+                "prompt_tokens": 3,
+                "completion_tokens": 2,
+                "prompt_tokens_details": {"cached_tokens": 1},
+            },
+            (6, 4, 2),
+        ),
+        (
+            {"prompt_tokens": "3", "completion_tokens": None, "prompt_tokens_details": "x"},
+            (0, 0, 0),
+        ),
         ({"prompt_tokens": True, "completion_tokens": 1.5, "prompt_tokens_details": []}, (0, 0, 0)),
         ({"prompt_tokens": 18446744073709551615, "cost": 1e308}, (36893488147419103230, 0, 0)),
         ({"cost": "0.1"}, (0, 0, 0)),
         ({"cost": True}, (0, 0, 0)),
     ],
 )
-def test_any_usage_can_be_summed_recorded_and_streamed(usage: Any, tokens: tuple[int, int, int]) -> None:
+def test_any_usage_can_be_summed_recorded_and_streamed(
+    usage: Any, tokens: tuple[int, int, int]
+) -> None:
     reply = replied({"content": "x"}, usage=usage)
     total = add_usage((reply.usage, reply.usage))
     record = usage_record(total, 2)
@@ -189,7 +255,9 @@ def test_any_usage_can_be_summed_recorded_and_streamed(usage: Any, tokens: tuple
 
 
 @pytest.mark.requirement("continuity:text-anchor")
-@pytest.mark.parametrize("spelled", ["Hi", "Hi ", [{"type": "text", "text": "Hi", "cache_control": {}}]])
+@pytest.mark.parametrize(
+    "spelled", ["Hi", "Hi ", [{"type": "text", "text": "Hi", "cache_control": {}}]]
+)
 def test_an_answer_is_found_again_in_the_runners_next_request(spelled: Any) -> None:
     asked = openai_chat.read_request(b'{"messages":[{"role":"user","content":"Q"}]}')
     anchor = openai_chat.response_anchor(replied({"content": "Hi"}), asked, terminal=False)

@@ -1,4 +1,6 @@
-"""A synthetic stream, read by the real ``openai`` SDK: it returns the same message, whatever the message contains."""
+"""A synthetic stream, read by the real ``openai`` SDK: it returns the same message,
+whatever the message contains.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,16 @@ SHARP = [
     "\\u",
 ]
 TEXT = st.lists(
-    st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=70), st.sampled_from(SHARP)), max_size=4
+    st.one_of(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=70), st.sampled_from(SHARP)
+    ),
+    max_size=4,
 ).map("".join)
-CALL = st.tuples(st.from_regex(r"[A-Za-z0-9]{1,12}", fullmatch=True), st.from_regex(r"[a-z_]{1,12}", fullmatch=True), TEXT)
+CALL = st.tuples(
+    st.from_regex(r"[A-Za-z0-9]{1,12}", fullmatch=True),
+    st.from_regex(r"[a-z_]{1,12}", fullmatch=True),
+    TEXT,
+)
 
 
 def streamed(body: Any, *, include_usage: bool = True) -> bytes:
@@ -44,7 +53,12 @@ def streamed(body: Any, *, include_usage: bool = True) -> bytes:
 
 @pytest.mark.requirement("stream:sdk-accepts")
 @settings(max_examples=60)
-@given(TEXT | st.none(), st.lists(CALL, max_size=3, unique_by=lambda call: call[0]), TEXT | st.none(), st.booleans())
+@given(
+    TEXT | st.none(),
+    st.lists(CALL, max_size=3, unique_by=lambda call: call[0]),
+    TEXT | st.none(),
+    st.booleans(),
+)
 def test_any_message_comes_out_of_the_sdk_as_it_went_in(
     words: str | None, made: list[tuple[str, str, str]], refusal: str | None, usage: bool
 ) -> None:
@@ -53,7 +67,11 @@ def test_any_message_comes_out_of_the_sdk_as_it_went_in(
     answer = final(streamed(body, include_usage=usage))
     message = answer.choices[0].message
     assert (message.role, message.content, message.refusal) == ("assistant", words, refusal)
-    got = [(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or [] if c.type == "function"]
+    got = [
+        (c.id, c.function.name, c.function.arguments)
+        for c in message.tool_calls or []
+        if c.type == "function"
+    ]
     assert got == made
     assert answer.choices[0].finish_reason == body["choices"][0]["finish_reason"]
     assert (answer.id, answer.model) == (body["id"], body["model"])
@@ -63,7 +81,9 @@ def test_any_message_comes_out_of_the_sdk_as_it_went_in(
 @pytest.mark.requirement("stream:sdk-accepts")
 @settings(max_examples=40)
 @given(TEXT, st.lists(CALL, max_size=3))
-def test_the_stream_is_one_well_formed_lifecycle(words: str, made: list[tuple[str, str, str]]) -> None:
+def test_the_stream_is_one_well_formed_lifecycle(
+    words: str, made: list[tuple[str, str, str]]
+) -> None:
     seen = chunks(streamed(completion(words, calls=made)))
     assert len({chunk.id for chunk in seen}) == 1
     assert {chunk.object for chunk in seen} == {"chat.completion.chunk"}
@@ -73,7 +93,9 @@ def test_the_stream_is_one_well_formed_lifecycle(words: str, made: list[tuple[st
     parts = [call for delta in deltas for call in delta.tool_calls or []]
     assert [part.index for part in parts if part.id] == list(range(len(made)))
     assert [part.index for part in parts] == sorted(part.index for part in parts)
-    reasons = [choice.finish_reason for chunk in seen for choice in chunk.choices if choice.finish_reason]
+    reasons = [
+        choice.finish_reason for chunk in seen for choice in chunk.choices if choice.finish_reason
+    ]
     assert reasons == ["tool_calls" if made else "stop"]
     assert [chunk.choices for chunk in seen if chunk.usage] == [[]]
     assert seen[-1].usage is not None
@@ -84,7 +106,10 @@ def test_the_framing_holds_whatever_the_text_is(words: str) -> None:
     stream = streamed(completion(words))
     assert stream.endswith(b"\n\ndata: [DONE]\n\n")
     events = stream.removesuffix(b"\n\n").split(b"\n\n")
-    assert all(event.startswith(b"data: ") and b"\n" not in event and b"\r" not in event for event in events)
+    assert all(
+        event.startswith(b"data: ") and b"\n" not in event and b"\r" not in event
+        for event in events
+    )
     assert b"\xff" not in stream
     stream.decode()
 
@@ -92,13 +117,18 @@ def test_the_framing_holds_whatever_the_text_is(words: str) -> None:
 @pytest.mark.requirement("stream:unknown-fields")
 def test_fields_that_are_not_known_travel_in_the_first_delta_and_the_frame() -> None:
     body = completion("x", system_fingerprint="fp", service_tier="flex")
-    body["choices"][0]["message"] |= {"annotations": [{"type": "url_citation"}], "reasoning_details": [{"signature": "s"}]}
+    body["choices"][0]["message"] |= {
+        "annotations": [{"type": "url_citation"}],
+        "reasoning_details": [{"signature": "s"}],
+    }
     body["choices"][0]["logprobs"] = {"content": []}
     events = [json.loads(line[6:]) for line in streamed(body).split(b"\n\n")[:-2]]
     first = events[0]["choices"][0]["delta"]
     assert first["annotations"] == [{"type": "url_citation"}]
     assert first["reasoning_details"] == [{"signature": "s"}]
-    assert all((event["system_fingerprint"], event["service_tier"]) == ("fp", "flex") for event in events)
+    assert all(
+        (event["system_fingerprint"], event["service_tier"]) == ("fp", "flex") for event in events
+    )
     assert events[-2]["choices"][0]["logprobs"] == {"content": []}
 
 
@@ -115,7 +145,9 @@ def test_reasoning_stands_whole_before_the_content(name: str) -> None:
     events = [json.loads(line[6:]) for line in streamed(body).split(b"\n\n")[:-3]]
     deltas = [event["choices"][0]["delta"] for event in events]
     assert [delta[name] for delta in deltas if name in delta] == ["thought " * 20]
-    assert max(i for i, d in enumerate(deltas) if name in d) < max(i for i, d in enumerate(deltas) if d.get("content"))
+    assert max(i for i, d in enumerate(deltas) if name in d) < max(
+        i for i, d in enumerate(deltas) if d.get("content")
+    )
 
 
 @pytest.mark.requirement("stream:sdk-accepts")
@@ -130,18 +162,33 @@ def test_reasoning_stands_whole_before_the_content(name: str) -> None:
     ],
 )
 def test_odd_messages_of_real_providers_make_a_stream(message: dict[str, Any]) -> None:
-    seen = chunks(streamed({"id": "c", "created": 1, "model": "m", "choices": [{"message": message}]}))
+    seen = chunks(
+        streamed({"id": "c", "created": 1, "model": "m", "choices": [{"message": message}]})
+    )
     assert seen[-2].choices[0].finish_reason == "stop"
 
 
 def test_a_custom_call_keeps_its_input_and_a_null_custom_is_a_function() -> None:
     custom = {"id": "a", "type": "custom", "custom": {"name": "shell", "input": "ls " * 40}}
-    function = {"id": "b", "type": "function", "custom": None, "function": {"name": "f", "arguments": {"a": 1}}}
+    function = {
+        "id": "b",
+        "type": "function",
+        "custom": None,
+        "function": {"name": "f", "arguments": {"a": 1}},
+    }
     message = {"role": "assistant", "content": None, "tool_calls": [custom, function]}
-    events = streamed({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).split(b"\n\n")[:-3]
-    parts = [part for event in events for part in json.loads(event[6:])["choices"][0]["delta"].get("tool_calls", [])]
+    events = streamed({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).split(
+        b"\n\n"
+    )[:-3]
+    parts = [
+        part
+        for event in events
+        for part in json.loads(event[6:])["choices"][0]["delta"].get("tool_calls", [])
+    ]
     assert "".join(part["custom"]["input"] for part in parts if part["index"] == 0) == "ls " * 40
-    assert "".join(part["function"]["arguments"] for part in parts if part["index"] == 1) == '{"a": 1}'
+    assert (
+        "".join(part["function"]["arguments"] for part in parts if part["index"] == 1) == '{"a": 1}'
+    )
 
 
 def test_a_custom_call_is_whole_in_one_delta_since_the_sdk_in_js_keeps_the_last_part_only() -> None:
@@ -164,12 +211,21 @@ def test_choices_are_numbered_from_0_whatever_the_provider_says(index: Any) -> N
 def test_the_finish_reason_is_as_upstream_gave_it(reason: str) -> None:
     body = completion("x")
     body["choices"][0]["finish_reason"] = reason
-    assert [c.finish_reason for chunk in chunks(streamed(body)) for c in chunk.choices if c.finish_reason] == [reason]
+    assert [
+        c.finish_reason
+        for chunk in chunks(streamed(body))
+        for c in chunk.choices
+        if c.finish_reason
+    ] == [reason]
 
 
 @pytest.mark.requirement("stream:sdk-accepts")
-@pytest.mark.parametrize(("message", "reason"), [({"content": "x"}, "stop"), ({"tool_calls": []}, "stop")])
-def test_a_reason_that_is_missing_is_filled_in_since_a_stream_must_end_with_one(message: Any, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("message", "reason"), [({"content": "x"}, "stop"), ({"tool_calls": []}, "stop")]
+)
+def test_a_reason_that_is_missing_is_filled_in_since_a_stream_must_end_with_one(
+    message: Any, reason: str
+) -> None:
     for body in ({"message": message}, {"message": message, "finish_reason": None}):
         assert final(streamed({"id": "a", "choices": [body]})).choices[0].finish_reason == reason
     call = {"id": "a", "function": {"name": "f", "arguments": "{}"}}

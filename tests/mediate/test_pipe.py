@@ -64,7 +64,9 @@ def test_a_line_is_there_when_it_is_written(pipe: Pipe) -> None:
 
 
 @pytest.mark.requirement("log:unread")
-def test_what_nobody_reads_is_kept_up_to_a_bound_and_dropped_by_whole_lines_beyond_it(pipe: Pipe) -> None:
+def test_what_nobody_reads_is_kept_up_to_a_bound_and_dropped_by_whole_lines_beyond_it(
+    pipe: Pipe,
+) -> None:
     lines, written = LineWriter(pipe.writes, max_bytes=10_000), 500
     for number in range(written):
         lines.write(b"%03d" % number + LINE)
@@ -100,7 +102,9 @@ def test_who_flushes_waits_no_longer_than_it_may(pipe: Pipe) -> None:
 
 @pytest.mark.requirement("log:lost")
 @pytest.mark.parametrize("size", [5, 300_000])
-def test_a_reader_that_has_gone_away_stops_nothing_and_what_it_missed_is_counted(pipe: Pipe, size: int) -> None:
+def test_a_reader_that_has_gone_away_stops_nothing_and_what_it_missed_is_counted(
+    pipe: Pipe, size: int
+) -> None:
     lines = LineWriter(pipe.writes)
     os.close(pipe.reads)
     lines.write(b"w" * size)
@@ -124,10 +128,17 @@ def test_a_reader_that_goes_away_while_lines_are_kept_ends_the_waiting(pipe: Pip
 @pytest.mark.requirement("log:lost")
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
 @pytest.mark.parametrize("size", [300, 300_000])
-def test_a_file_that_somebody_made_one_that_does_not_wait_is_waited_for(kind: str, size: int) -> None:
-    made = Pipe(*os.pipe()) if kind == "pipe" else Pipe(*(end.detach() for end in socket.socketpair()))
+def test_a_file_that_somebody_made_one_that_does_not_wait_is_waited_for(
+    kind: str, size: int
+) -> None:
+    made = (
+        Pipe(*os.pipe()) if kind == "pipe" else Pipe(*(end.detach() for end in socket.socketpair()))
+    )
     os.set_blocking(made.writes, False)
-    lines, written = (LineWriter(made.writes), [b"%04d" % number + b"y" * size + b"\n" for number in range(600_000 // size)])
+    lines, written = (
+        LineWriter(made.writes),
+        [b"%04d" % number + b"y" * size + b"\n" for number in range(600_000 // size)],
+    )
     for line in written:
         lines.write(line)
     whole = b"".join(written)
@@ -140,7 +151,9 @@ def test_a_file_that_somebody_made_one_that_does_not_wait_is_waited_for(kind: st
 
 @pytest.mark.requirement("log:lost")
 @pytest.mark.parametrize("room", [0, 1, 500, 999])
-def test_a_line_that_a_full_disk_tears_is_counted_and_the_next_one_begins_anew(tmp_path: Path, room: int) -> None:
+def test_a_line_that_a_full_disk_tears_is_counted_and_the_next_one_begins_anew(
+    tmp_path: Path, room: int
+) -> None:
     file = tmp_path / "log"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     lines = LineWriter(descriptor)
@@ -178,7 +191,9 @@ def test_two_descriptors_of_one_pipe_share_what_is_kept(pipe: Pipe) -> None:
 
 
 @pytest.mark.requirement("log:unread")
-def test_the_log_says_how_many_lines_are_missing_once_it_is_read_again(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_says_how_many_lines_are_missing_once_it_is_read_again(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = LineWriter(pipe.writes, max_bytes=100_000)
     monkeypatch.setattr(LineWriter, "of", lambda _descriptor: lines)
     log = EventLog()
@@ -192,4 +207,8 @@ def test_the_log_says_how_many_lines_are_missing_once_it_is_read_again(pipe: Pip
     while b'"state.db"' not in said:
         said += os.read(pipe.reads, 65536)
     *_, dropped, last = map(json.loads, said.splitlines())
-    assert (dropped["error"], dropped["lines"], last["type"]) == ("log_lines_dropped", lines.dropped, "state")
+    assert (dropped["error"], dropped["lines"], last["type"]) == (
+        "log_lines_dropped",
+        lines.dropped,
+        "state",
+    )

@@ -1,4 +1,6 @@
-"""The text of the added context: in order, marked as the infrastructure's, and not to be escaped from."""
+"""The text of the added context: in order, marked as the infrastructure's, and not
+to be escaped from.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,17 @@ Current time: 2026-01-02 3:04 PM UTC (UTC)\
 
 
 def test_nothing_to_add_is_nothing() -> None:
-    assert assemble(["", memory_section("mem", []), memory_section("mem", [""]), block_section(block("  \n"))]) == ""
+    assert (
+        assemble(
+            [
+                "",
+                memory_section("mem", []),
+                memory_section("mem", [""]),
+                block_section(block("  \n")),
+            ]
+        )
+        == ""
+    )
 
 
 HOSTILE = [
@@ -120,12 +132,20 @@ def test_any_bytes_are_read_as_text_of_no_more_bytes_than_asked(data: bytes, lim
 
 @pytest.mark.requirement("feeds:caps")
 def test_a_cut_leaves_no_half_of_a_character() -> None:
-    assert [decode_printable("aé€".encode(), limit) for limit in range(1, 7)] == ["a", "a", "aé", "aé", "aé", "aé€"]
+    assert [decode_printable("aé€".encode(), limit) for limit in range(1, 7)] == [
+        "a",
+        "a",
+        "aé",
+        "aé",
+        "aé",
+        "aé€",
+    ]
 
 
 @pytest.mark.requirement("context:blocks")
 @pytest.mark.parametrize(
-    ("more", "length"), [({}, 800), ({"max_chars": 0}, 800), ({"max_chars": 5}, 5), ({"max_chars": 5000}, 1000)]
+    ("more", "length"),
+    [({}, 800), ({"max_chars": 0}, 800), ({"max_chars": 5}, 5), ({"max_chars": 5000}, 1000)],
 )
 def test_a_block_is_cut_to_its_length_in_characters(more: dict[str, int], length: int) -> None:
     assert block_section(block("é" * 1000, **more)) == "context_block rules:\n" + "é" * length
@@ -138,7 +158,10 @@ def test_a_block_is_cut_to_its_length_in_characters(more: dict[str, int], length
         ("the key is sk-abc123XYZ_-, use it", "the key is ••••••, use it"),
         ("Authorization: Bearer abc.def-123/4=", "Authorization: ••••••"),
         ("bearer  ABCDEFGH", "••••••"),
-        ("risk-adjusted task-forces, a bearer of news", "risk-adjusted task-forces, a bearer of news"),
+        (
+            "risk-adjusted task-forces, a bearer of news",
+            "risk-adjusted task-forces, a bearer of news",
+        ),
         ("sk-1", "sk-1"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Files, batches and the like: each agent reads and deletes its own only, and what an answer gives is its own."""
+"""Files, batches and the like: each agent reads and deletes its own only, and what
+an answer gives is its own.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ PATHS = (
 
 @pytest.mark.requirement("objects:paths")
 @pytest.mark.parametrize(("method", "path"), PATHS)
-async def test_an_object_and_its_parts_are_its_owners(pod: ObjectPod, method: str, path: str) -> None:
+async def test_an_object_and_its_parts_are_its_owners(
+    pod: ObjectPod, method: str, path: str
+) -> None:
     is_anthropic = "/messages/batches" in path
     hosts = [None] if is_anthropic else [None, "api.openai.com"]
     for host in hosts:
@@ -100,19 +104,31 @@ async def test_no_other_method_reaches_another_agents_object(pod: ObjectPod, met
 
 
 @pytest.mark.requirement("objects:paths")
-@pytest.mark.parametrize("path", ["/v1/files/FILE-OWN", "/v1/files/batch_own", "/v1/batches/file-own", "/v1/files/resp_1"])
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/files/FILE-OWN", "/v1/files/batch_own", "/v1/batches/file-own", "/v1/files/resp_1"],
+)
 async def test_an_id_of_another_case_or_kind_is_nobodys(pod: ObjectPod, path: str) -> None:
     await pod.keeps(OwnedObject("resp_1", "resp_1", "openai"))
     assert (await pod.refuses("GET", path))[:2] == (404, "object_not_found")
 
 
-COMPLETIONS = ("", "/", "/chatcmpl-1", "/chatcmpl-1/messages", "/chatcmpl-1/messages?limit=1", "?model=gpt-test&limit=1")
+COMPLETIONS = (
+    "",
+    "/",
+    "/chatcmpl-1",
+    "/chatcmpl-1/messages",
+    "/chatcmpl-1/messages?limit=1",
+    "?model=gpt-test&limit=1",
+)
 
 
 @pytest.mark.requirement("objects:stored-completions")
 @pytest.mark.parametrize("setting", ["own", "any"])
 @pytest.mark.parametrize("path", COMPLETIONS)
-async def test_stored_completions_cant_be_read_through_the_proxy(tmp_path: Path, path: str, setting: str) -> None:
+async def test_stored_completions_cant_be_read_through_the_proxy(
+    tmp_path: Path, path: str, setting: str
+) -> None:
     made = ObjectPod(tmp_path)
     made.open(stored_ids=setting)
     for host in (None, "api.openai.com"):
@@ -120,7 +136,10 @@ async def test_stored_completions_cant_be_read_through_the_proxy(tmp_path: Path,
             status, code, _ = await made.refuses(method, CHAT + path, host=host)
             assert (status, code) in {(404, "object_not_found"), (403, "path_not_allowed")}
     assert (await made.refuses("GET", CHAT + path))[:2] == (404, "object_not_found")
-    assert (await made.refuses("POST", CHAT + "/chatcmpl-1", {"metadata": {}}))[:2] == (404, "object_not_found")
+    assert (await made.refuses("POST", CHAT + "/chatcmpl-1", {"metadata": {}}))[:2] == (
+        404,
+        "object_not_found",
+    )
     assert made.asked == []
     await made.close()
 
@@ -133,28 +152,53 @@ async def test_a_runners_store_stays_as_it_wrote_it(pod: ObjectPod) -> None:
 
 
 @pytest.mark.requirement("objects:routing")
-async def test_a_request_goes_to_the_provider_and_key_that_keep_what_it_names(pod: ObjectPod) -> None:
+async def test_a_request_goes_to_the_provider_and_key_that_keep_what_it_names(
+    pod: ObjectPod,
+) -> None:
     await pod.owns(("file", "file-2"), provider="second", key="")
     await pod.owns(("file", "file-3"), key="other")
     assert (await pod.passes("GET", "/v1/files/file-2")).base_url == f"{pod.second.url}/v1"
-    assert (await pod.passes("GET", "/v1/files/file-3")).credential == [("authorization", "Bearer sk-other")]
-    chat = {"model": "gpt-test", "messages": [user({"type": "file", "file": {"file_id": "file-3"}})]}
-    assert (await pod.passes("POST", CHAT, chat)).credential == [("authorization", "Bearer sk-other")]
-    chat = {"model": "gpt-test", "messages": [user({"type": "file", "file": {"file_id": "file-2"}})]}
+    assert (await pod.passes("GET", "/v1/files/file-3")).credential == [
+        ("authorization", "Bearer sk-other")
+    ]
+    chat = {
+        "model": "gpt-test",
+        "messages": [user({"type": "file", "file": {"file_id": "file-3"}})],
+    }
+    assert (await pod.passes("POST", CHAT, chat)).credential == [
+        ("authorization", "Bearer sk-other")
+    ]
+    chat = {
+        "model": "gpt-test",
+        "messages": [user({"type": "file", "file": {"file_id": "file-2"}})],
+    }
     assert (await pod.refuses("POST", CHAT, chat))[:2] == (404, "object_not_found")
-    assert (await pod.passes("POST", CHAT, {**chat, "model": "second/gpt-test"})).base_url == f"{pod.second.url}/v1"
-    assert (await pod.refuses("GET", "/v1/files/file-2", host="api.openai.com"))[:2] == (404, "object_not_found")
+    assert (
+        await pod.passes("POST", CHAT, {**chat, "model": "second/gpt-test"})
+    ).base_url == f"{pod.second.url}/v1"
+    assert (await pod.refuses("GET", "/v1/files/file-2", host="api.openai.com"))[:2] == (
+        404,
+        "object_not_found",
+    )
 
 
 @pytest.mark.requirement("objects:routing")
 async def test_objects_of_two_providers_are_never_named_together(pod: ObjectPod) -> None:
     await pod.owns(("file", "file-2"), provider="second", key="")
-    status, answer = await pod.sends("POST", "/v1/vector_stores", {"file_ids": ["file-own", "file-2"]})  # type: ignore[misc]
+    status, answer = await pod.sends(
+        "POST", "/v1/vector_stores", {"file_ids": ["file-own", "file-2"]}
+    )  # type: ignore[misc]
     assert status == 404
     assert "at another provider" in answer["error"]["message"]
-    assert (await pod.refuses("POST", "/v1/vector_stores/vs_own/files", {"file_id": "file-2"}))[0] == 404
+    assert (await pod.refuses("POST", "/v1/vector_stores/vs_own/files", {"file_id": "file-2"}))[
+        0
+    ] == 404
     await pod.keeps(OwnedObject("resp_1", "resp_1", "openai", "first"))
-    body = {"model": "second/x", "previous_response_id": "resp_1", "input": [user({"type": "input_file", "file_id": "file-2"})]}
+    body = {
+        "model": "second/x",
+        "previous_response_id": "resp_1",
+        "input": [user({"type": "input_file", "file_id": "file-2"})],
+    }
     assert (await pod.refuses("POST", RESPONSES, body))[:2] == (404, "object_not_found")
 
 
@@ -167,13 +211,17 @@ async def test_with_the_setting_an_id_that_nobody_is_known_to_own_passes(tmp_pat
     await pod.passes("GET", "/v1/files/file-x", agent_id="clerk")
     await pod.passes("GET", "/v1/files", agent_id="clerk")
     await pod.passes("POST", "/v1/vector_stores", {"file_ids": ["file-x"]}, agent_id="clerk")
-    assert (await pod.passes("GET", "/v1/files/file-2", agent_id="clerk")).base_url == f"{pod.second.url}/v1"
+    assert (
+        await pod.passes("GET", "/v1/files/file-2", agent_id="clerk")
+    ).base_url == f"{pod.second.url}/v1"
     await pod.close()
 
 
 @pytest.mark.requirement("objects:state-down")
 @pytest.mark.parametrize("setting", ["own", "any"])
-@pytest.mark.parametrize("error", [StateUnavailableError("it is down"), StoreError("it is damaged")])
+@pytest.mark.parametrize(
+    "error", [StateUnavailableError("it is down"), StoreError("it is damaged")]
+)
 async def test_while_the_state_cant_be_read_nothing_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, error: StoreError
 ) -> None:
@@ -186,10 +234,19 @@ async def test_while_the_state_cant_be_read_nothing_is_sent(
 
     for method in ("find_objects", "list_objects"):
         monkeypatch.setattr(pod.mediator.state.ownership, method, fail)
-    chat = {"model": "gpt-test", "messages": [user({"type": "file", "file": {"file_id": "file-own"}})]}
+    chat = {
+        "model": "gpt-test",
+        "messages": [user({"type": "file", "file": {"file_id": "file-own"}})],
+    }
     for agent_id in ("analyst", "clerk"):
-        assert (await pod.refuses("GET", "/v1/files/file-own", agent_id=agent_id))[:2] == (503, "state_unavailable")
-        assert (await pod.refuses("POST", CHAT, chat, agent_id=agent_id))[:2] == (503, "state_unavailable")
+        assert (await pod.refuses("GET", "/v1/files/file-own", agent_id=agent_id))[:2] == (
+            503,
+            "state_unavailable",
+        )
+        assert (await pod.refuses("POST", CHAT, chat, agent_id=agent_id))[:2] == (
+            503,
+            "state_unavailable",
+        )
     if setting == "own":
         assert (await pod.refuses("GET", "/v1/files"))[:2] == (503, "state_unavailable")
     assert pod.asked == []
@@ -198,7 +255,9 @@ async def test_while_the_state_cant_be_read_nothing_is_sent(
 
 
 @pytest.mark.requirement("objects:given")
-async def test_what_an_answer_gives_is_the_agents_at_once_and_at_other_mediators(pod: ObjectPod) -> None:
+async def test_what_an_answer_gives_is_the_agents_at_once_and_at_other_mediators(
+    pod: ObjectPod,
+) -> None:
     decision = await pod.passes("POST", "/v1/vector_stores", {"name": "x"}, agent_id="clerk")
     pod.mediator.passthrough.note_objects(decision.handle, [GivenObject("vector_store", "vs_new")])  # type: ignore[arg-type]
     await pod.passes("GET", "/v1/vector_stores/vs_new", agent_id="clerk")
@@ -209,13 +268,18 @@ async def test_what_an_answer_gives_is_the_agents_at_once_and_at_other_mediators
 
 
 @pytest.mark.requirement("objects:first-owner")
-async def test_an_id_that_is_given_again_is_not_found_even_before_it_is_looked_up(pod: ObjectPod) -> None:
+async def test_an_id_that_is_given_again_is_not_found_even_before_it_is_looked_up(
+    pod: ObjectPod,
+) -> None:
     decision = await pod.passes("POST", "/v1/vector_stores", {"name": "x"}, agent_id="clerk")
     pod.mediator.passthrough.note_objects(decision.handle, [GivenObject("file", "file-own")])  # type: ignore[arg-type]
     assert (await pod.refuses("GET", "/v1/files/file-own", agent_id="clerk"))[0] == 404
     await pod.passes("GET", "/v1/files/file-own")
     (event,) = [each for each in pod.events if each.get("error") == "id_of_another_agent"]
-    assert (event["claw_id"], event["reason"]) == ("clerk", "openai gave clerk an id that is another agent's: a file")
+    assert (event["claw_id"], event["reason"]) == (
+        "clerk",
+        "openai gave clerk an id that is another agent's: a file",
+    )
     assert "file-own" not in str(event)
     assert "analyst" not in str(event)
 
@@ -257,9 +321,13 @@ async def test_what_a_mediated_turn_opened_is_the_agents(pod: ObjectPod) -> None
 
 
 @pytest.mark.requirement("objects:given")
-async def test_a_response_that_ran_in_the_background_gives_its_container_when_it_is_read(pod: ObjectPod) -> None:
+async def test_a_response_that_ran_in_the_background_gives_its_container_when_it_is_read(
+    pod: ObjectPod,
+) -> None:
     await pod.keeps(OwnedObject("resp_1", "resp_1", "openai", "first", is_plain=True), "clerk")
-    pod.api.instead = JSONResponse({"id": "resp_1", "object": "response", "output": [{"container_id": "cntr_bg"}]})
+    pod.api.instead = JSONResponse(
+        {"id": "resp_1", "object": "response", "output": [{"container_id": "cntr_bg"}]}
+    )
     status, _ = await pod.sends("GET", "/v1/responses/resp_1", agent_id="clerk")  # type: ignore[misc]
     assert status == 200
     await pod.passes("GET", "/v1/containers/cntr_bg", agent_id="clerk")
@@ -268,8 +336,12 @@ async def test_a_response_that_ran_in_the_background_gives_its_container_when_it
 @pytest.mark.requirement("objects:paths")
 async def test_two_agents_that_race_for_an_id_never_meet(pod: ObjectPod) -> None:
     agents = ["analyst", "clerk"] * 20
-    decisions = await asyncio.gather(*(pod.sends("GET", "/v1/files/file-own", agent_id=each) for each in agents))
-    assert [isinstance(each, Forward) for each in decisions] == [each == "analyst" for each in agents]
+    decisions = await asyncio.gather(
+        *(pod.sends("GET", "/v1/files/file-own", agent_id=each) for each in agents)
+    )
+    assert [isinstance(each, Forward) for each in decisions] == [
+        each == "analyst" for each in agents
+    ]
 
 
 @pytest.mark.requirement("objects:paths")

@@ -32,7 +32,9 @@ async def mediator(tmp_path: Path) -> AsyncIterator[Mediator]:
     await made.close(0)
 
 
-async def asked(mediator: Mediator, path: str, method: str = "GET", host: str | None = None) -> int | None:
+async def asked(
+    mediator: Mediator, path: str, method: str = "GET", host: str | None = None
+) -> int | None:
     answer = await mediator.own(Request(method, path, [], b"", host))
     return answer.status if answer is not None else None
 
@@ -76,7 +78,9 @@ async def test_a_history_that_can_not_be_written_is_named_as_this_worker_has_it(
 
 
 @pytest.mark.usefixtures("brief_lock")
-async def test_a_state_that_can_not_be_written_is_not_ready_until_it_can(mediator: Mediator, tmp_path: Path) -> None:
+async def test_a_state_that_can_not_be_written_is_not_ready_until_it_can(
+    mediator: Mediator, tmp_path: Path
+) -> None:
     with closing(sqlite3.connect(tmp_path / "state.db", autocommit=True)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert await asked(mediator, "/ready") == 503

@@ -1,4 +1,7 @@
-"""The event about a request's hidden rounds: how many were reinjected, and why others were not. Numbers, never words."""
+"""The event about a request's hidden rounds: how many were reinjected, and why others were not.
+
+Numbers, never words.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,14 @@ ROOM = 256 * 1024
 
 def recall(anchors: dict[int, str], *kept: StoredRounds, session: str = "") -> Reinjection:
     evidence = Evidence({index: Anchor(key, ("asked",)) for index, key in anchors.items()})
-    return plan_reinjection(evidence, kept, session, lambda messages: messages[: len(messages) // 2])
+    return plan_reinjection(
+        evidence, kept, session, lambda messages: messages[: len(messages) // 2]
+    )
 
 
-def kept(number: int, key: str, messages: bytes = b"", *, before: str = "asked", evicted: bool = False) -> StoredRounds:
+def kept(
+    number: int, key: str, messages: bytes = b"", *, before: str = "asked", evicted: bool = False
+) -> StoredRounds:
     return StoredRounds(number, Anchor(key, (before,)), "", messages, evicted)
 
 
@@ -31,14 +38,19 @@ async def test_a_request_tells_what_it_got_back_and_of_which_turn_it_is(desk: De
     assert desk.told("continuity") == [], "no message of the assistant's, nothing to tell"
     desk.model_says("Second.")
     await desk.asks("Two?")
-    desk.messages[:0] = [desk.wire.user("Zero?"), {"role": "assistant", "content": "I was never said."}]
+    desk.messages[:0] = [
+        desk.wire.user("Zero?"),
+        {"role": "assistant", "content": "I was never said."},
+    ]
     desk.model_says("Third.")
     await desk.asks("Three?")
     first, second = map(ContinuityEvent.model_validate, desk.told("continuity"))
     assert (first.anchors, first.hits, first.turns) == (1, 1, 1)
     assert (second.anchors, second.hits, second.turns, second.missed.unknown) == (3, 2, 1, 1)
     assert first.bytes == second.bytes > 0
-    assert [event.turn_id for event in (first, second)] == [line["turn_id"] for line in desk.history()[1:]]
+    assert [event.turn_id for event in (first, second)] == [
+        line["turn_id"] for line in desk.history()[1:]
+    ]
     words = json.dumps(desk.told("continuity"))
     assert all(word not in words for word in ("One?", "First.", "never said", "balance"))
 
@@ -60,7 +72,9 @@ def test_of_a_message_that_got_nothing_back_it_is_told_why(turn: StoredRounds, w
     found = recall({1: "text:a"}, turn)
     numbers = found.event.model_dump()
     numbers |= numbers.pop("missed")
-    expected = {"anchors", why} | ({"hits", "turns", "bytes"} if why in {"turns", "shortened"} else set())
+    expected = {"anchors", why} | (
+        {"hits", "turns", "bytes"} if why in {"turns", "shortened"} else set()
+    )
     assert {name for name, number in numbers.items() if number} == expected
     assert numbers["bytes"] == sum(map(len, found.insertions.values()))
     assert numbers["anchors"] == numbers["hits"] + sum(found.event.missed.model_dump().values())

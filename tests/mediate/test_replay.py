@@ -1,4 +1,6 @@
-"""The replay of a recorded turn, with numbers that no computer holds: a peer may say them, and history has them verbatim."""
+"""The replay of a recorded turn, with numbers that no computer holds: a peer may say them, and
+history has them verbatim.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,22 @@ async def test_a_turn_is_replayed_whatever_number_a_peer_has_said(odd: str, whol
         {1: _said({"content": None, "tool_calls": calls}), 2: _said({"content": "Done"})},
         {(1, "desk.get"): [_recorded(data, whole=whole)]},
     )
-    agent = Agent("a", Metadata(service="a", pod="p", type="generic", token=Secret("a:one")), (granted(),), limits(), "digest")
+    agent = Agent(
+        "a",
+        Metadata(service="a", pod="p", type="generic", token=Secret("a:one")),
+        (granted(),),
+        limits(),
+        "digest",
+    )
     again = await replay_turn(recording, agent, chat)
     assert (again.status, again.missing) == (200, ())
     assert again.entry["tool_trace"][0]["tool_calls"][0]["result"]["data"] == odd
 
 
 def _said(message: dict[str, Any]) -> RecordedResponse:
-    return _recorded(json.dumps({"choices": [{"message": {"role": "assistant", **message}}]}).encode())
+    return _recorded(
+        json.dumps({"choices": [{"message": {"role": "assistant", **message}}]}).encode()
+    )
 
 
 def _recorded(body: bytes, *, whole: bool = False) -> RecordedResponse:

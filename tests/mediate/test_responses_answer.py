@@ -1,4 +1,6 @@
-"""The answer to a Responses runner: its status, the members that repeat the request, and the stream."""
+"""The answer to a Responses runner: its status, the members that repeat the
+request, and the stream.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ async def test_an_answer_that_ran_out_of_tokens_is_incomplete(codex: Desk) -> No
     details = {"reason": "max_output_tokens"}
     answers(codex, message("It is"), status="incomplete", incomplete_details=details)
     await codex.asks("Go")
-    assert [json.loads(codex.body)[name] for name in ("status", "incomplete_details")] == ["incomplete", details]
+    assert [json.loads(codex.body)[name] for name in ("status", "incomplete_details")] == [
+        "incomplete",
+        details,
+    ]
     assert codex.stream == (b"event: response.incomplete\n" in codex.raw)
 
 
@@ -53,7 +58,9 @@ async def test_the_streams_that_we_make_are_not_obfuscated_and_have_a_usage(code
         ("image_too_large", 400),
     ],
 )
-async def test_a_failed_response_counts_as_an_error_of_its_kind(codex: Desk, code: str, status: int) -> None:
+async def test_a_failed_response_counts_as_an_error_of_its_kind(
+    codex: Desk, code: str, status: int
+) -> None:
     answers(codex, status="failed", error={"code": code, "message": "no"})
     await codex.asks("Go")
     assert codex.status == status
@@ -71,7 +78,14 @@ async def test_a_response_that_is_not_done_is_a_bad_one(codex: Desk, status: str
 @pytest.mark.requirement("responses:status")
 async def test_calls_of_a_filtered_response_never_run(codex: Desk) -> None:
     details = {"reason": "content_filter"}
-    answers(codex, message("I was"), reasoning("Buy."), BALANCE, status="incomplete", incomplete_details=details)
+    answers(
+        codex,
+        message("I was"),
+        reasoning("Buy."),
+        BALANCE,
+        status="incomplete",
+        incomplete_details=details,
+    )
     await codex.asks("Go")
     assert codex.services.calls == []
     assert types(json.loads(codex.body)["output"]) == ["message"]
@@ -80,10 +94,24 @@ async def test_calls_of_a_filtered_response_never_run(codex: Desk) -> None:
 
 @pytest.mark.requirement("responses:echo")
 @pytest.mark.parametrize("rounds", [0, 1])
-async def test_a_response_repeats_the_runners_request_and_not_ours(codex: Desk, rounds: int) -> None:
-    own: list[Body] = [{"type": "web_search"}, {"type": "function", "name": "shell", "parameters": {}, "strict": False}]
-    managed = {"type": "function", "name": "desk__balance", "description": "balance of the desk", "strict": False}
-    echo: Body = {"tools": [*own, managed], "tool_choice": "auto", "instructions": "Be brief.\n\nA secret feed."}
+async def test_a_response_repeats_the_runners_request_and_not_ours(
+    codex: Desk, rounds: int
+) -> None:
+    own: list[Body] = [
+        {"type": "web_search"},
+        {"type": "function", "name": "shell", "parameters": {}, "strict": False},
+    ]
+    managed = {
+        "type": "function",
+        "name": "desk__balance",
+        "description": "balance of the desk",
+        "strict": False,
+    }
+    echo: Body = {
+        "tools": [*own, managed],
+        "tool_choice": "auto",
+        "instructions": "Be brief.\n\nA secret feed.",
+    }
     for _ in range(rounds):
         answers(codex, BALANCE, **echo)
     answers(codex, message("Hi."), **echo)
@@ -108,16 +136,37 @@ async def test_nothing_is_added_to_a_response_that_repeats_nothing(codex: Desk) 
 @pytest.mark.requirement("responses:stream")
 async def test_items_of_every_type_stream_as_the_strict_sdk_reads_them(codex: Desk) -> None:
     cited = message("It rose.", "msg_2")
-    note = {"type": "url_citation", "url": "https://x.example", "title": "x", "start_index": 0, "end_index": 2}
+    note = {
+        "type": "url_citation",
+        "url": "https://x.example",
+        "title": "x",
+        "start_index": 0,
+        "end_index": 2,
+    }
     cited["content"][0]["annotations"] = [note]
-    refused = {**message(""), "id": "msg_3", "content": [{"type": "refusal", "refusal": "I can't."}]}
+    refused = {
+        **message(""),
+        "id": "msg_3",
+        "content": [{"type": "refusal", "refusal": "I can't."}],
+    }
     long = message("word " * 400, "msg_4")
-    output = [reasoning("Think."), cited, SEARCH, refused, PATCH, NEW, long, function_call("call_9", "shell", '{"cmd":"ls"}')]
+    output = [
+        reasoning("Think."),
+        cited,
+        SEARCH,
+        refused,
+        PATCH,
+        NEW,
+        long,
+        function_call("call_9", "shell", '{"cmd":"ls"}'),
+    ]
     answers(codex, *output)
     await codex.asks("Go", native=["shell"], tools=[{"type": "custom", "name": "apply_patch"}])
     assert json.loads(codex.body)["output"] == output
     if codex.stream:
-        assert [item.id for item in final_response(codex.raw).output] == [item["id"] for item in output]
+        assert [item.id for item in final_response(codex.raw).output] == [
+            item["id"] for item in output
+        ]
 
 
 @pytest.mark.requirement("responses:terminal")
@@ -149,7 +198,9 @@ def test_a_stream_that_keepalives_opened_goes_on_under_its_id_and_numbers(beats:
 
 
 @pytest.mark.requirement("responses:keepalive")
-async def test_comments_alone_keep_no_stream_alive_for_long(codex: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_comments_alone_keep_no_stream_alive_for_long(
+    codex: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("claw_mediate.turns.response._SILENT_SECONDS", 0.02)
     monkeypatch.setattr("claw_mediate.turns.response._EVENT_SECONDS", 0.02)
     codex.settings = replace(codex.settings, keepalive=0.001, keepalive_first=0.001)
@@ -157,7 +208,9 @@ async def test_comments_alone_keep_no_stream_alive_for_long(codex: Desk, monkeyp
     codex.stream, codex.messages = True, [codex.wire.user("How much?")]
     codex.model_says(("desk.balance", {}))
     codex.model_says("Fifty.")
-    _, chunks = await streamed(codex, "desk.balance", lambda came: came.count(b"event: response.in_progress") == 3)
+    _, chunks = await streamed(
+        codex, "desk.balance", lambda came: came.count(b"event: response.in_progress") == 3
+    )
     assert b": claw" in chunks.partition(b"event: response.created")[0]
     assert final_response(chunks).output_text == "Fifty."
 
@@ -171,10 +224,18 @@ async def test_comments_alone_keep_no_stream_alive_for_long(codex: Desk, monkeyp
         ("server_error", ("server_error", "no")),
     ],
 )
-def test_an_error_in_a_stream_has_a_code_that_clients_know_behind_a_beginning(code: str, told: tuple[str, str]) -> None:
+def test_an_error_in_a_stream_has_a_code_that_clients_know_behind_a_beginning(
+    code: str, told: tuple[str, str]
+) -> None:
     body = json.dumps({"error": {"code": code, "message": "no"}}).encode()
     stream = dialect.stream_error(body, StreamOpening("resp_turn1", "gpt-test", 7))
-    created, error, failed = [json.loads(line[6:]) for line in stream.decode().split("\n") if line.startswith("data: ")]
-    assert [each["type"] for each in (created, error, failed)] == ["response.created", "error", "response.failed"]
+    created, error, failed = [
+        json.loads(line[6:]) for line in stream.decode().split("\n") if line.startswith("data: ")
+    ]
+    assert [each["type"] for each in (created, error, failed)] == [
+        "response.created",
+        "error",
+        "response.failed",
+    ]
     assert (error["code"], error["message"]) == told
     assert (failed["response"]["error"]["code"], failed["response"]["error"]["message"]) == told

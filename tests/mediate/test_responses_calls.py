@@ -1,4 +1,6 @@
-"""Calls of the Responses protocol: their items, names, ids and arguments, and the runner's beside the managed."""
+"""Calls of the Responses protocol: their items, names, ids and arguments, and the
+runner's beside the managed.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,27 @@ from tests.mediate.made import catalog, granted
 from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning, response
 
-APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "pay", "server_label": "bank", "arguments": "{}"}
-COMPUTER = {"type": "computer_call", "id": "cu_1", "call_id": "call_c", "action": {"type": "click"}, "status": "completed"}
-LOCAL = {"type": "local_shell_call", "id": "ls_1", "call_id": "call_l", "action": {"command": ["ls"]}, "status": "completed"}
+APPROVAL = {
+    "type": "mcp_approval_request",
+    "id": "mcpr_1",
+    "name": "pay",
+    "server_label": "bank",
+    "arguments": "{}",
+}
+COMPUTER = {
+    "type": "computer_call",
+    "id": "cu_1",
+    "call_id": "call_c",
+    "action": {"type": "click"},
+    "status": "completed",
+}
+LOCAL = {
+    "type": "local_shell_call",
+    "id": "ls_1",
+    "call_id": "call_l",
+    "action": {"command": ["ls"]},
+    "status": "completed",
+}
 SHELL = {
     "type": "shell_call",
     "id": "sh_1",
@@ -24,11 +44,18 @@ SHELL = {
     "action": {"commands": ["ls"]},
     "environment": {"type": "local"},
 }
-EDIT = {"type": "apply_patch_call", "id": "ap_1", "call_id": "call_e", "operation": {"type": "delete_file", "path": "x"}}
+EDIT = {
+    "type": "apply_patch_call",
+    "id": "ap_1",
+    "call_id": "call_e",
+    "operation": {"type": "delete_file", "path": "x"},
+}
 
 
 @pytest.mark.requirement("responses:items")
-@pytest.mark.parametrize("native", [APPROVAL, COMPUTER, PATCH, LOCAL, SHELL, EDIT], ids=lambda item: item["type"])
+@pytest.mark.parametrize(
+    "native", [APPROVAL, COMPUTER, PATCH, LOCAL, SHELL, EDIT], ids=lambda item: item["type"]
+)
 async def test_a_native_item_before_a_managed_call_stops_both_and_each_is_told_in_its_own_form(
     codex: Desk, native: Body
 ) -> None:
@@ -42,7 +69,9 @@ async def test_a_native_item_before_a_managed_call_stops_both_and_each_is_told_i
     own = [native["type"]] if told else []
     assert types(sent(codex)) == ["reasoning", *own, "function_call", *told, "function_call_output"]
     assert "managed_tools_first" in json.dumps(sent(codex)[-1])
-    assert [item["approve"] for item in sent(codex) if "approve" in item] == [False] * told.count("mcp_approval_response")
+    assert [item["approve"] for item in sent(codex) if "approve" in item] == [False] * told.count(
+        "mcp_approval_response"
+    )
     assert types(json.loads(codex.body)["output"]) == ["message"]
 
 
@@ -68,8 +97,12 @@ async def test_what_is_no_call_stays_in_the_transcript_as_it_came(codex: Desk) -
 
 
 @pytest.mark.requirement("responses:items")
-@pytest.mark.parametrize("native", [function_call("call_2", "shell", "{}"), PATCH], ids=lambda item: item["type"])
-async def test_a_native_suffix_leaves_with_the_reasoning_that_led_to_nothing_else(codex: Desk, native: Body) -> None:
+@pytest.mark.parametrize(
+    "native", [function_call("call_2", "shell", "{}"), PATCH], ids=lambda item: item["type"]
+)
+async def test_a_native_suffix_leaves_with_the_reasoning_that_led_to_nothing_else(
+    codex: Desk, native: Body
+) -> None:
     second = {**reasoning("Now list."), "id": "rs_2"}
     answers(codex, reasoning("Look."), BALANCE, second, native)
     codex.model_says("Done.")
@@ -82,14 +115,24 @@ async def test_a_native_suffix_leaves_with_the_reasoning_that_led_to_nothing_els
 @pytest.mark.parametrize(
     ("call", "tools", "owner"),
     [
-        ({"namespace": "team", "name": "desk__balance"}, [{"type": "namespace", "name": "team", "tools": []}], "native"),
+        (
+            {"namespace": "team", "name": "desk__balance"},
+            [{"type": "namespace", "name": "team", "tools": []}],
+            "native",
+        ),
         ({"namespace": "team", "name": "desk__balance"}, [], "unknown"),
         ({"name": "found_later"}, [{"type": "tool_search"}], "native"),
-        ({"name": "found_later"}, [{"type": "function", "name": "x", "strict": False, "defer_loading": True}], "native"),
+        (
+            {"name": "found_later"},
+            [{"type": "function", "name": "x", "strict": False, "defer_loading": True}],
+            "native",
+        ),
         ({"name": "found_later"}, [], "unknown"),
     ],
 )
-async def test_a_call_belongs_to_whom_its_name_was_declared_by(codex: Desk, call: Body, tools: list[Body], owner: str) -> None:
+async def test_a_call_belongs_to_whom_its_name_was_declared_by(
+    codex: Desk, call: Body, tools: list[Body], owner: str
+) -> None:
     answers(codex, {**BALANCE, **call})
     if owner == "unknown":
         codex.model_says("Sorry.")
@@ -104,7 +147,9 @@ async def test_a_call_belongs_to_whom_its_name_was_declared_by(codex: Desk, call
 @pytest.mark.requirement("responses:names")
 @pytest.mark.parametrize("kind", ["tool_search_output", "additional_tools"])
 async def test_a_tool_that_an_item_brought_is_the_runners(codex: Desk, kind: str) -> None:
-    codex.messages.append({"type": kind, "tools": [{"type": "function", "name": "found_later", "parameters": {}}]})
+    codex.messages.append(
+        {"type": kind, "tools": [{"type": "function", "name": "found_later", "parameters": {}}]}
+    )
     answers(codex, {**BALANCE, "name": "found_later"})
     await codex.asks("Go")
     assert [call.name for call in codex.answer.calls] == ["found_later"]
@@ -149,9 +194,18 @@ async def test_missing_and_repeated_ids_are_minted(codex: Desk) -> None:
 
 
 @pytest.mark.requirement("responses:arguments")
-async def test_empty_arguments_are_those_of_a_call_without_any_and_held_to_the_schema(codex: Desk) -> None:
-    codex.grant(tool("balance"), tool("trade", write=True, schema={"type": "object", "required": ["symbol"]}))
-    answers(codex, function_call("call_1", "desk__balance", ""), function_call("call_2", "desk__trade", ""))
+async def test_empty_arguments_are_those_of_a_call_without_any_and_held_to_the_schema(
+    codex: Desk,
+) -> None:
+    codex.grant(
+        tool("balance"),
+        tool("trade", write=True, schema={"type": "object", "required": ["symbol"]}),
+    )
+    answers(
+        codex,
+        function_call("call_1", "desk__balance", ""),
+        function_call("call_2", "desk__trade", ""),
+    )
     codex.model_says("Sorry.")
     await codex.asks("Go")
     assert len(codex.services.calls) == 1
@@ -160,10 +214,18 @@ async def test_empty_arguments_are_those_of_a_call_without_any_and_held_to_the_s
 
 @pytest.mark.requirement("responses:arguments")
 @pytest.mark.parametrize("whole", [True, False])
-async def test_a_call_that_was_cut_off_never_runs_and_its_arguments_stay_an_objects_json(codex: Desk, whole: bool) -> None:
+async def test_a_call_that_was_cut_off_never_runs_and_its_arguments_stay_an_objects_json(
+    codex: Desk, whole: bool
+) -> None:
     text = "{}" if whole else '{"symbol": "NV'
-    cut = {} if whole else {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-    answers(codex, {**function_call("call_1", "desk__balance", text), "status": "incomplete"}, **cut)
+    cut = (
+        {}
+        if whole
+        else {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    )
+    answers(
+        codex, {**function_call("call_1", "desk__balance", text), "status": "incomplete"}, **cut
+    )
     codex.model_says("Sorry.")
     await codex.asks("Go")
     assert codex.services.calls == []
@@ -174,8 +236,12 @@ async def test_a_call_that_was_cut_off_never_runs_and_its_arguments_stay_an_obje
 
 
 @pytest.mark.requirement("responses:reasoning")
-async def test_reasoning_that_can_not_be_sent_back_leaves_with_the_ids_of_what_it_led_to(codex: Desk) -> None:
-    unsealed = {name: value for name, value in reasoning("Look.").items() if name != "encrypted_content"}
+async def test_reasoning_that_can_not_be_sent_back_leaves_with_the_ids_of_what_it_led_to(
+    codex: Desk,
+) -> None:
+    unsealed = {
+        name: value for name, value in reasoning("Look.").items() if name != "encrypted_content"
+    }
     answers(codex, unsealed, BALANCE)
     codex.model_says("Fifty.")
     await codex.asks("Go")
@@ -200,10 +266,14 @@ def test_an_image_of_a_result_is_a_part_of_the_output() -> None:
     reply = dialect.read_response(body, catalog(granted("desk.balance")))
     (call,) = reply.calls
     result = ToolResult(call, b'{"ok":true}', ok=True, images=(Image("image/png", "iVBORw0KGgo="),))
-    output = json.loads(dialect.write_hidden_rounds([Round(1, reply, (result,))], replayed=False)[-1])["output"]
+    output = json.loads(
+        dialect.write_hidden_rounds([Round(1, reply, (result,))], replayed=False)[-1]
+    )["output"]
     picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
     assert output == [{"type": "input_text", "text": '{"ok":true}'}, picture]
     assert (
         "input_image"
-        not in dialect.summarize(dialect.write_hidden_rounds([Round(1, reply, (result,))], replayed=False)[-1]).decode()
+        not in dialect.summarize(
+            dialect.write_hidden_rounds([Round(1, reply, (result,))], replayed=False)[-1]
+        ).decode()
     )

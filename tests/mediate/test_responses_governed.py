@@ -1,4 +1,6 @@
-"""Policy, budget, history, audit, the Turn view and metrics of a turn over the Responses protocol, as of any other."""
+"""Policy, budget, history, audit, the Turn view and metrics of a turn over the
+Responses protocol, as of any other.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,16 @@ POLICY = {"mode": "clamp", "allowed": [{"slot": "primary", "ref": "openai/gpt-ch
 
 def govern(desk: Desk, **more: Any) -> None:
     """Give the agent a policy, prices, and more metadata."""
-    metadata = {"service": desk.agent, "pod": "desk", "token": desk.token, "model_policy": POLICY, **more}
-    (desk.home / "context" / desk.agent / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
+    metadata = {
+        "service": desk.agent,
+        "pod": "desk",
+        "token": desk.token,
+        "model_policy": POLICY,
+        **more,
+    }
+    (desk.home / "context" / desk.agent / "metadata.json").write_text(
+        json.dumps(metadata), encoding="utf-8"
+    )
     (desk.home / "auth").mkdir(exist_ok=True)
     prices = {"openai/gpt-cheap": {"input": 1, "cached_input": 0.5, "output": 10}}
     (desk.home / "auth" / "prices.json").write_text(json.dumps(prices), encoding="utf-8")
@@ -29,7 +39,9 @@ def govern(desk: Desk, **more: Any) -> None:
 def claw(desk: Desk, *arguments: str) -> str:
     log = desk.home / "proxy.log"
     log.write_text("".join(json.dumps(event) + "\n" for event in desk.events), encoding="utf-8")
-    result = CliRunner().invoke(app, ["audit", *arguments, "--history", str(desk.home / "history"), "--log", str(log)])
+    result = CliRunner().invoke(
+        app, ["audit", *arguments, "--history", str(desk.home / "history"), "--log", str(log)]
+    )
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -37,7 +49,10 @@ def claw(desk: Desk, *arguments: str) -> str:
 @pytest.mark.requirement("responses:governed")
 async def test_a_turn_is_clamped_counted_recorded_and_shown(codex: Desk) -> None:
     govern(codex)
-    details = {"input_tokens_details": {"cached_tokens": 4}, "output_tokens_details": {"reasoning_tokens": 3}}
+    details = {
+        "input_tokens_details": {"cached_tokens": 4},
+        "output_tokens_details": {"reasoning_tokens": 3},
+    }
     usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15, **details}
     codex.model_says(("desk.balance", {}), usage=usage)
     codex.model_says("Fifty.", usage=usage)
@@ -82,7 +97,9 @@ cllama → runner: ok 200
 """)
 
     report = json.loads(claw(codex, "--json"))
-    assert [(tool["tool"], tool["calls"], tool["failed"]) for tool in report["tools"]] == [("desk.balance", 1, 0)]
+    assert [(tool["tool"], tool["calls"], tool["failed"]) for tool in report["tools"]] == [
+        ("desk.balance", 1, 0)
+    ]
     assert "disallowed_clamped" in json.dumps(report)
     assert "1 " in claw(codex, "verify")
 
@@ -90,9 +107,13 @@ cllama → runner: ok 200
     for event in codex.events:
         metrics.count(event)
     samples = {
-        (each.name, *each.labels.values()): each.value for family in metrics.registry.collect() for each in family.samples
+        (each.name, *each.labels.values()): each.value
+        for family in metrics.registry.collect()
+        for each in family.samples
     }
-    tokens = {labels[-1]: value for labels, value in samples.items() if labels[0] == "claw_tokens_total"}
+    tokens = {
+        labels[-1]: value for labels, value in samples.items() if labels[0] == "claw_tokens_total"
+    }
     assert tokens == {"input": 20, "output": 10, "cached": 8}
 
 
@@ -107,11 +128,21 @@ async def test_a_spent_budget_refuses_the_next_request(codex: Desk) -> None:
 
 
 @pytest.mark.requirement("responses:governed")
-@pytest.mark.parametrize("model", ["openai/gpt-test", "anthropic/claude-opus", "nobody/gpt-test", ""])
-async def test_the_prefix_of_a_model_picks_the_provider_as_for_chat(codex: Desk, gpt: Desk, model: str) -> None:
+@pytest.mark.parametrize(
+    "model", ["openai/gpt-test", "anthropic/claude-opus", "nobody/gpt-test", ""]
+)
+async def test_the_prefix_of_a_model_picks_the_provider_as_for_chat(
+    codex: Desk, gpt: Desk, model: str
+) -> None:
     seen = []
     for desk in (codex, gpt):
         desk.model_says("Hi.")
         picture = await desk.asks("Hi", model=model)
-        seen.append((picture, [body["model"] for body in desk.model.bodies], desk.history()[-1]["effective_provider"]))
+        seen.append(
+            (
+                picture,
+                [body["model"] for body in desk.model.bodies],
+                desk.history()[-1]["effective_provider"],
+            )
+        )
     assert seen[0] == seen[1]

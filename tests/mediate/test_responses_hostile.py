@@ -1,4 +1,6 @@
-"""Requests of the Responses protocol that are made to exhaust the proxy, or to be read in two ways."""
+"""Requests of the Responses protocol that are made to exhaust the proxy, or to be
+read in two ways.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning
 
 CATALOG = catalog(granted("desk.get"), native=["shell"])
-LINEAR = 5  # Four times as many items may cost five times as much: some of the work is the same for all requests
+# Four times as many items may cost five times as much: some of the work is the same for all
+# requests
+LINEAR = 5
 type Kind = Callable[[int], list[Body]]
 KINDS: dict[str, Kind] = {
     "answers": lambda n: [message("Said.", f"msg_{n}")],
@@ -37,7 +41,9 @@ KINDS: dict[str, Kind] = {
     "reasoning": lambda n: [reasoning(f"{n}")],
     "compactions": lambda n: [{"type": "compaction", "encrypted_content": f"{n}"}],
     "references": lambda n: [{"type": "item_reference", "id": f"msg_{n}"}],
-    "late-tools": lambda n: [{"type": "tool_search_output", "tools": [{"type": "function", "name": f"f{n}"}]}],
+    "late-tools": lambda n: [
+        {"type": "tool_search_output", "tools": [{"type": "function", "name": f"f{n}"}]}
+    ],
     "nothing": lambda _: [{}],
 }
 
@@ -55,7 +61,9 @@ def rebuild(body: bytes) -> bytes:
 
 
 def count_calls(body: bytes) -> int:
-    """Return the number of calls that Python makes: unlike seconds, it is the same on every machine."""
+    """Return the number of calls that Python makes: unlike seconds, it is the same
+    on every machine.
+    """
     calls = 0
 
     def note(_frame: object, event: str, _about: object) -> None:
@@ -94,17 +102,46 @@ async def post(desk: Desk, body: bytes) -> tuple[int, str]:
 
 
 @pytest.mark.requirement("responses:duplicates")
-@pytest.mark.parametrize("member", ["previous_response_id", "conversation", "store", "input", "tools", "background"])
+@pytest.mark.parametrize(
+    "member", ["previous_response_id", "conversation", "store", "input", "tools", "background"]
+)
 async def test_a_member_that_is_read_and_stands_twice_is_refused(codex: Desk, member: str) -> None:
     twice = b'{"model": "gpt-test", "input": "Hi", "store": false, "%b": null, "%b": null, "input": "Hi", "store": false}'
     assert await post(codex, twice % (member.encode(), member.encode())) == (400, "invalid_request")
 
 
-WORDS = ["type", "role", "content", "id", "call_id", "name", "arguments", "output", "tools", "namespace", "text"]
-MEMBERS = ["instructions", "tools", "tool_choice", "prompt", "client_metadata", "metadata", "stream", "unknown"]
+WORDS = [
+    "type",
+    "role",
+    "content",
+    "id",
+    "call_id",
+    "name",
+    "arguments",
+    "output",
+    "tools",
+    "namespace",
+    "text",
+]
+MEMBERS = [
+    "instructions",
+    "tools",
+    "tool_choice",
+    "prompt",
+    "client_metadata",
+    "metadata",
+    "stream",
+    "unknown",
+]
 JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.sampled_from(["message", "function_call", "user"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=3)
+    | st.sampled_from(["message", "function_call", "user"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=5)
+    ),
     max_leaves=12,
 )
 ITEMS = st.dictionaries(st.sampled_from(WORDS), JUNK, max_size=4)
@@ -113,7 +150,9 @@ ITEMS = st.dictionaries(st.sampled_from(WORDS), JUNK, max_size=4)
 @pytest.mark.requirement("responses:any-request")
 @settings(max_examples=40)
 @given(st.lists(ITEMS, max_size=4), st.dictionaries(st.sampled_from(MEMBERS), JUNK, max_size=4))
-def test_any_request_is_refused_or_sent_with_every_item_and_unknown_member_as_it_came(items: list[Body], members: Body) -> None:
+def test_any_request_is_refused_or_sent_with_every_item_and_unknown_member_as_it_came(
+    items: list[Body], members: Body
+) -> None:
     asked = {**members, "model": "gpt-test", "store": False, "input": items}
     with suppress(UnreadableRequestError, JsonSpliceError):
         rebuilt = json.loads(rebuild(json.dumps(asked).encode()))

@@ -18,7 +18,9 @@ from tests.wires.responses import function_call, message, reasoning, response
 
 CATALOG = catalog(granted("desk.get"), granted("desk.end"), native=["shell"])
 SECRET = (b"desk__", b"desk.", b"planted")
-"""What the runner must never see: the names of managed tools, and text planted in their calls and definitions."""
+"""What the runner must never see: the names of managed tools, and text planted in
+their calls and definitions.
+"""
 PLANTED = '{"of":"planted"}'
 ITEMS: tuple[Body, ...] = (
     message("Fifty."),
@@ -28,9 +30,16 @@ ITEMS: tuple[Body, ...] = (
     function_call("call_x", "desk__gone", PLANTED),
     function_call("", "desk__get", "planted"),
     function_call("call_s", "desk__get", PLANTED) | {"namespace": "planted"},
-    function_call("call_p", "desk__get", PLANTED) | {"caller": {"type": "program", "caller_id": "planted"}},
+    function_call("call_p", "desk__get", PLANTED)
+    | {"caller": {"type": "program", "caller_id": "planted"}},
     function_call("call_n", "shell", "{}"),
-    {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_f", "name": "desk__get", "input": "planted"},
+    {
+        "type": "custom_tool_call",
+        "id": "ctc_1",
+        "call_id": "call_f",
+        "name": "desk__get",
+        "input": "planted",
+    },
     {"type": "local_shell_call", "id": "ls_1", "call_id": "call_l", "action": {"command": ["ls"]}},
     {"type": "computer_call", "id": "cu_1", "call_id": "call_u", "action": {"type": "screenshot"}},
     {"type": "mcp_approval_request", "id": "mcpr_1", "name": "delete", "arguments": "{}"},
@@ -38,7 +47,12 @@ ITEMS: tuple[Body, ...] = (
     {"type": "hologram", "light": 1},
 )
 OWN: Body = {"type": "function", "name": "shell", "parameters": {}}
-MANAGED: Body = {"type": "function", "name": "desk__get", "description": "planted", "parameters": {"planted": 1}}
+MANAGED: Body = {
+    "type": "function",
+    "name": "desk__get",
+    "description": "planted",
+    "parameters": {"planted": 1},
+}
 TOOLS: tuple[Any, ...] = (
     OWN,
     {"type": "web_search"},
@@ -49,11 +63,20 @@ TOOLS: tuple[Any, ...] = (
 )
 REASONS = (
     {},
-    *({"status": "incomplete", "incomplete_details": {"reason": why}} for why in ("content_filter", "max_output_tokens")),
+    *(
+        {"status": "incomplete", "incomplete_details": {"reason": why}}
+        for why in ("content_filter", "max_output_tokens")
+    ),
 )
 REQUEST = dialect.read_request(
     json.dumps(
-        {"model": "m", "input": "Hi", "tools": [OWN], "instructions": "Brief.", "previous_response_id": "resp_0"}
+        {
+            "model": "m",
+            "input": "Hi",
+            "tools": [OWN],
+            "instructions": "Brief.",
+            "previous_response_id": "resp_0",
+        }
     ).encode()
 )
 
@@ -68,9 +91,19 @@ REQUEST = dialect.read_request(
 def test_any_answer_that_is_delivered_shows_nothing_managed(
     items: list[Body], tools: list[Any], reason: Body, terminal: bool
 ) -> None:
-    echo = {"tools": tools, "tool_choice": {"type": "function", "name": "desk__get"}, "instructions": "Brief.\n\nplanted"}
-    echo |= {"input": items, "input_messages": ["planted"], "output_messages": [{"recipient": "desk__get"}]}
-    body = json.dumps(response(*items, **echo, **reason, previous_response_id="resp_planted")).encode()
+    echo = {
+        "tools": tools,
+        "tool_choice": {"type": "function", "name": "desk__get"},
+        "instructions": "Brief.\n\nplanted",
+    }
+    echo |= {
+        "input": items,
+        "input_messages": ["planted"],
+        "output_messages": [{"recipient": "desk__get"}],
+    }
+    body = json.dumps(
+        response(*items, **echo, **reason, previous_response_id="resp_planted")
+    ).encode()
     try:
         reply = dialect.read_response(body, CATALOG)
     except (UnreadableResponseError, FailedResponseError):
@@ -89,7 +122,11 @@ def test_any_answer_that_is_delivered_shows_nothing_managed(
 async def test_an_error_of_the_provider_names_no_managed_tool(desk: Desk, rounds: int) -> None:
     for _ in range(rounds):
         desk.model_says(("desk.balance", {}))
-    desk.model_refuses(400, "invalid_function_parameters", "Invalid schema for function 'desk__balance' (desk.balance)")
+    desk.model_refuses(
+        400,
+        "invalid_function_parameters",
+        "Invalid schema for function 'desk__balance' (desk.balance)",
+    )
     await desk.asks("Go")
     (told,) = [entry["response"]["json"]["error"] for entry in desk.history()]
     assert told["message"] == "Invalid schema for function 'managed_tool' (managed_tool)"

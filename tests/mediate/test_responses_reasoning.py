@@ -1,4 +1,6 @@
-"""Responses: reasoning goes back to who made it, headers pass, and a cut answer goes on (sections 4, 6 and 11)."""
+"""Responses: reasoning goes back to who made it, headers pass, and a cut answer
+goes on (sections 4, 6 and 11).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ async def test_encrypted_reasoning_is_asked_for_once_it_was_missing(codex: Desk)
 
 
 @pytest.mark.requirement("responses:reasoning-include")
-async def test_what_a_provider_refuses_to_be_asked_for_is_never_asked_for_again(codex: Desk) -> None:
+async def test_what_a_provider_refuses_to_be_asked_for_is_never_asked_for_again(
+    codex: Desk,
+) -> None:
     answers(codex, unsealed("rs_a"), BALANCE)
     codex.model_refuses(400, "invalid_request_error", UNSUPPORTED)
     answers(codex, unsealed("rs_b"), {**BALANCE, "name": "desk__quote", "call_id": "call_q"})
@@ -74,9 +78,15 @@ async def test_nothing_is_asked_of_a_provider_that_keeps_its_responses(codex: De
 
 
 @pytest.mark.requirement("responses:reasoning-maker")
-async def test_reasoning_of_earlier_rounds_leaves_where_another_provider_goes_on(codex: Desk) -> None:
+async def test_reasoning_of_earlier_rounds_leaves_where_another_provider_goes_on(
+    codex: Desk,
+) -> None:
     answers(codex, thought("Look.", "rs_a"), BALANCE)
-    answers(codex, thought("More.", "rs_b"), {**BALANCE, "id": "fc_q", "name": "desk__quote", "call_id": "call_q"})
+    answers(
+        codex,
+        thought("More.", "rs_b"),
+        {**BALANCE, "id": "fc_q", "name": "desk__quote", "call_id": "call_q"},
+    )
     answers(codex, message("Fifty.", "msg_a"))
     codex.model.makers = ["openai/gpt-test", "other/gpt-test", "other/gpt-test"]
     await codex.asks("How much?")
@@ -105,19 +115,27 @@ async def test_stored_reasoning_goes_back_to_its_maker_only(codex: Desk) -> None
 
 @pytest.mark.requirement("responses:reasoning-runners")
 async def test_an_error_about_the_runners_own_reasoning_is_passed_on(codex: Desk) -> None:
-    codex.model_refuses(400, "invalid_encrypted_content", "The encrypted content could not be verified.")
+    codex.model_refuses(
+        400, "invalid_encrypted_content", "The encrypted content could not be verified."
+    )
     await codex.sends({"items": [thought("Mine.", "rs_a"), message("Hi.", "msg_a"), user("Sure?")]})
     assert (codex.status, len(codex.model.bodies)) == (400, 1)
 
 
 @pytest.mark.requirement("responses:headers")
 async def test_the_runner_gets_the_headers_of_the_last_reply_that_it_can_use(codex: Desk) -> None:
-    passing = {"x-request-id": "req_2", "openai-processing-ms": "7", "x-codex-primary-used-percent": "3"}
+    passing = {
+        "x-request-id": "req_2",
+        "openai-processing-ms": "7",
+        "x-codex-primary-used-percent": "3",
+    }
     codex.model_answers(json.dumps(response(BALANCE)).encode(), (("x-request-id", "req_1"),))
     codex.model_answers(json.dumps(response(message("Hi."))).encode(), tuple(passing.items()))
     await codex.asks("Hi")
     got = {name: codex.answered_with.get(name) for name in passing}
-    assert got["x-request-id"] in ({"req_1", "req_2"} if codex.stream else {"req_2"}), "a stream may begin earlier"
+    assert got["x-request-id"] in ({"req_1", "req_2"} if codex.stream else {"req_2"}), (
+        "a stream may begin earlier"
+    )
     assert codex.stream or got == passing
 
 
@@ -146,12 +164,19 @@ async def test_a_runner_with_the_first_items_of_a_cut_answer_gets_the_rest_and_n
     assert (await codex.turn()).count("model") == 0
     assert json.loads(codex.body)["output"] == items[whole:]
     assert codex.services.calls == ["desk.trade"]
-    sent = await resends(codex, user("Buy"), *items, {"type": "function_call_output", "call_id": "call_sh", "output": "ok"})
+    sent = await resends(
+        codex,
+        user("Buy"),
+        *items,
+        {"type": "function_call_output", "call_id": "call_sh", "output": "ok"},
+    )
     assert hidden(sent) == ["desk__trade"]
 
 
 @pytest.mark.requirement("responses:resent-items")
-async def test_an_answer_that_a_runner_got_whole_and_sends_back_begins_a_new_turn(codex: Desk) -> None:
+async def test_an_answer_that_a_runner_got_whole_and_sends_back_begins_a_new_turn(
+    codex: Desk,
+) -> None:
     first = message("Bought.", "msg_a")
     answers(codex, {**BALANCE, "name": "desk__trade"})
     answers(codex, first)
@@ -164,8 +189,12 @@ async def test_an_answer_that_a_runner_got_whole_and_sends_back_begins_a_new_tur
 
 
 @pytest.mark.requirement("responses:resent-items")
-@pytest.mark.parametrize("other", [message("Sold.", "msg_x"), {"role": "assistant", "content": "Bought."}])
-async def test_other_items_behind_a_cut_request_are_a_new_turn(codex: Desk, other: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "other", [message("Sold.", "msg_x"), {"role": "assistant", "content": "Bought."}]
+)
+async def test_other_items_behind_a_cut_request_are_a_new_turn(
+    codex: Desk, other: dict[str, object]
+) -> None:
     answers(codex, message("Bought.", "msg_a"))
     codex.listens = False
     await codex.asks("Buy")

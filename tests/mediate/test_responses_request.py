@@ -1,4 +1,6 @@
-"""What a Responses request becomes on its way to the model: tools, choice, text, and what is not mediated."""
+"""What a Responses request becomes on its way to the model: tools, choice, text,
+and what is not mediated.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ async def test_a_managed_tool_is_written_with_strict_false_behind_the_runners(co
     codex.model_says("Hi.")
     await codex.asks("Hi", native=["shell"])
     tools = codex.model.bodies[-1]["tools"]
-    assert [each["name"] for each in tools] == ["shell", "desk__balance", "desk__quote", "desk__trade"]
+    assert [each["name"] for each in tools] == [
+        "shell",
+        "desk__balance",
+        "desk__quote",
+        "desk__trade",
+    ]
     assert {each["strict"] for each in tools} == {False}
     codex.model_says("Hi.")
     await codex.asks("Hi", native=["shell"], tools=[{"type": "programmatic_tool_calling"}])
@@ -33,10 +40,16 @@ async def test_a_managed_tool_is_written_with_strict_false_behind_the_runners(co
 
 @pytest.mark.requirement("responses:injection")
 @pytest.mark.parametrize("own", [{}, {"tools": None}, {"tools": []}], ids=str)
-async def test_where_the_runner_has_no_tools_the_member_holds_the_managed_ones(codex: Desk, own: Body) -> None:
+async def test_where_the_runner_has_no_tools_the_member_holds_the_managed_ones(
+    codex: Desk, own: Body
+) -> None:
     codex.model_says("Hi.")
     await codex.asks("Hi", **own)
-    assert [each["name"] for each in codex.model.bodies[-1]["tools"]] == ["desk__balance", "desk__quote", "desk__trade"]
+    assert [each["name"] for each in codex.model.bodies[-1]["tools"]] == [
+        "desk__balance",
+        "desk__quote",
+        "desk__trade",
+    ]
 
 
 @pytest.mark.requirement("responses:injection")
@@ -44,7 +57,11 @@ async def test_tools_in_a_namespace_count_to_the_most_that_a_request_may_have(co
     inner = [{"type": "function", "name": f"t{number}", "parameters": {}} for number in range(125)]
     codex.model_says("Hi.")
     await codex.asks("Hi", tools=[{"type": "namespace", "name": "team", "tools": inner}])
-    assert [each["name"] for each in codex.model.bodies[-1]["tools"]] == ["team", "desk__balance", "desk__quote"]
+    assert [each["name"] for each in codex.model.bodies[-1]["tools"]] == [
+        "team",
+        "desk__balance",
+        "desk__quote",
+    ]
 
 
 @pytest.mark.requirement("responses:text-input")
@@ -72,7 +89,9 @@ async def test_a_text_stays_a_text_until_a_round_is_put_behind_it(codex: Desk) -
         ({"input": None}, "no_input"),
     ],
 )
-async def test_a_request_that_can_not_be_mediated_passes_with_one_event(codex: Desk, more: Body, event: str) -> None:
+async def test_a_request_that_can_not_be_mediated_passes_with_one_event(
+    codex: Desk, more: Body, event: str
+) -> None:
     assert await codex.asks("Hi", **more) == "\ncllama → model    the runner's request, as it is\n"
     assert codex.interventions() == [event]
 
@@ -81,13 +100,24 @@ async def test_a_request_that_can_not_be_mediated_passes_with_one_event(codex: D
 @pytest.mark.parametrize(
     ("more", "rule"),
     [
-        ({"input": [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]}, "compaction-trigger"),
-        ({"client_metadata": {"x-codex-turn-metadata": '{"request_kind":"compaction"}'}}, "codex-compaction"),
+        (
+            {"input": [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]},
+            "compaction-trigger",
+        ),
+        (
+            {"client_metadata": {"x-codex-turn-metadata": '{"request_kind":"compaction"}'}},
+            "codex-compaction",
+        ),
         ({"instructions": TITLE}, "opencode-title"),
-        ({"input": [{"role": "developer", "content": TITLE}, {"role": "user", "content": "Hi"}]}, "opencode-title"),
+        (
+            {"input": [{"role": "developer", "content": TITLE}, {"role": "user", "content": "Hi"}]},
+            "opencode-title",
+        ),
     ],
 )
-async def test_housekeeping_is_known_by_what_the_runners_program_writes(codex: Desk, more: Body, rule: str) -> None:
+async def test_housekeeping_is_known_by_what_the_runners_program_writes(
+    codex: Desk, more: Body, rule: str
+) -> None:
     assert await codex.asks("Hi", **more) == "\ncllama → model    the runner's request, as it is\n"
     assert codex.interventions() == [f"housekeeping:{rule}"]
 
@@ -108,7 +138,9 @@ async def test_a_compaction_gets_the_hidden_rounds_and_no_tools(codex: Desk) -> 
 
 
 @pytest.mark.requirement("responses:members")
-async def test_what_only_the_provider_acts_on_is_in_every_call_and_limits_no_managed_one(codex: Desk) -> None:
+async def test_what_only_the_provider_acts_on_is_in_every_call_and_limits_no_managed_one(
+    codex: Desk,
+) -> None:
     logprobs = [{"token": "5", "logprob": 0, "bytes": [53], "top_logprobs": []}]
     last = message('{"balance":50}', "msg_2")
     last["content"][0]["logprobs"] = logprobs
@@ -116,7 +148,14 @@ async def test_what_only_the_provider_acts_on_is_in_every_call_and_limits_no_man
         "parallel_tool_calls": False,
         "max_tool_calls": 1,
         "include": ["message.output_text.logprobs"],
-        "text": {"format": {"type": "json_schema", "name": "b", "schema": {"type": "object"}, "strict": True}},
+        "text": {
+            "format": {
+                "type": "json_schema",
+                "name": "b",
+                "schema": {"type": "object"},
+                "strict": True,
+            }
+        },
     }
     answers(codex, message("Let me see."), BALANCE, function_call("call_2", "desk__quote", "{}"))
     answers(codex, function_call("call_3", "desk__quote", '{"n":2}'))
@@ -138,7 +177,11 @@ async def test_a_forced_choice_is_released_once_and_allowed_tools_stay_allowed(c
     answers(codex, message("Hi."), tool_choice={"type": "function", "name": "desk__balance"})
     await codex.asks("Go", tool_choice=forced)
     assert json.loads(codex.body)["tool_choice"] == forced
-    own = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "shell"}]}
+    own = {
+        "type": "allowed_tools",
+        "mode": "auto",
+        "tools": [{"type": "function", "name": "shell"}],
+    }
     codex.model_says("Hi.")
     await codex.asks("Go", native=["shell"], tool_choice=own)
     assert codex.model.bodies[-1]["tool_choice"] == own
@@ -167,10 +210,16 @@ cllama → runner   'Yes.'
 
 
 @pytest.mark.requirement("responses:anchors")
-@pytest.mark.parametrize("form", ["as it came", "without ids and status", "without what it thought", "as text"])
-async def test_an_answer_is_known_again_in_every_form_in_which_runners_send_it(codex: Desk, form: str) -> None:
+@pytest.mark.parametrize(
+    "form", ["as it came", "without ids and status", "without what it thought", "as text"]
+)
+async def test_an_answer_is_known_again_in_every_form_in_which_runners_send_it(
+    codex: Desk, form: str
+) -> None:
     codex.model_says(("desk.balance", {}))
-    codex.model_says("You have fifty.") if form == "as text" else codex.model_says(Thought("Fifty."), "You have fifty.")
+    codex.model_says("You have fifty.") if form == "as text" else codex.model_says(
+        Thought("Fifty."), "You have fifty."
+    )
     await codex.asks("How much?")
     codex.messages[-1] = codex.wire.echoes(codex.messages[-1])[form]
     codex.model_says("Yes.")

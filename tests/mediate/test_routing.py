@@ -1,4 +1,6 @@
-"""The model policy in the mediator: requests of every protocol, mediated and forwarded, at every kind of entrance."""
+"""The model policy in the mediator: requests of every protocol, mediated and
+forwarded, at every kind of entrance.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ CHAIN = [("primary", "{}/big"), ("fallback", "second/other"), ("cheap", "{}/smal
 
 @dataclass
 class Pod:
-    """A mediator with one real server as two providers: one named after its protocol, and one named ``second``."""
+    """A mediator with one real server as two providers: one named after its
+    protocol, and one named ``second``.
+    """
 
     home: Path
     wire: Wire
@@ -54,23 +58,36 @@ class Pod:
         own = {"base_url": url, "api_key": "sk-own"}
         file = {"providers": {self.name: own, "second": second}}
         (self.home / "auth" / "providers.json").write_text(json.dumps(file), encoding="utf-8")
-        self.mediator = Mediator(Settings.of(values), EventLog(lambda line: self.events.append(known(line))), {})
+        self.mediator = Mediator(
+            Settings.of(values), EventLog(lambda line: self.events.append(known(line))), {}
+        )
 
     def agent(self, allowed: list[tuple[str, str]], *tools: dict[str, Any]) -> None:
         directory = self.home / "context" / "analyst"
         directory.mkdir(parents=True, exist_ok=True)
         refs = [{"slot": slot, "ref": ref.format(self.name)} for slot, ref in allowed]
-        metadata = {"service": "analyst", "pod": "p", "token": TOKEN, "model_policy": {"mode": "clamp", "allowed": refs}}
+        metadata = {
+            "service": "analyst",
+            "pod": "p",
+            "token": TOKEN,
+            "model_policy": {"mode": "clamp", "allowed": refs},
+        }
         (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
         if tools:
-            (directory / "tools.json").write_text(json.dumps({"version": 1, "tools": tools}), encoding="utf-8")
+            (directory / "tools.json").write_text(
+                json.dumps({"version": 1, "tools": tools}), encoding="utf-8"
+            )
 
     @property
     def host(self) -> str:
         return f"api.{self.name}.com"
 
-    async def sends(self, body: bytes, path: str = "", host: str | None = None) -> RunnerResponse | Forward:
-        request = Request("POST", path or self.wire.PATH, [("authorization", f"Bearer {TOKEN}")], body, host)
+    async def sends(
+        self, body: bytes, path: str = "", host: str | None = None
+    ) -> RunnerResponse | Forward:
+        request = Request(
+            "POST", path or self.wire.PATH, [("authorization", f"Bearer {TOKEN}")], body, host
+        )
         admitted = self.mediator.admit(request)
         assert isinstance(admitted, Identity)
         return await self.mediator.exchange(admitted, request)
@@ -89,22 +106,30 @@ class Pod:
         """Play the provider's answer to a forwarded request."""
         handle: Any = decision.handle
         self.mediator.passthrough.note_status(handle, status, retry_after)
-        self.mediator.passthrough.record_end(handle, status, ReceivedAnswer(status, {}), body, whole=True)
+        self.mediator.passthrough.record_end(
+            handle, status, ReceivedAnswer(status, {}), body, whole=True
+        )
 
     def request(self, model: str | None) -> bytes:
-        body = self.wire.request([self.wire.user("Hi")], [], stream=False, more={"temperature": 1.0})
+        body = self.wire.request(
+            [self.wire.user("Hi")], [], stream=False, more={"temperature": 1.0}
+        )
         del body["model"]
         named = "" if model is None else f'"model" : {json.dumps(model)} , '
         return json.dumps(body).replace("{", "{" + named, 1).encode()
 
     def interventions(self) -> list[tuple[Any, ...]]:
         names = ("intervention", "model", "effective_provider", "effective_model")
-        return [tuple(e.get(name) for name in names) for e in self.events if e["type"] == "intervention"]
+        return [
+            tuple(e.get(name) for name in names) for e in self.events if e["type"] == "intervention"
+        ]
 
 
 @pytest.fixture(params=["openai", "anthropic", "responses"])
 async def pod(tmp_path: Path, request: Any) -> AsyncIterator[Pod]:
-    made = Pod(tmp_path, WIRES[request.param], {"responses": "openai"}.get(request.param, request.param))
+    made = Pod(
+        tmp_path, WIRES[request.param], {"responses": "openai"}.get(request.param, request.param)
+    )
     made.open()
     yield made
     await made.mediator.close(0)
@@ -121,10 +146,15 @@ async def test_a_forwarded_request_has_its_model_replaced_and_no_other_byte(pod:
 
 
 @pytest.mark.requirement("policy:forwarded")
-async def test_a_forwarded_request_for_an_allowed_model_says_it_as_its_provider_does(pod: Pod) -> None:
+async def test_a_forwarded_request_for_an_allowed_model_says_it_as_its_provider_does(
+    pod: Pod,
+) -> None:
     pod.agent(CHAIN)
     decision = await pod.forwards(pod.request("second/other"))
-    assert (decision.body, decision.credential[0][1].endswith("sk-second")) == (pod.request("other"), True)
+    assert (decision.body, decision.credential[0][1].endswith("sk-second")) == (
+        pod.request("other"),
+        True,
+    )
     assert pod.interventions() == []
 
 
@@ -139,7 +169,9 @@ async def test_a_request_without_a_model_gets_the_primary_one(pod: Pod) -> None:
 
 @pytest.mark.requirement("policy:spelling")
 @pytest.mark.parametrize("tools", [(), (tool("balance"),)])
-async def test_a_model_that_is_named_twice_is_refused(pod: Pod, tools: tuple[dict[str, Any], ...]) -> None:
+async def test_a_model_that_is_named_twice_is_refused(
+    pod: Pod, tools: tuple[dict[str, Any], ...]
+) -> None:
     pod.agent(CHAIN, *tools)
     pod.agent([])  # under a policy it is refused before a key is looked for
     twice = pod.request(f"{pod.name}/big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
@@ -153,7 +185,9 @@ async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod:
     decision = await pod.forwards(pod.request("big"))
     pod.ends(decision, 429, b"", "60")
     assert (await pod.forwards(pod.request("big"))).body == pod.request("other")
-    moves = [(e["from_model"], e["to_model"], e["reason"]) for e in pod.events if e["type"] == "failover"]
+    moves = [
+        (e["from_model"], e["to_model"], e["reason"]) for e in pod.events if e["type"] == "failover"
+    ]
     assert moves == [("big", "other", "provider_key_unavailable")]
     decision = await pod.forwards(pod.request("other"))
     pod.ends(decision, 401, BAD_KEY)
@@ -162,7 +196,9 @@ async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod:
 
 @pytest.mark.requirement("keys:other-paths")
 @pytest.mark.parametrize("status", [401, 402, 403, 429])
-async def test_what_another_path_refuses_or_throttles_says_nothing_of_a_key_for_models(pod: Pod, status: int) -> None:
+async def test_what_another_path_refuses_or_throttles_says_nothing_of_a_key_for_models(
+    pod: Pod, status: int
+) -> None:
     pod.agent([("primary", "{}/big")])
     decision = await pod.forwards(b"", "/v1/files", pod.host)
     pod.ends(decision, status, BAD_KEY, "60")
@@ -174,7 +210,11 @@ async def test_what_another_path_refuses_or_throttles_says_nothing_of_a_key_for_
 @pytest.mark.parametrize("status", [401, 402, 403])
 async def test_one_agents_forwarded_request_disables_no_key(pod: Pod, status: int) -> None:
     pod.agent([("primary", "{}/big")])
-    for body in (b"", b"<html>", b'{"error": {"message": "Missing scopes: api.responses.write", "code": null}}'):
+    for body in (
+        b"",
+        b"<html>",
+        b'{"error": {"message": "Missing scopes: api.responses.write", "code": null}}',
+    ):
         pod.ends(await pod.forwards(pod.request("big")), status, body)
     await happens(lambda: pod.provider.questions or status == 402, "the proxy asks")
     assert isinstance(await pod.sends(pod.request("big")), Forward)
@@ -187,22 +227,34 @@ async def test_a_forwarded_refusal_makes_the_proxy_ask(pod: Pod) -> None:
     pod.provider.verdict = JSONResponse({"error": {"message": "revoked"}}, 401)
     for _ in range(10):
         pod.ends(await pod.forwards(pod.request("big")), 401, b"")
-    await happens(lambda: [event for event in pod.events if event["type"] == "provider_pool"], "the key is dead")
+    await happens(
+        lambda: [event for event in pod.events if event["type"] == "provider_pool"],
+        "the key is dead",
+    )
     assert (await pod.answers(pod.request("big")))[0] == 502
     assert [(sent.method, sent.path) for sent in pod.provider.questions] == [("GET", "/v1/models")]
 
 
 @pytest.mark.requirement("providers:key-verdicts")
-async def test_a_forwarded_request_that_finds_the_account_empty_lets_its_key_rest_for_all_models(pod: Pod) -> None:
+async def test_a_forwarded_request_that_finds_the_account_empty_lets_its_key_rest_for_all_models(
+    pod: Pod,
+) -> None:
     pod.agent([("primary", "{}/big"), ("cheap", "{}/small")])
-    pod.ends(await pod.forwards(pod.request("big")), 429, b'{"error": {"code": "insufficient_quota"}}', "1")
+    pod.ends(
+        await pod.forwards(pod.request("big")),
+        429,
+        b'{"error": {"code": "insufficient_quota"}}',
+        "1",
+    )
     assert (await pod.answers(pod.request("small")))[0] == 503
     reasons = [event["reason"] for event in pod.events if event["type"] == "provider_pool"]
     assert reasons == ["http_429", "insufficient_quota"]
 
 
 @pytest.mark.requirement("keys:scopes")
-async def test_a_throttled_model_leaves_the_others_and_a_throttled_count_leaves_answers(pod: Pod) -> None:
+async def test_a_throttled_model_leaves_the_others_and_a_throttled_count_leaves_answers(
+    pod: Pod,
+) -> None:
     pod.agent([("primary", "{}/big"), ("cheap", "{}/small")])
     pod.ends(await pod.forwards(pod.request("big")), 429, b"", "60")
     assert (await pod.answers(pod.request("big")))[0] == 503
@@ -228,7 +280,10 @@ async def test_a_forwarded_trial_that_never_ends_well_makes_the_proxy_ask(pod: P
     trial = await pod.forwards(pod.request("big"))
     assert (await pod.answers(pod.request("big")))[0] == 502, "one at a time"
     pod.mediator.passthrough.record_end(trial.handle, 499, ReceivedAnswer(0, {}), b"", whole=False)  # type: ignore[arg-type]
-    await happens(lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2, "the key is ready")
+    await happens(
+        lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2,
+        "the key is ready",
+    )
     assert isinstance(await pod.sends(pod.request("big")), Forward)
 
 
@@ -245,7 +300,9 @@ async def test_the_head_of_a_streams_answer_ends_the_trial(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("keys:trial")
-async def test_a_request_that_is_refused_after_it_got_the_dead_key_wastes_no_trial(pod: Pod) -> None:
+async def test_a_request_that_is_refused_after_it_got_the_dead_key_wastes_no_trial(
+    pod: Pod,
+) -> None:
     pod.agent([("primary", "{}/big")])
     registry: Any = pod.mediator.registry
     pod.ends(await pod.forwards(pod.request("big")), 401, BAD_KEY)
@@ -254,7 +311,10 @@ async def test_a_request_that_is_refused_after_it_got_the_dead_key_wastes_no_tri
     pod.agent([])  # Under a policy such a request is refused before a key is looked for
     twice = pod.request(f"{pod.name}/big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
     assert (await pod.answers(twice))[0] == 400
-    await happens(lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2, "the key is ready")
+    await happens(
+        lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2,
+        "the key is ready",
+    )
     assert isinstance(await pod.sends(pod.request("big")), Forward)
 
 
@@ -272,7 +332,9 @@ async def test_a_runner_is_told_when_to_come_again(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("policy:mediated")
-async def test_a_mediated_turn_is_clamped_fails_over_and_tells_both_models_in_history(pod: Pod) -> None:
+async def test_a_mediated_turn_is_clamped_fails_over_and_tells_both_models_in_history(
+    pod: Pod,
+) -> None:
     pod.agent(CHAIN, tool("balance"))
     says = pod.wire.reply("from the other", [], {})
     pod.provider.says(Response(b"busy", 503), Response(says, media_type="application/json"))
@@ -281,16 +343,26 @@ async def test_a_mediated_turn_is_clamped_fails_over_and_tells_both_models_in_hi
     assert [sent.json["model"] for sent in pod.provider.received] == ["big", "other"]
     first, second = (sent.body for sent in pod.provider.received)
     assert second == first.replace(b'"big"', b'"other"')
-    (line,) = (pod.home / "history" / "analyst" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    (line,) = (
+        (pod.home / "history" / "analyst" / "history.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     entry = json.loads(line)
-    assert [entry[name] for name in ("requested_model", "effective_provider", "effective_model")] == [
+    assert [
+        entry[name] for name in ("requested_model", "effective_provider", "effective_model")
+    ] == [
         "gpt-huge",
         "second",
         "other",
     ]
     assert entry["request_effective"]["model"] == "other"
     assert pod.interventions() == [("disallowed_clamped", "gpt-huge", pod.name, "big")]
-    (turn,) = {event["turn_id"] for event in pod.events if event["type"] in {"failover", "intervention", "response"}}
+    (turn,) = {
+        event["turn_id"]
+        for event in pod.events
+        if event["type"] in {"failover", "intervention", "response"}
+    }
     assert turn == entry["turn_id"]
 
 
@@ -312,7 +384,9 @@ async def test_a_destination_whose_provider_the_policy_does_not_know_is_refused(
 async def test_a_destination_keeps_its_provider_and_its_names_of_models(pod: Pod) -> None:
     pod.agent(CHAIN)
     assert (await pod.forwards(pod.request("small"), host=pod.host)).body is None
-    assert (await pod.forwards(pod.request("second/other"), host=pod.host)).body == pod.request("big")
+    assert (await pod.forwards(pod.request("second/other"), host=pod.host)).body == pod.request(
+        "big"
+    )
     assert [name for name, *_ in pod.interventions()] == ["unreachable_clamped"]
 
 
@@ -330,7 +404,10 @@ async def test_a_bad_ref_is_told_once_and_not_with_each_request(pod: Pod) -> Non
 async def test_a_policy_of_which_nothing_can_be_asked_is_a_502(pod: Pod) -> None:
     pod.agent([("primary", "nowhere/x")])
     status, body = await pod.answers(pod.request("x"))
-    assert (status, body["error"]["message"]) == (502, "no model that the model policy allows is available here")
+    assert (status, body["error"]["message"]) == (
+        502,
+        "no model that the model policy allows is available here",
+    )
 
 
 @pytest.mark.requirement("policy:spelling")
@@ -348,7 +425,9 @@ async def test_a_policy_of_which_nothing_can_be_asked_is_a_502(pod: Pod) -> None
 )
 async def test_no_spelling_of_the_path_is_a_way_round_the_policy(pod: Pod, spell: Any) -> None:
     pod.agent(CHAIN)
-    assert (await pod.forwards(pod.request("gpt-huge"), spell(pod.wire.PATH))).body == pod.request("big")
+    assert (await pod.forwards(pod.request("gpt-huge"), spell(pod.wire.PATH))).body == pod.request(
+        "big"
+    )
 
 
 @pytest.mark.requirement("policy:clamp")
@@ -360,7 +439,9 @@ async def test_without_a_policy_or_with_an_empty_one_the_runner_chooses(pod: Pod
 
 
 @pytest.mark.requirement("bodies:beside-the-loop")
-async def test_other_models_of_a_large_body_are_searched_in_a_thread(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_models_of_a_large_body_are_searched_in_a_thread(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pod.agent(CHAIN)
     threads: list[threading.Thread] = []
 

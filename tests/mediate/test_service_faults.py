@@ -1,4 +1,6 @@
-"""Services that are down, slow, huge or odd: each gives a structured result, and the truth about a write's outcome."""
+"""Services that are down, slow, huge or odd: each gives a structured result, and
+the truth about a write's outcome.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,23 @@ async def endless(_request: Request) -> Response:
 async def test_a_service_that_is_down_was_certainly_not_reached(pod: ToolExecutor) -> None:
     with nobody_listens() as address:
         answer = await call(pod, address, method="POST")
-    assert told(answer)["error"] == {"code": "request_failed", "message": "The service can't be reached."}
+    assert told(answer)["error"] == {
+        "code": "request_failed",
+        "message": "The service can't be reached.",
+    }
     assert not answer.ran
     nowhere = await call(pod, "http://does-not-exist.invalid")
     assert (nowhere.code, nowhere.ran) == ("request_failed", False)
 
 
 @pytest.mark.requirement("service:broken-off")
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\npart", b"not http at all\r\n\r\n"])
-@pytest.mark.parametrize(("method", "annotations", "code"), [("GET", READ, "request_failed"), ("POST", {}, "outcome_unknown")])
+@pytest.mark.parametrize(
+    "said", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\npart", b"not http at all\r\n\r\n"]
+)
+@pytest.mark.parametrize(
+    ("method", "annotations", "code"),
+    [("GET", READ, "request_failed"), ("POST", {}, "outcome_unknown")],
+)
 async def test_a_service_that_breaks_off_leaves_a_writes_outcome_unknown(
     pod: ToolExecutor, said: bytes, method: str, annotations: dict[str, Any], code: str
 ) -> None:
@@ -54,12 +64,20 @@ async def test_a_service_that_breaks_off_leaves_a_writes_outcome_unknown(
 
 
 @pytest.mark.requirement("calls:timeout")
-@pytest.mark.parametrize(("method", "annotations", "unknown"), [("GET", READ, False), ("POST", {}, True)])
+@pytest.mark.parametrize(
+    ("method", "annotations", "unknown"), [("GET", READ, False), ("POST", {}, True)]
+)
 async def test_a_slow_service_is_cut_off_and_told_so(
     pod: ToolExecutor, service: Service, method: str, annotations: dict[str, Any], unknown: bool
 ) -> None:
     for seconds in growing_times(0.05):
-        answer = await call(pod, serve(service, endless, method), method=method, annotations=annotations, seconds=seconds)
+        answer = await call(
+            pod,
+            serve(service, endless, method),
+            method=method,
+            annotations=annotations,
+            seconds=seconds,
+        )
         if service.received:
             break
     assert (answer.code, answer.ran) == ("timeout", True)
@@ -68,13 +86,17 @@ async def test_a_slow_service_is_cut_off_and_told_so(
 
 
 @pytest.mark.requirement("calls:timeout")
-async def test_a_tool_may_have_less_time_than_the_turn_gives_it(pod: ToolExecutor, service: Service) -> None:
+async def test_a_tool_may_have_less_time_than_the_turn_gives_it(
+    pod: ToolExecutor, service: Service
+) -> None:
     answer = await call(pod, serve(service, endless), annotations={**READ, "x-claw.timeout_ms": 50})
     assert answer.code == "timeout"
 
 
 @pytest.mark.requirement("calls:timeout")
-async def test_a_body_that_never_ends_is_cut_off_by_time(pod: ToolExecutor, service: Service) -> None:
+async def test_a_body_that_never_ends_is_cut_off_by_time(
+    pod: ToolExecutor, service: Service
+) -> None:
     async def drip(_request: Request) -> Response:
         async def body() -> AsyncIterator[bytes]:
             yield b"x"
@@ -98,7 +120,9 @@ async def test_a_body_that_is_too_large_is_given_up(
 
 
 @pytest.mark.requirement("results:truncation")
-async def test_a_long_body_is_cut_at_the_limit_of_the_tool_else_of_the_agent(pod: ToolExecutor, service: Service) -> None:
+async def test_a_long_body_is_cut_at_the_limit_of_the_tool_else_of_the_agent(
+    pod: ToolExecutor, service: Service
+) -> None:
     url = serve(service, Response("é" * 500))
     assert told(await call(pod, url, result_bytes=11))["data"] == "é" * 5
     own = told(await call(pod, url, annotations={"x-claw.max_result_bytes": 21}, result_bytes=11))
@@ -125,11 +149,15 @@ async def test_a_redirect_is_not_followed(pod: ToolExecutor, service: Service) -
         (Response(gzip.compress(b'{"g":1}'), headers={"content-encoding": "gzip"}), {"g": 1}),
     ],
 )
-async def test_bodies_of_every_kind_are_data(pod: ToolExecutor, service: Service, said: Said, data: Any) -> None:
+async def test_bodies_of_every_kind_are_data(
+    pod: ToolExecutor, service: Service, said: Said, data: Any
+) -> None:
     assert told(await call(pod, serve(service, said)))["data"] == data
 
 
-async def test_a_body_that_lies_about_its_encoding_is_a_broken_answer(pod: ToolExecutor, service: Service) -> None:
+async def test_a_body_that_lies_about_its_encoding_is_a_broken_answer(
+    pod: ToolExecutor, service: Service
+) -> None:
     url = serve(service, Response(b"not gzip", headers={"content-encoding": "gzip"}))
     assert (await call(pod, url, annotations=READ)).code == "request_failed"
 
@@ -143,16 +171,22 @@ async def test_the_environments_proxies_are_not_used(
     assert (await call(pod, serve(service, JSONResponse({})))).ok
 
 
-async def test_arguments_that_make_no_request_are_told_and_not_sent(pod: ToolExecutor, service: Service) -> None:
+async def test_arguments_that_make_no_request_are_told_and_not_sent(
+    pod: ToolExecutor, service: Service
+) -> None:
     answer = await call(pod, service.url, text='{"a":"../x"}', path="/{a}")
     assert (answer.code, answer.ran) == ("invalid_arguments", False)
     assert service.received == []
 
 
-async def test_an_argument_may_be_as_long_as_a_url_allows(pod: ToolExecutor, service: Service) -> None:
+async def test_an_argument_may_be_as_long_as_a_url_allows(
+    pod: ToolExecutor, service: Service
+) -> None:
     long = json.dumps({"a": "x" * 20_000})
     assert (await call(pod, service.url, text=long, path="/{a}")).code == "http_404"
-    assert (await call(pod, service.url, text=json.dumps({"a": "x" * 200_000}), path="/{a}")).code == "invalid_arguments"
+    assert (
+        await call(pod, service.url, text=json.dumps({"a": "x" * 200_000}), path="/{a}")
+    ).code == "invalid_arguments"
     assert [len(one.path) for one in service.received] == [20_001]
 
 

@@ -1,4 +1,6 @@
-"""Calls to real HTTP services on loopback: the request that is sent, and that no credential ever comes back."""
+"""Calls to real HTTP services on loopback: the request that is sent, and that no
+credential ever comes back.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ TOKEN = "t0k3n-of-the-tool"
 
 
 @pytest.mark.requirement("service:request")
-async def test_a_write_carries_who_asks_in_which_turn_and_a_stable_key(pod: ToolExecutor, service: Service) -> None:
+async def test_a_write_carries_who_asks_in_which_turn_and_a_stable_key(
+    pod: ToolExecutor, service: Service
+) -> None:
     url = serve(service, JSONResponse({"id": 1}), "POST")
     for _ in range(2):
         assert (await call(pod, url, text='{"n": 1.0}', method="POST")).ok
@@ -34,17 +38,26 @@ async def test_a_write_carries_who_asks_in_which_turn_and_a_stable_key(pod: Tool
 
 
 @pytest.mark.requirement("service:request")
-@pytest.mark.parametrize(("method", "annotations", "keyed"), [("GET", READ, False), ("GET", {}, True), ("DELETE", READ, True)])
+@pytest.mark.parametrize(
+    ("method", "annotations", "keyed"),
+    [("GET", READ, False), ("GET", {}, True), ("DELETE", READ, True)],
+)
 async def test_only_what_may_write_has_an_idempotency_key(
     pod: ToolExecutor, service: Service, method: str, annotations: dict[str, Any], keyed: bool
 ) -> None:
-    await call(pod, serve(service, JSONResponse({}), method), method=method, annotations=annotations)
+    await call(
+        pod, serve(service, JSONResponse({}), method), method=method, annotations=annotations
+    )
     assert ("idempotency-key" in service.received[0].headers) is keyed
 
 
 @pytest.mark.requirement("calls:path-segment", "calls:query-and-body")
-async def test_path_and_query_arrive_as_they_were_encoded(pod: ToolExecutor, service: Service) -> None:
-    await call(pod, f"{service.url}/base/", text='{"a":"é ?#%2","q":"a&b=c"}', path="/of/{a}/{claw_id}")
+async def test_path_and_query_arrive_as_they_were_encoded(
+    pod: ToolExecutor, service: Service
+) -> None:
+    await call(
+        pod, f"{service.url}/base/", text='{"a":"é ?#%2","q":"a&b=c"}', path="/of/{a}/{claw_id}"
+    )
     assert service.received[0].path == "/base/of/%C3%A9%20%3F%23%252/analyst?q=a%26b%3Dc"
 
 
@@ -62,7 +75,12 @@ async def test_path_and_query_arrive_as_they_were_encoded(pod: ToolExecutor, ser
     ],
 )
 async def test_each_kind_of_credential_is_sent_in_its_form(
-    pod: ToolExecutor, service: Service, tmp_path: Path, auth: dict[str, Any], header: tuple[str, str], stored: Any
+    pod: ToolExecutor,
+    service: Service,
+    tmp_path: Path,
+    auth: dict[str, Any],
+    header: tuple[str, str],
+    stored: Any,
 ) -> None:
     (tmp_path / "tool-token").write_text(f"{TOKEN}\n", encoding="utf-8")
     filled = {key: stored if part is None else part for key, part in auth.items()}
@@ -77,15 +95,24 @@ async def test_a_reference_that_leads_nowhere_sends_nothing(
 ) -> None:
     if content is not None:
         (tmp_path / "tool-token").write_bytes(content)
-    answer = await call(pod, service.url, auth={"type": "bearer", "token": {"secret": "tool-token"}})
-    assert told(answer)["error"] == {"code": "request_failed", "message": "The tool's credential is not available."}
+    answer = await call(
+        pod, service.url, auth={"type": "bearer", "token": {"secret": "tool-token"}}
+    )
+    assert told(answer)["error"] == {
+        "code": "request_failed",
+        "message": "The tool's credential is not available.",
+    }
     assert not answer.ran
     assert service.received == []
 
 
 @pytest.mark.parametrize("token", ["a\r\nX-Evil: 1", "tök€n", "a\0b"])
-async def test_a_credential_that_is_no_header_is_a_result_and_no_fault(pod: ToolExecutor, service: Service, token: str) -> None:
-    answer = await call(pod, serve(service, JSONResponse({})), auth={"type": "bearer", "token": token})
+async def test_a_credential_that_is_no_header_is_a_result_and_no_fault(
+    pod: ToolExecutor, service: Service, token: str
+) -> None:
+    answer = await call(
+        pod, serve(service, JSONResponse({})), auth={"type": "bearer", "token": token}
+    )
     assert answer.code == "request_failed"
     assert service.received == []
 
@@ -93,14 +120,22 @@ async def test_a_credential_that_is_no_header_is_a_result_and_no_fault(pod: Tool
 ECHOES: list[tuple[dict[str, Any], Said]] = [
     ({"type": "bearer", "token": TOKEN}, JSONResponse({"you": f"sent {TOKEN}", TOKEN: [TOKEN]})),
     ({"type": "bearer", "token": TOKEN}, Response(f"<b>{TOKEN}</b>")),
-    ({"type": "bearer", "token": TOKEN}, JSONResponse({"error": f"Bearer {TOKEN}"}, status_code=401)),
+    (
+        {"type": "bearer", "token": TOKEN},
+        JSONResponse({"error": f"Bearer {TOKEN}"}, status_code=401),
+    ),
     ({"type": "bearer", "token": "12345678"}, Response(b'{"n": 12345678, "m": 9123456789}')),
     ({"type": "header", "header": "X-Key", "token": 'to"ken/9'}, Response(b'{"k":"to\\"ken\\/9"}')),
     (
         {"type": "basic", "username": "u", "password": TOKEN},
-        JSONResponse({"a": "Basic " + base64.b64encode(f"u:{TOKEN}".encode()).decode(), "p": TOKEN}),
+        JSONResponse(
+            {"a": "Basic " + base64.b64encode(f"u:{TOKEN}".encode()).decode(), "p": TOKEN}
+        ),
     ),
-    ({"type": "bearer", "token": TOKEN}, Response(gzip.compress(TOKEN.encode()), headers={"content-encoding": "gzip"})),
+    (
+        {"type": "bearer", "token": TOKEN},
+        Response(gzip.compress(TOKEN.encode()), headers={"content-encoding": "gzip"}),
+    ),
 ]
 
 
@@ -121,7 +156,9 @@ async def test_a_credential_that_a_service_says_back_never_reaches_the_result(
 
 @pytest.mark.requirement("service:no-echo")
 @pytest.mark.parametrize("limit", range(1, 40, 3))
-async def test_truncation_never_leaves_the_first_half_of_a_credential(pod: ToolExecutor, service: Service, limit: int) -> None:
+async def test_truncation_never_leaves_the_first_half_of_a_credential(
+    pod: ToolExecutor, service: Service, limit: int
+) -> None:
     url = serve(service, Response(f"you sent {TOKEN}, {TOKEN}, " + "x" * 200))
     answer = await call(pod, url, auth={"type": "bearer", "token": TOKEN}, result_bytes=limit)
     data = told(answer)["data"]

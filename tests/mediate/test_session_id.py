@@ -23,9 +23,21 @@ CLAUDE = json.dumps({"device_id": "d", "account_uuid": "", "session_id": ID})
     [
         pytest.param({"X-Claude-Code-Session-Id": ID}, SessionHints(), ID, id="claude-code"),
         pytest.param({}, SessionHints({"user_id": CLAUDE}), ID, id="claude-code, by its metadata"),
-        pytest.param({}, SessionHints({"user_id": f"user_1_account__session_{ID}"}), ID, id="claude-code, older"),
-        pytest.param({"x-openclaw-session-id": "s1"}, SessionHints(None, "s1:0"), "s1", id="openclaw"),
-        pytest.param({}, SessionHints({"openclaw_session_id": "s1"}, "s1:0"), "s1", id="openclaw, by its metadata"),
+        pytest.param(
+            {},
+            SessionHints({"user_id": f"user_1_account__session_{ID}"}),
+            ID,
+            id="claude-code, older",
+        ),
+        pytest.param(
+            {"x-openclaw-session-id": "s1"}, SessionHints(None, "s1:0"), "s1", id="openclaw"
+        ),
+        pytest.param(
+            {},
+            SessionHints({"openclaw_session_id": "s1"}, "s1:0"),
+            "s1",
+            id="openclaw, by its metadata",
+        ),
         pytest.param({"session-id": ID, "thread-id": "t"}, SessionHints(None, "k"), ID, id="codex"),
         pytest.param({"session_id": ID}, SessionHints(), ID, id="codex, older"),
         pytest.param({"X-Mux-Workspace-Id": "w"}, SessionHints(), "w", id="mux"),
@@ -35,11 +47,20 @@ CLAUDE = json.dumps({"device_id": "d", "account_uuid": "", "session_id": ID})
         pytest.param({"X-Coder-Chat-Id": "c"}, SessionHints(), "c", id="coder"),
         pytest.param({}, SessionHints(None, "key"), "key", id="a key for the prompt cache"),
         pytest.param({"x-session-id": "o"}, SessionHints(None, "key"), "o", id="opencode"),
-        pytest.param({}, SessionHints(None, "key", {"thread_id": ID}), ID, id="codex, by its metadata"),
-        pytest.param({}, SessionHints(None, "key", None, "conv_1"), "conv_1", id="a conversation that the provider keeps"),
+        pytest.param(
+            {}, SessionHints(None, "key", {"thread_id": ID}), ID, id="codex, by its metadata"
+        ),
+        pytest.param(
+            {},
+            SessionHints(None, "key", None, "conv_1"),
+            "conv_1",
+            id="a conversation that the provider keeps",
+        ),
     ],
 )
-def test_what_a_runner_names_its_session(headers: dict[str, str], hints: SessionHints, named: str) -> None:
+def test_what_a_runner_names_its_session(
+    headers: dict[str, str], hints: SessionHints, named: str
+) -> None:
     assert read_session_id(headers.items(), hints).endswith(f":{named}")
 
 
@@ -61,31 +82,50 @@ def test_what_a_runner_names_its_session(headers: dict[str, str], hints: Session
     ],
 )
 def test_a_runner_that_names_none_has_none(hints: SessionHints) -> None:
-    """Roo, Zed, Cursor, nanobot and pi name none, and the Agents SDK a single run; the other values are hostile."""
+    """Roo, Zed, Cursor, nanobot and pi name none, and the Agents SDK a single run;
+    the other values are hostile.
+    """
     assert read_session_id([("user-agent", "pi"), ("x-claude-code-session-id", "  ")], hints) == ""
 
 
 @pytest.mark.requirement("continuity:session")
 def test_names_of_different_kinds_are_different_sessions_and_a_header_is_believed_first() -> None:
-    by_header, by_body = (read_session_id([("session-id", "a")], SessionHints()), read_session_id([], SessionHints(None, "a")))
+    by_header, by_body = (
+        read_session_id([("session-id", "a")], SessionHints()),
+        read_session_id([], SessionHints(None, "a")),
+    )
     assert by_header != by_body
-    assert read_session_id([("session-id", "a")], SessionHints({"session_id": "b"}, "c")) == by_header
+    assert (
+        read_session_id([("session-id", "a")], SessionHints({"session_id": "b"}, "c")) == by_header
+    )
 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["session_id", "user_id"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["session_id", "user_id"]), inner)
+    ),
     max_leaves=8,
 )
 
 
 @given(JSON, JSON, st.text())
-def test_whatever_stands_there_a_session_is_a_short_text(metadata: Any, key: Any, text: str) -> None:
+def test_whatever_stands_there_a_session_is_a_short_text(
+    metadata: Any, key: Any, text: str
+) -> None:
     assert len(read_session_id([("session-id", text)], SessionHints(metadata, key))) < 300
 
 
 @pytest.mark.requirement("continuity:session")
 @pytest.mark.parametrize("dialect", [openai_chat, anthropic_messages])
 def test_every_dialect_reads_what_the_body_says_of_it(dialect: Any) -> None:
-    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "metadata": {"session_id": "s"}}
-    assert read_session_id([], dialect.read_request(json.dumps(body).encode()).session_hints) == "session_id:s"
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "metadata": {"session_id": "s"},
+    }
+    assert (
+        read_session_id([], dialect.read_request(json.dumps(body).encode()).session_hints)
+        == "session_id:s"
+    )

@@ -15,7 +15,11 @@ DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 @pytest.mark.requirement("settings:defaults", "egress:shell-defaults")
 def test_the_defaults_are_those_of_the_contract() -> None:
     settings = Settings.of(DEFAULTS)
-    assert (settings.context, settings.auth, settings.history) == (Path("/claw/context"), Path("/claw/auth"), None)
+    assert (settings.context, settings.auth, settings.history) == (
+        Path("/claw/context"),
+        Path("/claw/auth"),
+        None,
+    )
     assert (settings.keepalive, settings.keepalive_first, settings.egress) == (1.0, 2.0, "deny")
     assert (settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds) == (32768, 65536, 3.0)
     assert (DEFAULTS["listen"], DEFAULTS["proxy"]) == ("127.0.0.1:8080", "127.0.0.1:8082")
@@ -55,7 +59,9 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         ("hosts", "=openai"),
     ],
 )
-def test_a_wrong_value_is_one_line_that_names_the_setting_and_the_value(name: str, value: str) -> None:
+def test_a_wrong_value_is_one_line_that_names_the_setting_and_the_value(
+    name: str, value: str
+) -> None:
     with pytest.raises(ValueError, match=f"^cllama_{name} takes .*") as caught:
         Settings.of(DEFAULTS | {name: value})
     assert "\n" not in str(caught.value)
@@ -64,7 +70,9 @@ def test_a_wrong_value_is_one_line_that_names_the_setting_and_the_value(name: st
 @pytest.mark.requirement("settings:documented")
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_the_page_of_settings_names_it_with_its_option_and_its_default(setting: Setting) -> None:
-    (row,) = [line for line in PAGE.splitlines() if line.startswith("|") and f"`{setting.env}`" in line]
+    (row,) = [
+        line for line in PAGE.splitlines() if line.startswith("|") and f"`{setting.env}`" in line
+    ]
     assert f"`cllama_{setting.name}`" in row
     if setting.default:
         assert setting.default in row.split("|")[3]
@@ -72,11 +80,15 @@ def test_the_page_of_settings_names_it_with_its_option_and_its_default(setting: 
 
 @pytest.mark.requirement("providers:hosts")
 def test_hosts_are_pairs_in_lower_case() -> None:
-    assert Settings.of(DEFAULTS | {"hosts": " A.test=openai, b.test=x ,"}).hosts == {"a.test": "openai", "b.test": "x"}
+    assert Settings.of(DEFAULTS | {"hosts": " A.test=openai, b.test=x ,"}).hosts == {
+        "a.test": "openai",
+        "b.test": "x",
+    }
 
 
 @pytest.mark.parametrize(
-    ("text", "parts"), [(":8080", ("", 8080)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:65535", ("[::1]", 65535))]
+    ("text", "parts"),
+    [(":8080", ("", 8080)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:65535", ("[::1]", 65535))],
 )
 def test_an_address_is_host_and_port(text: str, parts: tuple[str, int]) -> None:
     assert parse_address(text, "listen") == parts

@@ -1,4 +1,6 @@
-"""Side requests of a runner: they are recognized by its program's own text, and never by a user's."""
+"""Side requests of a runner: they are recognized by its program's own text, and
+never by a user's.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,42 @@ from claw_mediate.core.side_requests import CLAUDE_CODE_QUOTA, RULES, find_side_
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.openai import chat as openai_chat
 
-OPENCODE = "You are a title generator. You output ONLY a thread title. Nothing else.\n\n<task>\nGenerate a brief title"
+OPENCODE = (
+    "You are a title generator. You output ONLY a thread title. Nothing "
+    "else.\n\n<task>\nGenerate a brief title"
+)
 CLAUDE = (
     "x-anthropic-billing-header: cc_version=2.1.197.1c0; cc_entrypoint=sdk-cli;\n"
     "You are Claude Code, Anthropic's official CLI for Claude.\n"
-    "Generate a concise, sentence-case title (3-7 words) that captures the main topic or goal of this coding session. The title"
+    "Generate a concise, sentence-case title (3-7 words) that captures the main topic or goal of "
+    "this coding session. The title"
 )
-CLAUDE_OLD = "You are Claude Code.\nSummarize this coding conversation in under 50 characters.\nCapture the main task"
-TOPIC = "You are Claude Code.\nAnalyze if this message indicates a new conversation topic. If it does, extract a 2-3 word title"
+CLAUDE_OLD = (
+    "You are Claude Code.\nSummarize this coding conversation in under 50 "
+    "characters.\nCapture the main task"
+)
+TOPIC = (
+    "You are Claude Code.\nAnalyze if this message indicates a new conversation topic. If it "
+    "does, extract a 2-3 word title"
+)
 QWEN_TITLE = (
-    "Generate a concise, sentence-case title (3-7 words) that captures what this programming-assistant session is about. "
+    "Generate a concise, sentence-case title (3-7 words) that captures what this "
+    "programming-assistant session is about. "
     "Think of it as a git commit subject"
 )
-QWEN_FORK = "You are now acting as the managed memory extraction subagent for an AI coding assistant.\n\nThe recent"
-FILES = ("read_file", "grep_search", "glob", "list_directory", "run_shell_command", "write_file", "edit")
+QWEN_FORK = (
+    "You are now acting as the managed memory extraction subagent for an AI coding "
+    "assistant.\n\nThe recent"
+)
+FILES = (
+    "read_file",
+    "grep_search",
+    "glob",
+    "list_directory",
+    "run_shell_command",
+    "write_file",
+    "edit",
+)
 
 
 @dataclass(frozen=True)
@@ -47,15 +71,30 @@ class Asked:
         (Asked(CLAUDE, max_tokens=32000), "claude-code-title"),
         (Asked(CLAUDE_OLD), "claude-code-summary-title"),
         (Asked(TOPIC), "claude-code-topic"),
-        (Asked("Write a short summary label describing what these tool calls accomplished. It"), "tool-label"),
         (
-            Asked("\n- you will generate a short title based on the first message a user begins a conversation with"),
+            Asked("Write a short summary label describing what these tool calls accomplished. It"),
+            "tool-label",
+        ),
+        (
+            Asked(
+                "\n- you will generate a short title based on the first message a user "
+                "begins a conversation with"
+            ),
             "crush-title",
         ),
         (Asked(QWEN_TITLE, declared_tools=("respond_in_schema",)), "qwen-title"),
         (Asked(QWEN_FORK, declared_tools=FILES), "qwen-memory-extraction"),
-        (Asked("You are performing a managed memory dream — a reflective pass", declared_tools=FILES), "qwen-memory-dream"),
-        (Asked("You generate session recaps for a programming assistant CLI.\n\nThe user"), "qwen-recap"),
+        (
+            Asked(
+                "You are performing a managed memory dream — a reflective pass",
+                declared_tools=FILES,
+            ),
+            "qwen-memory-dream",
+        ),
+        (
+            Asked("You generate session recaps for a programming assistant CLI.\n\nThe user"),
+            "qwen-recap",
+        ),
         (
             Asked(
                 "You are selecting memories that will be useful to an AI coding assistant as",
@@ -78,7 +117,10 @@ def test_requests_are_told_apart_as_they_come_over_the_wire() -> None:
     quota = {"model": "claude", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]}
     fork = {
         "model": "qwen",
-        "messages": [{"role": "system", "content": QWEN_FORK}, {"role": "user", "content": [{"type": "text", "text": "x"}]}],
+        "messages": [
+            {"role": "system", "content": QWEN_FORK},
+            {"role": "user", "content": [{"type": "text", "text": "x"}]},
+        ],
         "tools": [{"type": "function", "function": {"name": name}} for name in FILES],
     }
     for dialect, body, rule in (
@@ -106,7 +148,10 @@ TURNS: list[Asked] = [
     Asked("", user_texts=("hello", "quota"), max_tokens=1),
     Asked("You are an assistant.", user_texts=("quota",), max_tokens=1),
     Asked("", user_texts=("quota",), max_tokens=1, declared_tools=("shell",)),
-    Asked("The title generator of ours says: You are a title generator. You output ONLY a thread title."),
+    Asked(
+        "The title generator of ours says: You are a title generator. You output ONLY a "
+        "thread title."
+    ),
 ]
 
 
@@ -120,9 +165,16 @@ def test_what_lacks_one_part_of_the_evidence_is_a_turn(asked: Asked) -> None:
 @given(st.data())
 def test_no_text_of_a_user_makes_a_turn_housekeeping(data: Any) -> None:
     lines = [sign.line for sign in RULES] + ["quota"]
-    said = data.draw(st.lists(st.one_of(st.sampled_from(lines), st.text(max_size=20)), max_size=4).map(tuple))
+    said = data.draw(
+        st.lists(st.one_of(st.sampled_from(lines), st.text(max_size=20)), max_size=4).map(tuple)
+    )
     declared = data.draw(st.sampled_from([(), ("shell",), ("respond_in_schema",), FILES]))
-    assert find_side_request(Asked("You are a trading agent.", said, declared, data.draw(st.none() | st.just(1)))) is None
+    assert (
+        find_side_request(
+            Asked("You are a trading agent.", said, declared, data.draw(st.none() | st.just(1)))
+        )
+        is None
+    )
 
 
 def test_every_rule_says_whose_it_is_and_why() -> None:

@@ -1,4 +1,6 @@
-"""Lists of stored items: all that the runner knows of a chain or a conversation, in pages, and nothing that was hidden."""
+"""Lists of stored items: all that the runner knows of a chain or a conversation, in pages, and
+nothing that was hidden.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,17 @@ from claw_mediate.dialects.responses import stored
 from claw_mediate.dialects.responses.stored import Concealment
 from claw_mediate.turns import stored_objects
 from claw_state.ownership import OwnedObject
-from tests.mediate.stored_pod import FIRST, NATIVE, SECOND, SHOWN, StoredPod, filled_pod, ids, output, user
+from tests.mediate.stored_pod import (
+    FIRST,
+    NATIVE,
+    SECOND,
+    SHOWN,
+    StoredPod,
+    filled_pod,
+    ids,
+    output,
+    user,
+)
 from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning
 
@@ -32,35 +44,53 @@ async def test_items_are_listed_without_hidden_calls_of_the_whole_chain_in_pages
     pod: StoredPod, page_size: int
 ) -> None:
     pod.api.page_size = page_size
-    await pod.keeps(OwnedObject("resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",)))
+    await pod.keeps(
+        OwnedObject(
+            "resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",)
+        )
+    )
     left = ids([FIRST[0], *SHOWN, SECOND[-1]])
     status, whole = await pod.asks("GET", "/v1/responses/resp_B/input_items?order=asc")
     assert (status, ids(whole["data"]), whole["has_more"]) == (200, left, False)
     assert (whole["first_id"], whole["last_id"]) == (left[0], left[-1])
-    assert not any(word in json.dumps(whole) for word in ("desk__", "planted", "call_1", "call_2", '"of"'))
+    assert not any(
+        word in json.dumps(whole) for word in ("desk__", "planted", "call_1", "call_2", '"of"')
+    )
     for order, wanted in (("asc", left), ("desc", left[::-1])):
         got: list[str] = []
         more = True
         while more:
             after = f"&after={got[-1]}" if got else ""
-            _, page = await pod.asks("GET", f"/v1/responses/resp_B/input_items?limit=2&order={order}{after}")
+            _, page = await pod.asks(
+                "GET", f"/v1/responses/resp_B/input_items?limit=2&order={order}{after}"
+            )
             got, more = got + ids(page["data"]), page["has_more"]
         assert got == wanted
     assert (await pod.asks("GET", "/v1/responses/resp_B/input_items?x=\udcff%ff"))[0] == 200
-    _, page = await pod.asks("GET", f"/v1/responses/resp_B/input_items?before={left[2]}&order=asc&include%5B%5D=x")
+    _, page = await pod.asks(
+        "GET", f"/v1/responses/resp_B/input_items?before={left[2]}&order=asc&include%5B%5D=x"
+    )
     assert ids(page["data"]) == left[:2]
     assert "include%5B%5D=x" in pod.asked[-1]
 
 
 @pytest.mark.requirement("responses:paths-items")
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "order=up", "after=fc_call_1", "before=nothing"])
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=101", "limit=x", "order=up", "after=fc_call_1", "before=nothing"]
+)
 async def test_a_page_that_there_is_not_is_refused(pod: StoredPod, query: str) -> None:
     assert (await pod.asks("GET", f"/v1/responses/resp_A/input_items?{query}"))[0] == 400
 
 
 @pytest.mark.requirement("responses:paths-items")
-async def test_where_a_part_of_the_chain_is_forgotten_managed_names_hide_its_calls(pod: StoredPod) -> None:
-    await pod.keeps(OwnedObject("resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",)))
+async def test_where_a_part_of_the_chain_is_forgotten_managed_names_hide_its_calls(
+    pod: StoredPod,
+) -> None:
+    await pod.keeps(
+        OwnedObject(
+            "resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",)
+        )
+    )
     await pod.mediator.state.ownership.delete("analyst", "resp_A")
     _, page = await pod.asks("GET", "/v1/responses/resp_B/input_items?order=asc")
     assert ids(page["data"]) == ids([FIRST[0], *SHOWN, SECOND[-1]])
@@ -68,13 +98,17 @@ async def test_where_a_part_of_the_chain_is_forgotten_managed_names_hide_its_cal
 
 @pytest.mark.requirement("responses:paths-items")
 async def test_a_list_without_end_is_cut_off(pod: StoredPod) -> None:
-    pod.api.instead = JSONResponse({"data": [user("Hi")] * 30_000, "has_more": True, "last_id": "msg_Hi"})
+    pod.api.instead = JSONResponse(
+        {"data": [user("Hi")] * 30_000, "has_more": True, "last_id": "msg_Hi"}
+    )
     assert (await pod.asks("GET", "/v1/responses/resp_A/input_items"))[0] == 200
     assert len(pod.asked) == 2, "the same page again is the end"
 
 
 @pytest.mark.requirement("responses:paths-items")
-async def test_a_list_that_is_longer_than_is_read_is_not_shown(pod: StoredPod, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_that_is_longer_than_is_read_is_not_shown(
+    pod: StoredPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stored_objects, "_MAX_BYTES", 1000)
     pod.api.page_size = 1
     status, answer = await pod.asks("GET", "/v1/responses/resp_B/input_items")
@@ -102,10 +136,17 @@ async def turns(pod: StoredPod, *asked: Body) -> list[Body]:
 
 @pytest.mark.requirement("responses:paths-read")
 @pytest.mark.requirement("responses:paths-items")
-async def test_a_chain_of_turns_with_hidden_rounds_reads_as_the_runner_knows_it(pod: StoredPod) -> None:
+async def test_a_chain_of_turns_with_hidden_rounds_reads_as_the_runner_knows_it(
+    pod: StoredPod,
+) -> None:
     pod.api.responses.clear()
     aside = message("I look it up.", "msg_aside")
-    pod.api.script = [[reasoning("Which?"), aside, CALL], [message("Fifty.", "msg_1")], [AGAIN], [message("Still.", "msg_3")]]
+    pod.api.script = [
+        [reasoning("Which?"), aside, CALL],
+        [message("Fifty.", "msg_1")],
+        [AGAIN],
+        [message("Still.", "msg_3")],
+    ]
     choice = {"type": "function", "name": "desk.balance"}
     first, second = await turns(pod, {"instructions": "Be brief.", "tool_choice": choice}, {})
     assert [first["id"], second["id"]] == ["resp_1", "resp_3"]
@@ -122,20 +163,38 @@ async def test_a_chain_of_turns_with_hidden_rounds_reads_as_the_runner_knows_it(
 
 
 @pytest.mark.requirement("responses:paths-items")
-async def test_hidden_rounds_that_were_woven_into_a_kept_request_are_not_listed(pod: StoredPod) -> None:
+async def test_hidden_rounds_that_were_woven_into_a_kept_request_are_not_listed(
+    pod: StoredPod,
+) -> None:
     pod.api.responses.clear()
-    pod.api.script = [[CALL], [message("You have fifty, which I have just looked up for you at the desk.")], [message("Bye.")]]
+    pod.api.script = [
+        [CALL],
+        [message("You have fifty, which I have just looked up for you at the desk.")],
+        [message("Bye.")],
+    ]
     (first,) = await turns(pod, {})
-    history = [{"role": "user", "content": "Hi"}, *first["output"], {"role": "user", "content": "Thanks"}]
+    history = [
+        {"role": "user", "content": "Hi"},
+        *first["output"],
+        {"role": "user", "content": "Thanks"},
+    ]
     await turns(pod, {"input": history})
     sent = pod.api.received[-1].json["input"]
-    assert [item.get("type") for item in sent] == [None, "function_call", "function_call_output", "message", None]
+    assert [item.get("type") for item in sent] == [
+        None,
+        "function_call",
+        "function_call_output",
+        "message",
+        None,
+    ]
     _, page = await pod.asks("GET", "/v1/responses/resp_2/input_items?order=asc")
     assert [item["type"] for item in page["data"]] == ["message"] * 3
 
 
 @pytest.mark.requirement("responses:paths-read")
-async def test_a_chain_behind_a_tool_that_ended_its_turn_shows_what_the_model_said_beside_it(pod: StoredPod) -> None:
+async def test_a_chain_behind_a_tool_that_ended_its_turn_shows_what_the_model_said_beside_it(
+    pod: StoredPod,
+) -> None:
     pod.api.responses.clear()
     pod.agent("analyst", pod.tool(**{"x-claw.terminalOnSuccess": True}))
     pod.api.script = [[message("On it.", "msg_said"), CALL], [message("Welcome.")]]
@@ -157,22 +216,37 @@ KINDS: tuple[Body, ...] = (
 
 @pytest.mark.requirement("responses:paths-items")
 @given(
-    shown=st.lists(st.sampled_from(KINDS), max_size=6), hidden=st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=4)
+    shown=st.lists(st.sampled_from(KINDS), max_size=6),
+    hidden=st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=4),
 )
-def test_nothing_hidden_is_listed_and_nothing_else_is_left_out(shown: list[Body], hidden: list[tuple[int, bool]]) -> None:
+def test_nothing_hidden_is_listed_and_nothing_else_is_left_out(
+    shown: list[Body], hidden: list[tuple[int, bool]]
+) -> None:
     """Put hidden rounds anywhere, each with its own reasoning or none."""
     items: list[tuple[Body, bool]] = [(item, True) for item in shown]
     for number, (place, thinks) in enumerate(hidden):
-        round_ = [function_call(f"call_{number}", "desk__balance", "{}"), output(f"call_{number}", "planted")]
+        round_ = [
+            function_call(f"call_{number}", "desk__balance", "{}"),
+            output(f"call_{number}", "planted"),
+        ]
         own = [{"type": "reasoning", "id": f"rs_hidden_{number}", "summary": []}] if thinks else []
         at = min(place, len(items))
         while 0 < at < len(items) and not items[at][1]:
             at += 1
         items[at:at] = [(item, False) for item in [*own, *round_]]
     raw = [json.dumps(item).encode() for item, _ in items]
-    hidden_ids = stored.ids_in(b",".join(json.dumps(item).encode() for item, is_shown in items if not is_shown))
-    wanted = [text for text, (item, is_shown) in zip(raw, items, strict=True) if is_shown and item["type"] != "reasoning"]
-    for concealment in (Concealment(ids=hidden_ids), Concealment(names=frozenset({"desk__balance"}))):
+    hidden_ids = stored.ids_in(
+        b",".join(json.dumps(item).encode() for item, is_shown in items if not is_shown)
+    )
+    wanted = [
+        text
+        for text, (item, is_shown) in zip(raw, items, strict=True)
+        if is_shown and item["type"] != "reasoning"
+    ]
+    for concealment in (
+        Concealment(ids=hidden_ids),
+        Concealment(names=frozenset({"desk__balance"})),
+    ):
         got = stored.show_items(raw, concealment)
         assert [text for text in got if b'"reasoning"' not in text] == wanted
         assert not any(b"hidden" in text or b"planted" in text for text in got)

@@ -17,8 +17,12 @@ from claw_state.ownership import OwnedObject, ProviderObject
 from tests.mediate.stored_pod import FIRST, MANAGED, NATIVE, StoredPod, kept_response
 from tests.wires import Body
 
-OWN = OwnedObject("resp_A", "resp_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",))
-TALK = OwnedObject("conv_A", "conv_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",))
+OWN = OwnedObject(
+    "resp_A", "resp_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",)
+)
+TALK = OwnedObject(
+    "conv_A", "conv_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",)
+)
 
 
 @pytest.fixture
@@ -34,9 +38,16 @@ async def pod(tmp_path: Path) -> AsyncIterator[StoredPod]:
 
 @pytest.mark.requirement("responses:paths-read")
 @pytest.mark.parametrize("status", [201, 202, 203, 206, 226, 300])
-@pytest.mark.parametrize("path", ["/v1/responses/resp_A", "/v1/responses/resp_A/input_items", "/v1/conversations/conv_A/items"])
-async def test_a_part_of_an_answer_or_one_of_another_kind_is_not_shown(pod: StoredPod, path: str, status: int) -> None:
-    pod.api.instead = Response(json.dumps(kept_response("resp_A") | {"data": FIRST}), status, media_type="application/json")
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/responses/resp_A", "/v1/responses/resp_A/input_items", "/v1/conversations/conv_A/items"],
+)
+async def test_a_part_of_an_answer_or_one_of_another_kind_is_not_shown(
+    pod: StoredPod, path: str, status: int
+) -> None:
+    pod.api.instead = Response(
+        json.dumps(kept_response("resp_A") | {"data": FIRST}), status, media_type="application/json"
+    )
     shown = await pod.asks("GET", path)
     assert "desk__balance" not in json.dumps(shown)
     assert shown[0] == 502
@@ -46,28 +57,58 @@ NESTED = {"type": "function", "function": {"name": "desk__balance", "parameters"
 
 
 @pytest.mark.requirement("responses:paths-read")
-async def test_a_tool_that_the_provider_repeats_in_another_form_is_not_shown(pod: StoredPod) -> None:
-    kept = kept_response("resp_A", tools=[NATIVE, MANAGED, NESTED], input_messages=["planted"], output_messages=[NESTED])
+async def test_a_tool_that_the_provider_repeats_in_another_form_is_not_shown(
+    pod: StoredPod,
+) -> None:
+    kept = kept_response(
+        "resp_A",
+        tools=[NATIVE, MANAGED, NESTED],
+        input_messages=["planted"],
+        output_messages=[NESTED],
+    )
     pod.api.responses["resp_A"] = kept, FIRST
     _, shown = await pod.asks("GET", "/v1/responses/resp_A")
-    assert (shown["tools"], shown["input_messages"], shown["output_messages"]) == ([NATIVE], None, None)
+    assert (shown["tools"], shown["input_messages"], shown["output_messages"]) == (
+        [NATIVE],
+        None,
+        None,
+    )
 
 
 @pytest.mark.requirement("responses:paths-owner")
 @pytest.mark.parametrize(
-    "named", ["\ud800", "resp_A\x00", "resp_A ", " resp_A", "RESP_A", "resp_\uff21", "r" * 1_000_000, "'", "%"]
+    "named",
+    [
+        "\ud800",
+        "resp_A\x00",
+        "resp_A ",
+        " resp_A",
+        "RESP_A",
+        "resp_\uff21",
+        "r" * 1_000_000,
+        "'",
+        "%",
+    ],
 )
 async def test_an_id_in_another_spelling_is_nobodys(pod: StoredPod, named: str) -> None:
     for agent in ("analyst", "clerk"):
-        for member in ({"previous_response_id": named}, {"conversation": named}, {"conversation": {"id": named}}):
+        for member in (
+            {"previous_response_id": named},
+            {"conversation": named},
+            {"conversation": {"id": named}},
+        ):
             for end in ("", "/compact", "/input_tokens"):
                 body: Body = {"model": "gpt-test", "input": "Go on", **member}
-                status, _ = await pod.asks("POST", "/v1/responses" + end, agent, body=json.dumps(body).encode())
+                status, _ = await pod.asks(
+                    "POST", "/v1/responses" + end, agent, body=json.dumps(body).encode()
+                )
                 assert status in {400, 404}
     assert pod.asked == []
 
 
-def posted(pod: StoredPod, path: str, content_type: str = "application/json") -> tuple[Identity, Request]:
+def posted(
+    pod: StoredPod, path: str, content_type: str = "application/json"
+) -> tuple[Identity, Request]:
     headers = [("authorization", f"Bearer {pod.token('clerk')}"), ("content-type", content_type)]
     request = Request("POST", path, headers, b"")
     admitted = pod.mediator.admit(request)
@@ -91,14 +132,18 @@ def posted(pod: StoredPod, path: str, content_type: str = "application/json") ->
         b"",
     ],
 )
-async def test_a_batch_that_could_go_on_from_anybodys_response_is_refused(pod: StoredPod, body: bytes, path: str) -> None:
+async def test_a_batch_that_could_go_on_from_anybodys_response_is_refused(
+    pod: StoredPod, body: bytes, path: str
+) -> None:
     for content_type in ("application/json", "text/plain"):
         admitted, head = posted(pod, path, content_type)
         assert pod.mediator.must_read(admitted, head)
         decision = await pod.mediator.exchange(admitted, replace(head, body=body))
         assert isinstance(decision, RunnerResponse)
         assert decision.status in {400, 403}
-    packed = await pod.mediator.exchange_packed(admitted, replace(head, body=body[:1]), DecodingError("no such coding"))
+    packed = await pod.mediator.exchange_packed(
+        admitted, replace(head, body=body[:1]), DecodingError("no such coding")
+    )
     assert isinstance(packed, RunnerResponse)
 
 
@@ -111,7 +156,9 @@ async def test_a_batch_that_could_go_on_from_anybodys_response_is_refused(pod: S
         ("/v1/batches/batch_1/cancel", b""),
     ],
 )
-async def test_a_batch_of_another_protocol_is_forwarded(pod: StoredPod, path: str, body: bytes) -> None:
+async def test_a_batch_of_another_protocol_is_forwarded(
+    pod: StoredPod, path: str, body: bytes
+) -> None:
     admitted, head = posted(pod, path)
     own = [ProviderObject("file", "file-1", "openai"), ProviderObject("batch", "batch_1", "openai")]
     await pod.mediator.state.ownership.save_objects(admitted.agent.id, own)
@@ -121,7 +168,11 @@ async def test_a_batch_of_another_protocol_is_forwarded(pod: StoredPod, path: st
 @pytest.mark.requirement("responses:batches")
 async def test_a_batch_that_came_packed_is_refused(pod: StoredPod) -> None:
     admitted, head = posted(pod, "/v1/batches")
-    packed = replace(head, headers=[*head.headers, ("content-encoding", "deflate")], body=b'{"endpoint":"/v1/embeddings"}')
+    packed = replace(
+        head,
+        headers=[*head.headers, ("content-encoding", "deflate")],
+        body=b'{"endpoint":"/v1/embeddings"}',
+    )
     assert isinstance(await pod.mediator.exchange(admitted, packed), RunnerResponse)
 
 
@@ -130,7 +181,11 @@ async def test_what_came_packed_is_sent_as_it_was_read(pod: StoredPod) -> None:
     """Bytes can be made that two readers of deflate unpack to two bodies."""
     pod.agent("clerk")
     admitted, head = posted(pod, "/v1/responses")
-    packed = replace(head, headers=[*head.headers, ("content-encoding", "deflate")], body=b'{"model":"gpt-test","input":"Hi"}')
+    packed = replace(
+        head,
+        headers=[*head.headers, ("content-encoding", "deflate")],
+        body=b'{"model":"gpt-test","input":"Hi"}',
+    )
     decision = await pod.mediator.exchange(admitted, packed)
     assert isinstance(decision, Forward)
     assert decision.body == packed.body

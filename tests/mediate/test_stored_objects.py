@@ -1,4 +1,6 @@
-"""Requests for stored objects by id: each agent reads only its own objects, and nothing that was hidden from it."""
+"""Requests for stored objects by id: each agent reads only its own objects, and
+nothing that was hidden from it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,17 @@ from starlette.responses import JSONResponse, Response
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_state.ownership import OwnedObject
 from claw_state.url import StoreError
-from tests.mediate.stored_pod import FIRST, MANAGED, NATIVE, SECOND, SHOWN, StoredPod, filled_pod, ids, kept_response
+from tests.mediate.stored_pod import (
+    FIRST,
+    MANAGED,
+    NATIVE,
+    SECOND,
+    SHOWN,
+    StoredPod,
+    filled_pod,
+    ids,
+    kept_response,
+)
 from tests.wires.responses import function_call, message
 
 
@@ -74,7 +86,9 @@ async def test_another_agents_object_is_not_found_in_any_spelling_and_nothing_is
         "/v1/conversations#\\..\\conversations/conv_A/items",
     ],
 )
-async def test_a_path_that_reaches_another_one_behind_an_encoded_mark_is_refused(pod: StoredPod, path: str) -> None:
+async def test_a_path_that_reaches_another_one_behind_an_encoded_mark_is_refused(
+    pod: StoredPod, path: str
+) -> None:
     for method in ("GET", "POST"):
         request = Request(method, path, [("authorization", f"Bearer {pod.token('clerk')}")], b"{}")
         refused = pod.mediator.admit(request)
@@ -92,7 +106,9 @@ async def test_a_path_that_reaches_another_one_behind_an_encoded_mark_is_refused
         ("DELETE", "/v1/conversations/conv_A/items/fc_call_1"),
     ],
 )
-async def test_another_agents_object_can_not_be_changed(pod: StoredPod, method: str, path: str) -> None:
+async def test_another_agents_object_can_not_be_changed(
+    pod: StoredPod, method: str, path: str
+) -> None:
     assert (await pod.asks(method, path, "clerk", body=b"{}"))[0] == 404
     assert pod.asked == []
 
@@ -109,7 +125,9 @@ async def test_another_agents_object_can_not_be_changed(pod: StoredPod, method: 
         "/v1/conversations/conv_A/responses/resp_B",
     ],
 )
-async def test_a_part_that_is_not_known_is_refused_to_its_owner_too(pod: StoredPod, path: str) -> None:
+async def test_a_part_that_is_not_known_is_refused_to_its_owner_too(
+    pod: StoredPod, path: str
+) -> None:
     assert (await pod.asks("GET", path))[0] == 404
     assert pod.asked == []
 
@@ -122,16 +140,31 @@ async def test_a_response_repeats_what_the_runner_asked_and_no_managed_tool(pod:
         tool_choice=json.dumps(choice).encode(), instructions=9,
     )  # fmt: skip
     await pod.keeps(kept)
-    status, shown = await pod.asks("GET", "/v1/responses/resp_early?include%5B%5D=message.output_text.logprobs")
-    wanted = {"id": "resp_early", "previous_response_id": "resp_0", "tools": [NATIVE], "tool_choice": choice}
-    assert (status, shown) == (200, pod.api.responses["resp_B"][0] | wanted | {"instructions": "Be brief."})
+    status, shown = await pod.asks(
+        "GET", "/v1/responses/resp_early?include%5B%5D=message.output_text.logprobs"
+    )
+    wanted = {
+        "id": "resp_early",
+        "previous_response_id": "resp_0",
+        "tools": [NATIVE],
+        "tool_choice": choice,
+    }
+    assert (status, shown) == (
+        200,
+        pod.api.responses["resp_B"][0] | wanted | {"instructions": "Be brief."},
+    )
     assert pod.asked == ["GET /v1/responses/resp_B?include%5B%5D=message.output_text.logprobs"]
     (sent,) = pod.api.received
-    assert (sent.headers["authorization"], sent.headers["x-of-the-runner"]) == ("Bearer sk-other", "kept")
+    assert (sent.headers["authorization"], sent.headers["x-of-the-runner"]) == (
+        "Bearer sk-other",
+        "kept",
+    )
 
 
 @pytest.mark.requirement("responses:paths-read")
-async def test_a_response_whose_offers_are_not_known_hides_every_tool_of_the_agents(pod: StoredPod) -> None:
+async def test_a_response_whose_offers_are_not_known_hides_every_tool_of_the_agents(
+    pod: StoredPod,
+) -> None:
     await pod.keeps(OwnedObject("resp_A", "resp_A", "openai", "first"))
     called = [function_call("call_1", "desk__balance", "{}"), message("Fifty.")]
     pod.api.responses["resp_A"] = kept_response("resp_A", output=called), []
@@ -142,9 +175,18 @@ async def test_a_response_whose_offers_are_not_known_hides_every_tool_of_the_age
 @pytest.mark.requirement("responses:paths-read")
 async def test_a_turn_that_a_tool_ended_is_read_as_it_was_delivered(pod: StoredPod) -> None:
     await pod.keeps(
-        OwnedObject("resp_early", "resp_A", "openai", "first", delivered=b'{"id":"resp_A","output":[{"id":"msg_1"}]}')
+        OwnedObject(
+            "resp_early",
+            "resp_A",
+            "openai",
+            "first",
+            delivered=b'{"id":"resp_A","output":[{"id":"msg_1"}]}',
+        )
     )
-    assert await pod.asks("GET", "/v1/responses/resp_early") == (200, {"id": "resp_early", "output": [{"id": "msg_1"}]})
+    assert await pod.asks("GET", "/v1/responses/resp_early") == (
+        200,
+        {"id": "resp_early", "output": [{"id": "msg_1"}]},
+    )
     assert pod.asked == []
 
 
@@ -164,20 +206,35 @@ async def test_a_mediated_response_is_never_streamed_again_and_a_plain_one_is_by
 
 
 @pytest.mark.requirement("responses:paths-read")
-@pytest.mark.parametrize("path", ["/v1/responses/resp_A", "/v1/responses/resp_A/input_items", "/v1/conversations/conv_A/items"])
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/responses/resp_A", "/v1/responses/resp_A/input_items", "/v1/conversations/conv_A/items"],
+)
 @pytest.mark.parametrize(
     "body",
-    [b'event: x\ndata: {"desk__balance": 1}\n\n', b'["desk__balance"]', b'{"data":"desk__balance"', b"", b'{"id":"\xff"}'],
+    [
+        b'event: x\ndata: {"desk__balance": 1}\n\n',
+        b'["desk__balance"]',
+        b'{"data":"desk__balance"',
+        b"",
+        b'{"id":"\xff"}',
+    ],
 )
-async def test_an_answer_that_can_not_be_read_is_not_shown(pod: StoredPod, path: str, body: bytes) -> None:
+async def test_an_answer_that_can_not_be_read_is_not_shown(
+    pod: StoredPod, path: str, body: bytes
+) -> None:
     pod.api.instead = Response(body, media_type="application/json")
     status, answer = await pod.asks("GET", path)
     assert (status, answer["error"]["code"]) == (502, "provider_bad_response")
 
 
 @pytest.mark.requirement("responses:paths-read")
-async def test_an_error_of_the_provider_is_passed_and_one_of_the_connection_is_told(pod: StoredPod) -> None:
-    pod.api.instead = JSONResponse({"error": {"message": "slow down sk-first"}}, 429, {"retry-after": "7"})
+async def test_an_error_of_the_provider_is_passed_and_one_of_the_connection_is_told(
+    pod: StoredPod,
+) -> None:
+    pod.api.instead = JSONResponse(
+        {"error": {"message": "slow down sk-first"}}, 429, {"retry-after": "7"}
+    )
     status, answer = await pod.asks("GET", "/v1/responses/resp_A")
     assert (status, "sk-first" in str(answer)) == (429, False)
     pod.api.stop()
@@ -187,12 +244,23 @@ async def test_an_error_of_the_provider_is_passed_and_one_of_the_connection_is_t
 
 
 @pytest.mark.requirement("responses:paths-delete")
-async def test_a_deleted_response_takes_the_hidden_ones_of_its_turn_and_its_row_along(pod: StoredPod) -> None:
-    await pod.keeps(OwnedObject("resp_early", "resp_A", "openai", "first", hidden_responses=("resp_gone", "resp_hidden")))
+async def test_a_deleted_response_takes_the_hidden_ones_of_its_turn_and_its_row_along(
+    pod: StoredPod,
+) -> None:
+    await pod.keeps(
+        OwnedObject(
+            "resp_early", "resp_A", "openai", "first", hidden_responses=("resp_gone", "resp_hidden")
+        )
+    )
     status, answer = await pod.asks("DELETE", "/v1/responses/resp_early")
-    assert (status, answer) == (200, {"id": "resp_early", "object": "response.deleted", "deleted": True})
+    assert (status, answer) == (
+        200,
+        {"id": "resp_early", "object": "response.deleted", "deleted": True},
+    )
     assert set(pod.api.responses) == {"resp_B", "resp_P"}
-    assert pod.asked == [f"DELETE /v1/responses/{name}" for name in ("resp_gone", "resp_hidden", "resp_A")]
+    assert pod.asked == [
+        f"DELETE /v1/responses/{name}" for name in ("resp_gone", "resp_hidden", "resp_A")
+    ]
     assert (await pod.asks("DELETE", "/v1/responses/resp_early"))[0] == 404
     assert len(pod.asked) == 3
     await pod.asks("DELETE", "/v1/conversations/conv_A")
@@ -200,7 +268,9 @@ async def test_a_deleted_response_takes_the_hidden_ones_of_its_turn_and_its_row_
 
 
 @pytest.mark.requirement("responses:paths-delete")
-async def test_a_response_that_the_provider_does_not_delete_stays_the_agents(pod: StoredPod) -> None:
+async def test_a_response_that_the_provider_does_not_delete_stays_the_agents(
+    pod: StoredPod,
+) -> None:
     pod.api.instead = JSONResponse({"error": {"message": "busy"}}, 503)
     assert (await pod.asks("DELETE", "/v1/responses/resp_A"))[0] == 503
     pod.api.instead = None
@@ -210,12 +280,21 @@ async def test_a_response_that_the_provider_does_not_delete_stays_the_agents(pod
 @pytest.mark.requirement("responses:paths-read")
 async def test_a_cancel_is_passed_and_its_answer_is_shown_like_the_response(pod: StoredPod) -> None:
     status, shown = await pod.asks("POST", "/v1/responses/resp_A/cancel")
-    assert (status, shown["tools"], pod.asked) == (200, [NATIVE], ["POST /v1/responses/resp_A/cancel"])
+    assert (status, shown["tools"], pod.asked) == (
+        200,
+        [NATIVE],
+        ["POST /v1/responses/resp_A/cancel"],
+    )
 
 
 @pytest.mark.requirement("responses:paths-conversation")
-async def test_a_conversation_is_its_agents_and_is_listed_without_hidden_items(pod: StoredPod) -> None:
-    assert await pod.asks("GET", "/v1/conversations/conv_A") == (200, {"id": "conv_A", "object": "conversation"})
+async def test_a_conversation_is_its_agents_and_is_listed_without_hidden_items(
+    pod: StoredPod,
+) -> None:
+    assert await pod.asks("GET", "/v1/conversations/conv_A") == (
+        200,
+        {"id": "conv_A", "object": "conversation"},
+    )
     left = ids([FIRST[0], *SHOWN, SECOND[-1]])
     _, page = await pod.asks("GET", "/v1/conversations/conv_A/items?order=asc")
     assert ids(page["data"]) == left
@@ -243,7 +322,9 @@ async def test_without_the_state_nothing_that_is_named_by_its_id_is_read(
 
 
 @pytest.mark.requirement("responses:paths-owner")
-async def test_where_any_id_is_allowed_an_unknown_one_is_asked_for_and_hides_the_agents_tools(tmp_path: Path) -> None:
+async def test_where_any_id_is_allowed_an_unknown_one_is_asked_for_and_hides_the_agents_tools(
+    tmp_path: Path,
+) -> None:
     pod = StoredPod(tmp_path)
     pod.open(stored_ids="any")
     pod.api.responses = {"resp_A": (kept_response("resp_A"), FIRST)}
@@ -270,7 +351,9 @@ async def test_a_row_is_found_while_it_is_saved_and_gone_if_it_can_not_be(
     may_go_on = asyncio.Event()
     save = pod.mediator.state.ownership.save
     monkeypatch.setattr(pod.mediator.state.ownership, "save", waits)
-    decision = await pod.decides("POST", "/v1/responses", body=b'{"model":"m","input":"Hi","tool_choice":"none"}')
+    decision = await pod.decides(
+        "POST", "/v1/responses", body=b'{"model":"m","input":"Hi","tool_choice":"none"}'
+    )
     assert isinstance(decision, Forward)
     pod.mediator.passthrough.note_id(decision.handle, "resp_B")  # type: ignore[arg-type]
     asked = asyncio.ensure_future(pod.asks("GET", "/v1/responses/resp_B"))
@@ -281,7 +364,9 @@ async def test_a_row_is_found_while_it_is_saved_and_gone_if_it_can_not_be(
     monkeypatch.setattr(pod.mediator.state.ownership, "save", fails)
     pod.mediator.passthrough.note_id(decision.handle, "resp_C")  # type: ignore[arg-type]
     assert (await pod.asks("GET", "/v1/responses/resp_C"))[0] == 404
-    assert [event["error"] for event in pod.events if event["type"] == "error"] == ["ownership_not_written"]
+    assert [event["error"] for event in pod.events if event["type"] == "error"] == [
+        "ownership_not_written"
+    ]
 
 
 @pytest.mark.requirement("responses:paths-rows")
@@ -291,10 +376,15 @@ async def test_what_is_forwarded_is_owned_by_the_id_that_comes_back(pod: StoredP
     decision = await pod.decides("POST", "/v1/responses", body=body)
     assert isinstance(decision, Forward)
     pod.mediator.passthrough.note_id(decision.handle, "resp_N")  # type: ignore[arg-type]
-    pod.api.responses["resp_N"] = (kept_response("resp_N", tools=[NATIVE, MANAGED]), [*FIRST, *SHOWN])
+    pod.api.responses["resp_N"] = (
+        kept_response("resp_N", tools=[NATIVE, MANAGED]),
+        [*FIRST, *SHOWN],
+    )
     assert (await pod.asks("GET", "/v1/responses/resp_N", "clerk"))[0] == 404
     assert (await pod.asks("GET", "/v1/responses/resp_N"))[1]["tools"] == [NATIVE, MANAGED]
     _, page = await pod.asks("GET", "/v1/responses/resp_N/input_items?order=asc")
     assert ids(page["data"]) == ids([FIRST[0], *SHOWN])
     owned = await pod.mediator.state.ownership.find("analyst", "resp_N")
-    assert owned == OwnedObject("resp_N", "resp_N", "openai", "first", previous="resp_A", is_plain=True)
+    assert owned == OwnedObject(
+        "resp_N", "resp_N", "openai", "first", previous="resp_A", is_plain=True
+    )

@@ -1,4 +1,6 @@
-"""A request that names a stored object is sent to the provider that stores it, with the key that it was stored with."""
+"""A request that names a stored object is sent to the provider that stores it, with
+the key that it was stored with.
+"""
 
 from __future__ import annotations
 
@@ -53,15 +55,22 @@ async def goes_on(pod: Pod, host: str | None = None, **more: Any) -> tuple[int, 
 
 def asked(pod: Pod) -> list[tuple[str, str]]:
     """Return the model and the key of each request."""
-    return [(sent.json["model"], sent.headers["authorization"].removeprefix("Bearer ")) for sent in pod.provider.received]
+    return [
+        (sent.json["model"], sent.headers["authorization"].removeprefix("Bearer "))
+        for sent in pod.provider.received
+    ]
 
 
 async def keep(pod: Pod, provider: str, key_label: str) -> None:
-    await pod.mediator.state.ownership.save("analyst", OwnedObject("resp_1", "resp_1", provider, key_label))
+    await pod.mediator.state.ownership.save(
+        "analyst", OwnedObject("resp_1", "resp_1", provider, key_label)
+    )
 
 
 @pytest.mark.requirement("responses:pinned")
-async def test_a_chain_stays_with_the_provider_and_the_key_that_answered_though_both_are_not_the_first(pod: Pod) -> None:
+async def test_a_chain_stays_with_the_provider_and_the_key_that_answered_though_both_are_not_the_first(
+    pod: Pod,
+) -> None:
     pod.provider.says(BUSY, bad_key())
     says(pod, "resp_1")
     status, _ = await pod.answers(json.dumps({"model": "openai/big", "input": "Hi"}).encode())
@@ -96,7 +105,9 @@ async def test_where_the_key_is_gone_any_key_of_the_provider_is_used(pod: Pod) -
 
 @pytest.mark.requirement("responses:pinned")
 @pytest.mark.parametrize(("provider", "host"), [("gone", None), ("second", "api.openai.com")])
-async def test_an_id_whose_provider_can_not_be_asked_any_more_is_unknown(pod: Pod, provider: str, host: str | None) -> None:
+async def test_an_id_whose_provider_can_not_be_asked_any_more_is_unknown(
+    pod: Pod, provider: str, host: str | None
+) -> None:
     await keep(pod, provider, "k1")
     status, told = await goes_on(pod, host)
     assert (status, told["error"]["code"], told["error"]["param"]) == (
@@ -109,11 +120,18 @@ async def test_an_id_whose_provider_can_not_be_asked_any_more_is_unknown(pod: Po
 
 
 @pytest.mark.requirement("responses:pinned")
-async def test_a_request_that_is_not_mediated_goes_to_the_same_provider_with_what_is_owed(pod: Pod) -> None:
+async def test_a_request_that_is_not_mediated_goes_to_the_same_provider_with_what_is_owed(
+    pod: Pod,
+) -> None:
     output = b'{"type":"function_call_output","call_id":"call_1","output":"done"}'
     row = OwnedObject("resp_1", "resp_real", "second", "k2", owed=output)
     await pod.mediator.state.ownership.save("analyst", row)
-    body = {"model": "openai/big", "input": "Go on", "previous_response_id": "resp_1", "background": True}
+    body = {
+        "model": "openai/big",
+        "input": "Go on",
+        "previous_response_id": "resp_1",
+        "background": True,
+    }
     decision = await pod.sends(json.dumps(body).encode())
     assert isinstance(decision, Forward)
     assert ("authorization", "Bearer sk-second-2") in decision.credential
@@ -124,7 +142,9 @@ async def test_a_request_that_is_not_mediated_goes_to_the_same_provider_with_wha
 
 
 @pytest.mark.requirement("responses:pinned")
-async def test_a_request_that_leans_on_a_provider_of_which_nothing_is_known_has_one_candidate(pod: Pod) -> None:
+async def test_a_request_that_leans_on_a_provider_of_which_nothing_is_known_has_one_candidate(
+    pod: Pod,
+) -> None:
     pod.provider.says(BUSY)
     body = {"model": "openai/big", "input": [{"type": "item_reference", "id": "msg_1"}]}
     status, _ = await pod.answers(json.dumps(body).encode())

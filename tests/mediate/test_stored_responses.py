@@ -41,11 +41,15 @@ async def chains(desk: Desk, words: str, previous: str, **more: Any) -> str:
 
 
 def says(desk: Desk, response_id: str, *output: Body, **more: Any) -> None:
-    desk.model_answers(json.dumps(response(*output, **{"id": response_id, "store": True, **more})).encode())
+    desk.model_answers(
+        json.dumps(response(*output, **{"id": response_id, "store": True, **more})).encode()
+    )
 
 
 @pytest.mark.requirement("responses:chain")
-async def test_a_chain_goes_on_without_its_hidden_rounds_since_the_provider_has_them(codex: Desk) -> None:
+async def test_a_chain_goes_on_without_its_hidden_rounds_since_the_provider_has_them(
+    codex: Desk,
+) -> None:
     codex.model_says(("desk.balance", {}), id="resp_1", store=True)
     codex.model_says("You have fifty.", id="resp_2", store=True)
     await codex.asks("How much?", store=True)
@@ -63,7 +67,12 @@ cllama → runner   'Bought.'   [1 hidden]
     assert {body["previous_response_id"] for body in codex.model.bodies[2:]} == {"resp_2"}
     assert json.loads(codex.body)["previous_response_id"] == "resp_2"
     row = await owned(codex, "resp_4")
-    assert (row.provider, row.previous, row.hidden_responses, row.owed) == ("openai", "resp_2", ("resp_3",), b"")
+    assert (row.provider, row.previous, row.hidden_responses, row.owed) == (
+        "openai",
+        "resp_2",
+        ("resp_3",),
+        b"",
+    )
     assert "call_2" in row.hidden_ids
 
 
@@ -77,7 +86,9 @@ async def test_a_request_without_input_gets_one_of_its_hidden_items_only(codex: 
     codex.model_says("Fifty.", id="resp_3")
     codex.messages = []
     body = {"model": "gpt-test", "previous_response_id": "resp_1", "stream": codex.stream}
-    exchange = await codex.mediator.exchange(codex._admitted(), replace(codex._request(), body=json.dumps(body).encode()))
+    exchange = await codex.mediator.exchange(
+        codex._admitted(), replace(codex._request(), body=json.dumps(body).encode())
+    )
     assert isinstance(exchange, RunnerResponse)
     assert codex.model.fault is None
     assert exchange.status == 200
@@ -90,9 +101,21 @@ async def test_a_request_without_input_gets_one_of_its_hidden_items_only(codex: 
 REFERENCES: list[tuple[Body, int, str]] = [
     ({"previous_response_id": "resp_theirs"}, 400, "previous_response_not_found"),
     ({"previous_response_id": "resp_nobodys"}, 400, "previous_response_not_found"),
-    ({"previous_response_id": "resp_theirs", "background": True}, 400, "previous_response_not_found"),
-    ({"previous_response_id": "resp_theirs", "tool_choice": "none", "input": None}, 400, "previous_response_not_found"),
-    ({"previous_response_id": "resp_theirs", "input": [{"type": "compaction_trigger"}]}, 400, "previous_response_not_found"),
+    (
+        {"previous_response_id": "resp_theirs", "background": True},
+        400,
+        "previous_response_not_found",
+    ),
+    (
+        {"previous_response_id": "resp_theirs", "tool_choice": "none", "input": None},
+        400,
+        "previous_response_not_found",
+    ),
+    (
+        {"previous_response_id": "resp_theirs", "input": [{"type": "compaction_trigger"}]},
+        400,
+        "previous_response_not_found",
+    ),
     ({"conversation": "resp_theirs"}, 404, "conversation_not_found"),
     ({"conversation": {"id": "resp_theirs"}}, 404, "conversation_not_found"),
 ]
@@ -137,14 +160,18 @@ cllama → runner   400 previous_response_not_found
 
 @once
 @pytest.mark.requirement("responses:chain-unkept")
-async def test_a_response_that_the_provider_was_told_not_to_keep_can_not_be_named(codex: Desk) -> None:
+async def test_a_response_that_the_provider_was_told_not_to_keep_can_not_be_named(
+    codex: Desk,
+) -> None:
     codex.model_says("Hello.", id="resp_1")
     await codex.asks("Hi", store=False)
     assert "400 previous_response_not_found" in await refused(codex, "resp_1")
 
 
 async def refused(desk: Desk, previous: str) -> str:
-    exchange = await asked(desk, {"model": "gpt-test", "input": "Go on", "previous_response_id": previous})
+    exchange = await asked(
+        desk, {"model": "gpt-test", "input": "Go on", "previous_response_id": previous}
+    )
     assert isinstance(exchange, RunnerResponse)
     told = json.loads(b"".join([chunk async for chunk in exchange.chunks]))["error"]
     return f"{exchange.status} {told['code']}: {told['message']}"
@@ -166,7 +193,9 @@ async def refused(desk: Desk, previous: str) -> str:
     ],
 )
 @pytest.mark.parametrize("tools", ["granted", "none"])
-async def test_an_id_that_two_readers_could_read_differently_is_a_bad_request(codex: Desk, named: bytes, tools: str) -> None:
+async def test_an_id_that_two_readers_could_read_differently_is_a_bad_request(
+    codex: Desk, named: bytes, tools: str
+) -> None:
     if tools == "none":
         codex.grant()
     exchange = await asked(codex, b'{"model":"gpt-test","input":"Hi",%b}' % named)
@@ -176,7 +205,9 @@ async def test_an_id_that_two_readers_could_read_differently_is_a_bad_request(co
 
 @once
 @pytest.mark.requirement("responses:state-down")
-async def test_while_the_state_can_not_be_read_what_names_an_id_is_503_and_all_else_works(codex: Desk) -> None:
+async def test_while_the_state_can_not_be_read_what_names_an_id_is_503_and_all_else_works(
+    codex: Desk,
+) -> None:
     codex.remembers()
     with closing(sqlite3.connect(codex.home / "state.db")) as other:
         other.execute("DROP TABLE owned")
@@ -210,16 +241,24 @@ async def test_a_chain_goes_on_behind_a_turn_that_a_tool_ended(codex: Desk) -> N
 
 @once
 @pytest.mark.requirement("responses:early-id")
-async def test_an_id_that_went_out_before_the_response_was_there_is_mapped_to_the_providers(codex: Desk) -> None:
-    codex.settings = replace(codex.settings, keepalive_responses="native", keepalive=0.01, keepalive_first=0.01)
+async def test_an_id_that_went_out_before_the_response_was_there_is_mapped_to_the_providers(
+    codex: Desk,
+) -> None:
+    codex.settings = replace(
+        codex.settings, keepalive_responses="native", keepalive=0.01, keepalive_first=0.01
+    )
     codex.open()
     codex.stream = True
     says(codex, "resp_1", function_call("call_1", "desk__balance", "{}"))
     says(codex, "resp_real", message("Fifty."))
     codex.messages, codex.more = [codex.wire.user("How much?")], {"store": True}
-    exchange, chunks = await streamed(codex, "desk.balance", lambda came: b"response.created" in came)
+    exchange, chunks = await streamed(
+        codex, "desk.balance", lambda came: b"response.created" in came
+    )
     codex._answered(exchange, chunks)
-    early = final_response(chunks).id  # The strict helper refuses a stream whose response changes its id
+    early = final_response(
+        chunks
+    ).id  # The strict helper refuses a stream whose response changes its id
     assert early.startswith("resp_")
     assert early != "resp_real"
     assert (await owned(codex, early)).provider_id == "resp_real"
@@ -232,7 +271,9 @@ async def test_an_id_that_went_out_before_the_response_was_there_is_mapped_to_th
 
 
 @pytest.mark.requirement("responses:chain-and-history")
-async def test_turns_that_the_named_response_holds_are_not_woven_into_a_history_beside_it(codex: Desk) -> None:
+async def test_turns_that_the_named_response_holds_are_not_woven_into_a_history_beside_it(
+    codex: Desk,
+) -> None:
     for number in (1, 2):
         codex.model_says(("desk.balance", {}), id=f"resp_{number}a", store=True)
         codex.model_says(f"Answer number {number}.", id=f"resp_{number}b", store=True)
@@ -270,7 +311,11 @@ async def test_reasoning_that_the_provider_keeps_stays_with_its_call(codex: Desk
     says(codex, "resp_1", bare, function_call("call_1", "desk__balance", "{}"))
     says(codex, "resp_2", message("Fifty."))
     await codex.asks("How much?", store=True)
-    assert [item["type"] for item in codex.model.messages()[1:]] == ["reasoning", "function_call", "function_call_output"]
+    assert [item["type"] for item in codex.model.messages()[1:]] == [
+        "reasoning",
+        "function_call",
+        "function_call_output",
+    ]
     assert codex.model.messages()[1] == bare
 
 
@@ -286,7 +331,9 @@ async def test_a_call_of_a_tool_that_only_the_chain_declares_is_the_runners(code
 
 def test_a_request_that_leans_on_the_provider_is_bound_to_it() -> None:
     def is_bound(**more: Any) -> bool:
-        return dialect.read_request(json.dumps({"model": "m", "input": "Hi", **more}).encode()).is_bound
+        return dialect.read_request(
+            json.dumps({"model": "m", "input": "Hi", **more}).encode()
+        ).is_bound
 
     image = {"type": "input_image", "file_id": "file-1"}
     assert [
@@ -305,7 +352,9 @@ def test_a_request_that_leans_on_the_provider_is_bound_to_it() -> None:
 @pytest.mark.requirement("responses:no-input")
 @once
 @pytest.mark.parametrize("empty", [[], None])
-async def test_an_empty_input_without_a_chain_is_the_providers_to_refuse(codex: Desk, empty: list[Body] | None) -> None:
+async def test_an_empty_input_without_a_chain_is_the_providers_to_refuse(
+    codex: Desk, empty: list[Body] | None
+) -> None:
     codex.model_refuses(400, "missing_required_parameter")
     exchange = await asked(codex, {"model": "gpt-test", "input": empty})
     if isinstance(exchange, Forward):
@@ -317,10 +366,17 @@ async def test_an_empty_input_without_a_chain_is_the_providers_to_refuse(codex: 
 
 @pytest.mark.requirement("responses:chain-and-conversation")
 @once
-async def test_a_chain_and_a_conversation_of_the_agents_own_are_the_providers_to_refuse(codex: Desk) -> None:
+async def test_a_chain_and_a_conversation_of_the_agents_own_are_the_providers_to_refuse(
+    codex: Desk,
+) -> None:
     for own in ("resp_1", "conv_1"):
         await codex.mediator.state.ownership.save(codex.agent, OwnedObject(own, own, "openai"))
-    body = {"model": "gpt-test", "input": "Hi", "previous_response_id": "resp_1", "conversation": "conv_1"}
+    body = {
+        "model": "gpt-test",
+        "input": "Hi",
+        "previous_response_id": "resp_1",
+        "conversation": "conv_1",
+    }
     codex.model_refuses(400, "invalid_request_error")
     exchange = await asked(codex, body)
     assert isinstance(exchange, Forward) or exchange.status == 400
@@ -332,7 +388,9 @@ async def test_a_chain_and_a_conversation_of_the_agents_own_are_the_providers_to
 
 @pytest.mark.requirement("responses:owned-ids")
 @once
-async def test_a_chain_goes_on_at_another_proxy_and_stops_while_their_server_is_gone(codex: Desk, tmp_path: Path) -> None:
+async def test_a_chain_goes_on_at_another_proxy_and_stops_while_their_server_is_gone(
+    codex: Desk, tmp_path: Path
+) -> None:
     with shared_state(tmp_path / "server") as server:
         codex.settings = replace(codex.settings, state=server.place)
         codex.open()
@@ -366,7 +424,9 @@ async def test_a_chain_goes_on_behind_a_response_whose_calls_were_filtered(codex
 
 @pytest.mark.requirement("responses:chain-names")
 @once
-async def test_a_tool_that_was_withdrawn_behind_the_named_response_is_not_taken_for_the_runners(codex: Desk) -> None:
+async def test_a_tool_that_was_withdrawn_behind_the_named_response_is_not_taken_for_the_runners(
+    codex: Desk,
+) -> None:
     says(codex, "resp_1", message("Hi."))
     await codex.asks("Hi", store=True)
     codex.grant(tool("balance"))
@@ -377,4 +437,7 @@ async def test_a_tool_that_was_withdrawn_behind_the_named_response_is_not_taken_
         assert "unknown_tool" in codex.model.messages()[-1]["output"]
     assert codex.services.calls == []
     says(codex, "resp_4", function_call("call_4", "desk__trade", "{}"))
-    assert "native:desk__trade" in (await chains(codex, "Buy", "resp_3", native=["desk__trade"])).splitlines()[-1]
+    assert (
+        "native:desk__trade"
+        in (await chains(codex, "Buy", "resp_3", native=["desk__trade"])).splitlines()[-1]
+    )

@@ -1,4 +1,6 @@
-"""Every turn ends within its budgets and repeats no side effect, whatever a model says and however long anything takes."""
+"""Every turn ends within its budgets and repeats no side effect, whatever a model says and however
+long anything takes.
+"""
 
 from __future__ import annotations
 
@@ -94,12 +96,20 @@ class World:
 
     def answer(self, call: ToolCall) -> ToolResult:
         status = self.data.draw(st.sampled_from([200, 200, 404, 503, 0]))
-        return tool_result.read_http_response(call, status, b"{}", 2, 100) if status else tool_result.timeout(call, 1)
+        return (
+            tool_result.read_http_response(call, status, b"{}", 2, 100)
+            if status
+            else tool_result.timeout(call, 1)
+        )
 
     def may_repeat(self, call: ToolCall) -> bool:
-        """Return True under the exceptions of docs/spec/mediation.md section 4, "Repeats", judging by the calls that ran."""
+        """Return True under the exceptions of docs/spec/mediation.md section 4,
+        "Repeats", judging by the calls that ran.
+        """
         assert call.tool is not None
-        equal = [index for index, (one, _, _) in enumerate(self.ran) if one.signature == call.signature]
+        equal = [
+            index for index, (one, _, _) in enumerate(self.ran) if one.signature == call.signature
+        ]
         if not equal or call.tool.annotations.repeatable:
             return True
         first = equal[0]
@@ -127,7 +137,9 @@ def test_any_turn_ends_within_its_budgets_and_repeats_nothing_that_it_may_not(
 @pytest.mark.requirement("loop:terminates")
 @settings(max_examples=200)
 @given(st.data(), LIMITS, st.booleans())
-def test_what_ran_is_told_and_what_is_told_ran(data: st.DataObject, limits: Limits, keeps_rounds: bool) -> None:
+def test_what_ran_is_told_and_what_is_told_ran(
+    data: st.DataObject, limits: Limits, keeps_rounds: bool
+) -> None:
     world = World(data, limits, keeps_rounds)
     outcome = world.play()
     told = [answer for round_ in outcome.rounds for answer in round_.results if answer.ran]
@@ -141,7 +153,9 @@ def test_what_ran_is_told_and_what_is_told_ran(data: st.DataObject, limits: Limi
 @pytest.mark.requirement("budget:rounds")
 @settings(max_examples=200)
 @given(st.data(), LIMITS)
-def test_nothing_runs_once_tools_are_forbidden_and_the_answer_is_the_models(data: st.DataObject, limits: Limits) -> None:
+def test_nothing_runs_once_tools_are_forbidden_and_the_answer_is_the_models(
+    data: st.DataObject, limits: Limits
+) -> None:
     world = World(data, limits)
     outcome = world.play()
     uses = [command.tool_use for command in world.asked]
@@ -156,7 +170,9 @@ def test_nothing_runs_once_tools_are_forbidden_and_the_answer_is_the_models(data
 
 @pytest.mark.requirement("loop:terminates")
 @given(st.integers(1, 12))
-def test_a_model_that_never_stops_calling_is_asked_two_times_more_than_it_has_rounds(rounds: int) -> None:
+def test_a_model_that_never_stops_calling_is_asked_two_times_more_than_it_has_rounds(
+    rounds: int,
+) -> None:
     playing, asked, clock = turn(limits(max_rounds=rounds), 0.0), 0, 0.0
     command = next(playing)
     while True:
@@ -166,7 +182,12 @@ def test_a_model_that_never_stops_calling_is_asked_two_times_more_than_it_has_ro
             call = called(TOOLS[0], f'{{"a":{asked}}}')
             heard: TurnInput = ModelReplied(ModelResponse(b"{}", b"{}", (call,), {}), clock)
         else:
-            heard = ToolsAnswered(tuple(tool_result.read_http_response(call, 200, b"", 0, 9) for call in command.calls), clock)
+            heard = ToolsAnswered(
+                tuple(
+                    tool_result.read_http_response(call, 200, b"", 0, 9) for call in command.calls
+                ),
+                clock,
+            )
         try:
             command = playing.send(heard)
         except StopIteration as end:

@@ -1,4 +1,6 @@
-"""Any bytes of a provider, in either dialect: the turn ends within its budgets, and every request is a valid conversation."""
+"""Any bytes of a provider, in either dialect: the turn ends within its budgets, and every request
+is a valid conversation.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ class Peers:
         assert len(self.asked) <= self.limits.max_rounds + 2
         self.clock += self.data.draw(st.sampled_from([0.0, 0.0, 0.0, 20.0, 95.0]))
         status = self.data.draw(st.sampled_from([200] * 9 + [503]))
-        return parse_response(ProviderResponse(status, "application/json", self.data.draw(bodies(self.wire))), call.read)
+        return parse_response(
+            ProviderResponse(status, "application/json", self.data.draw(bodies(self.wire))),
+            call.read,
+        )
 
     async def tools(self, call: ToolCall, _key: str, seconds: float) -> ToolResult:
         assert 0 < seconds <= self.limits.tool_seconds
@@ -64,7 +69,9 @@ class Peers:
 @pytest.mark.parametrize("name", WIRES)
 @settings(max_examples=150)
 @given(st.data(), LIMITS)
-async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(name: str, data: st.DataObject, limits: Limits) -> None:
+async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
+    name: str, data: st.DataObject, limits: Limits
+) -> None:
     dialect, wire = DIALECTS[name], WIRES[name]
     peers = Peers(data, wire, limits)
     asked = wire.request([wire.user("Go")], ["shell"], stream=True, more={"x_mine": 1.5})
@@ -73,7 +80,9 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(name: str, 
     journal = SqliteJournal(Database(""), Owner.current())
     await journal.begin("turn_1", "analyst", RequestFingerprint("request", "", "", ""))
     tape = TurnCheckpoint(journal, "turn_1", pytest.fail, "first")
-    world = TurnDriver(dialect, CATALOG, offered, Ports(peers.model, peers.tools, lambda: peers.clock), tape)
+    world = TurnDriver(
+        dialect, CATALOG, offered, Ports(peers.model, peers.tools, lambda: peers.clock), tape
+    )
     try:
         outcome = await drive(turn(limits, 0.0), world)
     finally:
@@ -95,7 +104,9 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(name: str, 
 
 
 def calls_and_answers(wire: Wire, request: Body) -> None:
-    """Check that each call is answered once, right after its message, by an id that is unique among the calls made there."""
+    """Check that each call is answered once, right after its message, by an id that
+    is unique among the calls made there.
+    """
     made: list[str] = []
     answered: list[str] = []
     for message in request[wire.TRANSCRIPT]:
@@ -115,5 +126,9 @@ def calls(message: Body) -> list[str]:
     if message.get("type") == "function_call":
         return [message["call_id"]]
     content: Any = message["content"] if isinstance(message.get("content"), list) else []
-    blocks = [block["id"] for block in content if isinstance(block, dict) and block.get("type") == "tool_use"]
+    blocks = [
+        block["id"]
+        for block in content
+        if isinstance(block, dict) and block.get("type") == "tool_use"
+    ]
     return blocks + [call["id"] for call in message.get("tool_calls") or ()]

@@ -1,4 +1,6 @@
-"""A call, from the model's text to the request: nothing in it changes the host, the form of the path, or the agent."""
+"""A call, from the model's text to the request: nothing in it changes the host, the
+form of the path, or the agent.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from claw_mediate.core.tool_call import MAX_TARGET, ToolRequest, build_http_requ
 from claw_mediate.core.types import UnreadableArguments
 from tests.mediate.made import JSON_TEXT, NUMBER, SPACE, arguments, granted
 
-DECLARES = {"type": "object", "properties": {"claw_id": {"type": "string"}, "a": {}}, "required": ["claw_id"]}
+DECLARES = {
+    "type": "object",
+    "properties": {"claw_id": {"type": "string"}, "a": {}},
+    "required": ["claw_id"],
+}
 
 
 def request(text: str, **execution: Any) -> ToolRequest | str:
@@ -58,10 +64,15 @@ def test_a_path_argument_stays_one_segment_whatever_it_is(value: str) -> None:
 
 
 @pytest.mark.requirement("calls:path-segment")
-@pytest.mark.parametrize("value", ["", ".", "..", "%2e", "%2E.", "a/b", "a\\b", "a%2Fb", "a%5cb", "%00", "a\0b"])
+@pytest.mark.parametrize(
+    "value", ["", ".", "..", "%2e", "%2E.", "a/b", "a\\b", "a%2Fb", "a%5cb", "%00", "a\0b"]
+)
 def test_values_that_a_server_could_take_for_a_separator_are_refused(value: str) -> None:
     got = request(json.dumps({"a": value}), path="/{a}")
-    assert got == "the argument 'a' must be one plain path segment: text or a number, without separators."
+    assert (
+        got
+        == "the argument 'a' must be one plain path segment: text or a number, without separators."
+    )
 
 
 @pytest.mark.requirement("calls:path-segment")
@@ -81,7 +92,11 @@ def test_numbers_are_spelt_as_the_model_spelt_them(number: str) -> None:
     assert body == f'{{"a":{number}}}'.encode()
 
 
-@given(st.dictionaries(st.text(max_size=6), JSON_TEXT, max_size=4).map(lambda d: {k: d[k] for k in d if k != "claw_id"}))
+@given(
+    st.dictionaries(st.text(max_size=6), JSON_TEXT, max_size=4).map(
+        lambda d: {k: d[k] for k in d if k != "claw_id"}
+    )
+)
 def test_a_body_holds_every_argument_in_its_own_bytes(values: dict[str, str]) -> None:
     text = "{" + ",".join(f"{json.dumps(name)}: {value}" for name, value in values.items()) + "}"
     read = read_arguments(text)
@@ -95,19 +110,32 @@ def test_a_body_holds_every_argument_in_its_own_bytes(values: dict[str, str]) ->
 
 
 @pytest.mark.requirement("calls:query-and-body")
-@given(st.dictionaries(st.text(min_size=1, max_size=6).filter(lambda n: n != "claw_id"), st.text(max_size=8), max_size=4))
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=6).filter(lambda n: n != "claw_id"),
+        st.text(max_size=8),
+        max_size=4,
+    )
+)
 def test_a_query_gives_back_what_went_in(values: dict[str, str]) -> None:
     target = made(json.dumps(values)).target
-    assert dict(parse_qsl(target.partition("?")[2], keep_blank_values=True, errors="strict")) == values
+    assert (
+        dict(parse_qsl(target.partition("?")[2], keep_blank_values=True, errors="strict")) == values
+    )
 
 
 @pytest.mark.requirement("calls:claw-id")
-@pytest.mark.parametrize("sent", ['{"claw_id":"evil"}', '{"cl\\u0061w_id":"evil"}', '{"claw_id":{"x":1}}', "{}"])
+@pytest.mark.parametrize(
+    "sent", ['{"claw_id":"evil"}', '{"cl\\u0061w_id":"evil"}', '{"claw_id":{"x":1}}', "{}"]
+)
 def test_claw_id_is_the_agents_and_never_the_models(sent: str) -> None:
     assert made(sent, path="/of/{claw_id}").target == "/of/analyst-0"
     assert made(sent, path="/x", schema=DECLARES).target == "/x?claw_id=analyst-0"
     assert made(sent, method="POST", schema=DECLARES).body == b'{"claw_id":"analyst-0"}'
-    assert made(sent, method="POST", schema=DECLARES, body_key="in").body == b'{"in":{"claw_id":"analyst-0"}}'
+    assert (
+        made(sent, method="POST", schema=DECLARES, body_key="in").body
+        == b'{"in":{"claw_id":"analyst-0"}}'
+    )
     assert made(sent, path="/of/{claw_id}", schema=DECLARES).target == "/of/analyst-0"
     assert made(sent).target == "/x"
     assert made(sent, method="POST").body == b"{}"
@@ -116,20 +144,29 @@ def test_claw_id_is_the_agents_and_never_the_models(sent: str) -> None:
 @pytest.mark.requirement("calls:claw-id")
 def test_the_model_does_not_see_claw_id_in_the_schema() -> None:
     assert granted(schema=DECLARES).visible_schema == {"type": "object", "properties": {"a": {}}}
-    assert granted(schema={"required": ["a", "claw_id"]}).visible_schema == {"type": "object", "required": ["a"]}
+    assert granted(schema={"required": ["a", "claw_id"]}).visible_schema == {
+        "type": "object",
+        "required": ["a"],
+    }
 
 
 @pytest.mark.requirement("calls:query-and-body")
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_get_and_delete_have_no_body(method: str) -> None:
-    assert made('{"a":{"b":[1.0]}}', method=method) == ToolRequest(method, "/x?a=%7B%22b%22%3A%5B1.0%5D%7D", None)
+    assert made('{"a":{"b":[1.0]}}', method=method) == ToolRequest(
+        method, "/x?a=%7B%22b%22%3A%5B1.0%5D%7D", None
+    )
 
 
 @pytest.mark.requirement("calls:query-and-body")
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
 def test_the_others_have_one_and_path_arguments_are_not_in_it(method: str) -> None:
-    assert made('{"a":1,"b":2}', method=method, path="/{a}") == ToolRequest(method, "/1", b'{"b":2}')
-    assert made('{"a":1}', method=method, body_key="order") == ToolRequest(method, "/x", b'{"order":{"a":1}}')
+    assert made('{"a":1,"b":2}', method=method, path="/{a}") == ToolRequest(
+        method, "/1", b'{"b":2}'
+    )
+    assert made('{"a":1}', method=method, body_key="order") == ToolRequest(
+        method, "/x", b'{"order":{"a":1}}'
+    )
 
 
 def test_arguments_that_make_a_url_too_long_are_refused() -> None:
@@ -177,7 +214,11 @@ def test_what_is_not_one_object_is_never_taken_for_one(text: str, why: str) -> N
 @given(st.text(max_size=30))
 def test_any_text_is_read_or_unreadable_and_never_a_fault(text: str) -> None:
     read = read_arguments(text)
-    assert isinstance(read, UnreadableArguments) or not text.strip() or isinstance(json.loads(text), dict)
+    assert (
+        isinstance(read, UnreadableArguments)
+        or not text.strip()
+        or isinstance(json.loads(text), dict)
+    )
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n", "{}", " { } "])
@@ -224,7 +265,9 @@ def test_different_arguments_have_different_signatures(one: str, other: str) -> 
 
 @pytest.mark.requirement("calls:signature")
 @given(st.dictionaries(st.text(max_size=3), JSON_TEXT, max_size=4), SPACE, st.randoms())
-def test_neither_key_order_nor_white_space_changes_a_signature(values: dict[str, str], space: str, random: Any) -> None:
+def test_neither_key_order_nor_white_space_changes_a_signature(
+    values: dict[str, str], space: str, random: Any
+) -> None:
     names = list(values)
     one = "{" + ",".join(f"{json.dumps(n)}:{values[n]}" for n in names) + "}"
     random.shuffle(names)

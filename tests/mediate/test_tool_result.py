@@ -26,7 +26,11 @@ def told(answer: ToolResult) -> dict[str, Any]:
 
 
 def http(status: int, body: bytes, *, limit: int = 100, size: int | None = None) -> dict[str, Any]:
-    return told(tool_result.read_http_response(READ, status, body, len(body) if size is None else size, limit))
+    return told(
+        tool_result.read_http_response(
+            READ, status, body, len(body) if size is None else size, limit
+        )
+    )
 
 
 @pytest.mark.requirement("results:truncation")
@@ -126,10 +130,22 @@ def test_a_redirect_is_an_error_that_does_not_say_where_to(status: int) -> None:
 def test_a_write_that_broke_off_has_an_unknown_outcome_and_a_read_just_failed() -> None:
     assert "outcome is unknown" in told(tool_result.timeout(WRITE, 3))["error"]["message"]
     assert "outcome is unknown" not in told(tool_result.timeout(READ, 3))["error"]["message"]
-    assert told(tool_result.request_failed(WRITE, "It broke.", sent=True))["error"]["code"] == "outcome_unknown"
-    assert told(tool_result.request_failed(WRITE, "Down.", sent=False))["error"]["code"] == "request_failed"
-    assert told(tool_result.request_failed(READ, "It broke.", sent=True))["error"]["code"] == "request_failed"
-    assert [tool_result.request_failed(WRITE, "", sent=sent).ran for sent in (True, False)] == [True, False]
+    assert (
+        told(tool_result.request_failed(WRITE, "It broke.", sent=True))["error"]["code"]
+        == "outcome_unknown"
+    )
+    assert (
+        told(tool_result.request_failed(WRITE, "Down.", sent=False))["error"]["code"]
+        == "request_failed"
+    )
+    assert (
+        told(tool_result.request_failed(READ, "It broke.", sent=True))["error"]["code"]
+        == "request_failed"
+    )
+    assert [tool_result.request_failed(WRITE, "", sent=sent).ran for sent in (True, False)] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.requirement("results:envelope")

@@ -1,4 +1,6 @@
-"""The turn that a request goes on with: in other words, places and sessions (docs/spec/mediation.md section 5)."""
+"""The turn that a request goes on with: in other words, places and sessions
+(docs/spec/mediation.md section 5).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ pytestmark = pytest.mark.both_forms
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_words_that_the_runner_appends_when_it_tries_again_make_no_new_turn(desk: Desk) -> None:
+async def test_words_that_the_runner_appends_when_it_tries_again_make_no_new_turn(
+    desk: Desk,
+) -> None:
     await failed_after_a_trade(desk)
     desk.messages = [desk.wire.user("Buy\n\n[Queued user message] Continue the current task")]
     desk.model_says("Bought.")
@@ -42,10 +46,17 @@ async def test_an_answer_that_was_lost_with_the_proxy_is_given_to_who_asks_for_i
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_words_that_the_runner_puts_into_a_part_of_their_own_go_on_with_the_turn(desk: Desk) -> None:
+async def test_words_that_the_runner_puts_into_a_part_of_their_own_go_on_with_the_turn(
+    desk: Desk,
+) -> None:
     """Claude Code makes one message of everything that the user said since the last answer."""
     await failed_after_a_trade(desk)
-    desk.messages = [{"role": "user", "content": [{"type": "text", "text": text} for text in ("Buy", "What happened?")]}]
+    desk.messages = [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": text} for text in ("Buy", "What happened?")],
+        }
+    ]
     desk.model_says("Bought.")
     assert "+ 2 hidden messages" in await desk.turn()
     desk.model_says("Yes.")
@@ -63,7 +74,9 @@ async def test_words_with_nul_in_them_are_gone_on_with_too(desk: Desk) -> None:
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_the_note_that_openclaw_ends_every_request_with_is_not_what_the_user_said_last(gpt: Desk) -> None:
+async def test_the_note_that_openclaw_ends_every_request_with_is_not_what_the_user_said_last(
+    gpt: Desk,
+) -> None:
     gpt.messages = [gpt.wire.user("Buy")]
     gpt.service_answers("trade", {"order": 1}, {"order": 2})
     gpt.model_says(("desk.trade", {}))
@@ -88,7 +101,9 @@ async def test_other_words_are_another_turn(desk: Desk, words: str) -> None:
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_the_same_words_at_another_place_of_a_native_loop_are_another_turn(desk: Desk) -> None:
+async def test_the_same_words_at_another_place_of_a_native_loop_are_another_turn(
+    desk: Desk,
+) -> None:
     desk.model_says(("shell", {"cmd": "ls"}))
     await desk.asks("Buy", native=["shell"])
     desk.model_says(("desk.trade", {}))
@@ -150,7 +165,9 @@ async def test_equal_requests_of_two_sessions_at_one_moment_do_not_join(desk: De
 
 @with_tools
 @pytest.mark.requirement("journal:altered")
-async def test_a_follow_up_that_failed_is_resumed_with_the_native_result_run_anew(desk: Desk) -> None:
+async def test_a_follow_up_that_failed_is_resumed_with_the_native_result_run_anew(
+    desk: Desk,
+) -> None:
     desk.model_says(("shell", {"cmd": "date"}))
     await desk.asks("Buy", native=["shell"])
     handed = desk.answer

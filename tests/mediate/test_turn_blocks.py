@@ -1,4 +1,6 @@
-"""Parts of a response beside text and calls stay in transcript and answer (docs/spec/mediation.md sections 4, 6 and 7)."""
+"""Parts of a response beside text and calls stay in transcript and answer (docs/spec/mediation.md
+sections 4, 6 and 7).
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,26 @@ from tests.wires.openai import completion
 REDACTED = {"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix/LafPsn4="}
 THINKING = {"type": "thinking", "thinking": "x" * 100, "signature": "sig/" + "A" * 600}
 SEARCH = [
-    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "NVDA"}},
+    {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {"query": "NVDA"},
+    },
     {
         "type": "web_search_tool_result",
         "tool_use_id": "srvtoolu_1",
-        "content": [{"type": "web_search_result", "url": "https://x.example", "encrypted_content": "Ev8D="}],
+        "content": [
+            {"type": "web_search_result", "url": "https://x.example", "encrypted_content": "Ev8D="}
+        ],
     },
 ]
 CITED = {
     "type": "text",
     "text": "It rose.",
-    "citations": [{"type": "web_search_result_location", "cited_text": "rose", "encrypted_index": "Eo8B"}],
+    "citations": [
+        {"type": "web_search_result_location", "cited_text": "rose", "encrypted_index": "Eo8B"}
+    ],
 }
 NEW = {"type": "hologram", "beam": {"n": 9007199254740993}}
 
@@ -69,7 +80,9 @@ async def test_a_rejected_reply_keeps_what_was_thought_before_it(desk: Desk) -> 
 
 
 @pytest.mark.requirement("calls:cut-off")
-async def test_a_call_that_ran_out_of_tokens_never_runs_though_its_arguments_look_whole(desk: Desk) -> None:
+async def test_a_call_that_ran_out_of_tokens_never_runs_though_its_arguments_look_whole(
+    desk: Desk,
+) -> None:
     desk.model_says("Buying.", ("desk.balance", {}), ("desk.trade", {"n": 1}), cut=True)
     desk.model_says("Sorry.")
     assert await desk.asks("Buy") == snapshot("""\
@@ -131,8 +144,15 @@ async def test_blocks_of_every_type_are_in_the_answer_behind_hidden_rounds(claud
 
 
 @pytest.mark.requirement("anthropic:blocks-survive")
-async def test_blocks_of_every_type_go_to_the_runner_with_a_native_call_and_come_back_with_it(claude: Desk) -> None:
-    said = [THINKING, REDACTED, {"type": "text", "text": "Listing."}, tool_use("toolu_9", "shell", {"cmd": "ls"})]
+async def test_blocks_of_every_type_go_to_the_runner_with_a_native_call_and_come_back_with_it(
+    claude: Desk,
+) -> None:
+    said = [
+        THINKING,
+        REDACTED,
+        {"type": "text", "text": "Listing."},
+        tool_use("toolu_9", "shell", {"cmd": "ls"}),
+    ]
     claude.model_says(("desk.balance", {}))
     claude.model_answers(json.dumps(message(*said)).encode())
     await claude.asks("Go", native=["shell"])
@@ -143,7 +163,9 @@ async def test_blocks_of_every_type_go_to_the_runner_with_a_native_call_and_come
 
 @pytest.mark.requirement("anthropic:blank-text")
 @pytest.mark.parametrize("blank", ["", " ", "\n\n"])
-async def test_blank_text_that_the_api_gives_is_not_given_back_to_it(claude: Desk, blank: str) -> None:
+async def test_blank_text_that_the_api_gives_is_not_given_back_to_it(
+    claude: Desk, blank: str
+) -> None:
     said = message(THINKING, blank, tool_use("toolu_1", "desk__balance", {}))
     claude.model_answers(json.dumps(said).encode())
     claude.model_says("Done.")
@@ -152,19 +174,34 @@ async def test_blank_text_that_the_api_gives_is_not_given_back_to_it(claude: Des
 
 
 @pytest.mark.requirement("blocks:end-reason")
-@pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "pause_turn", "refusal", "model_context_window_exceeded"])
-async def test_an_anthropic_answer_ends_for_the_reason_that_it_ended_for(claude: Desk, reason: str) -> None:
+@pytest.mark.parametrize(
+    "reason",
+    ["end_turn", "stop_sequence", "pause_turn", "refusal", "model_context_window_exceeded"],
+)
+async def test_an_anthropic_answer_ends_for_the_reason_that_it_ended_for(
+    claude: Desk, reason: str
+) -> None:
     claude.model_says(("desk.balance", {}))
-    more: dict[str, Any] = {"stop_reason": reason, "stop_sequence": "END" if reason == "stop_sequence" else None}
-    claude.model_answers(json.dumps(message(*([] if reason == "refusal" else ["Well."]), **more)).encode())
+    more: dict[str, Any] = {
+        "stop_reason": reason,
+        "stop_sequence": "END" if reason == "stop_sequence" else None,
+    }
+    claude.model_answers(
+        json.dumps(message(*([] if reason == "refusal" else ["Well."]), **more)).encode()
+    )
     await claude.asks("Go")
     body = json.loads(claude.body)
-    assert (body["stop_reason"], body["stop_sequence"]) == (more["stop_reason"], more["stop_sequence"])
+    assert (body["stop_reason"], body["stop_sequence"]) == (
+        more["stop_reason"],
+        more["stop_sequence"],
+    )
 
 
 @pytest.mark.requirement("anthropic:roles-alternate")
 @pytest.mark.parametrize("prefill", ["The answer is", [{"type": "text", "text": "The answer is"}]])
-async def test_hidden_rounds_of_an_answer_that_the_runner_began_are_remembered_behind_it(claude: Desk, prefill: Any) -> None:
+async def test_hidden_rounds_of_an_answer_that_the_runner_began_are_remembered_behind_it(
+    claude: Desk, prefill: Any
+) -> None:
     claude.messages = [anthropic.user("How much?"), {"role": "assistant", "content": prefill}]
     claude.model_says(("desk.balance", {}))
     claude.model_says(" fifty dollars.")
@@ -177,7 +214,10 @@ cllama → model    desk.balance = {}
 model  → cllama   ' fifty dollars.'
 cllama → runner   ' fifty dollars.'   [1 hidden]
 """)
-    claude.messages = [anthropic.user("How much?"), {"role": "assistant", "content": "The answer is fifty dollars."}]
+    claude.messages = [
+        anthropic.user("How much?"),
+        {"role": "assistant", "content": "The answer is fifty dollars."},
+    ]
     claude.model_says("Yes.")
     assert "+ 2 hidden messages" in await claude.asks("Sure?")
 
@@ -196,10 +236,14 @@ async def test_entries_of_the_system_between_messages_stay_where_they_are(claude
 
 
 @pytest.mark.requirement("blocks:openai-members")
-async def test_a_refusal_annotations_and_unknown_members_are_in_the_answer_and_in_the_transcript(gpt: Desk) -> None:
+async def test_a_refusal_annotations_and_unknown_members_are_in_the_answer_and_in_the_transcript(
+    gpt: Desk,
+) -> None:
     members = {
         "refusal": "I can't.",
-        "annotations": [{"type": "url_citation", "url_citation": {"url": "https://x.example", "start_index": 0}}],
+        "annotations": [
+            {"type": "url_citation", "url_citation": {"url": "https://x.example", "start_index": 0}}
+        ],
         "reasoning_details": [{"type": "reasoning.encrypted", "data": "Ev8D="}],
     }
     called = completion(calls=[("call_1", "desk__balance", {})])

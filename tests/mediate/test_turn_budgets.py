@@ -1,4 +1,6 @@
-"""Rounds and time, and the final call of a spent turn (docs/spec/mediation.md section 4, budgets)."""
+"""Rounds and time, and the final call of a spent turn (docs/spec/mediation.md
+section 4, budgets).
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,17 @@ cllama → model    desk.quote = ! tool_budget_exhausted [tools forbidden]
 model  → cllama   'What I have is this.'
 cllama → runner   'What I have is this.'   [3 hidden]
 """)
-    assert [list(desk.wire.tools(body)) for body in desk.model.bodies] == [["shell", "desk__quote"]] * 4
+    assert [list(desk.wire.tools(body)) for body in desk.model.bodies] == [
+        ["shell", "desk__quote"]
+    ] * 4
     assert desk.interventions() == ["managed_tool_budget_finalization"]
 
 
 @pytest.mark.requirement("budget:finalization-fails")
 @pytest.mark.requirement("log:error-code")
-async def test_a_model_that_asks_for_tools_in_its_last_word_ends_the_turn_with_502(desk: Desk) -> None:
+async def test_a_model_that_asks_for_tools_in_its_last_word_ends_the_turn_with_502(
+    desk: Desk,
+) -> None:
     desk.grant(tool("quote"), max_rounds=1)
     for number in range(3):
         desk.model_says(("desk.quote", {"n": number}))
@@ -55,7 +61,9 @@ cllama → runner   502 tool_budget_exhausted
 
 
 @pytest.mark.requirement("budget:finalization-fails")
-async def test_a_provider_that_fails_in_the_last_word_is_a_502_whatever_its_status(desk: Desk) -> None:
+async def test_a_provider_that_fails_in_the_last_word_is_a_502_whatever_its_status(
+    desk: Desk,
+) -> None:
     desk.grant(tool("quote"), max_rounds=1)
     desk.model_says(("desk.quote", {"n": 1}))
     desk.model_says(("desk.quote", {"n": 2}))
@@ -81,7 +89,9 @@ cllama → runner   502 tool_budget_exhausted
 
 
 @pytest.mark.requirement("budget:soft-deadline")
-async def test_when_time_is_short_pending_calls_are_answered_and_the_model_has_its_last_word(desk: Desk) -> None:
+async def test_when_time_is_short_pending_calls_are_answered_and_the_model_has_its_last_word(
+    desk: Desk,
+) -> None:
     desk.grant(tool("trade", write=True), total_timeout_ms=10_000)
     desk.services.takes = {"desk.trade": 60.0}
     desk.model_says(("desk.trade", {"n": 1}), ("desk.trade", {"n": 2}))
@@ -151,7 +161,9 @@ cllama → runner   native:shell   [1 hidden]
 
 
 @pytest.mark.requirement("budget:soft-deadline")
-async def test_a_model_that_takes_most_of_the_time_has_its_calls_answered_and_its_last_word(desk: Desk) -> None:
+async def test_a_model_that_takes_most_of_the_time_has_its_calls_answered_and_its_last_word(
+    desk: Desk,
+) -> None:
     desk.grant(tool("quote"), total_timeout_ms=10_000)
     desk.model_says(("desk.quote", {}), takes=9.5)
     desk.model_says("I was slow.")

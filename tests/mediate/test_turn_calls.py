@@ -1,4 +1,6 @@
-"""Calls before, while and after they run: order, repeats, checks, results (docs/spec/mediation.md section 4)."""
+"""Calls before, while and after they run: order, repeats, checks, results
+(docs/spec/mediation.md section 4).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ cllama → runner   'Done.'   [2 hidden]
 
 
 @pytest.mark.requirement("calls:duplicate")
-async def test_a_repeated_write_is_not_run_again_however_its_arguments_are_spelt(desk: Desk) -> None:
+async def test_a_repeated_write_is_not_run_again_however_its_arguments_are_spelt(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.trade", '{"symbol":"NVDA","quantity":10}'))
     desk.model_says(("desk.trade", '{"quantity": 1e1, "symbol": "\\u004eVDA"}'))
     desk.model_says("Done.")
@@ -64,7 +68,11 @@ cllama → runner   'Done.'   [2 hidden]
 """)
     assert desk.services.calls == ["desk.trade"]
     record = desk.history()[-1]["tool_trace"][1]["tool_calls"][0]
-    assert (record["duplicate"], record["duplicate_of_round"], record["duplicate_count"]) == (True, 1, 1)
+    assert (record["duplicate"], record["duplicate_of_round"], record["duplicate_count"]) == (
+        True,
+        1,
+        1,
+    )
 
 
 @pytest.mark.requirement("calls:duplicate-exceptions")
@@ -117,7 +125,12 @@ cllama → runner   'Enough.'   [4 hidden]
 @pytest.mark.requirement("calls:parallel")
 async def test_neighbouring_reads_run_together_and_a_write_waits_for_them(desk: Desk) -> None:
     desk.services.takes = {"desk.balance": 1.0, "desk.quote": 1.0}
-    desk.model_says(("desk.balance", {}), ("desk.quote", {"symbol": "A"}), ("desk.trade", {}), ("desk.quote", {}))
+    desk.model_says(
+        ("desk.balance", {}),
+        ("desk.quote", {"symbol": "A"}),
+        ("desk.trade", {}),
+        ("desk.quote", {}),
+    )
     desk.model_says("Done.")
     assert await desk.asks("Go") == snapshot("""\
 
@@ -173,7 +186,10 @@ cllama → model    desk.trade = ! timeout
 model  → cllama   'Unsure.'
 cllama → runner   'Unsure.'   [1 hidden]
 """)
-    assert "outcome is unknown" in desk.history()[-1]["tool_trace"][0]["tool_calls"][0]["result"]["error"]["message"]
+    assert (
+        "outcome is unknown"
+        in desk.history()[-1]["tool_trace"][0]["tool_calls"][0]["result"]["error"]["message"]
+    )
 
 
 @pytest.mark.requirement("calls:terminal-on-success")

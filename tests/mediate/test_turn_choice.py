@@ -1,4 +1,6 @@
-"""``tool_choice`` and parallel calls over the rounds of a turn (docs/spec/mediation.md section 3)."""
+"""``tool_choice`` and parallel calls over the rounds of a turn
+(docs/spec/mediation.md section 3).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ async def test_where_the_runner_chose_nothing_nothing_is_chosen(desk: Desk) -> N
 
 
 @pytest.mark.requirement("injection:tool-choice-kept")
-async def test_a_choice_of_the_runners_own_tool_stays_though_its_name_is_a_canonical_one(desk: Desk) -> None:
+async def test_a_choice_of_the_runners_own_tool_stays_though_its_name_is_a_canonical_one(
+    desk: Desk,
+) -> None:
     desk.model_says("No.")
     await desk.asks("Go", native=["desk.balance"], **desk.wire.choice("desk.balance"))
     assert chosen(desk) == ["desk.balance"]
@@ -73,7 +77,9 @@ async def test_a_forced_choice_that_nothing_obeyed_stays(desk: Desk) -> None:
 
 
 @pytest.mark.requirement("injection:tool-choice-released")
-async def test_openais_list_of_allowed_tools_names_aliases_and_stays_when_it_no_longer_forces(gpt: Desk) -> None:
+async def test_openais_list_of_allowed_tools_names_aliases_and_stays_when_it_no_longer_forces(
+    gpt: Desk,
+) -> None:
     gpt.model_says(("desk.balance", {}))
     gpt.model_says("Done.")
     await gpt.asks("Go", native=["shell"], tool_choice=allowed("required", "desk.balance", "shell"))
@@ -118,11 +124,15 @@ cllama → model    the runner's request, as it is
 
 @pytest.mark.both_forms
 @pytest.mark.requirement("injection:whole-response")
-async def test_the_provider_is_asked_for_a_whole_response_whatever_the_runner_asked_for(desk: Desk) -> None:
+async def test_the_provider_is_asked_for_a_whole_response_whatever_the_runner_asked_for(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.balance", {}))
     desk.model_says("Done.")
     await desk.asks("Go", **{} if desk.stream else {"stream": False})
-    assert [(body["stream"], "stream_options" in body) for body in desk.model.bodies] == [(False, False)] * 2
+    assert [(body["stream"], "stream_options" in body) for body in desk.model.bodies] == [
+        (False, False)
+    ] * 2
 
 
 @with_tools
@@ -138,10 +148,16 @@ async def test_the_last_word_forbids_by_choice_whatever_the_runner_chose(desk: D
 
 
 @pytest.mark.requirement("names:room")
-async def test_managed_tools_that_the_provider_has_no_room_for_are_left_out_from_the_end_and_told(gpt: Desk) -> None:
+async def test_managed_tools_that_the_provider_has_no_room_for_are_left_out_from_the_end_and_told(
+    gpt: Desk,
+) -> None:
     gpt.model_says(("desk.balance", {}))
     gpt.model_says("Done.")
     await gpt.asks("Go", native=[f"own_{number}" for number in range(127)])
-    assert [list(gpt.wire.tools(body))[127:] for body in gpt.model.bodies] == [["desk__balance"]] * 2
-    left_out = next(event for event in gpt.events if event["intervention"] == "managed_tools_over_limit")
+    assert [list(gpt.wire.tools(body))[127:] for body in gpt.model.bodies] == [
+        ["desk__balance"]
+    ] * 2
+    left_out = next(
+        event for event in gpt.events if event["intervention"] == "managed_tools_over_limit"
+    )
     assert left_out["tools"] == ["desk.quote", "desk.trade"]

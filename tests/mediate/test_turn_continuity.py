@@ -1,4 +1,6 @@
-"""Hidden rounds are part of the conversation, on every later request (docs/spec/mediation.md section 7)."""
+"""Hidden rounds are part of the conversation, on every later request
+(docs/spec/mediation.md section 7).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Sent(msgspec.Struct):
 
 
 def sent(raw: bytes) -> list[bytes]:
-    """Return the bytes of each message: the messages of one request must begin those of the next, for prompt caches."""
+    """Return the bytes of each message: the messages of one request must begin
+    those of the next, for prompt caches.
+    """
     request = msgspec.json.decode(raw, type=Sent)
     return [bytes(message) for message in request.messages or request.input]
 
@@ -107,7 +111,9 @@ cllama → runner   'Yes.'
 
 
 @pytest.mark.requirement("continuity:advice-left-out")
-async def test_the_last_words_of_a_spent_turn_are_remembered_without_what_forbade_tools(desk: Desk) -> None:
+async def test_the_last_words_of_a_spent_turn_are_remembered_without_what_forbade_tools(
+    desk: Desk,
+) -> None:
     desk.grant(*desk.tools, max_rounds=1)
     desk.model_says(("desk.balance", {}))
     desk.model_says(("desk.quote", {}))
@@ -125,7 +131,9 @@ cllama → runner   'Yes.'
 
 @pytest.mark.requirement("loop:answer-continuity")
 @pytest.mark.parametrize("words", ["You are rich.", "  You are\n\nrich.  ", "💰" * 100])
-async def test_an_answer_is_known_again_in_whatever_form_the_runner_sends_it_back(desk: Desk, words: str) -> None:
+async def test_an_answer_is_known_again_in_whatever_form_the_runner_sends_it_back(
+    desk: Desk, words: str
+) -> None:
     desk.model_says(("desk.balance", {}))
     desk.model_says(Thought("hm"), words)
     await desk.asks("How am I doing?")
@@ -138,7 +146,9 @@ async def test_an_answer_is_known_again_in_whatever_form_the_runner_sends_it_bac
 
 
 @pytest.mark.requirement("loop:handoff-continuity")
-async def test_a_handoff_is_known_again_in_whatever_form_the_runner_sends_it_back(desk: Desk) -> None:
+async def test_a_handoff_is_known_again_in_whatever_form_the_runner_sends_it_back(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.balance", {}))
     desk.model_says("Listing.", ("shell", {"cmd": "ls"}))
     await desk.asks("List", native=["shell"])

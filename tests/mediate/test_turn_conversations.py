@@ -1,4 +1,6 @@
-"""Conversations that runners keep, cut, fork and respell: hidden rounds are reinjected (docs/spec/mediation.md section 7)."""
+"""Conversations that runners keep, cut, fork and respell: hidden rounds are reinjected
+(docs/spec/mediation.md section 7).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.mediate.scripted import Thought
 from tests.mediate.test_turn_continuity import sent
 from tests.wires import Body, anthropic, openai
 
-LONG = "You hold one dollar in cash, two shares of X and no debt; nothing has changed since yesterday."
+LONG = (
+    "You hold one dollar in cash, two shares of X and no debt; nothing has changed since yesterday."
+)
 
 
 async def said(desk: Desk, question: str, tool: str, answer: str) -> None:
@@ -34,7 +38,9 @@ async def told(desk: Desk, question: str = "Sure?") -> list[str]:
 
 
 @pytest.mark.requirement("continuity:told-apart")
-async def test_conversations_of_one_agent_that_go_on_in_turns_never_disturb_each_other(desk: Desk) -> None:
+async def test_conversations_of_one_agent_that_go_on_in_turns_never_disturb_each_other(
+    desk: Desk,
+) -> None:
     talks: dict[str, list[Body]] = {"balance": [], "quote": []}
     for number in range(3):
         for tool, messages in talks.items():
@@ -95,7 +101,9 @@ async def test_an_edit_of_an_earlier_message_costs_no_later_message_its_rounds(d
 
 
 @pytest.mark.requirement("continuity:compacted")
-async def test_a_summary_in_the_place_of_earlier_messages_leaves_a_kept_answer_its_rounds(desk: Desk) -> None:
+async def test_a_summary_in_the_place_of_earlier_messages_leaves_a_kept_answer_its_rounds(
+    desk: Desk,
+) -> None:
     await said(desk, "One?", "desk.balance", "First.")
     await said(desk, "Two?", "desk.quote", LONG)
     desk.messages = [desk.wire.user("Summary: they spoke of money."), desk.messages[-1]]
@@ -121,12 +129,16 @@ async def test_a_short_answer_below_a_summary_is_not_guessed(desk: Desk) -> None
 
 
 @pytest.mark.requirement("continuity:runners")
-async def test_arguments_of_a_native_call_may_be_written_anew_and_empty_messages_dropped(desk: Desk) -> None:
+async def test_arguments_of_a_native_call_may_be_written_anew_and_empty_messages_dropped(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.balance", {}))
     desk.model_says(("shell", '{"cmd":"ls",  "all":true}'))
     await desk.asks("List", native=["shell"])
     made = json.dumps(desk.messages[-1])
-    anew = made.replace('{\\"cmd\\":\\"ls\\",  \\"all\\":true}', '{\\"all\\": true, \\"cmd\\": \\"ls\\"}')
+    anew = made.replace(
+        '{\\"cmd\\":\\"ls\\",  \\"all\\":true}', '{\\"all\\": true, \\"cmd\\": \\"ls\\"}'
+    )
     desk.messages[-1] = json.loads(anew)
     desk.messages[-1].setdefault("content", "")
     desk.messages[-1]["content"] = desk.messages[-1]["content"] or ""
@@ -135,7 +147,9 @@ async def test_arguments_of_a_native_call_may_be_written_anew_and_empty_messages
 
 
 @pytest.mark.requirement("loop:handoff-continuity")
-async def test_a_follow_up_that_failed_and_is_sent_again_has_the_hidden_rounds_both_times(desk: Desk) -> None:
+async def test_a_follow_up_that_failed_and_is_sent_again_has_the_hidden_rounds_both_times(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.balance", {}))
     desk.model_says(("shell", {"cmd": "ls"}))
     await desk.asks("Look", native=["shell"])
@@ -220,7 +234,8 @@ async def test_claude_codes_moved_marks_and_its_rewritten_system_entry(claude: D
     claude.model_says("Done.")
     assert "+ 2 hidden messages" in await claude.runs_native("a file")
     claude.messages[2]["content"] = [
-        {name: value for name, value in block.items() if name != "cache_control"} for block in claude.messages[2]["content"]
+        {name: value for name, value in block.items() if name != "cache_control"}
+        for block in claude.messages[2]["content"]
     ]
     claude.messages[-1]["content"] = "Done."
     claude.model_says("Yes.")
@@ -228,10 +243,14 @@ async def test_claude_codes_moved_marks_and_its_rewritten_system_entry(claude: D
 
 
 @pytest.mark.requirement("continuity:runners")
-async def test_qwens_fork_of_a_conversation_has_its_rounds_and_leaves_the_conversation_its_own(desk: Desk) -> None:
+async def test_qwens_fork_of_a_conversation_has_its_rounds_and_leaves_the_conversation_its_own(
+    desk: Desk,
+) -> None:
     await said(desk, "How am I doing?", "desk.balance", "Fine.")
     main = deepcopy(desk.messages)
-    desk.messages[0] = desk.wire.user("<system-reminder>other skills</system-reminder> How am I doing?")
+    desk.messages[0] = desk.wire.user(
+        "<system-reminder>other skills</system-reminder> How am I doing?"
+    )
     desk.model_says("Nothing to remember.")
     await desk.asks("Extract memories from this conversation.", native=["save"])
     desk.messages = main

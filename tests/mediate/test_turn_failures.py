@@ -1,4 +1,6 @@
-"""The effects of a failing provider on a turn, and their records (docs/spec/mediation.md section 4, the model's side)."""
+"""The effects of a failing provider on a turn, and their records (docs/spec/mediation.md section 4,
+the model's side).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ async def test_a_turn_that_fails_after_tools_ran_is_in_history_with_what_ran(des
     await desk.asks("Buy")
     entry = desk.history()[-1]
     assert (entry["status"], entry["status_code"]) == ("error", 502)
-    assert [call["name"] for past in entry["tool_trace"] for call in past["tool_calls"]] == ["desk.trade"]
+    assert [call["name"] for past in entry["tool_trace"] for call in past["tool_calls"]] == [
+        "desk.trade"
+    ]
 
 
 @pytest.mark.requirement("failure:unreachable")
@@ -61,7 +65,9 @@ async def test_a_reply_that_is_no_completion_is_a_502(desk: Desk, body: bytes) -
 
 
 @pytest.mark.requirement("failure:upstream-error-passed-on")
-async def test_an_error_in_a_later_round_is_passed_on_and_what_ran_is_remembered_by_history(desk: Desk) -> None:
+async def test_an_error_in_a_later_round_is_passed_on_and_what_ran_is_remembered_by_history(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.trade", {}))
     desk.model_refuses(400, "too_long")
     assert await desk.asks("Buy") == snapshot("""\
@@ -73,19 +79,26 @@ cllama → model    desk.trade = {}
 model  → cllama   status 400
 cllama → runner   400 too_long
 """)
-    assert [call["name"] for past in desk.history()[-1]["tool_trace"] for call in past["tool_calls"]] == ["desk.trade"]
+    assert [
+        call["name"] for past in desk.history()[-1]["tool_trace"] for call in past["tool_calls"]
+    ] == ["desk.trade"]
 
 
 @pytest.mark.requirement("history:every-dialect")
 async def test_history_and_log_tell_a_turn_in_the_same_words_in_every_dialect(desk: Desk) -> None:
     desk.model_says(("shell", {}), ("desk.balance", {}))
-    desk.model_says("Look:", ("desk.balance", {}), ("desk.typo", {}), ("desk.trade", {"n": 1}), ("shell", {}))
+    desk.model_says(
+        "Look:", ("desk.balance", {}), ("desk.typo", {}), ("desk.trade", {"n": 1}), ("shell", {})
+    )
     desk.model_says(("desk.trade", {"n": 1.0}))
     desk.model_says("Done.")
     await desk.asks("Go", native=["shell"])
     entry = desk.history()[-1]
     assert [
-        [(call["name"], call["service"], call["arguments"], call["status"], call["duplicate"]) for call in past["tool_calls"]]
+        [
+            (call["name"], call["service"], call["arguments"], call["status"], call["duplicate"])
+            for call in past["tool_calls"]
+        ]
         for past in entry["tool_trace"]
     ] == snapshot(
         [
@@ -100,12 +113,21 @@ async def test_history_and_log_tell_a_turn_in_the_same_words_in_every_dialect(de
     )
     assert (entry["usage"], entry["tools_offered"], entry["status_code"]) == snapshot(
         (
-            {"prompt_tokens": 40, "completion_tokens": 20, "cached_tokens": 0, "reported_cost_usd": None, "total_rounds": 4},
+            {
+                "prompt_tokens": 40,
+                "completion_tokens": 20,
+                "cached_tokens": 0,
+                "reported_cost_usd": None,
+                "total_rounds": 4,
+            },
             ["desk__balance", "desk__quote", "desk__trade"],
             200,
         )
     )
-    told = [(event["type"], event["intervention"], event.get("name"), event.get("code")) for event in desk.events]
+    told = [
+        (event["type"], event["intervention"], event.get("name"), event.get("code"))
+        for event in desk.events
+    ]
     assert told == snapshot(
         [
             ("tool_manifest_loaded", None, None, None),

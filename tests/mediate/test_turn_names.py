@@ -1,4 +1,6 @@
-"""Names and owners of calls, whatever a model calls a tool (docs/spec/README.md; docs/spec/mediation.md sections 3 and 4)."""
+"""Names and owners of calls, whatever a model calls a tool (docs/spec/README.md;
+docs/spec/mediation.md sections 3 and 4).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from tests.mediate.scripted import Exactly
 
 
 @pytest.mark.requirement("names:canonical-call")
-async def test_a_call_by_the_canonical_name_is_managed_and_stands_under_its_alias_in_the_transcript(desk: Desk) -> None:
+async def test_a_call_by_the_canonical_name_is_managed_and_stands_under_its_alias_in_the_transcript(
+    desk: Desk,
+) -> None:
     desk.model_says((Exactly("desk.balance"), {}))
     desk.model_says("Done.")
     assert await desk.asks("Go", native=["shell"]) == snapshot("""\
@@ -26,7 +30,9 @@ cllama → runner   'Done.'   [1 hidden]
 
 
 @pytest.mark.requirement("names:case")
-@pytest.mark.parametrize("name", ["Desk__Balance", "desk__BALANCE", "DESK.balance", "desk__balance ", "Shell"])
+@pytest.mark.parametrize(
+    "name", ["Desk__Balance", "desk__BALANCE", "DESK.balance", "desk__balance ", "Shell"]
+)
 async def test_a_name_in_another_case_is_nobodys(desk: Desk, name: str) -> None:
     desk.model_says((Exactly(name), {}))
     desk.model_says("Sorry.")
@@ -37,8 +43,12 @@ async def test_a_name_in_another_case_is_nobodys(desk: Desk, name: str) -> None:
 
 
 @pytest.mark.requirement("names:odd-names")
-@pytest.mark.parametrize("name", ["", "multi_tool_use.parallel", "functions.desk__balance", "x" * 200, "wörk\n", "a b"])
-async def test_a_name_that_no_provider_takes_back_is_told_in_plain_characters(desk: Desk, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["", "multi_tool_use.parallel", "functions.desk__balance", "x" * 200, "wörk\n", "a b"]
+)
+async def test_a_name_that_no_provider_takes_back_is_told_in_plain_characters(
+    desk: Desk, name: str
+) -> None:
     desk.model_says((Exactly(name), {}))
     desk.model_says("Sorry.")
     await desk.asks("Go")
@@ -46,7 +56,9 @@ async def test_a_name_that_no_provider_takes_back_is_told_in_plain_characters(de
 
 
 @pytest.mark.requirement("names:native-wins")
-async def test_a_runner_that_has_a_tool_of_the_aliass_name_keeps_it_and_the_managed_one_has_another(desk: Desk) -> None:
+async def test_a_runner_that_has_a_tool_of_the_aliass_name_keeps_it_and_the_managed_one_has_another(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.balance", {}))
     desk.model_says((Exactly("desk__balance"), {}))
     assert await desk.asks("Go", native=["desk__balance"]) == snapshot("""\
@@ -64,7 +76,9 @@ cllama → runner   native:desk__balance   [1 hidden]
 
 
 @pytest.mark.requirement("injection:foreign-tools")
-async def test_tools_of_the_runner_that_are_no_functions_stay_first_and_keep_their_names(desk: Desk) -> None:
+async def test_tools_of_the_runner_that_are_no_functions_stay_first_and_keep_their_names(
+    desk: Desk,
+) -> None:
     foreign = desk.wire.foreign("desk__quote")
     desk.model_says(("desk.quote", {}))
     desk.model_says("Done.")
@@ -86,7 +100,9 @@ async def test_the_same_grants_give_the_same_tools_in_every_request(desk: Desk) 
 
 
 @pytest.mark.requirement("loop:unknown-tool")
-async def test_a_native_call_behind_an_unknown_one_waits_until_the_model_asks_again(desk: Desk) -> None:
+async def test_a_native_call_behind_an_unknown_one_waits_until_the_model_asks_again(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.typo", {}), ("shell", {"cmd": "ls"}))
     desk.model_says(("shell", {"cmd": "ls"}))
     assert await desk.asks("Go", native=["shell"]) == snapshot("""\
@@ -114,8 +130,12 @@ cllama → runner   native:shell{"cmd": "ls"}   [1 hidden]
 
 
 @pytest.mark.requirement("loop:managed-first-native-behind")
-async def test_of_a_long_reply_the_prefix_runs_and_every_native_call_behind_it_leaves(desk: Desk) -> None:
-    desk.model_says("Look:", ("desk.balance", {}), ("desk.typo", {}), ("shell", {"n": 1}), ("shell", {"n": 2}))
+async def test_of_a_long_reply_the_prefix_runs_and_every_native_call_behind_it_leaves(
+    desk: Desk,
+) -> None:
+    desk.model_says(
+        "Look:", ("desk.balance", {}), ("desk.typo", {}), ("shell", {"n": 1}), ("shell", {"n": 2})
+    )
     desk.model_says(("shell", {"n": 1}))
     assert await desk.asks("Go", native=["shell"]) == snapshot("""\
 
@@ -153,7 +173,9 @@ cllama → runner   'Sorry.'   [1 hidden]
 
 
 @pytest.mark.requirement("names:grants-of-the-moment")
-async def test_a_grant_that_is_gone_is_unknown_though_the_transcript_still_shows_it(desk: Desk) -> None:
+async def test_a_grant_that_is_gone_is_unknown_though_the_transcript_still_shows_it(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.trade", {}))
     desk.model_says("Bought.")
     await desk.asks("Buy")

@@ -1,4 +1,6 @@
-"""The order of calls, and tools that end a turn (docs/spec/mediation.md section 4, "Order" and ``terminalOnSuccess``)."""
+"""The order of calls, and tools that end a turn (docs/spec/mediation.md section 4, "Order" and
+``terminalOnSuccess``).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from tests.mediate.desk import TERMINAL_TOOL, Desk, tool
 
 @pytest.mark.requirement("calls:max-parallel")
 @pytest.mark.parametrize(("most", "at_once"), [(1, 1), (2, 2), (8, 4)])
-async def test_no_more_calls_run_at_once_than_the_policy_allows(desk: Desk, most: int, at_once: int) -> None:
+async def test_no_more_calls_run_at_once_than_the_policy_allows(
+    desk: Desk, most: int, at_once: int
+) -> None:
     desk.grant(tool("quote"), max_parallel=most)
     desk.model_says(*(("desk.quote", {"n": number}) for number in range(4)))
     desk.model_says("Done.")
@@ -53,7 +57,9 @@ async def test_writes_run_one_after_the_other_unless_they_are_said_to_be_safe(de
 
 @pytest.mark.requirement("calls:parallel")
 async def test_a_call_that_cannot_run_costs_its_neighbours_nothing(desk: Desk) -> None:
-    desk.model_says(("desk.balance", {}), ("desk.quote", "[1]"), ("desk.typo", {}), ("desk.quote", {}))
+    desk.model_says(
+        ("desk.balance", {}), ("desk.quote", "[1]"), ("desk.typo", {}), ("desk.quote", {})
+    )
     desk.model_says("Done.")
     assert await desk.asks("Go") == snapshot("""\
 
@@ -101,7 +107,9 @@ cllama → runner   'You own one.'
 
 
 @pytest.mark.requirement("calls:terminal-on-success")
-async def test_a_turn_that_a_tool_ended_is_remembered_behind_the_models_own_words(desk: Desk) -> None:
+async def test_a_turn_that_a_tool_ended_is_remembered_behind_the_models_own_words(
+    desk: Desk,
+) -> None:
     desk.grant(tool("trade", write=True, **TERMINAL_TOOL), tool("balance"))
     desk.model_says(("desk.balance", {}))
     desk.model_says("Buying.", ("desk.trade", {}))

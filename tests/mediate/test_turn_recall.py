@@ -1,4 +1,6 @@
-"""Hidden rounds whose answer is odd: empty, dropped, never given, or the proxy's own (docs/spec/mediation.md section 7)."""
+"""Hidden rounds whose answer is odd: empty, dropped, never given, or the proxy's own
+(docs/spec/mediation.md section 7).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.waiting import happens
 
 
 @pytest.mark.requirement("continuity:empty-answers")
-async def test_an_answer_without_words_for_which_the_runner_writes_so_has_its_rounds(desk: Desk) -> None:
+async def test_an_answer_without_words_for_which_the_runner_writes_so_has_its_rounds(
+    desk: Desk,
+) -> None:
     """Claude Code writes "(no content)"."""
     desk.model_says(("desk.balance", {}))
     desk.model_says("")
@@ -25,7 +29,9 @@ async def test_an_answer_without_words_for_which_the_runner_writes_so_has_its_ro
 
 @pytest.mark.requirement("continuity:empty-answers")
 @pytest.mark.parametrize("note", [False, True])
-async def test_an_answer_without_words_that_the_runner_drops_leaves_its_rounds_in_its_place(desk: Desk, *, note: bool) -> None:
+async def test_an_answer_without_words_that_the_runner_drops_leaves_its_rounds_in_its_place(
+    desk: Desk, *, note: bool
+) -> None:
     await said(desk, "One?", "desk.quote", "First.")
     desk.model_says(("desk.balance", {}))
     desk.model_says("")
@@ -34,11 +40,15 @@ async def test_an_answer_without_words_that_the_runner_drops_leaves_its_rounds_i
     if note:
         desk.messages.append({"role": "system", "content": "The answer was empty."})
     assert await told(desk) == ["desk__quote", "desk__balance"]
-    assert desk.wire.parts([one for one in desk.model.messages() if one.get("role") != "system"]) == [
+    assert desk.wire.parts(
+        [one for one in desk.model.messages() if one.get("role") != "system"]
+    ) == [
         *("user", "assistant", "tool", "assistant"),
         *("user", "assistant", "tool", "user"),
     ]
-    assert await told(desk, "Quite sure?") == ["desk__quote", "desk__balance"], "on every later request too"
+    assert await told(desk, "Quite sure?") == ["desk__quote", "desk__balance"], (
+        "on every later request too"
+    )
 
 
 @pytest.mark.requirement("continuity:empty-answers")
@@ -47,12 +57,18 @@ async def test_between_other_words_of_the_users_nothing_is_put(desk: Desk, words
     desk.model_says(("desk.balance", {}))
     desk.model_says("")
     await desk.asks("Look")
-    desk.messages = [desk.wire.user("Look"), {"role": "assistant", "content": "There."}, desk.wire.user(words)]
+    desk.messages = [
+        desk.wire.user("Look"),
+        {"role": "assistant", "content": "There."},
+        desk.wire.user(words),
+    ]
     assert await told(desk) == []
 
 
 @pytest.mark.requirement("continuity:unanswered")
-async def test_what_a_failed_turn_did_is_known_when_the_runner_goes_on_behind_it(desk: Desk) -> None:
+async def test_what_a_failed_turn_did_is_known_when_the_runner_goes_on_behind_it(
+    desk: Desk,
+) -> None:
     await failed_after_a_trade(desk)
     assert await told(desk, "What happened?") == ["desk__trade"]
     assert await told(desk, "And now?") == ["desk__trade"]
@@ -61,7 +77,9 @@ async def test_what_a_failed_turn_did_is_known_when_the_runner_goes_on_behind_it
 
 @pytest.mark.requirement("continuity:unanswered")
 @pytest.mark.parametrize("session", ["another", ""])
-async def test_what_a_failed_turn_did_is_not_known_where_the_same_words_failed_without_it(desk: Desk, session: str) -> None:
+async def test_what_a_failed_turn_did_is_not_known_where_the_same_words_failed_without_it(
+    desk: Desk, session: str
+) -> None:
     desk.headers = {"x-claude-code-session-id": "one"} if session else {}
     await failed_after_a_trade(desk)
     desk.headers = {"x-claude-code-session-id": session} if session else {}
@@ -72,7 +90,9 @@ async def test_what_a_failed_turn_did_is_not_known_where_the_same_words_failed_w
 
 
 @pytest.mark.requirement("continuity:unanswered")
-async def test_what_a_turn_did_whose_runner_left_is_known_when_it_goes_on_behind_it(desk: Desk) -> None:
+async def test_what_a_turn_did_whose_runner_left_is_known_when_it_goes_on_behind_it(
+    desk: Desk,
+) -> None:
     gate = desk.services.gates["desk.quote"] = asyncio.Event()
     desk.messages = [desk.wire.user("Buy")]
     desk.model_says(("desk.trade", {}))
@@ -89,7 +109,9 @@ async def test_what_a_turn_did_whose_runner_left_is_known_when_it_goes_on_behind
 
 @with_tools
 @pytest.mark.requirement("loop:handoff-continuity")
-async def test_of_three_native_steps_each_has_its_rounds_though_the_last_failed_and_was_tried_again(desk: Desk) -> None:
+async def test_of_three_native_steps_each_has_its_rounds_though_the_last_failed_and_was_tried_again(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.balance", {"n": 1}))
     desk.model_says(("shell", {"n": 1}))
     await desk.asks("Look", native=["shell"])
@@ -107,13 +129,23 @@ cllama → model    the runner's request + 8 hidden messages
 model  → cllama   'Done.'
 cllama → runner   'Done.'   [1 hidden]
 """)
-    assert await told(desk) == ["desk__balance", "shell", "desk__quote", "shell", "desk__quote", "shell", "desk__trade"]
+    assert await told(desk) == [
+        "desk__balance",
+        "shell",
+        "desk__quote",
+        "shell",
+        "desk__quote",
+        "shell",
+        "desk__trade",
+    ]
     assert desk.services.calls == ["desk.balance", "desk.quote", "desk.quote", "desk.trade"]
 
 
 @pytest.mark.requirement("loop:answer-continuity")
 @pytest.mark.parametrize("words", ["", "Bought, I think."])
-async def test_a_turn_that_a_terminal_tool_ended_has_its_rounds_later_too(desk: Desk, words: str) -> None:
+async def test_a_turn_that_a_terminal_tool_ended_has_its_rounds_later_too(
+    desk: Desk, words: str
+) -> None:
     desk.grant(tool("trade", write=True, **{"x-claw.terminalOnSuccess": True}), tool("balance"))
     desk.model_says(("desk.balance", {}))
     desk.model_says(words, ("desk.trade", {}))
@@ -141,7 +173,9 @@ async def test_others_have_their_turn_while_a_long_conversation_is_looked_for(gp
 
     waited = []
     for answers in (10, 3_000):
-        gpt.messages = [{"role": "assistant", "content": f"Answer {number}"} for number in range(answers)]
+        gpt.messages = [
+            {"role": "assistant", "content": f"Answer {number}"} for number in range(answers)
+        ]
         gpt.model_says("So it was.")
         ticking, before = asyncio.ensure_future(others()), ticks
         await gpt.asks("Was it so?")

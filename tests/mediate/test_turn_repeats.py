@@ -84,8 +84,12 @@ cllama → runner   'Done.'   [1 hidden]
 
 
 @pytest.mark.requirement("calls:duplicate-exceptions")
-async def test_a_write_that_failed_may_have_changed_what_is_read_and_one_that_never_ran_has_not(desk: Desk) -> None:
-    desk.grant(tool("balance"), tool("trade", write=True, schema={"type": "object", "required": ["n"]}))
+async def test_a_write_that_failed_may_have_changed_what_is_read_and_one_that_never_ran_has_not(
+    desk: Desk,
+) -> None:
+    desk.grant(
+        tool("balance"), tool("trade", write=True, schema={"type": "object", "required": ["n"]})
+    )
     desk.service_answers("trade", "down", status=500)
     desk.model_says(("desk.balance", {}), ("desk.trade", {}), ("desk.balance", {}))
     desk.model_says(("desk.trade", {"n": 1}), ("desk.balance", {}))

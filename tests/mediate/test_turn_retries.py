@@ -1,4 +1,6 @@
-"""A runner that tries again: nothing runs twice, and nothing is forgotten (docs/spec/mediation.md section 5)."""
+"""A runner that tries again: nothing runs twice, and nothing is forgotten
+(docs/spec/mediation.md section 5).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ async def until_called(desk: Desk, *tools: str) -> None:
 
 @pytest.mark.requirement("log:resume")
 @pytest.mark.requirement("journal:resume")
-async def test_a_turn_that_failed_after_tools_ran_is_resumed_and_nothing_runs_again(desk: Desk) -> None:
+async def test_a_turn_that_failed_after_tools_ran_is_resumed_and_nothing_runs_again(
+    desk: Desk,
+) -> None:
     await failed_after_a_trade(desk)
     desk.model_says("Bought.")
     assert await desk.turn() == snapshot("""\
@@ -60,7 +64,12 @@ cllama → runner   'Bought.'   [1 hidden]
     assert (first["resumed"], second["resumed"]) == (False, True)
     (event,) = desk.told("resume")
     assert ResumeEvent.model_validate(event)
-    assert (event["turn_id"], event["replies"], event["calls"], event["unknown"]) == (first["turn_id"], 1, 1, 0)
+    assert (event["turn_id"], event["replies"], event["calls"], event["unknown"]) == (
+        first["turn_id"],
+        1,
+        1,
+        0,
+    )
     assert "order" not in json.dumps(event)
 
 
@@ -79,7 +88,9 @@ cllama → runner   'Yes.'
 
 
 @pytest.mark.requirement("journal:paid-once")
-async def test_what_an_earlier_attempt_used_is_told_to_the_runner_and_not_paid_for_again(desk: Desk) -> None:
+async def test_what_an_earlier_attempt_used_is_told_to_the_runner_and_not_paid_for_again(
+    desk: Desk,
+) -> None:
     await failed_after_a_trade(desk)
     desk.model_says("Bought.")
     await desk.turn()
@@ -91,7 +102,9 @@ async def test_what_an_earlier_attempt_used_is_told_to_the_runner_and_not_paid_f
 
 
 @pytest.mark.requirement("journal:resume")
-async def test_a_turn_that_fails_again_and_again_is_resumed_each_time_and_paid_for_once(desk: Desk) -> None:
+async def test_a_turn_that_fails_again_and_again_is_resumed_each_time_and_paid_for_once(
+    desk: Desk,
+) -> None:
     await failed_after_a_trade(desk)
     desk.model_says(("desk.quote", {}))
     desk.model_refuses(400, "invalid_request")
@@ -108,7 +121,9 @@ async def test_a_turn_that_fails_again_and_again_is_resumed_each_time_and_paid_f
 @pytest.mark.requirement("log:join")
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
 @pytest.mark.parametrize("headers", [{"x-stainless-retry-count": "1"}, {"Idempotency-Key": "k1"}])
-async def test_a_done_turn_is_answered_again_where_the_runner_says_that_it_retries(desk: Desk, headers: dict[str, str]) -> None:
+async def test_a_done_turn_is_answered_again_where_the_runner_says_that_it_retries(
+    desk: Desk, headers: dict[str, str]
+) -> None:
     desk.headers = {"Idempotency-Key": "k1", "x-stainless-retry-count": "0"}
     desk.model_says(("desk.trade", {}))
     desk.model_says("Bought.")
@@ -123,13 +138,21 @@ cllama → runner   'Bought.'   [1 hidden]
     assert len(desk.history()) == 1
     (event,) = desk.told("join")
     assert JoinEvent.model_validate(event)
-    assert (event["turn_id"], event["how"], event["waiting"]) == (desk.history()[0]["turn_id"], "answered", 0)
+    assert (event["turn_id"], event["how"], event["waiting"]) == (
+        desk.history()[0]["turn_id"],
+        "answered",
+        0,
+    )
     assert event["bytes"] == len(body) if not desk.stream else event["bytes"] > 0
 
 
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
-@pytest.mark.parametrize("headers", [{}, {"x-stainless-retry-count": "0"}, {"Idempotency-Key": "k2"}])
-async def test_the_same_words_after_a_done_turn_are_a_new_turn(desk: Desk, headers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "headers", [{}, {"x-stainless-retry-count": "0"}, {"Idempotency-Key": "k2"}]
+)
+async def test_the_same_words_after_a_done_turn_are_a_new_turn(
+    desk: Desk, headers: dict[str, str]
+) -> None:
     desk.headers = {"Idempotency-Key": "k1"}
     desk.model_says("One.")
     await desk.asks("Count")
@@ -140,7 +163,9 @@ async def test_the_same_words_after_a_done_turn_are_a_new_turn(desk: Desk, heade
 
 
 @pytest.mark.requirement("journal:not-yet-handed")
-async def test_an_answer_that_the_runner_did_not_take_is_given_to_it_when_it_comes_again(desk: Desk) -> None:
+async def test_an_answer_that_the_runner_did_not_take_is_given_to_it_when_it_comes_again(
+    desk: Desk,
+) -> None:
     desk.listens = False
     desk.model_says(("desk.trade", {}))
     desk.model_says("Bought.")
@@ -155,7 +180,9 @@ async def test_an_answer_that_the_runner_did_not_take_is_given_to_it_when_it_com
 
 @pytest.mark.requirement("log:join")
 @pytest.mark.requirement("journal:join")
-async def test_a_runner_that_comes_again_while_its_turn_runs_gets_the_same_answer(desk: Desk) -> None:
+async def test_a_runner_that_comes_again_while_its_turn_runs_gets_the_same_answer(
+    desk: Desk,
+) -> None:
     gate = desk.services.gates["desk.trade"] = asyncio.Event()
     desk.messages = [desk.wire.user("Buy")]
     desk.model_says(("desk.trade", {}))
@@ -180,7 +207,9 @@ async def test_a_runner_that_comes_again_while_its_turn_runs_gets_the_same_answe
 
 
 @pytest.mark.requirement("journal:join")
-async def test_the_first_runner_may_leave_and_the_second_is_answered_all_the_same(desk: Desk) -> None:
+async def test_the_first_runner_may_leave_and_the_second_is_answered_all_the_same(
+    desk: Desk,
+) -> None:
     gate = desk.services.gates["desk.quote"] = asyncio.Event()
     desk.messages = [desk.wire.user("Look")]
     desk.model_says(("desk.quote", {}))
@@ -211,7 +240,11 @@ async def test_the_last_runner_that_leaves_a_stream_before_its_first_chunk_takes
     desk.messages = [desk.wire.user("Look")]
     desk.model_says(("desk.quote", {}))
     exchanges = [await desk.mediator.exchange(desk._admitted(), desk._request()) for _ in range(2)]
-    runners = [ChunkSource(exchange.chunks) for exchange in exchanges if isinstance(exchange, RunnerResponse)]
+    runners = [
+        ChunkSource(exchange.chunks)
+        for exchange in exchanges
+        if isinstance(exchange, RunnerResponse)
+    ]
     for left, runner in enumerate(runners, 1):
         pulling = asyncio.ensure_future(runner.pull())
         if pulled:
@@ -229,7 +262,9 @@ async def test_the_last_runner_that_leaves_a_stream_before_its_first_chunk_takes
 
 
 @pytest.mark.requirement("journal:cut-off")
-async def test_a_runner_that_left_while_a_write_was_under_way_waits_for_it_when_it_comes_again(desk: Desk) -> None:
+async def test_a_runner_that_left_while_a_write_was_under_way_waits_for_it_when_it_comes_again(
+    desk: Desk,
+) -> None:
     gate = desk.services.gates["desk.trade"] = asyncio.Event()
     desk.service_answers("trade", {"order": 1})
     desk.messages = [desk.wire.user("Buy")]
@@ -253,7 +288,9 @@ async def test_a_runner_that_left_while_a_write_was_under_way_waits_for_it_when_
 def dies(desk: Desk) -> None:
     """Make the process of the running turn seem dead: only its records are known."""
     with closing(sqlite3.connect(desk.settings.state.shown, autocommit=True)) as database:
-        database.execute("UPDATE turns SET owner = 'elsewhere/1/life/0', seen = ?", (time.time() - 60,))
+        database.execute(
+            "UPDATE turns SET owner = 'elsewhere/1/life/0', seen = ?", (time.time() - 60,)
+        )
     desk.services.gates.clear()
     desk.open()
 
@@ -261,7 +298,9 @@ def dies(desk: Desk) -> None:
 @with_tools
 @pytest.mark.requirement("journal:unknown")
 @pytest.mark.requirement("journal:idempotency-key")
-async def test_after_a_crash_what_was_answered_is_known_and_a_write_without_answer_is_of_unknown_outcome(desk: Desk) -> None:
+async def test_after_a_crash_what_was_answered_is_known_and_a_write_without_answer_is_of_unknown_outcome(
+    desk: Desk,
+) -> None:
     desk.remembers()
     desk.service_answers("balance", {"usd": 1})
     desk.services.gates |= {"desk.balance": asyncio.Event(), "desk.trade": asyncio.Event()}
@@ -320,7 +359,9 @@ cllama → runner   'That is all.'   [3 hidden]
 
 
 @pytest.mark.requirement("journal:revoked")
-async def test_of_a_tool_that_was_revoked_in_between_the_call_stays_and_no_new_one_runs(desk: Desk) -> None:
+async def test_of_a_tool_that_was_revoked_in_between_the_call_stays_and_no_new_one_runs(
+    desk: Desk,
+) -> None:
     desk.native = ["shell"]
     await failed_after_a_trade(desk)
     desk.grant(tool("balance"))
@@ -349,12 +390,16 @@ async def test_a_journal_that_can_not_be_written_stops_writes_and_nothing_else(d
     assert desk.services.calls == ["desk.balance"]
     told = [json.loads(content) for _, content in desk.wire.answers(desk.model.messages())]
     assert told[1]["error"]["code"] == "request_failed"
-    assert [event["error"] for event in desk.events if event["type"] == "error"] == ["state_unusable"]
+    assert [event["error"] for event in desk.events if event["type"] == "error"] == [
+        "state_unusable"
+    ]
 
 
 @pytest.mark.requirement("journal:unwritable")
 @pytest.mark.usefixtures("brief_lock")
-async def test_a_turn_whose_journal_fails_behind_its_beginning_makes_no_write_and_says_so_once(desk: Desk) -> None:
+async def test_a_turn_whose_journal_fails_behind_its_beginning_makes_no_write_and_says_so_once(
+    desk: Desk,
+) -> None:
     desk.remembers()
     gate = desk.services.gates["desk.quote"] = asyncio.Event()
     desk.messages = [desk.wire.user("Buy")]
@@ -376,7 +421,9 @@ async def test_a_turn_whose_journal_fails_behind_its_beginning_makes_no_write_an
 
 @with_tools
 @pytest.mark.requirement("journal:not-behind-the-models-back")
-async def test_a_write_for_which_there_was_no_time_is_not_made_by_the_attempt_that_goes_on(desk: Desk) -> None:
+async def test_a_write_for_which_there_was_no_time_is_not_made_by_the_attempt_that_goes_on(
+    desk: Desk,
+) -> None:
     """The model got the result that it was not made, and may have told its user."""
     desk.grant(tool("quote"), tool("trade", write=True), total_timeout_ms=10_000)
     desk.service_answers("quote", {"usd": 1})
@@ -392,7 +439,9 @@ async def test_a_write_for_which_there_was_no_time_is_not_made_by_the_attempt_th
 
 
 @pytest.mark.requirement("journal:altered-while-a-write-is-on-its-way")
-async def test_an_altered_retry_waits_for_the_write_that_was_on_its_way_when_the_runner_left(desk: Desk) -> None:
+async def test_an_altered_retry_waits_for_the_write_that_was_on_its_way_when_the_runner_left(
+    desk: Desk,
+) -> None:
     gate = desk.services.gates["desk.trade"] = asyncio.Event()
     desk.service_answers("trade", {"order": 1}, {"order": 2})
     desk.messages = [desk.wire.user("Buy")]

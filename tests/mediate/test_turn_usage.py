@@ -1,4 +1,6 @@
-"""The usage of a turn: in the runner's response, in history, and of each round (docs/spec/mediation.md section 4)."""
+"""The usage of a turn: in the runner's response, in history, and of each round
+(docs/spec/mediation.md section 4).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ pytestmark = pytest.mark.both_forms
 
 
 @pytest.mark.requirement("loop:usage-summed", "loop:usage-for-runner")
-async def test_anthropic_runner_gets_last_input_and_all_output_and_history_the_sum(claude: Desk) -> None:
+async def test_anthropic_runner_gets_last_input_and_all_output_and_history_the_sum(
+    claude: Desk,
+) -> None:
     usage = {
         "input_tokens": 10,
         "output_tokens": 5,
@@ -35,7 +39,13 @@ async def test_anthropic_runner_gets_last_input_and_all_output_and_history_the_s
         "service_tier": "standard",
     }
     assert claude.history()[-1]["usage"] == snapshot(
-        {"prompt_tokens": 20, "completion_tokens": 10, "cached_tokens": 200, "reported_cost_usd": None, "total_rounds": 2}
+        {
+            "prompt_tokens": 20,
+            "completion_tokens": 10,
+            "cached_tokens": 200,
+            "reported_cost_usd": None,
+            "total_rounds": 2,
+        }
     )
 
 
@@ -61,13 +71,24 @@ async def test_openai_runner_gets_last_input_and_all_output_and_history_the_sum(
         "cost": 0.5,
     }
     assert gpt.history()[-1]["usage"] == snapshot(
-        {"prompt_tokens": 20, "completion_tokens": 10, "cached_tokens": 8, "reported_cost_usd": 0.5, "total_rounds": 2}
+        {
+            "prompt_tokens": 20,
+            "completion_tokens": 10,
+            "cached_tokens": 8,
+            "reported_cost_usd": 0.5,
+            "total_rounds": 2,
+        }
     )
 
 
 @pytest.mark.requirement("loop:usage-for-runner")
-async def test_input_of_a_last_call_without_cache_is_not_mixed_with_the_cache_of_an_earlier_one(claude: Desk) -> None:
-    claude.model_says(("desk.balance", {}), usage={"input_tokens": 9, "output_tokens": 1, "cache_read_input_tokens": 70})
+async def test_input_of_a_last_call_without_cache_is_not_mixed_with_the_cache_of_an_earlier_one(
+    claude: Desk,
+) -> None:
+    claude.model_says(
+        ("desk.balance", {}),
+        usage={"input_tokens": 9, "output_tokens": 1, "cache_read_input_tokens": 70},
+    )
     claude.model_says("Done.", usage={"input_tokens": 90, "output_tokens": 2})
     await claude.asks("Go")
     assert json.loads(claude.body)["usage"] == {"input_tokens": 90, "output_tokens": 3}
@@ -75,24 +96,39 @@ async def test_input_of_a_last_call_without_cache_is_not_mixed_with_the_cache_of
 
 @pytest.mark.requirement("loop:usage-for-runner")
 async def test_total_keeps_what_a_provider_counts_beside_input_and_output(gpt: Desk) -> None:
-    gpt.model_says(("desk.balance", {}), usage={"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 40})
+    gpt.model_says(
+        ("desk.balance", {}),
+        usage={"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 40},
+    )
     gpt.model_says("Done.", usage={"prompt_tokens": 20, "completion_tokens": 7, "total_tokens": 60})
     await gpt.asks("Go")
-    assert json.loads(gpt.body)["usage"] == {"prompt_tokens": 20, "completion_tokens": 12, "total_tokens": 65}
+    assert json.loads(gpt.body)["usage"] == {
+        "prompt_tokens": 20,
+        "completion_tokens": 12,
+        "total_tokens": 65,
+    }
 
 
 @pytest.mark.requirement("history:round-usage")
 async def test_round_usage_has_the_names_of_history_in_openai(gpt: Desk) -> None:
-    usage = {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}
+    usage = {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    }
     gpt.model_says(("desk.balance", {}), usage=usage)
-    assert await round_usage(gpt) == [{"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 4}]
+    assert await round_usage(gpt) == [
+        {"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 4}
+    ]
 
 
 @pytest.mark.requirement("history:round-usage")
 async def test_round_usage_has_the_names_of_history_in_anthropic(claude: Desk) -> None:
     usage = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 4}
     claude.model_says(("desk.balance", {}), usage=usage)
-    assert await round_usage(claude) == [{"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 4}]
+    assert await round_usage(claude) == [
+        {"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 4}
+    ]
 
 
 async def round_usage(desk: Desk) -> list[Any]:

@@ -1,4 +1,6 @@
-"""Any model and any order of calls, over several turns: requests stay valid, and every dialect draws the same picture."""
+"""Any model and any order of calls, over several turns: requests stay valid, and every dialect
+draws the same picture.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from tests.mediate.desk import Desk, tool
 from tests.mediate.scripted import Exactly, Part, Thought
 from tests.wires import Wire, anthropic, openai
 
-WAYS: list[tuple[Wire, bool]] = [(openai, False), (openai, True), (anthropic, False), (anthropic, True)]
+WAYS: list[tuple[Wire, bool]] = [
+    (openai, False),
+    (openai, True),
+    (anthropic, False),
+    (anthropic, True),
+]
 TOOLS = (
     tool("balance"),
     tool("quote", schema={"type": "object", "properties": {"n": {"type": "integer"}}}),
@@ -25,7 +32,9 @@ ROUNDS = 3
 
 OFFERED = ("desk.balance", "desk.quote", "desk.trade", "desk.end", "desk.typo", "shell", "edit")
 NAME = st.sampled_from([*OFFERED, Exactly("desk.balance"), Exactly("multi.tool use"), Exactly("")])
-ARGUMENTS = st.sampled_from(["{}", '{"n": 1}', '{"n": 1.0}', '{"n": "x"}', '{"n":', "[]", '{"n": 1, "n": 2}'])
+ARGUMENTS = st.sampled_from(
+    ["{}", '{"n": 1}', '{"n": 1.0}', '{"n": "x"}', '{"n":', "[]", '{"n": 1, "n": 2}']
+)
 type Reply = tuple[list[Part], bool]
 type Turns = list[list[Reply]]
 CALL = st.tuples(NAME, ARGUMENTS)
@@ -43,7 +52,10 @@ TURNS = st.lists(st.lists(REPLY, min_size=ROUNDS + 2, max_size=ROUNDS + 2), min_
 
 
 async def played(desk: Desk, turns: Turns) -> list[str]:
-    """Return each turn's picture. Native calls are answered; a call that the runner could not read ends the conversation."""
+    """Return each turn's picture.
+
+    Native calls are answered; a call that the runner could not read ends the conversation.
+    """
     desk.grant(*TOOLS, max_rounds=ROUNDS)
     pictures: list[str] = []
     for replies in turns:
@@ -51,7 +63,11 @@ async def played(desk: Desk, turns: Turns) -> list[str]:
         for parts, cut in replies:
             desk.model_says(*parts, cut=cut)
         handed = bool(pictures) and bool(desk.answer.calls)
-        pictures.append(await (desk.runs_native("ok") if handed else desk.asks("Go on", native=["shell", "edit"])))
+        pictures.append(
+            await (
+                desk.runs_native("ok") if handed else desk.asks("Go on", native=["shell", "edit"])
+            )
+        )
         if desk.status != 200 or not all(is_sound(call.arguments) for call in desk.answer.calls):
             break
     return pictures
@@ -77,6 +93,8 @@ async def everywhere(turns: Turns) -> list[list[str]]:
 @pytest.mark.requirement("transcript:valid")
 @settings(max_examples=60)
 @given(TURNS)
-def test_whatever_a_model_calls_every_request_is_valid_and_every_dialect_draws_the_same(turns: Turns) -> None:
+def test_whatever_a_model_calls_every_request_is_valid_and_every_dialect_draws_the_same(
+    turns: Turns,
+) -> None:
     first, *others = asyncio.run(everywhere(turns))
     assert others == [first] * 3

@@ -1,4 +1,6 @@
-"""Ownership: who may run a call, and how mixed responses are handled (docs/spec/mediation.md section 4)."""
+"""Ownership: who may run a call, and how mixed responses are handled
+(docs/spec/mediation.md section 4).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ cllama → runner   native:shell{"cmd": "ls"}
 
 
 @pytest.mark.requirement("loop:managed-first-native-behind")
-async def test_a_native_call_behind_a_managed_one_waits_until_the_model_asks_again(desk: Desk) -> None:
+async def test_a_native_call_behind_a_managed_one_waits_until_the_model_asks_again(
+    desk: Desk,
+) -> None:
     desk.service_answers("balance", {"usd": 50_000})
     desk.model_says(("desk.balance", {}), ("shell", {"cmd": "ls"}))
     desk.model_says(("shell", {"cmd": "ls"}))
@@ -65,7 +69,9 @@ cllama → runner   native:shell{"cmd": "ls"}   [1 hidden]
 
 
 @pytest.mark.requirement("loop:handoff-continuity")
-async def test_hidden_rounds_are_there_again_when_the_runner_comes_back_with_a_native_result(desk: Desk) -> None:
+async def test_hidden_rounds_are_there_again_when_the_runner_comes_back_with_a_native_result(
+    desk: Desk,
+) -> None:
     desk.service_answers("balance", {"usd": 50_000})
     desk.model_says(("desk.balance", {}))
     desk.model_says(("shell", {"cmd": "ls"}))
@@ -77,7 +83,13 @@ cllama → model    the runner's request + 2 hidden messages
 model  → cllama   'All is well.'
 cllama → runner   'All is well.'
 """)
-    assert desk.wire.parts(desk.model.messages()) == ["user", "assistant", "tool", "assistant", "tool"]
+    assert desk.wire.parts(desk.model.messages()) == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+    ]
 
 
 @pytest.mark.requirement("loop:handoff-continuity")
@@ -94,7 +106,9 @@ async def test_a_handoff_is_reinjected_on_every_later_request_in_the_same_bytes(
 
 
 @pytest.mark.requirement("loop:answer-continuity")
-async def test_the_rounds_behind_an_answer_are_part_of_the_next_conversation_turn(desk: Desk) -> None:
+async def test_the_rounds_behind_an_answer_are_part_of_the_next_conversation_turn(
+    desk: Desk,
+) -> None:
     desk.model_says(("desk.balance", {}))
     desk.model_says("You are rich.")
     await desk.asks("How am I doing?")
@@ -173,7 +187,9 @@ cllama → runner   "I can't trade."   [1 hidden]
 
 
 @pytest.mark.requirement("names:native-wins")
-async def test_a_name_that_the_runner_declared_is_the_runners_even_when_it_is_a_managed_canonical_name(desk: Desk) -> None:
+async def test_a_name_that_the_runner_declared_is_the_runners_even_when_it_is_a_managed_canonical_name(
+    desk: Desk,
+) -> None:
     desk.model_says((Exactly("desk.balance"), {}))
     await desk.asks("Go", native=["desk.balance"])
     assert [call.name for call in desk.answer.calls] == ["desk.balance"]

@@ -12,7 +12,9 @@ def withheld(desk: Desk) -> dict[str, str]:
 
 
 @pytest.mark.requirement("history:withheld")
-async def test_tools_without_room_and_tools_that_can_not_work_are_told_with_their_reasons(gpt: Desk) -> None:
+async def test_tools_without_room_and_tools_that_can_not_work_are_told_with_their_reasons(
+    gpt: Desk,
+) -> None:
     broken = tool("broken") | {"annotations": {"readOnly": "yes"}}
     gpt.grant(tool("balance"), broken, tool("quote"))
     gpt.model_says(("desk.balance", {}))

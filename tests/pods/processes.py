@@ -20,9 +20,21 @@ DESK = PODS / "trading-desk"
 
 @contextmanager
 def serving(name: str, env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Run a service of the desk on a free port; yield the process and its URL once /health answers."""
+    """Run a service of the desk on a free port; yield the process and its URL once
+    /health answers.
+    """
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "--factory", f"{name}:application", "--app-dir", str(DESK), "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "--factory",
+        f"{name}:application",
+        "--app-dir",
+        str(DESK),
+        "--port",
+        str(port),
+    ]
     with subprocess.Popen(command, env={**os.environ, **env}) as process:
         try:
             url = f"http://127.0.0.1:{port}"

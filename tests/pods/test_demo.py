@@ -17,11 +17,19 @@ from tests.pods.processes import DESK, alive, children, eventually
 
 @contextmanager
 def demo(tmp_path: Path, **provider: str) -> Iterator[subprocess.Popen[str]]:
-    """Yield the demo as a process whose temporary files are in a directory of the test; the model is scripted without a key."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "ANTHROPIC_"))}
+    """Yield the demo as a process whose temporary files are in a directory of the test; the model
+    is scripted without a key.
+    """
+    env = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("OPENAI_", "ANTHROPIC_"))
+    }
     env |= {"TMPDIR": str(tmp_path), "HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"} | provider
     command = [sys.executable, str(DESK / "demo.py")]
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         try:
             yield process
         finally:
@@ -44,7 +52,10 @@ def rest(process: subprocess.Popen[str]) -> str:
 
 
 def assert_nothing_is_left(tmp_path: Path, pids: dict[int, str]) -> None:
-    eventually(lambda: not [pid for pid in pids if alive(pid)], f"the children of the demo are gone: {pids}")
+    eventually(
+        lambda: not [pid for pid in pids if alive(pid)],
+        f"the children of the demo are gone: {pids}",
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -76,7 +87,10 @@ def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) 
         "ok    Its responses repeat the runner's own tool, and none that the proxy added.",
         "analyst may not call: trading-api.execute_trade",
         "executor may not call: journal.add_entry",
-        "ok    The journal was called over MCP 2025-11-25 to desk-journal 0.1.0: analyst in session ",
+        (
+            "ok    The journal was called over MCP 2025-11-25 to desk-journal 0.1.0: analyst "
+            "in session "
+        ),
         "order in the database: executor, buy 10 NVDA, filled",
         "ok    The database has exactly one order: the executor bought 10 NVDA.",
         "ok    The model received no agent token and no tool token, in no byte of any request.",
@@ -87,7 +101,9 @@ def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) 
 
 
 NOBODY = {"OPENAI_API_KEY": "unused", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
-"""A provider that is never asked, where a demo ends before its first turn: no model has to start."""
+"""A provider that is never asked, where a demo ends before its first turn: no model
+has to start.
+"""
 
 
 @pytest.mark.requirement("pods:demo-stops-clean")
@@ -95,7 +111,11 @@ NOBODY = {"OPENAI_API_KEY": "unused", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"
     ("sign", "moment", "started"),
     [
         (signal.SIGINT, "mitmdump -s addons/cllama.py is ready", 3),
-        (signal.SIGTERM, "trading_api.py is ready", 1),  # early: all that a demo starts takes seconds
+        (
+            signal.SIGTERM,
+            "trading_api.py is ready",
+            1,
+        ),  # early: all that a demo starts takes seconds
     ],
 )
 def test_a_signal_stops_every_child_and_removes_every_file(

@@ -18,11 +18,16 @@ TOKEN = "the-tool-token"
 
 
 class Desk:
-    """The clients of one test, and a view of the service's file. `me` and `other` are agents of this test only."""
+    """The clients of one test, and a view of the service's file.
+
+    `me` and `other` are agents of this test only.
+    """
 
     def __init__(self, url: str, database: Path, name: str) -> None:
         self.database, self.me, self.other = database, f"{name}-me", f"{name}-other"
-        self.http = httpx2.Client(base_url=f"{url}/api/v1", headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False)
+        self.http = httpx2.Client(
+            base_url=f"{url}/api/v1", headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False
+        )
 
     def trade(self, agent: str, key: str | None = None, **order: object) -> httpx2.Response:
         headers = {"x-claw-id": agent} | ({"idempotency-key": key} if key else {})
@@ -56,9 +61,13 @@ def desk(service: tuple[str, Path], tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.mark.requirement("pods:service-bearer")
-@pytest.mark.parametrize("credential", [None, "Bearer wrong", f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN}x"])
+@pytest.mark.parametrize(
+    "credential", [None, "Bearer wrong", f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN}x"]
+)
 @pytest.mark.parametrize("path", ["/quotes/NVDA", "/orders", "/no-such-route"])
-def test_no_route_is_reached_without_the_token(desk: Desk, credential: str | None, path: str) -> None:
+def test_no_route_is_reached_without_the_token(
+    desk: Desk, credential: str | None, path: str
+) -> None:
     headers = {"x-claw-id": desk.me} | ({"authorization": credential} if credential else {})
     refused = httpx2.get(f"{desk.http.base_url}{path}", headers=headers, trust_env=False)
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
@@ -76,12 +85,20 @@ def test_money_is_exact_and_has_two_places(desk: Desk) -> None:
 
 @pytest.mark.requirement("pods:service-identity")
 def test_an_agent_sees_and_moves_its_own_account_only(desk: Desk) -> None:
-    assert desk.http.get(f"/market_context/{desk.me}", headers={"x-claw-id": desk.other}).status_code == 403
+    assert (
+        desk.http.get(f"/market_context/{desk.me}", headers={"x-claw-id": desk.other}).status_code
+        == 403
+    )
     order = desk.trade(desk.me, symbol="NVDA", side="buy", quantity=1, limit_price=100).json()
     assert desk.http.get("/orders", headers={"x-claw-id": desk.other}).json() == {"orders": []}
-    cancel = desk.http.post(f"/orders/{order['order_id']}/cancel", headers={"x-claw-id": desk.other})
+    cancel = desk.http.post(
+        f"/orders/{order['order_id']}/cancel", headers={"x-claw-id": desk.other}
+    )
     assert (cancel.status_code, cancel.json()["error"]["code"]) == (404, "unknown_order")
-    assert desk.http.post("/trades", json={"symbol": "NVDA", "side": "buy", "quantity": 1}).status_code == 400
+    assert (
+        desk.http.post("/trades", json={"symbol": "NVDA", "side": "buy", "quantity": 1}).status_code
+        == 400
+    )
 
 
 @pytest.mark.requirement("pods:service-idempotency")
@@ -91,13 +108,20 @@ def test_the_same_key_gives_the_same_answer_and_one_order(desk: Desk) -> None:
     assert (first.status_code, again.status_code, again.content) == (201, 201, first.content)
     assert desk.orders() == [("buy", "NVDA", 10, "filled")]
     assert desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=11).status_code == 422
-    assert desk.trade(desk.other, "key", symbol="NVDA", side="buy", quantity=10).status_code == 201, "a key is an agent's own"
+    assert (
+        desk.trade(desk.other, "key", symbol="NVDA", side="buy", quantity=10).status_code == 201
+    ), "a key is an agent's own"
 
 
 @pytest.mark.requirement("pods:service-idempotency")
 def test_the_same_key_sixteen_times_at_once_is_one_order(desk: Desk) -> None:
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda _: desk.trade(desk.me, "key", symbol="SPY", side="buy", quantity=2), range(16)))
+        answers = list(
+            pool.map(
+                lambda _: desk.trade(desk.me, "key", symbol="SPY", side="buy", quantity=2),
+                range(16),
+            )
+        )
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.content for answer in answers}) == 1
     assert desk.orders() == [("buy", "SPY", 2, "filled")]
@@ -140,12 +164,22 @@ def test_two_trades_at_once_cannot_spend_the_same_money(desk: Desk) -> None:
         ({"symbol": "NVDA", "side": "buy", "quantity": 1.5}, 422, "invalid_request"),
         ({"symbol": "NVDA", "side": "buy", "quantity": True}, 422, "invalid_request"),
         ({"symbol": "NVDA", "side": "buy", "quantity": "1"}, 422, "invalid_request"),
-        ({"symbol": "NVDA", "side": "buy", "quantity": 1, "limit_prize": 3}, 422, "invalid_request"),
-        ({"symbol": "NVDA", "side": "buy", "quantity": 1, "limit_price": 0.001}, 422, "invalid_request"),
+        (
+            {"symbol": "NVDA", "side": "buy", "quantity": 1, "limit_prize": 3},
+            422,
+            "invalid_request",
+        ),
+        (
+            {"symbol": "NVDA", "side": "buy", "quantity": 1, "limit_price": 0.001},
+            422,
+            "invalid_request",
+        ),
         ({}, 422, "invalid_request"),
     ],
 )
-def test_a_refused_order_says_why_and_changes_nothing(desk: Desk, order: dict[str, object], status: int, code: str) -> None:
+def test_a_refused_order_says_why_and_changes_nothing(
+    desk: Desk, order: dict[str, object], status: int, code: str
+) -> None:
     refused = desk.trade(desk.me, **order)
     assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
     assert desk.orders() == []
@@ -153,7 +187,9 @@ def test_a_refused_order_says_why_and_changes_nothing(desk: Desk, order: dict[st
 
 
 @pytest.mark.requirement("pods:service-refusals")
-@pytest.mark.parametrize("body", [b"", b"[1", b"\xff", b"[]", b'{"quantity": 1e999999}', b"[" * 60_000, b"9" * 70_000])
+@pytest.mark.parametrize(
+    "body", [b"", b"[1", b"\xff", b"[]", b'{"quantity": 1e999999}', b"[" * 60_000, b"9" * 70_000]
+)
 def test_garbage_is_a_structured_error(desk: Desk, body: bytes) -> None:
     refused = desk.http.post("/trades", content=body, headers={"x-claw-id": desk.me})
     assert refused.status_code in {413, 422}
@@ -184,17 +220,34 @@ def test_an_open_order_holds_money_back_until_it_is_cancelled(desk: Desk) -> Non
 
 @pytest.mark.requirement("pods:service-descriptor")
 def test_every_tool_of_the_descriptor_is_served_as_it_says(desk: Desk) -> None:
-    descriptor = json.loads((DESK / "descriptors" / "trading-api.claw-describe.json").read_text(encoding="utf-8"))
+    descriptor = json.loads(
+        (DESK / "descriptors" / "trading-api.claw-describe.json").read_text(encoding="utf-8")
+    )
     assert desk.trade(desk.me, symbol="NVDA", side="buy", quantity=1).status_code == 201
-    filled = desk.http.get("/orders", headers={"x-claw-id": desk.me}).json()["orders"][0]["order_id"]
-    known = {"claw_id": desk.me, "symbol": "NVDA", "side": "sell", "quantity": 1, "limit": 5, "order_id": filled}
+    filled = desk.http.get("/orders", headers={"x-claw-id": desk.me}).json()["orders"][0][
+        "order_id"
+    ]
+    known = {
+        "claw_id": desk.me,
+        "symbol": "NVDA",
+        "side": "sell",
+        "quantity": 1,
+        "limit": 5,
+        "order_id": filled,
+    }
     statuses = {}
     for tool in descriptor["tools"]:
         method, path = tool["http"]["method"], tool["http"]["path"]
-        values = {name: known[name] for name in tool["inputSchema"]["properties"] if f"{{{name}}}" not in path}
+        values = {
+            name: known[name]
+            for name in tool["inputSchema"]["properties"]
+            if f"{{{name}}}" not in path
+        }
         sent = {"params": values} if method == "GET" else {"json": values}
         url = httpx2.URL(desk.http.base_url).join(path.format(**known))
-        statuses[tool["name"]] = desk.http.request(method, url, headers={"x-claw-id": desk.me}, **sent).status_code
+        statuses[tool["name"]] = desk.http.request(
+            method, url, headers={"x-claw-id": desk.me}, **sent
+        ).status_code
     assert statuses == {
         "get_market_context": 200,
         "get_quote": 200,

@@ -18,7 +18,9 @@ ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[Pod]:
-    """Yield a pod whose proxy the test starts once its files are there; nothing of it outlives the test."""
+    """Yield a pod whose proxy the test starts once its files are there; nothing of
+    it outlives the test.
+    """
     provider, service = Provider(), Service()
     provider.start()
     service.start()
@@ -31,14 +33,18 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
 
 @pytest.fixture
 def unhurried(pod: Pod) -> None:
-    """Let a stream's headers wait for the provider's status, which on a busy machine takes longer than a pod's 300 ms."""
+    """Let a stream's headers wait for the provider's status, which on a busy
+    machine takes longer than a pod's 300 ms.
+    """
     pod.environment["CLLAMA_KEEPALIVE_FIRST_MS"] = "60000"
 
 
 @pytest.fixture
 def running(pod: Pod) -> Pod:
     """Return a running pod with one agent ``analyst`` that may read the balance and trade."""
-    trade = pod.tool("trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}})
+    trade = pod.tool(
+        "trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}}
+    )
     pod.agent("analyst", pod.tool("balance"), trade)
     pod.start()
     return pod
@@ -53,14 +59,21 @@ def nobody() -> Iterator[str]:
 
 @dataclass
 class Wired:
-    """A running pod whose provider is scripted byte by byte: ``plain`` has no tools, ``analyst`` has one."""
+    """A running pod whose provider is scripted byte by byte: ``plain`` has no
+    tools, ``analyst`` has one.
+    """
 
     pod: Pod
     wire: Wire
 
     def head(self, line: str, *headers: str, agent_id: str = "plain") -> bytes:
         """Return a request's head, with the agent's credential."""
-        rows = [f"{line} HTTP/1.1", "host: x", f"authorization: Bearer {self.pod.token(agent_id)}", *headers]
+        rows = [
+            f"{line} HTTP/1.1",
+            "host: x",
+            f"authorization: Bearer {self.pod.token(agent_id)}",
+            *headers,
+        ]
         return "\r\n".join([*rows, "", ""]).encode("latin-1")
 
     def idle(self) -> bool:
@@ -78,7 +91,9 @@ class Wired:
         """Return the events that end so many requests after so many events."""
 
         def found() -> list[dict[str, Any]]:
-            ended = [each for each in self.pod.log()[said:] if each["type"] in {"response", "error"}]
+            ended = [
+                each for each in self.pod.log()[said:] if each["type"] in {"response", "error"}
+            ]
             return ended if len(ended) >= requests else []
 
         return eventually(found, "the ends are logged")

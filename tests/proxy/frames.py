@@ -42,11 +42,17 @@ class Frames:
     """One HTTP/2 connection, on either side."""
 
     deaf = False
-    """True as long as it does not enlarge its flow-control windows. Only this may be set from another thread."""
+    """True as long as it does not enlarge its flow-control windows.
+
+    Only this may be set from another thread.
+    """
 
     def __init__(self, peer: ssl.SSLSocket, *, client: bool) -> None:
         config = h2.config.H2Configuration(
-            client_side=client, header_encoding="latin-1", validate_outbound_headers=False, normalize_outbound_headers=False
+            client_side=client,
+            header_encoding="latin-1",
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
         )
         self.peer = peer
         self.h2 = h2.connection.H2Connection(config)
@@ -65,8 +71,15 @@ class Frames:
         self._unheard.clear()
 
     def _receive(self) -> bytes:
-        """Return what comes next. Once it is no longer deaf, enlarge the windows first, since nothing would come."""
-        while self.deaf and not self.peer.pending() and not select.select([self.peer], [], [], 0.05)[0]:
+        """Return what comes next.
+
+        Once it is no longer deaf, enlarge the windows first, since nothing would come.
+        """
+        while (
+            self.deaf
+            and not self.peer.pending()
+            and not select.select([self.peer], [], [], 0.05)[0]
+        ):
             pass
         if self._unheard and not self.deaf:
             self._hear()
@@ -74,7 +87,10 @@ class Frames:
         return self.peer.recv(65536)
 
     def until(self, found: Callable[[], Any]) -> None:
-        """Read until the condition holds. Raises ``ConnectionError`` when the other side closes, or tells us to."""
+        """Read until the condition holds.
+
+        Raises ``ConnectionError`` when the other side closes, or tells us to.
+        """
         while not found():
             data = self._receive()
             if not data:
@@ -104,7 +120,9 @@ class Frames:
 
 
 def tunnel(pod: Pod, host: str, *protocols: str) -> ssl.SSLSocket:
-    """Return a TLS connection through the forward proxy to a peer that a runner takes for the host."""
+    """Return a TLS connection through the forward proxy to a peer that a runner
+    takes for the host.
+    """
     plain = socket.create_connection(("127.0.0.1", pod.proxy_port), timeout=30)
     plain.sendall(f"CONNECT {host}:443 HTTP/1.1\r\nhost: {host}:443\r\n\r\n".encode())
     assert plain.recv(65536).startswith(b"HTTP/1.1 200")
@@ -116,10 +134,14 @@ def tunnel(pod: Pod, host: str, *protocols: str) -> ssl.SSLSocket:
 class FrameRunner(Frames):
     """A runner that believes it talks to the provider, over HTTP/2."""
 
-    def __init__(self, pod: Pod, host: str = "api.openai.com", peer: ssl.SSLSocket | None = None) -> None:
+    def __init__(
+        self, pod: Pod, host: str = "api.openai.com", peer: ssl.SSLSocket | None = None
+    ) -> None:
         super().__init__(peer or tunnel(pod, host, "h2"), client=True)
         self.host = host
-        self.until(lambda: self.h2.outbound_flow_control_window > 1 << 30)  # the proxy gives this window at once
+        self.until(
+            lambda: self.h2.outbound_flow_control_window > 1 << 30
+        )  # the proxy gives this window at once
         self._next = 1
 
     def __enter__(self) -> Self:
@@ -128,11 +150,24 @@ class FrameRunner(Frames):
     def __exit__(self, *_: object) -> None:
         self.peer.close()
 
-    def send(self, method: str, path: str, headers: Fields, body: Iterable[bytes] = (), *, end: bool = True) -> Stream:
+    def send(
+        self,
+        method: str,
+        path: str,
+        headers: Fields,
+        body: Iterable[bytes] = (),
+        *,
+        end: bool = True,
+    ) -> Stream:
         """Send a request; without ``end`` its body is not ended."""
         own, self._next = self._next, self._next + 2
         parts = list(body)
-        first = [(":method", method), (":scheme", "https"), (":authority", self.host), (":path", path)]
+        first = [
+            (":method", method),
+            (":scheme", "https"),
+            (":authority", self.host),
+            (":path", path),
+        ]
         self.h2.send_headers(own, _raw([*first, *headers]), end_stream=end and not parts)
         for part in parts:
             self.flush()
@@ -149,12 +184,22 @@ class FrameRunner(Frames):
 
 
 class FrameProvider:
-    """A provider that speaks HTTP/2 only. It answers every request with ``headers`` and ``parts``."""
+    """A provider that speaks HTTP/2 only.
+
+    It answers every request with ``headers`` and ``parts``.
+    """
 
     def __init__(self, home: Path) -> None:
         self.certificate = home / "provider.pem"
         cert = home / "provider-cert.pem"
-        subject = ["-days", "1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+        subject = [
+            "-days",
+            "1",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+        ]
         out = ["-keyout", str(self.certificate), "-out", str(cert)]
         command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, *out]
         subprocess.run(command, check=True, capture_output=True)
@@ -163,7 +208,9 @@ class FrameProvider:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate)
         context.set_alpn_protocols(["h2"])
-        self._listener = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
+        self._listener = context.wrap_socket(
+            socket.create_server(("127.0.0.1", 0)), server_side=True
+        )
         self.port: int = self._listener.getsockname()[1]
         self.seen: list[Stream] = []
         self.headers: Fields = [(":status", "200")]
@@ -189,8 +236,18 @@ class FrameProvider:
             self.connections.append(frames)
             answered: set[int] = set()
             while True:
-                frames.until(lambda: [own for own in frames.streams if frames.streams[own].ended and own not in answered])
-                for own in [own for own, stream in frames.streams.items() if stream.ended and own not in answered]:
+                frames.until(
+                    lambda: [
+                        own
+                        for own in frames.streams
+                        if frames.streams[own].ended and own not in answered
+                    ]
+                )
+                for own in [
+                    own
+                    for own, stream in frames.streams.items()
+                    if stream.ended and own not in answered
+                ]:
                     answered.add(own)
                     self.seen.append(frames.streams[own])
                     self._answer(frames, own)

@@ -1,4 +1,6 @@
-"""An operator's view of a pod: the flows that ``-w`` saves, and mitmweb, asked as its own page asks it."""
+"""An operator's view of a pod: the flows that ``-w`` saves, and mitmweb, asked as
+its own page asks it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # pyparsing warns when mitmproxy's filters are made
+    warnings.simplefilter(
+        "ignore", DeprecationWarning
+    )  # pyparsing warns when mitmproxy's filters are made
     from mitmproxy import exceptions, flowfilter, http, io
     from mitmproxy.addons import dumper, save, savehar, tlsconfig, view
     from mitmproxy.test import taddons, tflow
@@ -33,7 +37,9 @@ def peopled(home: Path) -> Iterator[Pod]:
     provider.start()
     service.start()
     pod = Pod(home, provider, service)
-    trade = pod.tool("trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}})
+    trade = pod.tool(
+        "trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}}
+    )
     pod.agent("analyst", pod.tool("balance"), trade)
     pod.agent("plain")
     try:
@@ -58,7 +64,9 @@ class Saved:
         """Return the flows that are saved completely so far."""
         found: list[http.HTTPFlow] = []
         with self.file.open("rb") as saved, suppress(exceptions.FlowReadException):
-            found += (flow for flow in io.FlowReader(saved).stream() if isinstance(flow, http.HTTPFlow))
+            found += (
+                flow for flow in io.FlowReader(saved).stream() if isinstance(flow, http.HTTPFlow)
+            )
         return found
 
     def found(self, wanted: str) -> list[http.HTTPFlow]:
@@ -90,14 +98,21 @@ class Mitmweb:
     def start(self, pod: Pod, *arguments: str) -> None:
         pod.program = MITMDUMP.with_name("mitmweb")
         options = {"web_open_browser": "false", "web_port": self.port, "web_password": _PASSWORD}
-        pod.start(*(part for name, value in options.items() for part in ("--set", f"{name}={value}")), *arguments)
+        pod.start(
+            *(part for name, value in options.items() for part in ("--set", f"{name}={value}")),
+            *arguments,
+        )
 
     def ask(self, path: str, *, method: str = "GET", body: Any = None) -> bytes:
         headers = {"authorization": f"Bearer {_PASSWORD}"}
-        headers["content-type"] = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        headers["content-type"] = (
+            "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        )
         headers |= {"cookie": "_mitmproxy_xsrf=aabbccdd", "x-xsrftoken": "aabbccdd"}
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", data, headers, method=method
+        )
         with urllib.request.urlopen(asked, timeout=30) as response:
             said: bytes = response.read()
         return said
@@ -114,7 +129,9 @@ class Mitmweb:
         return [flow for flow in self.flows() if words in flow["comment"]]
 
     def everything(self) -> bytes:
-        """Return everything that mitmweb shows of its flows: their list, each body, and the event log."""
+        """Return everything that mitmweb shows of its flows: their list, each body,
+        and the event log.
+        """
         bodies = [
             f"/flows/{flow['id']}/{message}/content.data"
             for flow in self.flows()

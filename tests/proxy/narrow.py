@@ -1,4 +1,6 @@
-"""addons/cllama.py for a mitmdump whose kernel takes few bytes for each runner, so that short answers wait in the proxy."""
+"""addons/cllama.py for a mitmdump whose kernel takes few bytes for each runner, so that short
+answers wait in the proxy.
+"""
 
 import socket as _socket
 

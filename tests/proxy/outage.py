@@ -1,4 +1,6 @@
-"""A running pod that loses its state: the rules meanwhile, and the ways in which a server of the state fails."""
+"""A running pod that loses its state: the rules meanwhile, and the ways in which a
+server of the state fails.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,17 @@ class Scene:
 
     pod: Pod
 
-    def asks(self, *messages: dict[str, str], agent: str = "analyst", **more: str) -> httpx2.Response:
+    def asks(
+        self, *messages: dict[str, str], agent: str = "analyst", **more: str
+    ) -> httpx2.Response:
         sent = {"model": "gpt-test", "messages": list(messages)}
         url = f"{self.pod.url}/v1/chat/completions"
         return httpx2.post(url, headers=headers(self.pod, agent) | more, json=sent, timeout=20)
 
     def turn(self, *messages: dict[str, str], trades: str = "") -> tuple[str, list[dict[str, Any]]]:
-        """Run a turn that reads the balance and trades; return the runner's answer and the results that the model got."""
+        """Run a turn that reads the balance and trades; return the runner's answer
+        and the results that the model got.
+        """
         made = calls(("c1", "desk__balance", {}), ("c2", "desk__trade", {"symbol": trades}))
         self.pod.provider.says(made, text("Done."))
         answer = self.asks(*messages)
@@ -49,7 +55,11 @@ class Scene:
     def told(self, lines: int = 0) -> list[str]:
         """Return the log's events about the state, after so many lines."""
         events = self.pod.log()[lines:]
-        return [event.get("error", event.get("state")) for event in events if event["type"] in ("error", "state")]
+        return [
+            event.get("error", event.get("state"))
+            for event in events
+            if event["type"] in ("error", "state")
+        ]
 
     def goes_on_but_for_writes(self, way: str) -> None:
         """Check the rules while the state is gone."""
@@ -58,7 +68,9 @@ class Scene:
             words, (balance, trade) = self.turn(asked, trades="refused")
             assert words == "Done."
             assert balance["data"] == {"usd": 1}
-            assert trade["error"]["message"].startswith("The call was not made: the proxy can't keep its journal now.")
+            assert trade["error"]["message"].startswith(
+                "The call was not made: the proxy can't keep its journal now."
+            )
         self.pod.provider.says(text("Hello."))
         assert self.asks({"role": "user", "content": "Hi"}, agent="plain").status_code == 200
         assert not self.ready()
@@ -68,8 +80,12 @@ class Scene:
         self.pod.provider.says(text("Yes."))
         answer = {"role": "assistant", "content": "Done."}
         assert self.asks(asked, answer, {"role": "user", "content": "Sure?"}).is_success
-        assert json.loads(self.results()[-1])["data"] == {"order": 1}, "what was hidden is there again"
-        assert self.turn({"role": "user", "content": f"Sell {way}"}, trades=f"{way} behind")[1][1]["ok"]
+        assert json.loads(self.results()[-1])["data"] == {"order": 1}, (
+            "what was hidden is there again"
+        )
+        assert self.turn({"role": "user", "content": f"Sell {way}"}, trades=f"{way} behind")[1][1][
+            "ok"
+        ]
         assert self.traded()[-2:] == [f"{way} before", f"{way} behind"]
 
     def ready(self) -> bool:
@@ -120,6 +136,9 @@ WAYS: dict[str, tuple[Change, Change]] = {
     "replica": (commands("REPLICAOF 127.0.0.1 1"), commands("REPLICAOF NO ONE")),
     "full": (commands("CONFIG SET maxmemory 1"), commands("CONFIG SET maxmemory 0")),
     "loading": (refuses("LOADING Redis is loading the dataset in memory"), passes),
-    "cannot-persist": (refuses("MISCONF Errors writing to the AOF file: No space left on device"), passes),
+    "cannot-persist": (
+        refuses("MISCONF Errors writing to the AOF file: No space left on device"),
+        passes,
+    ),
 }
 """The ways of failing: how the state is lost, and how it comes back."""

@@ -62,13 +62,17 @@ class Pod:
     workers: int = 1
     process: subprocess.Popen[bytes] | ForkedProcess | None = None
     clients: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    """SDK clients, closed with the pod: the garbage collector might collect their sockets before them."""
+    """SDK clients, closed with the pod: the garbage collector might collect their
+    sockets before them.
+    """
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def tool(self, name: str, method: str = "GET", path: str | None = None, **more: Any) -> dict[str, Any]:
+    def tool(
+        self, name: str, method: str = "GET", path: str | None = None, **more: Any
+    ) -> dict[str, Any]:
         """Return a manifest entry of the service ``desk``."""
         execution = {
             "transport": "http",
@@ -114,20 +118,41 @@ class Pod:
 
     def budget(self, agent_id: str, **budget: Any) -> None:
         """Set the agent's budget from now on."""
-        about = {"service": agent_id, "pod": "test", "type": "generic", "token": self.token(agent_id), "budget": budget}
+        about = {
+            "service": agent_id,
+            "pod": "test",
+            "type": "generic",
+            "token": self.token(agent_id),
+            "budget": budget,
+        }
         self.put(agent_id, "metadata.json", about)
 
     def token(self, agent_id: str = "analyst") -> str:
         return f"{agent_id}:{SECRET}-{agent_id}"
 
     def client(self, agent_id: str = "analyst", **more: Any) -> openai.OpenAI:
-        """Return the real OpenAI SDK, with the base-URL entrance and the agent's token as its key."""
-        options = {"base_url": f"{self.url}/v1", "api_key": self.token(agent_id), "max_retries": 0, "timeout": 30}
+        """Return the real OpenAI SDK, with the base-URL entrance and the agent's
+        token as its key.
+        """
+        options = {
+            "base_url": f"{self.url}/v1",
+            "api_key": self.token(agent_id),
+            "max_retries": 0,
+            "timeout": 30,
+        }
         return self.clients.enter_context(openai.OpenAI(**(options | more)))
 
     def claude(self, agent_id: str = "analyst", **more: Any) -> anthropic.Anthropic:
-        """Return the real Anthropic SDK. It sends its key as a bearer, unless ``default_headers`` says otherwise."""
-        options = {"base_url": self.url, "api_key": self.token(agent_id), "max_retries": 0, "timeout": 30}
+        """Return the real Anthropic SDK.
+
+        It sends its key as a bearer, unless ``default_headers`` says otherwise.
+        """
+        options = {
+            "base_url": self.url,
+            "api_key": self.token(agent_id),
+            "max_retries": 0,
+            "timeout": 30,
+        }
         return self.clients.enter_context(anthropic.Anthropic(**(options | more)))
 
     def env(self) -> dict[str, str]:
@@ -156,19 +181,36 @@ class Pod:
         }
 
     def start(self, *arguments: str, wait: bool = True) -> None:
-        """Start ``mitmdump -s addons/cllama.py``, with no other flag unless the test is about flags."""
+        """Start ``mitmdump -s addons/cllama.py``, with no other flag unless the
+        test is about flags.
+        """
         (self.home / "home").mkdir(exist_ok=True)
         command = [*self.launcher, str(self.program), "-s", str(self.script), *arguments]
         if self.workers > 1:
             self.program = MITMDUMP.with_name("workers")
             command = [str(self.program), str(self.workers), *command[1:]]
             if not self._may_be_forked():
-                command = [*self.launcher, *CLAW, "proxy", "--workers", str(self.workers), *arguments]
-        with self.stdout.open("ab") as out, self.stderr.open("ab") as err, Path(os.devnull).open("rb") as nothing:
+                command = [
+                    *self.launcher,
+                    *CLAW,
+                    "proxy",
+                    "--workers",
+                    str(self.workers),
+                    *arguments,
+                ]
+        with (
+            self.stdout.open("ab") as out,
+            self.stderr.open("ab") as err,
+            Path(os.devnull).open("rb") as nothing,
+        ):
             if self._may_be_forked():
-                self.process = fork_server("proxy").start(command, self.home, self.env(), [nothing, out, err])
+                self.process = fork_server("proxy").start(
+                    command, self.home, self.env(), [nothing, out, err]
+                )
             else:
-                self.process = subprocess.Popen(command, cwd=self.home, env=self.env(), stdin=nothing, stdout=out, stderr=err)
+                self.process = subprocess.Popen(
+                    command, cwd=self.home, env=self.env(), stdin=nothing, stdout=out, stderr=err
+                )
         if wait:
             eventually(self._ready, f"the proxy is ready; it said: {self.said()}")
 
@@ -196,34 +238,47 @@ class Pod:
         return self.home / "stderr.log"
 
     def said(self) -> str:
-        return "".join(file.read_text(encoding="utf-8") for file in (self.stdout, self.stderr) if file.exists())
+        return "".join(
+            file.read_text(encoding="utf-8") for file in (self.stdout, self.stderr) if file.exists()
+        )
 
     def log(self) -> list[dict[str, Any]]:
-        """Return the log so far; each line must be one of the contract. mitmproxy says "Loading script" before any script
-        can stop it.
+        """Return the log so far; each line must be one of the contract. mitmproxy
+        says "Loading script" before any script can stop it.
         """
         return [known(line) for line in whole_lines(self.stdout) if "] Loading script " not in line]
 
     def memory(self, *, anew: bool = False) -> int:
-        """Return the most bytes of memory that the proxy's process has used; ``anew``: and count from now on."""
+        """Return the most bytes of memory that the proxy's process has used;
+        ``anew``: and count from now on.
+        """
         assert self.process is not None
         if anew:
             Path(f"/proc/{self.process.pid}/clear_refs").write_text("5", encoding="utf-8")
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-        return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
+        return next(
+            int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM")
+        )
 
     def history(self, agent_id: str) -> list[dict[str, Any]]:
-        """Return the lines of an agent's history; those of other workers come after the first one's."""
+        """Return the lines of an agent's history; those of other workers come after
+        the first one's.
+        """
         places = [self.home / "history", *sorted(self.home.glob("history/.worker-*"))]
         files = [place / agent_id / "history.jsonl" for place in places]
         return [json.loads(line) for file in files if file.exists() for line in whole_lines(file)]
 
     def own_script(self) -> Path:
-        """Copy the addon's script into a folder of its own, so that it can be changed; it says when it is loaded."""
+        """Copy the addon's script into a folder of its own, so that it can be
+        changed; it says when it is loaded.
+        """
         self.script = self.home / "addons" / "cllama.py"
         self.script.parent.mkdir()
         source = (ROOT / "addons" / "cllama.py").read_text(encoding="utf-8")
-        self.script.write_text(f"{source}\nprint({_LOADED!r}, file=__import__('sys').stderr, flush=True)\n", encoding="utf-8")
+        self.script.write_text(
+            f"{source}\nprint({_LOADED!r}, file=__import__('sys').stderr, flush=True)\n",
+            encoding="utf-8",
+        )
         return self.script
 
     def write_script(self, source: str) -> None:
@@ -239,14 +294,20 @@ class Pod:
         eventually(lambda: self.said().count(_LOADED) > loaded, "the script is loaded anew")
 
     def set_options(self, source: str, **options: str) -> None:
-        """Reload the script with code that sets options of mitmproxy; wait until they are set or refused."""
+        """Reload the script with code that sets options of mitmproxy; wait until
+        they are set or refused.
+        """
         told = f"told options {time.monotonic_ns()}"
         self.write_script(source + _SETS.format(options=options, told=told))
         eventually(lambda: told in self.said(), "the options are set")
 
     def _may_be_forked(self) -> bool:
-        """Return True if this pod's settings change nothing that Python reads before our code runs."""
-        is_plain = not self.launcher and self.program in {MITMDUMP.with_name(name) for name in PROXIES}
+        """Return True if this pod's settings change nothing that Python reads
+        before our code runs.
+        """
+        is_plain = not self.launcher and self.program in {
+            MITMDUMP.with_name(name) for name in PROXIES
+        }
         return is_plain and may_be_forked(self.environment)
 
     def _ready(self) -> bool:
@@ -275,4 +336,6 @@ def authority(pod: Pod) -> str:
 
 def through(pod: Pod, cafile: str) -> httpx2.Client:
     context = ssl.create_default_context(cafile=cafile)
-    return httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=30)
+    return httpx2.Client(
+        proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=30
+    )

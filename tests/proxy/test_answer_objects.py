@@ -41,7 +41,8 @@ def test_a_stream_gives_its_ids_wherever_it_is_cut(line_end: bytes) -> None:
 
 @pytest.mark.requirement("objects:given")
 @pytest.mark.parametrize(
-    ("content_type", "start", "end"), [("text/event-stream", b"data: ", b"\n\n"), ("text/plain", b"", b"\n")]
+    ("content_type", "start", "end"),
+    [("text/event-stream", b"data: ", b"\n\n"), ("text/plain", b"", b"\n")],
 )
 def test_what_is_too_long_gives_nothing_and_the_next_one_does(
     content_type: str, start: bytes, end: bytes, monkeypatch: pytest.MonkeyPatch
@@ -50,7 +51,12 @@ def test_what_is_too_long_gives_nothing_and_the_next_one_does(
     other = {**OPENED, "container_id": "cntr_2", "code": "x" * 300}
     long = start + json.dumps({"type": "response.output_item.done", "item": other}).encode() + end
     short = start + json.dumps(EVENTS[1]).encode() + end
-    for pieces in ([long, short], [long[:250], long[250:], short], [long[:100], long[100:], short], [short, long]):
+    for pieces in (
+        [long, short],
+        [long[:250], long[250:], short],
+        [long[:100], long[100:], short],
+        [short, long],
+    ):
         assert given(*pieces, content_type=content_type) == [GivenObject("container", "cntr_1")]
 
 

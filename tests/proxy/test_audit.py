@@ -20,12 +20,16 @@ from tests.waiting import eventually
 
 def ask(pod: Pod, words: str, agent: str = "analyst", **more: Any) -> int:
     body = {"model": "gpt-test", "messages": [{"role": "user", "content": words}], **more}
-    return httpx2.post(f"{pod.url}/v1/chat/completions", headers=headers(pod, agent), json=body, timeout=30).status_code
+    return httpx2.post(
+        f"{pod.url}/v1/chat/completions", headers=headers(pod, agent), json=body, timeout=30
+    ).status_code
 
 
 @pytest.fixture(scope="module")
 def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    """Yield a pod after seven requests of ``analyst`` (five mediated turns, one in two attempts) and one of ``clerk``."""
+    """Yield a pod after seven requests of ``analyst`` (five mediated turns, one in
+    two attempts) and one of ``clerk``.
+    """
     provider, service = Provider(), Service()
     provider.start()
     service.start()
@@ -38,7 +42,11 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
         service.routes["POST", "/trade"] = JSONResponse({"order": 1})
         provider.says(calls(("c1", "desk__balance", {})), text("One dollar."))
         assert ask(pod, "How much?") == 200
-        provider.says(calls(("c1", "desk__balance", {})), calls(("c2", "desk__balance", {})), text("Still one."))
+        provider.says(
+            calls(("c1", "desk__balance", {})),
+            calls(("c2", "desk__balance", {})),
+            text("Still one."),
+        )
         assert ask(pod, "And now?") == 200
         provider.says(calls(("c1", "desk__nope", {})), text("There is no such thing."))
         assert ask(pod, "Try it") == 200
@@ -53,7 +61,10 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
         assert ask(pod, "Hello", tool_choice="none") == 200
         provider.says(text("Hello."))
         assert ask(pod, "Hello", "clerk") == 200
-        eventually(lambda: len([one for one in pod.log() if "total_rounds" in one]) == 8, "all ends are logged")
+        eventually(
+            lambda: len([one for one in pod.log() if "total_rounds" in one]) == 8,
+            "all ends are logged",
+        )
         yield pod
     finally:
         pod.stop()
@@ -71,7 +82,10 @@ def claw(pod: Pod, *arguments: str, log: bool = True) -> Result:
 
 
 def counted(result: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {tool["tool"]: tuple(tool[name] for name in ("calls", "failed", "ran", "duplicates")) for tool in result["tools"]}
+    return {
+        tool["tool"]: tuple(tool[name] for name in ("calls", "failed", "ran", "duplicates"))
+        for tool in result["tools"]
+    }
 
 
 @pytest.mark.requirement("audit:real")
@@ -79,37 +93,69 @@ def counted(result: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 def test_what_audit_counts_of_a_real_run_is_what_happened(worked: Pod, *, log: bool) -> None:
     result = json.loads(claw(worked, "--json", log=log).stdout)
     turns = result["turns"]
-    assert [turns[name] for name in ("total", "ok", "failed", "resumed", "attempts", "only_in_log")] == [7, 6, 1, 1, 8, 0]
-    assert counted(result) == {"desk.balance": (3, 1, 2, 1), "desk__nope": (1, 1, 0, 0), "desk.trade": (1, 0, 1, 0)}
+    assert [
+        turns[name] for name in ("total", "ok", "failed", "resumed", "attempts", "only_in_log")
+    ] == [7, 6, 1, 1, 8, 0]
+    assert counted(result) == {
+        "desk.balance": (3, 1, 2, 1),
+        "desk__nope": (1, 1, 0, 0),
+        "desk.trade": (1, 0, 1, 0),
+    }
     ran = len(worked.service.received)
     assert sum(tool["ran"] for tool in result["tools"]) == ran == 3
     history = worked.history("analyst") + worked.history("clerk")
     for total, name in (("tokens_in", "prompt_tokens"), ("tokens_out", "completion_tokens")):
         assert result["used"][total] == sum(line["usage"][name] for line in history) > 0
-    assert {one["name"]: one["count"] for one in result["call_errors"]} == {"duplicate_tool_call": 1, "unknown_tool": 1}
+    assert {one["name"]: one["count"] for one in result["call_errors"]} == {
+        "duplicate_tool_call": 1,
+        "unknown_tool": 1,
+    }
     interventions = {one["name"]: one["count"] for one in result["interventions"]}
     assert interventions.pop("tool_choice_none", 1) == 1
-    assert interventions == {"duplicate_managed_tool_call:desk.balance": 1, "unknown_tool_rejected:desk__nope": 1}
+    assert interventions == {
+        "duplicate_managed_tool_call:desk.balance": 1,
+        "unknown_tool_rejected:desk__nope": 1,
+    }
     assert [agent["turns"]["total"] for agent in result["agents"]] == [6, 1]
     withheld = [(row["tool"], row["why"], row["turns"]) for row in result["withheld"]]
-    assert withheld == [("desk.balance", "tool_choice_none", 1), ("desk.trade", "tool_choice_none", 1)]
+    assert withheld == [
+        ("desk.balance", "tool_choice_none", 1),
+        ("desk.trade", "tool_choice_none", 1),
+    ]
 
 
 @pytest.mark.requirement("audit:real")
-def test_the_chain_of_a_real_run_holds_and_its_log_records_every_line(worked: Pod, tmp_path: Path) -> None:
+def test_the_chain_of_a_real_run_holds_and_its_log_records_every_line(
+    worked: Pod, tmp_path: Path
+) -> None:
     verdict = claw(worked, "verify")
-    assert (verdict.exit_code, verdict.stdout) == (0, "analyst: 7 lines, the chain holds\nclerk: 1 line, the chain holds\n")
+    assert (verdict.exit_code, verdict.stdout) == (
+        0,
+        "analyst: 7 lines, the chain holds\nclerk: 1 line, the chain holds\n",
+    )
     cut = tmp_path / "history" / "clerk"
     cut.mkdir(parents=True)
     (cut / "history.jsonl").touch()
     cut_off = CliRunner().invoke(
-        app, ["audit", "verify", "--agent", "clerk", "--history", str(cut.parent), "--log", str(worked.home / "audited.log")]
+        app,
+        [
+            "audit",
+            "verify",
+            "--agent",
+            "clerk",
+            "--history",
+            str(cut.parent),
+            "--log",
+            str(worked.home / "audited.log"),
+        ],
     )
     assert (cut_off.exit_code, "records 1 line that is missing" in cut_off.stdout) == (1, True)
 
 
 @pytest.mark.requirement("audit:pushed-out", "history:free-turns-short")
-def test_an_agent_that_pushes_its_history_out_is_found_by_the_log(running_of_small_files: Pod) -> None:
+def test_an_agent_that_pushes_its_history_out_is_found_by_the_log(
+    running_of_small_files: Pod,
+) -> None:
     pod = running_of_small_files
     pod.provider.says(text("Done."))
     assert ask(pod, "A deed that nobody shall see") == 200
@@ -129,7 +175,10 @@ def test_an_agent_that_pushes_its_history_out_is_found_by_the_log(running_of_sma
 
 
 def wait_for_ends(pod: Pod, number: int) -> None:
-    eventually(lambda: len([one for one in pod.log() if "total_rounds" in one]) == number, "all ends are logged")
+    eventually(
+        lambda: len([one for one in pod.log() if "total_rounds" in one]) == number,
+        "all ends are logged",
+    )
 
 
 def every_line(pod: Pod) -> list[dict[str, Any]]:
@@ -140,7 +189,10 @@ def every_line(pod: Pod) -> list[dict[str, Any]]:
 @pytest.fixture
 def running_of_small_files(pod: Pod) -> Iterator[Pod]:
     """Yield a pod whose history has room for some twenty refused requests."""
-    pod.environment |= {"CLLAMA_SESSION_HISTORY_MAX_BYTES": "60000", "CLLAMA_SESSION_HISTORY_FILES": "2"}
+    pod.environment |= {
+        "CLLAMA_SESSION_HISTORY_MAX_BYTES": "60000",
+        "CLLAMA_SESSION_HISTORY_FILES": "2",
+    }
     pod.agent("analyst")
     pod.start()
     yield pod

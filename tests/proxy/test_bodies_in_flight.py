@@ -1,4 +1,6 @@
-"""Large bodies through the real proxy: bounded in number, and never joined, read or sent in one step of the loop."""
+"""Large bodies through the real proxy: bounded in number, and never joined, read or
+sent in one step of the loop.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def bounded(pod: Pod) -> Pod:
     pod.agent("analyst", pod.tool("balance"))
     pod.agent("plain")
     pod.agent("third")
-    pod.environment |= {"CLLAMA_MAX_AGENT_BODY_BYTES": str(_AGENT), "CLLAMA_MAX_BODY_BYTES": str(_ALL)}
+    pod.environment |= {
+        "CLLAMA_MAX_AGENT_BODY_BYTES": str(_AGENT),
+        "CLLAMA_MAX_BODY_BYTES": str(_ALL),
+    }
     pod.start()
     return pod
 
@@ -44,13 +49,18 @@ def bounded(pod: Pod) -> Pod:
 def begin(pod: Pod, held: ExitStack, agent_id: str, size: int) -> socket.socket:
     """Send the head of a request whose body is not to come yet."""
     peer = held.enter_context(socket.create_connection(("127.0.0.1", pod.port), timeout=30))
-    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token(agent_id)}\r\ncontent-length: {size}\r\n\r\n"
+    head = (
+        f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer "
+        f"{pod.token(agent_id)}\r\ncontent-length: {size}\r\n\r\n"
+    )
     peer.sendall(head.encode())
     return peer
 
 
 def post(pod: Pod, agent_id: str, body: bytes, **more: str) -> httpx2.Response:
-    return httpx2.post(f"{pod.url}{CHAT}", headers=headers(pod, agent_id) | more, content=body, timeout=30)
+    return httpx2.post(
+        f"{pod.url}{CHAT}", headers=headers(pod, agent_id) | more, content=body, timeout=30
+    )
 
 
 @pytest.mark.requirement("bodies:bounded")
@@ -58,7 +68,10 @@ def test_an_agents_bodies_count_from_their_heads_and_until_they_are_answered(bou
     with ExitStack() as held:
         first = begin(bounded, held, "analyst", 60_000)
         refused = eventually(
-            lambda: (answer := post(bounded, "analyst", body_of(50_000))).status_code == 429 and answer, "no room is left"
+            lambda: (
+                (answer := post(bounded, "analyst", body_of(50_000))).status_code == 429 and answer
+            ),
+            "no room is left",
         )
         assert refused.json()["error"]["code"] == "bytes_in_flight"
         assert int(refused.headers["retry-after"]) > 0
@@ -73,19 +86,26 @@ def test_an_agents_bodies_count_from_their_heads_and_until_they_are_answered(bou
         assert first.recv(65_536).startswith(b"HTTP/1.1 200")
 
     bounded.provider.says(text("Again."))
-    assert eventually(lambda: post(bounded, "analyst", body_of(90_000)).status_code == 200, "there is room again")
+    assert eventually(
+        lambda: post(bounded, "analyst", body_of(90_000)).status_code == 200, "there is room again"
+    )
     assert {line["reason"] for line in bounded.log() if line.get("error") == "bytes_in_flight"} == {
         "a request of agent analyst was refused: the limit of bytes in flight of agent analyst"
     }
 
 
 @pytest.mark.requirement("bodies:bounded")
-def test_the_bodies_of_all_agents_have_a_limit_and_what_a_runner_leaves_behind_is_none(bounded: Pod) -> None:
+def test_the_bodies_of_all_agents_have_a_limit_and_what_a_runner_leaves_behind_is_none(
+    bounded: Pod,
+) -> None:
     with ExitStack() as held:
         begin(bounded, held, "analyst", 90_000)
         begin(bounded, held, "plain", 50_000)
         refused = eventually(
-            lambda: (answer := post(bounded, "third", body_of(20_000))).status_code == 503 and answer, "no room is left"
+            lambda: (
+                (answer := post(bounded, "third", body_of(20_000))).status_code == 503 and answer
+            ),
+            "no room is left",
         )
         assert refused.json()["error"]["code"] == "bytes_in_flight"
         assert int(refused.headers["retry-after"]) > 0
@@ -108,14 +128,20 @@ def test_a_body_counts_as_it_comes_and_as_it_is_unpacked(bounded: Pod) -> None:
 
     bounded.provider.says(answer_late)
     answers: list[httpx2.Response] = []
-    asking = threading.Thread(target=lambda: answers.append(post(bounded, "analyst", body_of(60_000))))
+    asking = threading.Thread(
+        target=lambda: answers.append(post(bounded, "analyst", body_of(60_000)))
+    )
     asking.start()
     eventually(lambda: bounded.provider.received, "the provider is asked")
 
     chunks = (body_of(50_000)[at : at + 5000] for at in range(0, 50_000, 5000))
-    chunked = httpx2.post(f"{bounded.url}{CHAT}", headers=headers(bounded, "analyst"), content=chunks, timeout=30)
+    chunked = httpx2.post(
+        f"{bounded.url}{CHAT}", headers=headers(bounded, "analyst"), content=chunks, timeout=30
+    )
     assert chunked.status_code == 429
-    packed = post(bounded, "analyst", gzip.compress(body_of(50_000)), **{"content-encoding": "gzip"})
+    packed = post(
+        bounded, "analyst", gzip.compress(body_of(50_000)), **{"content-encoding": "gzip"}
+    )
     assert packed.status_code == 429
     assert post(bounded, "analyst", body_of(_AGENT + 1)).status_code == 413
 
@@ -147,20 +173,26 @@ async def test_work_on_a_large_body_is_done_in_a_thread_and_on_a_small_one_at_on
 
 @pytest.mark.requirement("bodies:too-many-values")
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])
-def test_a_large_body_of_countless_values_is_refused_and_the_provider_is_not_asked(pod: Pod, path: str) -> None:
+def test_a_large_body_of_countless_values_is_refused_and_the_provider_is_not_asked(
+    pod: Pod, path: str
+) -> None:
     pod.agent("analyst", pod.tool("balance"))
     pod.start()
     said = '{"role": "user", "content": "Hi."}'
     member = "input" if path.endswith("responses") else "messages"
     body = f'{{"model": "gpt-test", "max_tokens": 9, "{member}": [{said}], "metadata": [{",".join(["[]"] * 700_000)}]}}'
-    answer = httpx2.post(f"{pod.url}{path}", headers=headers(pod, "analyst"), content=body.encode(), timeout=30)
+    answer = httpx2.post(
+        f"{pod.url}{path}", headers=headers(pod, "analyst"), content=body.encode(), timeout=30
+    )
     assert answer.status_code == 400
     assert "more than 1 MiB may have 500000 values" in answer.json()["error"]["message"]
     assert pod.provider.received == []
 
 
 @pytest.mark.requirement("bodies:escapes")
-def test_the_agents_own_token_is_taken_out_of_a_large_body_and_refused_in_one_long_text(pod: Pod) -> None:
+def test_the_agents_own_token_is_taken_out_of_a_large_body_and_refused_in_one_long_text(
+    pod: Pod,
+) -> None:
     token = pod.agent("plain")
     pod.start()
 

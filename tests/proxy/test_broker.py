@@ -1,4 +1,6 @@
-"""The broker through the real mitmdump, by raw HTTP: sessions, streams, disconnects, the drain, what an operator sees."""
+"""The broker through the real mitmdump, by raw HTTP: sessions, streams, disconnects, the drain,
+what an operator sees.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ from tests.proxy.test_waiting import Held
 from tests.waiting import eventually
 
 SYMBOL = {"type": "object", "properties": {"symbol": {"type": "string"}}, "required": ["symbol"]}
-INFO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+INFO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "raw", "version": "1"},
+}
 
 
 @dataclass
@@ -54,17 +60,26 @@ class RawClient:
 
     def body(self, method: str, params: Any = None, request_id: Any = None) -> dict[str, Any]:
         self.last_id += 1
-        message = {"jsonrpc": "2.0", "id": self.last_id if request_id is None else request_id, "method": method}
+        message = {
+            "jsonrpc": "2.0",
+            "id": self.last_id if request_id is None else request_id,
+            "method": method,
+        }
         return {**message, **({} if params is None else {"params": params})}
 
-    def ask(self, method: str, params: Any = None, request_id: Any = None, **headers: str) -> httpx2.Response:
+    def ask(
+        self, method: str, params: Any = None, request_id: Any = None, **headers: str
+    ) -> httpx2.Response:
         body = self.body(method, params, request_id)
         return self.http.post(self.url, json=body, headers=self.headers | headers)
 
     def open(self) -> RawClient:
         response = self.ask("initialize", INFO)
         assert response.status_code == 200, response.text
-        self.headers |= {"mcp-session-id": response.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+        self.headers |= {
+            "mcp-session-id": response.headers["mcp-session-id"],
+            "mcp-protocol-version": "2025-11-25",
+        }
         note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         accepted = self.http.post(self.url, json=note, headers=self.headers)
         assert (accepted.status_code, accepted.content) == (202, b"")
@@ -85,7 +100,9 @@ class RawClient:
 
 @pytest.fixture
 def native(pod: Pod) -> Pod:
-    """The proxy runs; ``analyst`` has two native tools and one that is mediated, ``clerk`` another."""
+    """The proxy runs; ``analyst`` has two native tools and one that is mediated,
+    ``clerk`` another.
+    """
     pod.agent(
         "analyst",
         pod.tool("quote"),
@@ -104,21 +121,30 @@ def native(pod: Pod) -> Pod:
 @pytest.mark.requirement("broker:endpoint")
 def test_the_proxys_own_port_serves_an_mcp_server_to_each_agent(native: Pod) -> None:
     client = RawClient(native).open()
-    assert [tool["name"] for tool in client.ask("tools/list").json()["result"]["tools"]] == ["desk__balance", "desk__trade"]
+    assert [tool["name"] for tool in client.ask("tools/list").json()["result"]["tools"]] == [
+        "desk__balance",
+        "desk__trade",
+    ]
     assert client.call("desk__trade", {"symbol": "X"})["structuredContent"] == {"order": 7}
     clerk = RawClient(native, "clerk").open()
-    assert [tool["name"] for tool in clerk.ask("tools/list").json()["result"]["tools"]] == ["desk__stamp"]
+    assert [tool["name"] for tool in clerk.ask("tools/list").json()["result"]["tools"]] == [
+        "desk__stamp"
+    ]
     assert client.http.delete(client.url, headers=client.headers).status_code == 200
     assert client.ask("tools/list").status_code == 404
     assert client.http.put(client.url, headers=client.headers).status_code == 405
     assert native.provider.received == []
 
 
-@pytest.mark.requirement("broker:identity", "broker:session-owner", "broker:origin", "broker:any-host")
+@pytest.mark.requirement(
+    "broker:identity", "broker:session-owner", "broker:origin", "broker:any-host"
+)
 def test_who_asks_is_the_agent_of_the_bearer_from_no_page_and_by_any_name(native: Pod) -> None:
     client, clerk = RawClient(native).open(), RawClient(native, "clerk").open()
     assert client.ask("tools/list", authorization="").status_code == 401
-    assert client.ask("tools/list", authorization=f"Bearer {native.token('clerk')}").status_code == 403
+    assert (
+        client.ask("tools/list", authorization=f"Bearer {native.token('clerk')}").status_code == 403
+    )
     theirs = {"mcp-session-id": clerk.headers["mcp-session-id"]}
     assert client.ask("tools/list", **theirs).status_code == 404
     with client.http.stream("GET", client.url, headers=client.headers | theirs) as response:
@@ -131,14 +157,20 @@ def test_who_asks_is_the_agent_of_the_bearer_from_no_page_and_by_any_name(native
 @pytest.mark.requirement("broker:not-injected")
 def test_a_native_tool_is_not_offered_to_the_model(native: Pod) -> None:
     native.provider.says(calls(("c1", "desk__quote", {})), text("Three."))
-    native.client().chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "How much?"}])
+    native.client().chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": "How much?"}]
+    )
     for asked in native.provider.received:
         assert [tool["function"]["name"] for tool in asked.json["tools"]] == ["desk__quote"]
     (line,) = native.history("analyst")
-    assert line["tools_withheld"] == [{"name": f"desk.{name}", "reason": "native"} for name in ("balance", "trade")]
+    assert line["tools_withheld"] == [
+        {"name": f"desk.{name}", "reason": "native"} for name in ("balance", "trade")
+    ]
     native.provider.received.clear()
     native.provider.says(text("Hello."))
-    native.client("clerk").chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "Hello"}])
+    native.client("clerk").chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": "Hello"}]
+    )
     assert "tools" not in native.provider.received[0].json
 
 
@@ -152,7 +184,9 @@ def test_the_stream_of_get_says_that_the_tools_have_changed_though_nobody_asks(n
         assert next(lines) == ": open"
         native.agent("analyst", {**native.tool("balance"), "delivery": "native"})
         event = next(line for line in lines if line.startswith("data: "))
-        assert json.loads(event.removeprefix("data: "))["method"] == "notifications/tools/list_changed"
+        assert (
+            json.loads(event.removeprefix("data: "))["method"] == "notifications/tools/list_changed"
+        )
     assert len(client.ask("tools/list").json()["result"]["tools"]) == 1
 
 
@@ -192,11 +226,16 @@ def test_a_write_under_which_the_proxy_dies_is_not_made_again(native: Pod) -> No
 
 
 @pytest.mark.requirement("broker:drain")
-def test_at_the_stop_a_call_ends_and_a_client_that_listens_does_not_keep_the_proxy(native: Pod) -> None:
+def test_at_the_stop_a_call_ends_and_a_client_that_listens_does_not_keep_the_proxy(
+    native: Pod,
+) -> None:
     held = native.service.routes["POST", "/trade"] = Held(JSONResponse({"order": 8}))
     client = RawClient(native).open()
     listening = native.clients.enter_context(httpx2.Client(timeout=60))
-    with ThreadPoolExecutor(1) as pool, listening.stream("GET", client.url, headers=client.headers) as response:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        listening.stream("GET", client.url, headers=client.headers) as response,
+    ):
         lines = response.iter_lines()
         assert next(lines) == ": open"
         call = pool.submit(client.call, "desk__trade", {"symbol": "X"})
@@ -231,37 +270,56 @@ def audited(pod: Pod, *arguments: str) -> Result:
 def worked(native: Pod) -> Pod:
     """One mediated turn with a call, and three native calls, of which one is refused."""
     native.provider.says(calls(("c1", "desk__quote", {})), text("Three."))
-    native.client().chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "How much?"}])
+    native.client().chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": "How much?"}]
+    )
     client = RawClient(native).open()
     client.call("desk__balance")
     client.call("desk__trade", {"symbol": "X"})
     assert client.call("desk__trade")["isError"] is True
-    eventually(lambda: len([one for one in native.log() if "total_rounds" in one]) == 4, "all ends are logged")
+    eventually(
+        lambda: len([one for one in native.log() if "total_rounds" in one]) == 4,
+        "all ends are logged",
+    )
     return native
 
 
 @pytest.mark.requirement("broker:audit", "broker:log")
 def test_audit_lists_shows_and_verifies_native_calls_beside_mediated_ones(worked: Pod) -> None:
     report = json.loads(audited(worked, "--json").stdout)
-    assert {name: report["turns"][name] for name in ("total", "ok", "failed", "unfinished", "only_in_log")} == {
+    assert {
+        name: report["turns"][name]
+        for name in ("total", "ok", "failed", "unfinished", "only_in_log")
+    } == {
         "total": 4,
         "ok": 4,
         "failed": 0,
         "unfinished": 0,
         "only_in_log": 0,
     }
-    counts = {tool["tool"]: (tool["calls"], tool["failed"], tool["ran"]) for tool in report["tools"]}
+    counts = {
+        tool["tool"]: (tool["calls"], tool["failed"], tool["ran"]) for tool in report["tools"]
+    }
     assert counts == {"desk.balance": (1, 0, 1), "desk.quote": (1, 0, 1), "desk.trade": (2, 1, 1)}
-    assert {one["name"]: one["count"] for one in report["interventions"]} == {"managed_tool_schema_rejected:desk.trade": 1}
+    assert {one["name"]: one["count"] for one in report["interventions"]} == {
+        "managed_tool_schema_rejected:desk.trade": 1
+    }
     assert report["proxy_errors"] == []
-    from_log = CliRunner().invoke(app, ["audit", "--json", "--log", str(worked.home / "audited.log")])
+    from_log = CliRunner().invoke(
+        app, ["audit", "--json", "--log", str(worked.home / "audited.log")]
+    )
     tools = json.loads(from_log.stdout)["tools"]
     assert {tool["tool"]: (tool["calls"], tool["failed"], tool["ran"]) for tool in tools} == counts
     verdict = audited(worked, "verify")
     assert (verdict.exit_code, verdict.stdout) == (0, "analyst: 4 lines, the chain holds\n")
     refused = worked.history("analyst")[-1]["turn_id"]
     shown = audited(worked, "show", refused).stdout
-    for words in ("/mcp/analyst", "0 model calls", "runner → cllama: desk.trade", "schema_validation; nothing ran"):
+    for words in (
+        "/mcp/analyst",
+        "0 model calls",
+        "runner → cllama: desk.trade",
+        "schema_validation; nothing ran",
+    ):
         assert words in shown
     bought = audited(worked, "show", worked.history("analyst")[2]["turn_id"]).stdout
     assert "cllama → desk → runner: " in bought
@@ -273,7 +331,9 @@ def test_an_operator_sees_a_native_call_as_a_turn_with_its_hidden_request(worked
     turn_id = worked.history("analyst")[2]["turn_id"]
 
     def turn() -> Any:
-        flows = [flow for flow in Saved(worked).flows() if flow.metadata.get("claw.turn") == turn_id]
+        flows = [
+            flow for flow in Saved(worked).flows() if flow.metadata.get("claw.turn") == turn_id
+        ]
         return flows if len(flows) == 2 else None
 
     child, parent = eventually(turn, "both flows are saved")

@@ -25,7 +25,9 @@ HI: Any = [{"role": "user", "content": "Go"}]
 
 
 def ask(client: openai.OpenAI, words: str = "Hi") -> Any:
-    return client.chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": words}])
+    return client.chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": words}]
+    )
 
 
 def costs(pod: Pod) -> list[Any]:
@@ -38,7 +40,9 @@ def interventions(pod: Pod) -> list[str]:
 
 @pytest.mark.requirement("budget:end-to-end")
 @pytest.mark.parametrize("agent_id", ["analyst", "plain"])
-def test_a_budget_that_is_spent_is_a_429_for_the_sdk_also_after_a_restart(running: Pod, agent_id: str) -> None:
+def test_a_budget_that_is_spent_is_a_429_for_the_sdk_also_after_a_restart(
+    running: Pod, agent_id: str
+) -> None:
     running.agent("plain")
     running.budget(agent_id, max_requests=2, window="1h")
     running.provider.says(text("one"), text("two"), text("three"))
@@ -48,7 +52,10 @@ def test_a_budget_that_is_spent_is_a_429_for_the_sdk_also_after_a_restart(runnin
         if restarted:
             running.stop()
             running.start()
-        with running.client(agent_id, max_retries=2) as patient, pytest.raises(openai.RateLimitError) as caught:
+        with (
+            running.client(agent_id, max_retries=2) as patient,
+            pytest.raises(openai.RateLimitError) as caught,
+        ):
             ask(patient)
         assert caught.value.code == "budget_exceeded"
         assert 3400 < int(caught.value.response.headers["retry-after"]) <= 3660
@@ -83,7 +90,11 @@ def test_an_sdk_that_waits_as_it_is_told_gets_through(running: Pod) -> None:
 @pytest.mark.requirement("budget:end-to-end")
 def test_anthropics_sdk_understands_it_and_counting_tokens_is_free(running: Pod) -> None:
     running.budget("analyst", max_requests=1, window="1h")
-    running.provider.says(JSONResponse({"input_tokens": 7}), JSONResponse(message("Hi.")), JSONResponse({"input_tokens": 7}))
+    running.provider.says(
+        JSONResponse({"input_tokens": 7}),
+        JSONResponse(message("Hi.")),
+        JSONResponse({"input_tokens": 7}),
+    )
     asked: dict[str, Any] = {"model": "claude-test", "messages": HI}
     with running.claude() as client:
         assert client.messages.count_tokens(**asked).input_tokens == 7
@@ -96,7 +107,9 @@ def test_anthropics_sdk_understands_it_and_counting_tokens_is_free(running: Pod)
 
 @pytest.mark.requirement("budget:end-to-end")
 @pytest.mark.parametrize("agent_id", ["analyst", "plain"])
-def test_what_a_request_costs_is_in_the_log_in_history_and_in_the_budget(running: Pod, agent_id: str) -> None:
+def test_what_a_request_costs_is_in_the_log_in_history_and_in_the_budget(
+    running: Pod, agent_id: str
+) -> None:
     running.agent("plain")
     running.budget(agent_id, limit_usd=0.4, window="1h")
     prices = running.home / "auth" / "prices.json"
@@ -104,7 +117,12 @@ def test_what_a_request_costs_is_in_the_log_in_history_and_in_the_budget(running
     prices.write_text(json.dumps({"openai/gpt": {"input": 10, "output": 20}}), encoding="utf-8")
     reported = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "cost": 0.25}
     counted = {"prompt_tokens": 10_000, "completion_tokens": 5_000, "total_tokens": 15_000}
-    answers = text("one", usage=reported), text("two", usage=None), text("three", usage=counted), text("never")
+    answers = (
+        text("one", usage=reported),
+        text("two", usage=None),
+        text("three", usage=counted),
+        text("never"),
+    )
     running.provider.says(*answers)
     with running.client(agent_id) as client:
         for count in (1, 2, 3):
@@ -116,13 +134,17 @@ def test_what_a_request_costs_is_in_the_log_in_history_and_in_the_budget(running
     usages = [line["usage"] for line in running.history(agent_id)]
     assert [usage["reported_cost_usd"] for usage in usages] == costs(running)
     estimates = [usage.get("estimated_cost_usd") for usage in usages]
-    assert estimates == [None, pytest.approx(0.08, abs=0.01), None], "4,096 tokens for 20 dollars a million"
+    assert estimates == [None, pytest.approx(0.08, abs=0.01), None], (
+        "4,096 tokens for 20 dollars a million"
+    )
     assert interventions(running) == ["budget_cost_unknown", "budget_exceeded"]
 
 
 @pytest.mark.requirement("budget:cost-unknown")
 @pytest.mark.parametrize("agent_id", ["analyst", "plain"])
-def test_an_answer_that_its_runner_breaks_off_is_not_free_and_an_error_is(running: Pod, agent_id: str) -> None:
+def test_an_answer_that_its_runner_breaks_off_is_not_free_and_an_error_is(
+    running: Pod, agent_id: str
+) -> None:
     running.agent("plain")
     running.budget(agent_id, limit_usd=1.0, window="1h")
 
@@ -135,17 +157,26 @@ def test_an_answer_that_its_runner_breaks_off_is_not_free_and_an_error_is(runnin
 
     running.provider.says(JSONResponse({"error": {"message": "no"}}, status_code=400), endless)
     body = {"model": "gpt-test", "messages": HI, "stream": True}
-    # Not streamed: on a busy machine the headers of a stream might be sent before the provider has refused.
+    # Not streamed: on a busy machine the headers of a stream might be sent before the provider has
+    # refused.
     whole = {**body, "stream": False}
-    assert httpx2.post(f"{running.url}/v1/chat/completions", json=whole, headers=headers(running, agent_id)).is_error
+    assert httpx2.post(
+        f"{running.url}/v1/chat/completions", json=whole, headers=headers(running, agent_id)
+    ).is_error
     eventually(lambda: len(running.history(agent_id)) == 1, "the error is recorded")
     assert interventions(running) == []
     with httpx2.stream(
-        "POST", f"{running.url}/v1/chat/completions", json=body, headers=headers(running, agent_id), timeout=30
+        "POST",
+        f"{running.url}/v1/chat/completions",
+        json=body,
+        headers=headers(running, agent_id),
+        timeout=30,
     ) as answer:
         assert answer.is_success
         assert next(answer.iter_raw())
-    eventually(lambda: interventions(running) == ["budget_cost_unknown"], "its cost is said to be unknown")
+    eventually(
+        lambda: interventions(running) == ["budget_cost_unknown"], "its cost is said to be unknown"
+    )
 
 
 @pytest.mark.requirement("budget:admission")

@@ -1,4 +1,6 @@
-"""The real proxy serves what ``claw compile`` writes: tools, feeds, memory, blocks, models, budget, keys, tokens."""
+"""The real proxy serves what ``claw compile`` writes: tools, feeds, memory, blocks,
+models, budget, keys, tokens.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from claw_compile.diagnostics.report import as_text
 from tests.peers import Provider, Service, completion
 from tests.proxy.pod import Pod
 
-KEY, TOKEN, OWN, MEMORY = "sk-compiled-provider-key", "compiled-token", "compiled-own-token", "compiled-memory-token"
+KEY, TOKEN, OWN, MEMORY = (
+    "sk-compiled-provider-key",
+    "compiled-token",
+    "compiled-own-token",
+    "compiled-memory-token",
+)
 POD = """\
 x-claw:
   pod: desk
@@ -71,20 +78,30 @@ NOTES = {"version": 2, "memory": {"recall": {"path": "/recall"}, "retain": {"pat
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Pod]:
-    """Yield a compiled pod, whose proxy has the environment of its Compose file, except for the paths of the container."""
+    """Yield a compiled pod, whose proxy has the environment of its Compose file,
+    except for the paths of the container.
+    """
     home = tmp_path
     provider, service = Provider(), Service()
     provider.start()
     service.start()
     pod_file = home / "claw-pod.yml"
     pod_file.write_text(POD.format(provider=provider.url, service=service.url), encoding="utf-8")
-    for name, content in (("AGENTS.md", "Be good.\n"), ("api.json", json.dumps(API)), ("notes.json", json.dumps(NOTES))):
+    for name, content in (
+        ("AGENTS.md", "Be good.\n"),
+        ("api.json", json.dumps(API)),
+        ("notes.json", json.dumps(NOTES)),
+    ):
         (home / name).write_text(content, encoding="utf-8")
     environ = {"KEY": KEY, "TOKEN": TOKEN, "OWN": OWN, "MEMORY": MEMORY}
     result = compile_pod(pod_file, environ)
     assert result.value is not None, as_text(result.diagnostics)
     pod = Pod(home, provider, service)
-    pod.environment = composed(home) | {"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": ""}
+    pod.environment = composed(home) | {
+        "OPENAI_API_KEY": "",
+        "ANTHROPIC_API_KEY": "",
+        "ANTHROPIC_BASE_URL": "",
+    }
     pod.start()
     yield pod
     pod.stop()
@@ -100,14 +117,27 @@ def composed(home: Path) -> dict[str, str]:
     mounts["/claw/ca"] = ".claw-ca/private"
     environment: dict[str, str] = {}
     for name, value in proxy["environment"].items():
-        if name in ("LISTEN_ADDR", "CLAW_PROXY_ADDR"):  # the container's; here each test has ports of its own
+        if name in (
+            "LISTEN_ADDR",
+            "CLAW_PROXY_ADDR",
+        ):  # the container's; here each test has ports of its own
             continue
 
-        mount = next((mount for mount in mounts if str(value).startswith(f"{mount}/") or value == mount), None)
-        environment[name] = value if mount is None else str(home / mounts[mount]) + value.removeprefix(mount)
-    environment |= dict(line.partition("=")[::2] for line in env_file(home / proxy["env_file"][0]["path"]))
+        mount = next(
+            (mount for mount in mounts if str(value).startswith(f"{mount}/") or value == mount),
+            None,
+        )
+        environment[name] = (
+            value if mount is None else str(home / mounts[mount]) + value.removeprefix(mount)
+        )
+    environment |= dict(
+        line.partition("=")[::2] for line in env_file(home / proxy["env_file"][0]["path"])
+    )
     (home / "state").mkdir()
-    return environment | {"CLAW_SECRETS_DIR": str(home / ".claw-runtime" / "secrets"), "HOME": str(home / "home")}
+    return environment | {
+        "CLAW_SECRETS_DIR": str(home / ".claw-runtime" / "secrets"),
+        "HOME": str(home / "home"),
+    }
 
 
 def env_file(path: Path) -> list[str]:
@@ -120,13 +150,19 @@ def chat(text: str | None = None, **more: Any) -> Response:
 
 def client(desk: Pod, agent_id: str) -> openai.OpenAI:
     """Return the SDK with the agent's compiled environment, and the address of this machine."""
-    runner = dict(line.partition("=")[::2] for line in env_file(desk.home / ".claw-runtime" / "agents" / agent_id / "env"))
+    runner = dict(
+        line.partition("=")[::2]
+        for line in env_file(desk.home / ".claw-runtime" / "agents" / agent_id / "env")
+    )
     assert runner["OPENAI_BASE_URL"] == "http://cllama:8080/v1"
     return desk.client(agent_id, api_key=runner["OPENAI_API_KEY"])
 
 
 def ask(client: openai.OpenAI, **more: Any) -> str:
-    messages: Any = [{"role": "system", "content": "You help."}, {"role": "user", "content": "What now?"}]
+    messages: Any = [
+        {"role": "system", "content": "You help."},
+        {"role": "user", "content": "What now?"},
+    ]
     reply = client.chat.completions.create(model="gpt-whatever", messages=messages, **more)
     return reply.choices[0].message.content or ""
 
@@ -138,7 +174,9 @@ def test_a_compiled_agent_gets_its_tools_its_context_its_model_and_its_budget(de
 
     desk.service.routes["GET", "/get_quote/analyst-1"] = echo
     desk.service.routes["GET", "/prices/analyst-1"] = Response(b"NVDA 1.50")
-    desk.service.routes["POST", "/notes/recall"] = JSONResponse({"memories": [{"text": "Likes tea."}]})
+    desk.service.routes["POST", "/notes/recall"] = JSONResponse(
+        {"memories": [{"text": "Likes tea."}]}
+    )
     desk.service.routes["POST", "/notes/retain"] = JSONResponse({})
     desk.provider.says(chat(calls=[("call_1", "api__get_quote", {})]), chat("Fine."))
     runner = client(desk, "analyst-1")
@@ -162,7 +200,9 @@ def test_a_compiled_agent_gets_its_tools_its_context_its_model_and_its_budget(de
 
 
 @pytest.mark.requirement("compile:served")
-def test_an_agents_own_credential_is_used_for_it_alone_and_one_ordinal_is_not_another(desk: Pod) -> None:
+def test_an_agents_own_credential_is_used_for_it_alone_and_one_ordinal_is_not_another(
+    desk: Pod,
+) -> None:
     async def echo(request: Request) -> Response:
         return JSONResponse({"sent": request.headers["authorization"]})
 
@@ -180,7 +220,9 @@ def test_the_next_compile_counts_at_the_next_request_without_a_restart(desk: Pod
     pod_file = desk.home / "claw-pod.yml"
     text = pod_file.read_text(encoding="utf-8")
     environ = {"KEY": KEY, "TOKEN": TOKEN, "OWN": OWN, "MEMORY": MEMORY}
-    pod_file.write_text(text.replace("tools: [..., {service: api, allow: all}]", "tools: []"), encoding="utf-8")
+    pod_file.write_text(
+        text.replace("tools: [..., {service: api, allow: all}]", "tools: []"), encoding="utf-8"
+    )
     assert compile_pod(pod_file, environ).value is not None
     desk.provider.says(chat("Nothing."))
     assert ask(client(desk, "trader")) == "Nothing."

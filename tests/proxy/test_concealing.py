@@ -1,4 +1,6 @@
-"""Redacted messages: each shown part leads back to its own original after any edit, and edited parts are sent as edited."""
+"""Redacted messages: each shown part leads back to its own original after any edit, and edited
+parts are sent as edited.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def response(*cookies: str) -> http.Response:
 @pytest.mark.requirement("veil:edits")
 @pytest.mark.parametrize("kept", [(0, 1, 2), (1, 2), (2, 0), (1,), (0, 1, 1)])
 @pytest.mark.parametrize("anew", [False, True])
-def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_stand(kept: tuple[int, ...], anew: bool) -> None:
+def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_stand(
+    kept: tuple[int, ...], anew: bool
+) -> None:
     message = response(*COOKIES)
     originals = redact_head(message, None)
     shown = message.headers.get_all("set-cookie")
@@ -56,29 +60,44 @@ def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_st
         message.headers.set_all("set-cookie", [shown[each] for each in kept])
     else:
         message.headers.fields = tuple(message.headers.fields[-3:][each] for each in kept)
-    assert restore(message, originals).headers.get_all("set-cookie") == [COOKIES[each] for each in kept]
+    assert restore(message, originals).headers.get_all("set-cookie") == [
+        COOKIES[each] for each in kept
+    ]
 
 
 @pytest.mark.requirement("veil:edits")
-def test_a_header_that_is_put_together_from_dots_is_left_out_and_one_that_came_with_them_goes_on() -> None:
-    message = request(("cookie", "a=1"), ("x-own", DOTS), ("x-own", f"{DOTS} of a runner"), ("authorization", "Bearer a"))
+def test_a_header_that_is_put_together_from_dots_is_left_out_and_one_that_came_with_them_goes_on() -> (
+    None
+):
+    message = request(
+        ("cookie", "a=1"),
+        ("x-own", DOTS),
+        ("x-own", f"{DOTS} of a runner"),
+        ("authorization", "Bearer a"),
+    )
     came = message.headers.fields
     originals = redact_head(message, KNOWN)
     assert restore(message, originals).headers.fields == came
     message.headers["x-copy"] = message.headers["authorization"]
     message.cookies["b"] = "2"
-    assert restore(message, originals).headers.fields == tuple(each for each in came if each[0] != b"cookie")
+    assert restore(message, originals).headers.fields == tuple(
+        each for each in came if each[0] != b"cookie"
+    )
 
 
 @pytest.mark.requirement("veil:edits")
 @pytest.mark.parametrize("content", [f"key={KEY}".encode(), b"x" * (MAX_SHOWN + 1)])
-def test_a_body_goes_back_to_its_own_unless_it_was_edited_and_its_length_is_that_of_what_is_sent(content: bytes) -> None:
+def test_a_body_goes_back_to_its_own_unless_it_was_edited_and_its_length_is_that_of_what_is_sent(
+    content: bytes,
+) -> None:
     message = request(("content-length", str(len(content))), content=content)
     originals = redact_head(message, KNOWN)
     redact_body(message, originals, KNOWN)
     assert message.raw_content != content
     assert originals.own_body(message) == content
-    message.content = message.content  # an edit that changes nothing sets content-length to that of the shown body
+    message.content = (
+        message.content
+    )  # an edit that changes nothing sets content-length to that of the shown body
     whole = restore(message, originals)
     assert (whole.raw_content, whole.headers["content-length"]) == (content, str(len(content)))
     message.data.content = b"edited"  # without setting content-length
@@ -99,10 +118,14 @@ def test_a_reason_phrase_that_holds_a_secret_is_shown_as_the_standard_one() -> N
 @pytest.mark.requirement("veil:edits")
 def test_what_is_sent_again_has_no_dots_in_the_place_of_what_is_gone() -> None:
     with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()):
-        flow = tflow.tflow(req=request(("cookie", DOTS), ("x-odd", f"it is {DOTS}"), ("x-good", "1")))
+        flow = tflow.tflow(
+            req=request(("cookie", DOTS), ("x-odd", f"it is {DOTS}"), ("x-good", "1"))
+        )
         flow.is_replay = "request"
         part.requestheaders(flow)
-        assert [name for name, _ in original_request(flow).headers.items() if name != "content-length"] == ["x-good"]
+        assert [
+            name for name, _ in original_request(flow).headers.items() if name != "content-length"
+        ] == ["x-good"]
         assert flow.response is None
         flow = tflow.tflow(req=request(path=f"/?key={DOTS}"))
         flow.is_replay = "request"
@@ -124,8 +147,12 @@ async def test_nothing_is_kept_of_a_request_whose_runner_has_left() -> None:
 
 @pytest.mark.requirement("veil:beyond")
 @pytest.mark.parametrize("where", ["scheme", "sni", "alpn"])
-def test_a_secret_in_what_a_connection_is_called_is_asked_of_nobody_and_shown_nowhere(where: str) -> None:
-    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()) as context:
+def test_a_secret_in_what_a_connection_is_called_is_asked_of_nobody_and_shown_nowhere(
+    where: str,
+) -> None:
+    with taddons.context(
+        dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()
+    ) as context:
         context.options.flow_detail = 1
         flow = tflow.tflow(req=request())
         match where:
@@ -143,9 +170,13 @@ def test_a_secret_in_what_a_connection_is_called_is_asked_of_nobody_and_shown_no
 
 @pytest.mark.requirement("veil:over")
 def test_what_was_loaded_from_a_file_is_shown_without_secrets_and_nothing_of_it_is_kept() -> None:
-    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()) as context:
+    with taddons.context(
+        dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()
+    ) as context:
         context.options.flow_detail = 1
-        flow = tflow.tflow(req=request(("cookie", "a=1"), content=KEY.encode()), resp=response(f"b={KEY}"))
+        flow = tflow.tflow(
+            req=request(("cookie", "a=1"), content=KEY.encode()), resp=response(f"b={KEY}")
+        )
         flow.live = False
         flow_state.begin(flow)
         for told in (part.requestheaders, part.request, part.responseheaders, part.response):

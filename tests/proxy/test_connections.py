@@ -1,4 +1,6 @@
-"""Limits of connections through the real proxy: strangers take no agent's place, and who waits too long is closed."""
+"""Limits of connections through the real proxy: strangers take no agent's place,
+and who waits too long is closed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ _GO_ON = "os.execv(sys.argv[1], sys.argv[1:])"
 _LIMITED = (
     sys.executable,
     "-c",
-    f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({_FEW}, {_FEW}))\n" + _GO_ON,
+    f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({_FEW}, {_FEW}))\n"
+    + _GO_ON,
 )
 _SHORT = """
 from mitmproxy import ctx
@@ -97,11 +100,18 @@ def test_idle_connections_without_a_token_keep_no_agent_out(pod: Pod, strangers:
     pod.provider.says(text("Before."))
     client.chat.completions.create(model="gpt-test", messages=HI)
 
-    idle = [connect(pod, strangers, port=(pod.port, pod.proxy_port)[number % 2]) for number in range(3 * _FEW)]
+    idle = [
+        connect(pod, strangers, port=(pod.port, pod.proxy_port)[number % 2])
+        for number in range(3 * _FEW)
+    ]
 
-    # All of them are accepted by then: else a newcomer would be the oldest that has shown no token yet.
+    # All of them are accepted by then: else a newcomer would be the oldest that has shown no token
+    # yet.
     closed = 3 * _FEW - _FEW // 4
-    eventually(lambda: sum(map(is_closed, idle)) >= closed, "all that are too many are closed, the oldest first")
+    eventually(
+        lambda: sum(map(is_closed, idle)) >= closed,
+        "all that are too many are closed, the oldest first",
+    )
     assert is_closed(idle[0])
     for number in range(3):
         pod.provider.says(text(f"Answer {number}."))
@@ -121,12 +131,16 @@ def test_idle_connections_without_a_token_keep_no_agent_out(pod: Pod, strangers:
 
 @pytest.mark.requirement("connections:agent-share")
 @pytest.mark.parametrize("has_body", [True, False], ids=["unused", "under-way"])
-def test_an_agent_with_many_connections_keeps_no_other_out(pod: Pod, strangers: ExitStack, *, has_body: bool) -> None:
+def test_an_agent_with_many_connections_keeps_no_other_out(
+    pod: Pod, strangers: ExitStack, *, has_body: bool
+) -> None:
     pod.agent("analyst")
     pod.agent("greedy")
     pod.launcher = _LIMITED
     pod.start()
-    kept = pod.client(max_retries=2)  # while the greedy one connects, no descriptor may be left for a moment
+    kept = pod.client(
+        max_retries=2
+    )  # while the greedy one connects, no descriptor may be left for a moment
     pod.provider.says(text("Before."))
     kept.chat.completions.create(model="gpt-test", messages=HI)
 
@@ -138,17 +152,26 @@ def test_an_agent_with_many_connections_keeps_no_other_out(pod: Pod, strangers: 
         opened.append(peer)
 
     if has_body:
-        eventually(lambda: is_closed(opened[0]) or opened[0].recv(65_536), "the first one is answered")
+        eventually(
+            lambda: is_closed(opened[0]) or opened[0].recv(65_536), "the first one is answered"
+        )
         eventually(lambda: is_closed(opened[0]), "the first one, which is unused, is closed")
     else:
-        eventually(lambda: logged(pod, "too_many_connections"), "requests beyond the share are refused")
+        eventually(
+            lambda: logged(pod, "too_many_connections"), "requests beyond the share are refused"
+        )
     for client in (kept, pod.client(max_retries=2)):
         pod.provider.says(text("Here."))
-        assert client.chat.completions.create(model="gpt-test", messages=HI).choices[0].message.content == "Here."
+        assert (
+            client.chat.completions.create(model="gpt-test", messages=HI).choices[0].message.content
+            == "Here."
+        )
 
 
 @pytest.mark.requirement("connections:agent-share")
-def test_two_agents_whose_requests_never_end_leave_a_third_its_share(pod: Pod, strangers: ExitStack) -> None:
+def test_two_agents_whose_requests_never_end_leave_a_third_its_share(
+    pod: Pod, strangers: ExitStack
+) -> None:
     may_answer = threading.Event()
 
     async def hold(request: Request) -> Response:
@@ -162,25 +185,33 @@ def test_two_agents_whose_requests_never_end_leave_a_third_its_share(pod: Pod, s
         pod.agent(name)
     pod.launcher = _LIMITED
     pod.start()
-    body = json.dumps({"model": "gpt-test", "messages": [{"role": "user", "content": "hold"}]}).encode()
+    body = json.dumps(
+        {"model": "gpt-test", "messages": [{"role": "user", "content": "hold"}]}
+    ).encode()
     for number in range(_FEW):
         sent_on = len(pod.provider.received) + 1
         peer = connect(pod, strangers)
         peer.sendall(chat_head(pod, ("greedy", "gluttonous")[number % 2], len(body)) + body)
         eventually(
-            lambda peer=peer, sent_on=sent_on: len(pod.provider.received) == sent_on or is_answered(peer),
+            lambda peer=peer, sent_on=sent_on: (
+                len(pod.provider.received) == sent_on or is_answered(peer)
+            ),
             "it is sent on, or refused",
         )
     for _ in range(3):
         client = pod.client(max_retries=0)
-        assert client.chat.completions.create(model="gpt-test", messages=HI).choices[0].message.content == "Here."
+        assert (
+            client.chat.completions.create(model="gpt-test", messages=HI).choices[0].message.content
+            == "Here."
+        )
     assert logged(pod, "descriptors_exhausted") == []
     may_answer.set()
 
 
 def chat_head(pod: Pod, agent: str, length: int) -> bytes:
     return (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token(agent)}\r\n"
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer "
+        f"{pod.token(agent)}\r\n"
         f"content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     ).encode()
 
@@ -197,7 +228,9 @@ def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one(pod: Pod) -> No
     pod.start()
     assert pod.process is not None
     limits = Path(f"/proc/{pod.process.pid}/limits").read_text(encoding="utf-8")
-    soft, hard = next(line for line in limits.splitlines() if line.startswith("Max open files")).split()[3:5]
+    soft, hard = next(
+        line for line in limits.splitlines() if line.startswith("Max open files")
+    ).split()[3:5]
     assert soft == hard != "100"
 
 
@@ -218,12 +251,17 @@ def test_a_connection_without_a_complete_head_is_closed(short: Pod, strangers: E
 
 
 @pytest.mark.requirement("connections:head")
-def test_half_a_head_behind_an_answer_closes_the_connection_long_before_it_is_idle(pod: Pod, strangers: ExitStack) -> None:
+def test_half_a_head_behind_an_answer_closes_the_connection_long_before_it_is_idle(
+    pod: Pod, strangers: ExitStack
+) -> None:
     start_short(pod, idle_seconds=300.0)
     request = b"GET /v1/unknown HTTP/1.1\r\nhost: api.openai.com\r\n"
     kept: list[socket.socket] = []
     for _ in range(2):
-        kept += [connect(pod, strangers), strangers.enter_context(tunnel(pod, "api.openai.com", "http/1.1"))]
+        kept += [
+            connect(pod, strangers),
+            strangers.enter_context(tunnel(pod, "api.openai.com", "http/1.1")),
+        ]
     for peer in kept:
         peer.sendall(request + b"\r\n")
         assert peer.recv(65_536).startswith(b"HTTP/1.1 401")
@@ -231,8 +269,16 @@ def test_half_a_head_behind_an_answer_closes_the_connection_long_before_it_is_id
     for runner in runners:
         runner.ask("GET", "/v1/unknown", [])
 
-    half_a_frame, half_a_block = b"\x00\x00", b"\x00\x00\x01\x01\x01\x00\x00\x00\x03\x82"  # HEADERS, which don't end
-    halves = [(kept[0], request), (kept[1], request), (runners[0].peer, half_a_frame), (runners[1].peer, half_a_block)]
+    half_a_frame, half_a_block = (
+        b"\x00\x00",
+        b"\x00\x00\x01\x01\x01\x00\x00\x00\x03\x82",
+    )  # HEADERS, which don't end
+    halves = [
+        (kept[0], request),
+        (kept[1], request),
+        (runners[0].peer, half_a_frame),
+        (runners[1].peer, half_a_block),
+    ]
     for peer, half in halves:
         peer.sendall(half)
     for peer, half in halves:
@@ -242,7 +288,9 @@ def test_half_a_head_behind_an_answer_closes_the_connection_long_before_it_is_id
 
 
 @pytest.mark.requirement("connections:idle")
-def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(short: Pod, strangers: ExitStack) -> None:
+def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(
+    short: Pod, strangers: ExitStack
+) -> None:
     may_answer = threading.Event()
 
     async def answer_late(_: Request) -> Response:
@@ -254,7 +302,8 @@ def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(sh
     waiting = connect(short, strangers)
     body = json.dumps({"model": "gpt-test", "messages": HI}).encode()
     waiting.sendall(
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {short.token('plain')}\r\n"
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer "
+        f"{short.token('plain')}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
         + body
     )

@@ -1,4 +1,5 @@
-"""An answer is delivered when the kernel has all of it: no write is repeated for a runner that got less.
+"""An answer is delivered when the kernel has all of it: no write is repeated for a
+runner that got less.
 
 (docs/spec/mediation.md section 5)
 """
@@ -42,7 +43,9 @@ def asked(wire: Wire, words: str = "Buy", *, stream: bool = False) -> bytes:
 
 def post(pod: Pod, wire: Wire, body: bytes, **more: str) -> httpx2.Response:
     """Send it on a new connection, without a word of being a retry."""
-    return httpx2.post(pod.url + wire.PATH, headers={**headers(pod, "analyst"), **more}, content=body, timeout=30)
+    return httpx2.post(
+        pod.url + wire.PATH, headers={**headers(pod, "analyst"), **more}, content=body, timeout=30
+    )
 
 
 def unread(pod: Pod, wire: Wire, body: bytes, *more: str) -> UnreadAnswer:
@@ -53,7 +56,9 @@ def said(pod: Pod, wire: Wire, *texts: str) -> None:
     """Script turns of one trade and a text each."""
     for words in texts:
         call = Made(f"call_{len(pod.provider.script)}", "desk__trade", "{}")
-        pod.provider.says(*(Response(wire.reply(*each, {})) for each in (("", [call]), (words, []))))
+        pod.provider.says(
+            *(Response(wire.reply(*each, {})) for each in (("", [call]), (words, [])))
+        )
 
 
 def trades(pod: Pod) -> int:
@@ -62,7 +67,9 @@ def trades(pod: Pod) -> int:
 
 def states(pod: Pod) -> list[str]:
     """Return the states of the turns in the journal."""
-    with contextlib.closing(sqlite3.connect(f"file:{pod.home}/state.db?mode=ro", uri=True)) as journal:
+    with contextlib.closing(
+        sqlite3.connect(f"file:{pod.home}/state.db?mode=ro", uri=True)
+    ) as journal:
         return [state for (state,) in journal.execute("SELECT state FROM turns")]
 
 
@@ -88,7 +95,9 @@ def narrow(pod: Pod) -> Iterator[Pod]:
 
 @pytest.mark.requirement("journal:delivered")
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.__name__.rpartition(".")[2])
-def test_a_json_answer_that_waits_in_the_proxy_that_is_killed_is_given_again(desk: Pod, wire: Wire) -> None:
+def test_a_json_answer_that_waits_in_the_proxy_that_is_killed_is_given_again(
+    desk: Pod, wire: Wire
+) -> None:
     words = "b" * LARGE
     said(desk, wire, words)
     with unread(desk, wire, asked(wire)) as first:
@@ -120,15 +129,22 @@ def test_a_json_answer_of_a_worker_that_is_killed_is_given_again_by_another(desk
 
 @pytest.mark.requirement("journal:delivered")
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.__name__.rpartition(".")[2])
-def test_the_last_bytes_of_a_stream_that_wait_in_the_proxy_that_is_killed_are_given_again(narrow: Pod, wire: Wire) -> None:
+def test_the_last_bytes_of_a_stream_that_wait_in_the_proxy_that_is_killed_are_given_again(
+    narrow: Pod, wire: Wire
+) -> None:
     """Its last chunk waits in a buffer for some of these sizes, whatever the kernel takes."""
     sizes = range(1_000, 25_000, 2_000)
     with contextlib.ExitStack() as open_:
         cut = []
         for size in sizes:
             said(narrow, wire, "b" * size)
-            each = open_.enter_context(unread(narrow, wire, asked(wire, f"Buy {size}", stream=True)))
-            eventually(lambda: len(narrow.history("analyst")) > sizes.index(size), "its turn is in history")  # noqa: B023
+            each = open_.enter_context(
+                unread(narrow, wire, asked(wire, f"Buy {size}", stream=True))
+            )
+            eventually(
+                lambda: len(narrow.history("analyst")) > sizes.index(size),  # noqa: B023
+                "its turn is in history",
+            )
             eventually(lambda: "running" not in states(narrow), "its turn is over")
             eventually(each.has_begun, "the answer is on its way")
             cut.append((size, each))
@@ -138,13 +154,18 @@ def test_the_last_bytes_of_a_stream_that_wait_in_the_proxy_that_is_killed_are_gi
     before = trades(narrow)
     narrow.start()
     for size in lost:
-        assert told(wire, post(narrow, wire, asked(wire, f"Buy {size}", stream=True)), stream=True) == "b" * size
+        assert (
+            told(wire, post(narrow, wire, asked(wire, f"Buy {size}", stream=True)), stream=True)
+            == "b" * size
+        )
     assert trades(narrow) == before == len(sizes)
 
 
 @pytest.mark.requirement("journal:delivered")
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_that_http_2_holds_back_for_want_of_a_window_is_not_delivered(desk: Pod, stream: bool) -> None:
+def test_an_answer_that_http_2_holds_back_for_want_of_a_window_is_not_delivered(
+    desk: Pod, stream: bool
+) -> None:
     words = "b" * (SMALL // 10 if stream else SMALL)  # A stream is longer than its words
     fields = list(headers(desk, "analyst").items())
     said(desk, openai, words)
@@ -191,12 +212,16 @@ def test_an_answer_that_http_2_held_back_is_delivered_when_its_end_was_sent(desk
 @pytest.mark.requirement("journal:delivered")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("more", [(), ("connection: close",)], ids=["kept", "closed"])
-def test_an_answer_that_is_read_late_is_delivered_then(narrow: Pod, stream: bool, more: tuple[str, ...]) -> None:
+def test_an_answer_that_is_read_late_is_delivered_then(
+    narrow: Pod, stream: bool, more: tuple[str, ...]
+) -> None:
     """Until then the same request gets it on another connection, and afterwards begins a turn."""
     body = asked(openai, stream=stream)
     said(narrow, openai, "b" * SMALL, "c")
     with unread(narrow, openai, body, *more) as first:
-        eventually(lambda: states(narrow) == ["answered"] and first.has_begun(), "the answer is on its way")
+        eventually(
+            lambda: states(narrow) == ["answered"] and first.has_begun(), "the answer is on its way"
+        )
         assert first.take_rest()
         eventually(lambda: states(narrow) == ["done"], "it is delivered")
     assert told(openai, post(narrow, openai, body), stream=stream) == "c"
@@ -205,7 +230,9 @@ def test_an_answer_that_is_read_late_is_delivered_then(narrow: Pod, stream: bool
 
 @pytest.mark.requirement("journal:delivered")
 @pytest.mark.parametrize("stream", [False, True])
-def test_while_an_answer_waits_for_one_runner_the_same_request_of_another_gets_it(narrow: Pod, stream: bool) -> None:
+def test_while_an_answer_waits_for_one_runner_the_same_request_of_another_gets_it(
+    narrow: Pod, stream: bool
+) -> None:
     words, body = "b" * SMALL, asked(openai, stream=stream)
     said(narrow, openai, words)
     with unread(narrow, openai, body) as first:
@@ -220,12 +247,17 @@ def test_while_an_answer_waits_for_one_runner_the_same_request_of_another_gets_i
 @pytest.mark.requirement("journal:delivered")
 @pytest.mark.requirement("journal:join")
 @pytest.mark.parametrize("stream", [False, True])
-def test_of_two_runners_of_one_turn_the_one_that_got_a_part_is_given_its_answer_again(narrow: Pod, stream: bool) -> None:
+def test_of_two_runners_of_one_turn_the_one_that_got_a_part_is_given_its_answer_again(
+    narrow: Pod, stream: bool
+) -> None:
     held, words, body = Held(JSONResponse({"order": 1})), "b" * SMALL, asked(openai, stream=stream)
     narrow.service.routes["POST", "/trade"] = held
     said(narrow, openai, words)
     with unread(narrow, openai, body) as first, unread(narrow, openai, body) as second:
-        eventually(lambda: [line["type"] for line in narrow.log()].count("join") == 1, "one has joined the other")
+        eventually(
+            lambda: [line["type"] for line in narrow.log()].count("join") == 1,
+            "one has joined the other",
+        )
         held.go.set()
         assert first.take_rest()
         eventually(second.has_begun, "the other's is on its way")
@@ -254,10 +286,14 @@ def test_an_answer_whose_runner_leaves_before_its_end_was_sent_is_given_again(
 
 
 @pytest.mark.requirement("journal:delivered")
-def test_a_request_that_follows_on_the_same_connection_does_not_make_the_answer_before_it_delivered(narrow: Pod) -> None:
+def test_a_request_that_follows_on_the_same_connection_does_not_make_the_answer_before_it_delivered(
+    narrow: Pod,
+) -> None:
     first, second = asked(openai, "Buy"), asked(openai, "Sell")
     said(narrow, openai, "b" * SMALL, "c" * SMALL)
-    both = request(openai.PATH, narrow.token(), first) + request(openai.PATH, narrow.token(), second)
+    both = request(openai.PATH, narrow.token(), first) + request(
+        openai.PATH, narrow.token(), second
+    )
     with UnreadAnswer(narrow.port, both) as runner:
         eventually(runner.has_begun, "the first answer is on its way")
         narrow.kill()

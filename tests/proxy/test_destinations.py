@@ -1,4 +1,6 @@
-"""Ungoverned connections through the real proxy, with egress allowed: never to this host or its networks."""
+"""Ungoverned connections through the real proxy, with egress allowed: never to this
+host or its networks.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def allowing(pod: Pod) -> Pod:
 
 @pytest.fixture
 def neighbour() -> Iterator[Service]:
-    """Yield a service of the host that only listens on loopback, at an address that is no provider's."""
+    """Yield a service of the host that only listens on loopback, at an address that
+    is no provider's.
+    """
     service = Service()
     service.start(listening("127.0.0.2", 0))
     yield service
@@ -43,9 +47,13 @@ def neighbour() -> Iterator[Service]:
         ("LOCALHOST.", 502),
     ],
 )
-def test_no_spelling_leads_an_ungoverned_request_to_loopback(allowing: Pod, neighbour: Service, host: str, status: int) -> None:
+def test_no_spelling_leads_an_ungoverned_request_to_loopback(
+    allowing: Pod, neighbour: Service, host: str, status: int
+) -> None:
     url = f"http://{host}:{neighbour.port}/balance"
-    with httpx2.Client(proxy=f"http://127.0.0.1:{allowing.proxy_port}", trust_env=False, timeout=30) as client:
+    with httpx2.Client(
+        proxy=f"http://127.0.0.1:{allowing.proxy_port}", trust_env=False, timeout=30
+    ) as client:
         assert client.get(url).status_code == status
         with pytest.raises(httpx2.HTTPError):
             client.get(url.replace("http:", "https:"))
@@ -53,19 +61,28 @@ def test_no_spelling_leads_an_ungoverned_request_to_loopback(allowing: Pod, neig
 
 
 @pytest.mark.requirement("egress:no-private", "egress:refusals-logged")
-def test_a_refused_destination_is_one_line_and_a_provider_there_is_asked(allowing: Pod, neighbour: Service) -> None:
-    with httpx2.Client(proxy=f"http://127.0.0.1:{allowing.proxy_port}", trust_env=False, timeout=30) as client:
+def test_a_refused_destination_is_one_line_and_a_provider_there_is_asked(
+    allowing: Pod, neighbour: Service
+) -> None:
+    with httpx2.Client(
+        proxy=f"http://127.0.0.1:{allowing.proxy_port}", trust_env=False, timeout=30
+    ) as client:
         for _ in range(5):
             client.get(f"http://127.0.0.2:{neighbour.port}/balance")
             client.get(f"http://localhost:{neighbour.port}/balance")
 
     eventually(lambda: "'localhost' is refused" in allowing.said(), "the refusals are logged")
     lines = [line for line in allowing.said().splitlines() if " is refused: " in line]
-    assert [line.partition("cllama: ")[2].partition(" is refused")[0] for line in lines] == ["'127.0.0.2'", "'localhost'"]
+    assert [line.partition("cllama: ")[2].partition(" is refused")[0] for line in lines] == [
+        "'127.0.0.2'",
+        "'localhost'",
+    ]
 
     allowing.provider.says(text("From loopback."))
     asked = {"model": "gpt-test", "messages": [{"role": "user", "content": "Hi"}]}
-    answer = httpx2.post(f"{allowing.url}/v1/chat/completions", headers=headers(allowing), json=asked)
+    answer = httpx2.post(
+        f"{allowing.url}/v1/chat/completions", headers=headers(allowing), json=asked
+    )
     assert answer.json()["choices"][0]["message"]["content"] == "From loopback."
 
 
@@ -74,8 +91,12 @@ def test_egress_that_is_denied_is_one_line_for_each_host(pod: Pod) -> None:
     pod.agent("plain")
     pod.environment |= {"CLLAMA_EGRESS": "deny"}
     pod.start()
-    with httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=30) as client:
-        assert [client.get(f"http://{host}.test/").status_code for host in ("one", "two", "one")] == [403] * 3
+    with httpx2.Client(
+        proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=30
+    ) as client:
+        assert [
+            client.get(f"http://{host}.test/").status_code for host in ("one", "two", "one")
+        ] == [403] * 3
 
     lines = [line for line in pod.said().splitlines() if " is refused: " in line]
     assert len(lines) == 2

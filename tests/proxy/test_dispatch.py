@@ -1,4 +1,6 @@
-"""The fast dispatch in the real mitmdump: on by default, off by one setting, and without any other effect."""
+"""The fast dispatch in the real mitmdump: on by default, off by one setting, and
+without any other effect.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def header(pod: Pod, name: str) -> str | None:
     ("environment", "manager", "writes"),
     [({}, "FastManager", "partial"), ({"CLLAMA_DISPATCH": "plain"}, "AddonManager", "method")],
 )
-def test_dispatch_is_fast_unless_it_is_set_plain(pod: Pod, environment: dict[str, str], manager: str, writes: str) -> None:
+def test_dispatch_is_fast_unless_it_is_set_plain(
+    pod: Pod, environment: dict[str, str], manager: str, writes: str
+) -> None:
     pod_that_tells(pod)
     pod.environment |= environment
     pod.start()
@@ -55,7 +59,9 @@ def test_dispatch_is_fast_unless_it_is_set_plain(pod: Pod, environment: dict[str
 
 
 @pytest.mark.requirement("dispatch:asserted")
-def test_on_a_mitmproxy_that_is_built_differently_it_says_so_once_and_works_in_its_way(pod: Pod) -> None:
+def test_on_a_mitmproxy_that_is_built_differently_it_says_so_once_and_works_in_its_way(
+    pod: Pod,
+) -> None:
     pod_that_tells(pod, DIFFERENT)
     pod.start()
     assert header(pod, "x-manager") == "AddonManager"
@@ -80,9 +86,14 @@ def test_scripts_that_come_change_and_go_are_heard_as_they_are_now(pod: Pod) -> 
     other.unlink()
     eventually(lambda: header(pod, "x-heard") is None, "nobody is heard any more")
     assert header(pod, "x-manager") == "FastManager"
-    pod.script.write_text(pod.script.read_text(encoding="utf-8").replace("x-manager", "x-now"), encoding="utf-8")
+    pod.script.write_text(
+        pod.script.read_text(encoding="utf-8").replace("x-manager", "x-now"), encoding="utf-8"
+    )
     os.utime(pod.script, (1, pod.script.stat().st_mtime + 5))
-    eventually(lambda: header(pod, "x-now") == "FastManager", "our own script was reloaded, and the dispatch outlived it")
+    eventually(
+        lambda: header(pod, "x-now") == "FastManager",
+        "our own script was reloaded, and the dispatch outlived it",
+    )
     assert header(pod, "x-manager") is None
 
 

@@ -1,4 +1,6 @@
-"""Budgets in dollars through the real proxy: they hold though runners leave, ask at one time, and ask for no usage."""
+"""Budgets in dollars through the real proxy: they hold though runners leave, ask at
+one time, and ask for no usage.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,16 @@ from tests.wires.anthropic import message
 
 TWO_DOLLARS = {"prompt_tokens": 500_000, "completion_tokens": 500_000, "total_tokens": 1_000_000}
 PRICES = {"gpt": {"input": 2, "output": 2}, "claude": {"input": 2, "output": 2}}
-WORDS: dict[str, Any] = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-test"}
-SAID = {**WORDS, "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Once upon a time"}}]}
+WORDS: dict[str, Any] = {
+    "id": "c",
+    "object": "chat.completion.chunk",
+    "created": 1,
+    "model": "gpt-test",
+}
+SAID = {
+    **WORDS,
+    "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Once upon a time"}}],
+}
 ENDED = {**WORDS, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 USED = {**WORDS, "choices": [], "usage": TWO_DOLLARS}
 ASKED = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
@@ -45,10 +55,15 @@ def priced(pod: Pod, agent_id: str = "plain", **budget: Any) -> Pod:
 
 
 def stream(*chunks: dict[str, Any], end: str = "\n\n") -> bytes:
-    return b"".join(f"data: {json.dumps(chunk)}{end}".encode() for chunk in chunks) + f"data: [DONE]{end}".encode()
+    return (
+        b"".join(f"data: {json.dumps(chunk)}{end}".encode() for chunk in chunks)
+        + f"data: [DONE]{end}".encode()
+    )
 
 
-def as_asked(end: str = "\n\n", coding: str = "", *, is_cut_in_pieces: bool = False) -> Callable[[Request], Any]:
+def as_asked(
+    end: str = "\n\n", coding: str = "", *, is_cut_in_pieces: bool = False
+) -> Callable[[Request], Any]:
     """Return a provider's stream, whose usage comes only if the request asks for it."""
 
     async def answer(request: Request) -> Response:
@@ -71,7 +86,9 @@ def as_asked(end: str = "\n\n", coding: str = "", *, is_cut_in_pieces: bool = Fa
     return answer
 
 
-def post(pod: Pod, body: dict[str, Any], agent_id: str = "plain", path: str = CHAT) -> httpx2.Response:
+def post(
+    pod: Pod, body: dict[str, Any], agent_id: str = "plain", path: str = CHAT
+) -> httpx2.Response:
     return httpx2.post(f"{pod.url}{path}", json=body, headers=headers(pod, agent_id), timeout=30)
 
 
@@ -81,8 +98,12 @@ def usages(pod: Pod, agent_id: str = "plain") -> list[dict[str, Any]]:
 
 @pytest.mark.requirement("budget:usage-asked-for")
 @pytest.mark.parametrize("path", [CHAT, LEGACY])
-@pytest.mark.parametrize("options", [..., None, {}, {"include_usage": False}, {"include_usage": None}])
-def test_a_stream_that_asks_for_no_usage_is_charged_by_its_usage(running: Pod, path: str, options: Any) -> None:
+@pytest.mark.parametrize(
+    "options", [..., None, {}, {"include_usage": False}, {"include_usage": None}]
+)
+def test_a_stream_that_asks_for_no_usage_is_charged_by_its_usage(
+    running: Pod, path: str, options: Any
+) -> None:
     priced(running).provider.says(as_asked(), as_asked())
     body = {**ASKED, "stream": True, **({} if options is ... else {"stream_options": options})}
     first, second = post(running, body, path=path), post(running, body, path=path)
@@ -96,7 +117,9 @@ def test_a_stream_that_asks_for_no_usage_is_charged_by_its_usage(running: Pod, p
 @pytest.mark.parametrize("is_cut_in_pieces", [False, True])
 @pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n"])
 @pytest.mark.parametrize("coding", ["", "gzip"])
-def test_the_usage_is_taken_out_however_the_stream_comes(running: Pod, end: str, coding: str, is_cut_in_pieces: bool) -> None:
+def test_the_usage_is_taken_out_however_the_stream_comes(
+    running: Pod, end: str, coding: str, is_cut_in_pieces: bool
+) -> None:
     priced(running).provider.says(as_asked(end, coding, is_cut_in_pieces=is_cut_in_pieces))
     answer = post(running, {**ASKED, "stream": True})
     assert answer.content == stream(SAID, ENDED, end=end)
@@ -109,26 +132,34 @@ def test_a_runner_that_asks_for_the_usage_gets_it_and_one_beside_text_stays(runn
     both = {**SAID, "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
 
     async def answer(_request: Request) -> Response:
-        return Response(stream(both, {**both, "usage": TWO_DOLLARS}), media_type="text/event-stream")
+        return Response(
+            stream(both, {**both, "usage": TWO_DOLLARS}), media_type="text/event-stream"
+        )
 
     priced(running, limit_usd=5.0).provider.says(as_asked(), answer)
     wanted = {**ASKED, "stream": True, "stream_options": {"include_usage": True}}
     assert post(running, wanted).content == stream(SAID, ENDED, USED)
     assert running.provider.received[0].json == wanted
-    assert post(running, {**ASKED, "stream": True}).content == stream(both, {**both, "usage": TWO_DOLLARS})
+    assert post(running, {**ASKED, "stream": True}).content == stream(
+        both, {**both, "usage": TWO_DOLLARS}
+    )
     eventually(lambda: len(usages(running)) == 2, "both are recorded")
     assert [usage["reported_cost_usd"] for usage in usages(running)] == [2.0, 2.0]
 
 
 @pytest.mark.requirement("budget:usage-asked-for")
 @pytest.mark.parametrize("budget", [None, {"max_requests": 9, "window": "1h"}])
-def test_without_a_limit_in_dollars_not_a_byte_is_edited(running: Pod, budget: dict[str, Any] | None) -> None:
+def test_without_a_limit_in_dollars_not_a_byte_is_edited(
+    running: Pod, budget: dict[str, Any] | None
+) -> None:
     running.agent("plain")
     if budget is not None:
         running.budget("plain", **budget)
     sent = b'{"model" : "gpt-test","messages":[ ],"stream":true, "stream_options": null}'
     packed = gzip.compress(stream(SAID, ENDED, USED))
-    running.provider.says(Response(packed, media_type="text/event-stream", headers={"content-encoding": "gzip"}))
+    running.provider.says(
+        Response(packed, media_type="text/event-stream", headers={"content-encoding": "gzip"})
+    )
     url = f"{running.url}{CHAT}"
     with httpx2.stream("POST", url, content=sent, headers=headers(running), timeout=30) as answer:
         assert b"".join(answer.iter_raw()) == packed
@@ -139,7 +170,9 @@ def test_without_a_limit_in_dollars_not_a_byte_is_edited(running: Pod, budget: d
 def test_options_that_stand_twice_are_refused_and_nothing_stays_reserved(running: Pod) -> None:
     priced(running).provider.says(as_asked())
     twice = b'{"model":"gpt-test","messages":[],"stream":true,"stream_options":{},"stream_options":null}'
-    answer = httpx2.post(f"{running.url}{CHAT}", content=twice, headers=headers(running), timeout=30)
+    answer = httpx2.post(
+        f"{running.url}{CHAT}", content=twice, headers=headers(running), timeout=30
+    )
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
     assert post(running, {**ASKED, "stream": True}).status_code == 200
 
@@ -204,7 +237,9 @@ def test_what_is_only_reserved_is_free_again_in_a_moment(running: Pod) -> None:
 
 
 def broken_off(*events: bytes) -> Callable[[Request], Any]:
-    """Return a stream that stops after these events, and goes on for as long as its runner stays."""
+    """Return a stream that stops after these events, and goes on for as long as its
+    runner stays.
+    """
 
     async def answer(_request: Request) -> Response:
         async def pieces() -> AsyncIterator[bytes]:
@@ -221,13 +256,24 @@ STARTED = {
     "type": "message_start",
     "message": {**message(""), "content": [], "usage": {"input_tokens": 1000, "output_tokens": 1}},
 }
-DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x" * 4000}}
+DELTA = {
+    "type": "content_block_delta",
+    "index": 0,
+    "delta": {"type": "text_delta", "text": "x" * 4000},
+}
 
 
 def leave(pod: Pod, path: str, until: bytes) -> None:
     """Ask for a stream, and leave when this has come."""
-    body = {**ASKED, "model": "claude-test" if path == MESSAGES else "gpt-test", "stream": True, "max_tokens": 9000}
-    with httpx2.stream("POST", f"{pod.url}{path}", json=body, headers=headers(pod), timeout=30) as answer:
+    body = {
+        **ASKED,
+        "model": "claude-test" if path == MESSAGES else "gpt-test",
+        "stream": True,
+        "max_tokens": 9000,
+    }
+    with httpx2.stream(
+        "POST", f"{pod.url}{path}", json=body, headers=headers(pod), timeout=30
+    ) as answer:
         assert answer.status_code == 200
         seen = b""
         for piece in answer.iter_raw():
@@ -242,26 +288,48 @@ def test_a_runner_that_leaves_before_the_usage_is_charged_by_what_it_got(running
     long = {**SAID, "choices": [{"index": 0, "delta": {"content": "x" * 4000}}]}
     running.provider.says(
         broken_off(f"data: {json.dumps(long)}\n\n".encode()),
-        broken_off(*(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in (STARTED, DELTA))),
+        broken_off(
+            *(
+                f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode()
+                for each in (STARTED, DELTA)
+            )
+        ),
         broken_off(b": hello\n\n"),
     )
-    for number, (path, until) in enumerate([(CHAT, b"xxxx"), (MESSAGES, b"xxxx"), (CHAT, b"hello")]):
+    for number, (path, until) in enumerate(
+        [(CHAT, b"xxxx"), (MESSAGES, b"xxxx"), (CHAT, b"hello")]
+    ):
         leave(running, path, until)
         eventually(lambda number=number: len(usages(running)) == number + 1, "it is recorded")  # type: ignore[misc]
     assert [usage["reported_cost_usd"] for usage in usages(running)] == [None, None, None]
     chat, claude, nothing = (usage["estimated_cost_usd"] for usage in usages(running))
-    assert chat == pytest.approx(1000 * 2 / 1e6, rel=0.1), "4,000 bytes of text, and a short question"
-    assert claude == pytest.approx(2000 * 2 / 1e6), "the prompt that it named, and 4,000 bytes of text"
-    assert nothing == pytest.approx(9000 * 2 / 1e6, rel=0.1), "nothing came: all that the request allows"
-    eventually(lambda: [line["type"] for line in running.log()].count("error") == 3, "the log has the last one, too")
+    assert chat == pytest.approx(1000 * 2 / 1e6, rel=0.1), (
+        "4,000 bytes of text, and a short question"
+    )
+    assert claude == pytest.approx(2000 * 2 / 1e6), (
+        "the prompt that it named, and 4,000 bytes of text"
+    )
+    assert nothing == pytest.approx(9000 * 2 / 1e6, rel=0.1), (
+        "nothing came: all that the request allows"
+    )
+    eventually(
+        lambda: [line["type"] for line in running.log()].count("error") == 3,
+        "the log has the last one, too",
+    )
     unknown = [line for line in running.log() if line.get("intervention") == "budget_cost_unknown"]
     assert [line["reason"] for line in unknown] == ["the answer has no usage"]
-    assert [line["estimated_cost_usd"] for line in running.log() if line["type"] == "error"] == [chat, claude, nothing]
+    assert [line["estimated_cost_usd"] for line in running.log() if line["type"] == "error"] == [
+        chat,
+        claude,
+        nothing,
+    ]
 
 
 @pytest.mark.requirement("budget:runner-leaves")
 async def test_of_many_streams_of_a_runner_that_leaves_none_stays_reserved(running: Pod) -> None:
-    """mitmproxy connects five of them to the provider; the others wait for their turn when their connection is closed."""
+    """mitmproxy connects five of them to the provider; the others wait for their
+    turn when their connection is closed.
+    """
     priced(running, limit_usd=100.0)
     asked: list[int] = []
 
@@ -274,13 +342,21 @@ async def test_of_many_streams_of_a_runner_that_leaves_none_stays_reserved(runni
     context = ssl.create_default_context(cafile=authority(running))
     proxy = f"http://127.0.0.1:{running.proxy_port}"
     url = f"https://api.openai.com{CHAT}"
-    async with httpx2.AsyncClient(http2=True, proxy=proxy, verify=context, trust_env=False, timeout=30) as client:
-        await client.post(url, json=ASKED, headers=headers(running))  # else each has a connection of its own
+    async with httpx2.AsyncClient(
+        http2=True, proxy=proxy, verify=context, trust_env=False, timeout=30
+    ) as client:
+        await client.post(
+            url, json=ASKED, headers=headers(running)
+        )  # else each has a connection of its own
         streams = [
-            asyncio.ensure_future(client.post(url, json={**ASKED, "user": str(number)}, headers=headers(running)))
+            asyncio.ensure_future(
+                client.post(url, json={**ASKED, "user": str(number)}, headers=headers(running))
+            )
             for number in range(12)
         ]
-        await happens(lambda: len(asked) == 5 and len(reservations(running)) == 12, "all are under way")
+        await happens(
+            lambda: len(asked) == 5 and len(reservations(running)) == 12, "all are under way"
+        )
         for stream in streams:
             stream.cancel()
         await asyncio.gather(*streams, return_exceptions=True)
@@ -297,17 +373,23 @@ async def test_of_many_streams_of_a_runner_that_leaves_none_stays_reserved(runni
 @pytest.mark.requirement("budget:broken-off")
 def test_leaving_again_and_again_is_no_way_round_a_limit(running: Pod) -> None:
     priced(running, limit_usd=0.01)
-    running.provider.says(*(broken_off(f"data: {json.dumps(DELTA)}\n\n".encode()) for _ in range(40)))
+    running.provider.says(
+        *(broken_off(f"data: {json.dumps(DELTA)}\n\n".encode()) for _ in range(40))
+    )
     statuses = []
     for number in range(12):
         body = {**ASKED, "stream": True}
-        with httpx2.stream("POST", f"{running.url}{CHAT}", json=body, headers=headers(running), timeout=30) as answer:
+        with httpx2.stream(
+            "POST", f"{running.url}{CHAT}", json=body, headers=headers(running), timeout=30
+        ) as answer:
             statuses.append(answer.status_code)
             if answer.status_code == 429:
                 break
             assert next(answer.iter_raw())
         eventually(lambda number=number: len(usages(running)) == number + 1, "it is recorded")  # type: ignore[misc]
-    assert statuses == [*[200] * 5, 429], "2 dollars for a million tokens, of which 1,000 came each time"
+    assert statuses == [*[200] * 5, 429], (
+        "2 dollars for a million tokens, of which 1,000 came each time"
+    )
 
 
 @pytest.mark.requirement("budget:broken-off")
@@ -325,12 +407,16 @@ def test_a_turn_that_is_cut_is_charged_for_the_call_that_never_answered(running:
     with httpx2.Client(timeout=30) as client, contextlib.suppress(httpx2.TimeoutException):
         body = {**ASKED, "max_tokens": 100_000}
         with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as runner:
-            waiting = runner.submit(client.post, f"{running.url}{CHAT}", json=body, headers=headers(running, "analyst"))
+            waiting = runner.submit(
+                client.post, f"{running.url}{CHAT}", json=body, headers=headers(running, "analyst")
+            )
             eventually(lambda: asked, "the second call is under way")
             held = eventually(lambda: reservations(running), "the turn is reserved")
             stack.callback(waiting.cancel)
             client.close()
-    assert held[0][0] == pytest.approx(0.2 + 15 * 2 / 1e6, rel=0.01), "the first call, and as much as was expected of each"
+    assert held[0][0] == pytest.approx(0.2 + 15 * 2 / 1e6, rel=0.01), (
+        "the first call, and as much as was expected of each"
+    )
     (usage,) = eventually(lambda: usages(running, "analyst"), "the turn is recorded")
     assert usage["reported_cost_usd"] == pytest.approx(15 * 2 / 1e6)
     assert usage["estimated_cost_usd"] == pytest.approx(0.2, rel=0.01)
@@ -348,11 +434,17 @@ def test_a_killed_proxy_leaves_a_reservation_that_lapses_and_is_charged(running:
     priced(running)
     running.provider.says(broken_off(b": hello\n\n"), text("Done.", usage=TWO_DOLLARS))
     body = {**ASKED, "stream": True, "max_tokens": 100_000}
-    with httpx2.stream("POST", f"{running.url}{CHAT}", json=body, headers=headers(running), timeout=30) as answer:
-        parts = answer.iter_raw()  # held by its name: an iterator that is dropped closes the connection
+    with httpx2.stream(
+        "POST", f"{running.url}{CHAT}", json=body, headers=headers(running), timeout=30
+    ) as answer:
+        parts = (
+            answer.iter_raw()
+        )  # held by its name: an iterator that is dropped closes the connection
         assert next(parts)
         running.kill()
-    assert [held for _, held in reservations(running)] == [1.0], "the whole limit, since nothing is known yet"
+    assert [held for _, held in reservations(running)] == [1.0], (
+        "the whole limit, since nothing is known yet"
+    )
     running.start()
     assert post(running, ASKED).status_code == 429
     with contextlib.closing(sqlite3.connect(running.home / "state.db", autocommit=True)) as state:
@@ -367,16 +459,26 @@ def test_a_killed_proxy_leaves_a_reservation_that_lapses_and_is_charged(running:
 def test_a_batch_of_messages_is_charged_by_all_of_its_requests(running: Pod) -> None:
     batch = {"id": "msgbatch_1", "type": "message_batch", "processing_status": "in_progress"}
     priced(running).provider.says(JSONResponse(batch), JSONResponse(batch))
-    params = {"model": "claude", "max_tokens": 64_000, "messages": [{"role": "user", "content": "Go"}]}
+    params = {
+        "model": "claude",
+        "max_tokens": 64_000,
+        "messages": [{"role": "user", "content": "Go"}],
+    }
     requests = {"requests": [{"custom_id": str(number), "params": params} for number in range(200)]}
     first = post(running, requests, path="/v1/messages/batches")
     second = post(running, requests, path="/v1/messages/batches")
-    assert (first.status_code, second.status_code) == (200, 429), "the first alone costs up to 25 dollars"
+    assert (first.status_code, second.status_code) == (200, 429), (
+        "the first alone costs up to 25 dollars"
+    )
 
 
 @pytest.mark.requirement("budget:hidden-cost")
 def test_what_hides_its_cost_is_refused_under_a_limit_in_dollars(running: Pod) -> None:
-    batch = {"input_file_id": "file-1", "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+    batch = {
+        "input_file_id": "file-1",
+        "endpoint": "/v1/chat/completions",
+        "completion_window": "24h",
+    }
     for path in ("/v1/batches", "/v1/evals/eval_1/runs"):
         answer = post(priced(running), batch, path=path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cost_not_known")

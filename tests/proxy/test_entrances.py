@@ -1,4 +1,6 @@
-"""The forward proxy, where a runner believes that it talks to its provider; and hosts that are not governed."""
+"""The forward proxy, where a runner believes that it talks to its provider; and
+hosts that are not governed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ HI: Any = [{"role": "user", "content": "Go"}]
 
 @pytest.mark.requirement("entrance:forward-proxy")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_runner_that_believes_it_talks_to_the_provider_is_mediated_by_the_forward_proxy(running: Pod, stream: bool) -> None:
+def test_a_runner_that_believes_it_talks_to_the_provider_is_mediated_by_the_forward_proxy(
+    running: Pod, stream: bool
+) -> None:
     running.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
     running.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
     with openai.OpenAI(
@@ -45,7 +49,11 @@ def test_the_host_header_does_not_choose_the_destination(running: Pod) -> None:
     with through(running, authority(running)) as client:
         answer = client.post(
             "https://api.openai.com/v1/chat/completions",
-            headers={**headers(running, "analyst"), "host": "evil.test", "authorization": "Bearer analyst:wrong"},
+            headers={
+                **headers(running, "analyst"),
+                "host": "evil.test",
+                "authorization": "Bearer analyst:wrong",
+            },
             content=b"{}",
         )
     assert answer.status_code == 403
@@ -66,15 +74,22 @@ def test_an_address_with_a_governed_name_in_its_handshake_is_governed(running: P
 
 
 @pytest.mark.requirement("entrance:direct-connection")
-def test_a_direct_connection_to_the_transparent_listener_is_closed_with_one_line_and_the_proxy_lives(pod: Pod) -> None:
+def test_a_direct_connection_to_the_transparent_listener_is_closed_with_one_line_and_the_proxy_lives(
+    pod: Pod,
+) -> None:
     pod.agent("analyst", pod.tool("balance"))
     listener = free_port()
     modes = f"reverse:http://pod.invalid@127.0.0.1:{pod.port}", f"transparent@127.0.0.1:{listener}"
     pod.start(*(word for mode in modes for word in ("--mode", mode)), wait=False)
 
     def is_closed() -> bool:
-        """Return True once the listener has closed our connection; try it while the proxy starts."""
-        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", listener)) as direct:
+        """Return True once the listener has closed our connection; try it while the
+        proxy starts.
+        """
+        with (
+            suppress(ConnectionRefusedError),
+            socket.create_connection(("127.0.0.1", listener)) as direct,
+        ):
             direct.settimeout(DEADLINE)
             with suppress(ConnectionResetError):
                 assert direct.recv(1) == b""
@@ -84,7 +99,10 @@ def test_a_direct_connection_to_the_transparent_listener_is_closed_with_one_line
     eventually(is_closed, "there is a listener", pause=0.001)
     eventually(pod._ready, "the proxy is ready")
     (line,) = [line for line in pod.said().splitlines() if "transparent listener" in line]
-    assert "cllama: closed a connection to the transparent listener: no redirect of the kernel led it there" in line
+    assert (
+        "cllama: closed a connection to the transparent listener: no redirect of the "
+        "kernel led it there"
+    ) in line
     assert "Traceback" not in pod.said()
 
 
@@ -93,7 +111,18 @@ class Elsewhere:
 
     def __init__(self, home: Path) -> None:
         self.certificate = home / "elsewhere.pem"
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=localhost",
+        ]
         names = ["-addext", "subjectAltName=DNS:localhost"]
         target = ["-keyout", str(self.certificate), "-out", str(home / "cert.pem")]
         subprocess.run([*command, *names, *target], check=True, capture_output=True)
@@ -101,7 +130,9 @@ class Elsewhere:
             file.write((home / "cert.pem").read_text(encoding="utf-8"))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate)
-        self.listener = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
+        self.listener = context.wrap_socket(
+            socket.create_server(("127.0.0.1", 0)), server_side=True
+        )
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -115,7 +146,9 @@ class Elsewhere:
 @pytest.mark.requirement("egress:not-opened")
 def test_tls_of_a_host_that_is_not_governed_is_not_opened(running: Pod) -> None:
     elsewhere = Elsewhere(running.home)
-    with through(running, str(elsewhere.certificate)) as client:  # trusts the server's own certificate, and not ours
+    with through(
+        running, str(elsewhere.certificate)
+    ) as client:  # trusts the server's own certificate, and not ours
         assert client.get(f"https://localhost:{elsewhere.port}/").text == "hi"
     elsewhere.listener.close()
 

@@ -40,7 +40,9 @@ def pod_with(pod: Pod, source: str) -> None:
 @pytest.mark.requirement("closed:hook-fails")
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 @pytest.mark.parametrize("agent_id", ["analyst", "plain"])
-def test_a_deciding_hook_that_fails_answers_502_and_nothing_goes_upstream(pod: Pod, fault: str, agent_id: str) -> None:
+def test_a_deciding_hook_that_fails_answers_502_and_nothing_goes_upstream(
+    pod: Pod, fault: str, agent_id: str
+) -> None:
     pod_with(
         pod,
         "import asyncio\nfrom claw_mediate.mediator import Mediator as _M\n"
@@ -54,12 +56,15 @@ def test_a_deciding_hook_that_fails_answers_502_and_nothing_goes_upstream(pod: P
 
 @pytest.mark.requirement("closed:fault-in-a-turn")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_fault_of_ours_in_the_middle_of_a_turn_is_told_and_recorded_with_what_ran(pod: Pod, stream: bool) -> None:
+def test_a_fault_of_ours_in_the_middle_of_a_turn_is_told_and_recorded_with_what_ran(
+    pod: Pod, stream: bool
+) -> None:
     pod_with(
         pod,
         "from claw_mediate.dialects.openai import chat as _chat\n"
         "_real = _chat.write_request\n"
-        "def _broken(offered, rounds):\n    if rounds: raise ZeroDivisionError\n    return _real(offered, rounds)\n"
+        "def _broken(offered, rounds):\n    if rounds: raise ZeroDivisionError\n    return "
+        "_real(offered, rounds)\n"
         "_chat.write_request = _broken\n",
     )
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
@@ -75,7 +80,10 @@ def test_a_fault_of_ours_in_the_middle_of_a_turn_is_told_and_recorded_with_what_
 def test_identification_that_fails_answers_502_and_nothing_goes_upstream(pod: Pod) -> None:
     pod_with(
         pod,
-        "from claw_mediate.mediator import Mediator as _M\ndef _broken(self, request): raise KeyError\n_M.admit = _broken\n",
+        (
+            "from claw_mediate.mediator import Mediator as _M\ndef _broken(self, request): "
+            "raise KeyError\n_M.admit = _broken\n"
+        ),
     )
     for path in ("/v1/chat/completions", "/v1/files"):
         assert ask(pod, path).status_code == 502
@@ -126,7 +134,12 @@ def test_streaming_of_large_bodies_cannot_be_switched_on_while_the_proxy_runs(po
     pod.provider.says(text("fine"))
     headers = {"authorization": "Bearer analyst:wrong"}
     big = {**BODY, "padding": "x" * 3_000_000}
-    assert httpx2.post(f"{pod.url}/v1/chat/completions", json=big, headers=headers, timeout=20).status_code == 403
+    assert (
+        httpx2.post(
+            f"{pod.url}/v1/chat/completions", json=big, headers=headers, timeout=20
+        ).status_code
+        == 403
+    )
     assert pod.provider.received == []
 
 
@@ -136,15 +149,24 @@ def test_a_body_over_the_limit_is_refused_before_anything_goes_out(pod: Pod) -> 
     pod.start("--set", "body_size_limit=1m")
     headers = {"authorization": f"Bearer {pod.token()}"}
     big = {**BODY, "padding": "x" * 3_000_000}
-    assert httpx2.post(f"{pod.url}/v1/chat/completions", json=big, headers=headers, timeout=20).status_code == 413
+    assert (
+        httpx2.post(
+            f"{pod.url}/v1/chat/completions", json=big, headers=headers, timeout=20
+        ).status_code
+        == 413
+    )
     assert pod.provider.received == []
 
 
 def ask_provider_through_proxy(pod: Pod) -> int:
     """Ask a governed host through the forward proxy, without TLS; return the status."""
-    with httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=20) as client:
+    with httpx2.Client(
+        proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=20
+    ) as client:
         headers = {"authorization": f"Bearer {pod.token()}"}
-        return client.post(f"{pod.provider.url}/v1/chat/completions", json=BODY, headers=headers).status_code
+        return client.post(
+            f"{pod.provider.url}/v1/chat/completions", json=BODY, headers=headers
+        ).status_code
 
 
 def test_the_entry_is_the_only_module_of_its_folder_and_short() -> None:

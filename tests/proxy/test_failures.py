@@ -1,4 +1,7 @@
-"""Failures of a provider as the real SDKs raise them, through the real mitmdump. All failures are in tests/failures."""
+"""Failures of a provider as the real SDKs raise them, through the real mitmdump.
+
+All failures are in tests/failures.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,9 @@ def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
 
 @pytest.fixture(scope="module")
 def unhurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
-    """Yield a pod whose headers wait for the provider's status, which on a busy machine takes longer than 300 ms."""
+    """Yield a pod whose headers wait for the provider's status, which on a busy
+    machine takes longer than 300 ms.
+    """
     with failing_pod(tmp_path_factory.mktemp("pod"), CLLAMA_KEEPALIVE_FIRST_MS="60000") as pod:
         yield pod
 
@@ -75,7 +80,10 @@ def failing(phase: Phase, request: pytest.FixtureRequest) -> Any:
 
 @contextmanager
 def failing_pod(home: Path, **environment: str) -> Iterator[Pod]:
-    """Yield a pod whose provider's address is free for each test's peer. It needs no key, so that no failure disables one."""
+    """Yield a pod whose provider's address is free for each test's peer.
+
+    It needs no key, so that no failure disables one.
+    """
     service = Service()
     service.start()
     pod = Pod(home, Provider(port=free_port()), service)
@@ -109,7 +117,9 @@ async def test_the_sdk_raises_its_own_class(
     failing: Pod, peer: raw.Peer, dialect: Wire, name: str, phase: Phase, stream: bool
 ) -> None:
     failure = BY_NAME[name]
-    agent_id = {"time is spent": "hasty"}.get(failure.until, "brief" if phase is Phase.FINAL else "patient")
+    agent_id = {"time is spent": "hasty"}.get(
+        failure.until, "brief" if phase is Phase.FINAL else "patient"
+    )
     go = asyncio.Event()
     peer.script = script(dialect, failure, phase, go)
     if failure.until == "never listens":

@@ -1,4 +1,6 @@
-"""Requests that are not mediated: the same bytes, with the credential replaced; and hosts that are not governed."""
+"""Requests that are not mediated: the same bytes, with the credential replaced; and
+hosts that are not governed.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,12 @@ def plain(pod: Pod) -> Pod:
 @pytest.mark.requirement("forward:byte-for-byte")
 def test_the_body_of_a_request_without_managed_tools_is_unchanged_byte_for_byte(plain: Pod) -> None:
     reply = b'{ "choices" : [], "odd": 1.0 }'
-    plain.provider.says(Response(reply, media_type="application/json", headers={"x-ratelimit": "7"}))
-    answer = httpx2.post(f"{plain.url}/v1/chat/completions?a=%2F", content=ODD, headers=headers(plain))
+    plain.provider.says(
+        Response(reply, media_type="application/json", headers={"x-ratelimit": "7"})
+    )
+    answer = httpx2.post(
+        f"{plain.url}/v1/chat/completions?a=%2F", content=ODD, headers=headers(plain)
+    )
     sent = plain.provider.received[0]
     assert (sent.path, sent.body) == ("/v1/chat/completions?a=%2F", ODD)
     assert sent.headers["authorization"] == f"Bearer {PROVIDER_KEY}"
@@ -44,7 +50,9 @@ def test_the_body_of_a_request_without_managed_tools_is_unchanged_byte_for_byte(
 @pytest.mark.requirement("forward:byte-for-byte")
 def test_in_a_mediated_request_everything_that_is_not_ours_stays_as_it_was(running: Pod) -> None:
     running.provider.says(text("ok"))
-    httpx2.post(f"{running.url}/v1/chat/completions", content=ODD, headers=headers(running, "analyst"))
+    httpx2.post(
+        f"{running.url}/v1/chat/completions", content=ODD, headers=headers(running, "analyst")
+    )
     sent = running.provider.received[0].body
     head, tail = ODD.rstrip()[:-1].rstrip(), running.provider.received[0].json["tools"]
     assert sent.startswith(head)
@@ -65,7 +73,10 @@ def test_in_a_mediated_request_everything_that_is_not_ours_stays_as_it_was(runni
 def test_no_spelling_of_the_path_is_a_way_round_mediation(running: Pod, path: str) -> None:
     running.provider.says(text("ok"))
     body = {"model": "gpt-test", "messages": HI}
-    assert httpx2.post(running.url + path, json=body, headers=headers(running, "analyst")).status_code == 200
+    assert (
+        httpx2.post(running.url + path, json=body, headers=headers(running, "analyst")).status_code
+        == 200
+    )
     assert [entry["function"]["name"] for entry in running.provider.received[0].json["tools"]] == [
         "desk__balance",
         "desk__trade",
@@ -77,26 +88,43 @@ def test_a_stream_passes_through_and_its_usage_is_read_from_a_copy(plain: Pod) -
     chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     delta = {"index": 0, "delta": {"role": "assistant", "content": "Hi"}, "finish_reason": None}
     usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
-    plain.provider.says(events({**chunk, "choices": [delta]}, {**chunk, "choices": [], "usage": usage}))
-    stream = plain.client("plain").chat.completions.create(model="gpt-test", messages=HI, stream=True)
+    plain.provider.says(
+        events({**chunk, "choices": [delta]}, {**chunk, "choices": [], "usage": usage})
+    )
+    stream = plain.client("plain").chat.completions.create(
+        model="gpt-test", messages=HI, stream=True
+    )
     assert [event.choices[0].delta.content for event in stream if event.choices] == ["Hi"]
     # The event comes once the stream has ended, which its reader may notice first.
-    said = eventually(lambda: [event for event in plain.log() if event["type"] == "response"], "the response is logged")
+    said = eventually(
+        lambda: [event for event in plain.log() if event["type"] == "response"],
+        "the response is logged",
+    )
     assert (said[-1]["tokens_in"], said[-1]["tokens_out"]) == (1, 2)
 
 
 @pytest.mark.requirement("forward:recorded")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_forwarded_completion_is_a_line_of_history_like_a_mediated_one(plain: Pod, stream: bool) -> None:
+def test_a_forwarded_completion_is_a_line_of_history_like_a_mediated_one(
+    plain: Pod, stream: bool
+) -> None:
     plain.provider.says(events({"choices": []}) if stream else text("Hi."))
     body = {"model": "gpt-test", "messages": HI, "stream": stream}
     answer = httpx2.post(f"{plain.url}/v1/chat/completions", json=body, headers=headers(plain))
     (entry,) = eventually(lambda: plain.history("plain"), "the line is written")
     HistoryEntry.model_validate_json(json.dumps(entry))
     assert (entry["status"], entry["status_code"], entry["stream"]) == ("ok", 200, stream)
-    assert (entry["request_original"], entry["tool_trace"], entry["tools_offered"]) == (body, [], [])
+    assert (entry["request_original"], entry["tool_trace"], entry["tools_offered"]) == (
+        body,
+        [],
+        [],
+    )
     kept = entry["response"]
-    assert kept == ({"format": "sse", "text": answer.text} if stream else {"format": "json", "json": answer.json()})
+    assert kept == (
+        {"format": "sse", "text": answer.text}
+        if stream
+        else {"format": "json", "json": answer.json()}
+    )
     requests = [event for event in plain.log() if event["type"] == "request"]
     assert [(event["manifest_present"], event["tools_count"]) for event in requests] == [(False, 0)]
 
@@ -104,7 +132,11 @@ def test_a_forwarded_completion_is_a_line_of_history_like_a_mediated_one(plain: 
 @pytest.mark.requirement("forward:recorded")
 def test_a_forwarded_completion_that_fails_is_recorded_as_failed(plain: Pod) -> None:
     plain.provider.says(JSONResponse({"error": {"message": "busy"}}, 503))
-    httpx2.post(f"{plain.url}/v1/chat/completions", json={"model": "gpt-test", "messages": HI}, headers=headers(plain))
+    httpx2.post(
+        f"{plain.url}/v1/chat/completions",
+        json={"model": "gpt-test", "messages": HI},
+        headers=headers(plain),
+    )
     (entry,) = eventually(lambda: plain.history("plain"), "the line is written")
     assert (entry["status"], entry["status_code"]) == ("error", 503)
 
@@ -116,7 +148,10 @@ def test_a_key_that_was_refused_is_not_used_again(pod: Pod) -> None:
     pod.start()
     pod.provider.says(bad_key(), text("Hi."))
     body = {"model": "gpt-test", "messages": HI}
-    statuses = [httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod)).status_code for _ in range(2)]
+    statuses = [
+        httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod)).status_code
+        for _ in range(2)
+    ]
     assert statuses == [401, 200]
     assert pod.provider.received[-1].headers["authorization"] == "Bearer sk-second-key-planted"
 
@@ -125,14 +160,18 @@ def test_a_key_that_was_refused_is_not_used_again(pod: Pod) -> None:
 def test_tool_choice_none_means_that_no_tools_are_wanted(running: Pod) -> None:
     running.provider.says(calls(("c1", "desk__balance", {})))
     body = {"model": "gpt-test", "messages": HI, "tool_choice": "none"}
-    httpx2.post(f"{running.url}/v1/chat/completions", json=body, headers=headers(running, "analyst"))
+    httpx2.post(
+        f"{running.url}/v1/chat/completions", json=body, headers=headers(running, "analyst")
+    )
     assert running.provider.received[0].json == body
     assert running.service.received == []
 
 
 @pytest.mark.requirement("forward:other-paths")
 def test_other_paths_are_identified_swapped_and_passed_through(running: Pod) -> None:
-    running.provider.says(JSONResponse({"object": "list", "data": [{"id": "gpt-test", "object": "model"}]}))
+    running.provider.says(
+        JSONResponse({"object": "list", "data": [{"id": "gpt-test", "object": "model"}]})
+    )
     assert [model.id for model in running.client().models.list()] == ["gpt-test"]
     sent = running.provider.received[0]
     assert (sent.path, sent.headers["authorization"]) == ("/v1/models", f"Bearer {PROVIDER_KEY}")
@@ -141,7 +180,8 @@ def test_other_paths_are_identified_swapped_and_passed_through(running: Pod) -> 
 @pytest.mark.requirement("forward:other-paths")
 def test_a_message_for_a_thread_of_openais_is_no_request_of_anthropics(running: Pod) -> None:
     running.provider.says(
-        JSONResponse({"id": "thread_1", "object": "thread"}), JSONResponse({"id": "msg_1", "object": "thread.message"})
+        JSONResponse({"id": "thread_1", "object": "thread"}),
+        JSONResponse({"id": "msg_1", "object": "thread.message"}),
     )
     own = headers(running, "analyst")
     httpx2.post(f"{running.url}/v1/threads", json={}, headers=own).raise_for_status()
@@ -157,7 +197,9 @@ def test_a_message_for_a_thread_of_openais_is_no_request_of_anthropics(running: 
 def test_a_large_upload_passes_through(running: Pod) -> None:
     running.provider.says(JSONResponse({"ok": True}))
     content = bytes(range(256)) * 20_000
-    answer = httpx2.post(f"{running.url}/v1/files", content=content, headers=headers(running, "analyst"), timeout=30)
+    answer = httpx2.post(
+        f"{running.url}/v1/files", content=content, headers=headers(running, "analyst"), timeout=30
+    )
     assert answer.json() == {"ok": True}
     assert running.provider.received[0].body == content
 
@@ -168,7 +210,9 @@ def test_the_models_prefix_picks_the_provider(running: Pod, agent_id: str) -> No
     running.agent("plain")
     auth = running.home / "auth"
     auth.mkdir()
-    other = {"providers": {"local": {"base_url": f"{running.provider.url}/other/v9", "auth": "none"}}}
+    other = {
+        "providers": {"local": {"base_url": f"{running.provider.url}/other/v9", "auth": "none"}}
+    }
     (auth / "providers.json").write_text(json.dumps(other), encoding="utf-8")
     running.provider.says(text("ok"), text("ok"))
     for model in ("local/llama/70b", "unknown/model"):

@@ -21,11 +21,17 @@ BODY = {"model": "gpt-test", "messages": HI}
 
 
 def post_h2(pod: Pod, path: str, body: bytes) -> httpx2.Response:
-    """Send a POST over HTTP/2 through the forward proxy; a body that is generated has no content-length."""
+    """Send a POST over HTTP/2 through the forward proxy; a body that is generated
+    has no content-length.
+    """
     context = ssl.create_default_context(cafile=authority(pod))
     proxy = f"http://127.0.0.1:{pod.proxy_port}"
-    with httpx2.Client(http2=True, proxy=proxy, verify=context, trust_env=False, timeout=20) as client:
-        return client.post(f"https://api.openai.com{path}", content=iter([body]), headers=headers(pod, "analyst"))
+    with httpx2.Client(
+        http2=True, proxy=proxy, verify=context, trust_env=False, timeout=20
+    ) as client:
+        return client.post(
+            f"https://api.openai.com{path}", content=iter([body]), headers=headers(pod, "analyst")
+        )
 
 
 @pytest.mark.requirement("hostile:smuggling")
@@ -34,9 +40,14 @@ def test_a_body_without_a_length_is_framed_and_cannot_be_a_request_of_its_own(ru
     running.provider.says(JSONResponse({}), text("ok"))
     answers = [
         post_h2(running, path, body)
-        for path, body in (("/v1/embeddings", inner), ("/v1/chat/completions", json.dumps(BODY).encode()))
+        for path, body in (
+            ("/v1/embeddings", inner),
+            ("/v1/chat/completions", json.dumps(BODY).encode()),
+        )
     ]
-    assert [(answer.http_version, answer.status_code) for answer in answers] == [("HTTP/2", 200)] * 2
+    assert [(answer.http_version, answer.status_code) for answer in answers] == [
+        ("HTTP/2", 200)
+    ] * 2
     assert [(sent.path, sent.body[:20]) for sent in running.provider.received] == [
         ("/v1/embeddings", inner[:20]),
         ("/v1/chat/completions", b'{"model": "gpt-test"'),
@@ -55,7 +66,12 @@ def test_a_body_without_a_length_is_framed_and_cannot_be_a_request_of_its_own(ru
     ids=["members", "messages", "messages-twice", "model-twice"],
 )
 def test_a_body_that_is_no_conversation_is_refused(running: Pod, body: bytes) -> None:
-    answer = httpx2.post(f"{running.url}/v1/chat/completions", content=body, headers=headers(running, "analyst"), timeout=30)
+    answer = httpx2.post(
+        f"{running.url}/v1/chat/completions",
+        content=body,
+        headers=headers(running, "analyst"),
+        timeout=30,
+    )
     assert answer.status_code == 400
     assert running.provider.received == []
 
@@ -66,7 +82,10 @@ def test_what_a_provider_or_a_service_sets_is_never_part_of_another_request(runn
     cookie = {"set-cookie": "sid=of-another; Path=/"}
     running.service.routes["GET", "/balance"] = JSONResponse({}, headers=cookie)
     for _ in range(4):
-        running.provider.says(JSONResponse(completion(calls=[("c1", "desk__balance", {})]), headers=cookie), text("ok"))
+        running.provider.says(
+            JSONResponse(completion(calls=[("c1", "desk__balance", {})]), headers=cookie),
+            text("ok"),
+        )
     for agent_id in ("analyst", "executor", "analyst", "executor"):
         running.client(agent_id).chat.completions.create(model="gpt-test", messages=HI)
     received = running.provider.received + running.service.received
@@ -91,7 +110,11 @@ def test_the_agents_credential_goes_upstream_under_no_name(running: Pod, agent_i
     for _ in range(12):
         refused = httpx2.post(f"{url}?key={encoded}", json=BODY, headers=headers(running, agent_id))
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "credential_in_url")
-        encoded = "".join(f"%{byte:02x}" for byte in encoded.encode()) if encoded == token else encoded.replace("%", "%25")
+        encoded = (
+            "".join(f"%{byte:02x}" for byte in encoded.encode())
+            if encoded == token
+            else encoded.replace("%", "%25")
+        )
     assert len(running.provider.received) == 1
 
 
@@ -103,8 +126,12 @@ def test_a_url_that_is_encoded_more_than_once_and_holds_no_credential_passes(run
 
 
 @pytest.mark.requirement("hostile:odd-usage")
-def test_a_usage_that_nothing_can_hold_costs_neither_the_answer_nor_the_line_of_history(running: Pod) -> None:
-    reply = json.dumps(completion("Hi.")).replace('"total_tokens": 15', '"total_tokens": 15, "cost": 1' + "0" * 400)
+def test_a_usage_that_nothing_can_hold_costs_neither_the_answer_nor_the_line_of_history(
+    running: Pod,
+) -> None:
+    reply = json.dumps(completion("Hi.")).replace(
+        '"total_tokens": 15', '"total_tokens": 15, "cost": 1' + "0" * 400
+    )
     running.provider.says(Response(reply, media_type="application/json"))
     answer = running.client().chat.completions.create(model="gpt-test", messages=HI)
     assert answer.choices[0].message.content == "Hi."
@@ -131,7 +158,9 @@ def test_a_stream_under_way_is_sent_to_its_end_when_the_proxy_is_stopped(running
     held = Held(JSONResponse({"usd": 1}))
     running.service.routes["GET", "/balance"] = held
     running.provider.says(calls(("c1", "desk__balance", {})), text("Done. " * 3000))
-    stream: Any = running.client().chat.completions.create(model="gpt-test", messages=HI, stream=True)
+    stream: Any = running.client().chat.completions.create(
+        model="gpt-test", messages=HI, stream=True
+    )
     assert held.asked.wait(30)
     assert running.process is not None
     running.process.terminate()
@@ -149,10 +178,14 @@ def test_stdout_is_json_line_by_line_whatever_goes_wrong(running: Pod) -> None:
     held = Held(JSONResponse({}))
     running.provider.says(broken, held)
     for token in (running.token(), "analyst:wrong"):
-        httpx2.post(f"{running.url}/v1/chat/completions", json=BODY, headers={"authorization": f"Bearer {token}"})
-    with pytest.raises(openai.APIConnectionError):
-        running.client(base_url=f"http://127.0.0.1:{running.proxy_port}/v1").chat.completions.create(
-            model="gpt-test", messages=HI, timeout=0.2
+        httpx2.post(
+            f"{running.url}/v1/chat/completions",
+            json=BODY,
+            headers={"authorization": f"Bearer {token}"},
         )
+    with pytest.raises(openai.APIConnectionError):
+        running.client(
+            base_url=f"http://127.0.0.1:{running.proxy_port}/v1"
+        ).chat.completions.create(model="gpt-test", messages=HI, timeout=0.2)
     held.go.set()
     assert all({"ts", "type", "claw_id"} <= event.keys() for event in running.log())

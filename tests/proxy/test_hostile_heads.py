@@ -31,7 +31,9 @@ def of(fields: list[tuple[bytes, bytes]]) -> http.Request:
 @pytest.mark.requirement("veil:cost")
 def test_thousands_of_credentials_are_hidden_with_one_search_for_a_few_of_them() -> None:
     tokens = [b"credential-%d" % number for number in range(4000)]
-    request = of([*((b"x-api-key", token) for token in tokens), *((b"a", b"s3cr3t-value") for _ in tokens)])
+    request = of(
+        [*((b"x-api-key", token) for token in tokens), *((b"a", b"s3cr3t-value") for _ in tokens)]
+    )
     shown = shown_tokens(request)
     assert 1 <= len(shown) <= 20
     redactor = Counting([Secret("s3cr3t-value"), *shown])

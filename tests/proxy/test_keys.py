@@ -1,4 +1,6 @@
-"""What agents can and can't do to the keys that they share, through the real proxy and the real SDKs."""
+"""What agents can and can't do to the keys that they share, through the real proxy
+and the real SDKs.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,18 @@ from tests.proxy.pod import Pod, headers
 from tests.waiting import eventually
 
 HI: Any = [{"role": "user", "content": "Go"}]
-SCOPES = {"message": "Missing scopes: api.responses.write", "type": "invalid_request_error", "param": None, "code": None}
+SCOPES = {
+    "message": "Missing scopes: api.responses.write",
+    "type": "invalid_request_error",
+    "param": None,
+    "code": None,
+}
 CREDITS = {"message": "You requested up to 65536 tokens, but can only afford 30104", "code": 402}
-REGION = {"message": "Country not supported", "type": "request_forbidden", "code": "unsupported_country_region_territory"}
+REGION = {
+    "message": "Country not supported",
+    "type": "request_forbidden",
+    "code": "unsupported_country_region_territory",
+}
 
 
 def keeps_to(status: int, error: dict[str, Any]) -> Callable[[Request], Awaitable[Response]]:
@@ -34,8 +45,17 @@ def keeps_to(status: int, error: dict[str, Any]) -> Callable[[Request], Awaitabl
 
 
 def mallory(pod: Pod, agent_id: str, path: str = "/v1/responses") -> httpx2.Response:
-    body = {"model": "gpt-test", "input": "Go"} if path.endswith("responses") else {"model": "gpt-test", "messages": HI}
-    return httpx2.post(f"{pod.url}{path}", json=body | {"max_tokens": 65_536}, headers=headers(pod, agent_id), timeout=30)
+    body = (
+        {"model": "gpt-test", "input": "Go"}
+        if path.endswith("responses")
+        else {"model": "gpt-test", "messages": HI}
+    )
+    return httpx2.post(
+        f"{pod.url}{path}",
+        json=body | {"max_tokens": 65_536},
+        headers=headers(pod, agent_id),
+        timeout=30,
+    )
 
 
 def victim(pod: Pod) -> str | None:
@@ -44,14 +64,23 @@ def victim(pod: Pod) -> str | None:
 
 
 def pool_events(pod: Pod) -> list[tuple[str, str]]:
-    return [(event["key_id"], event["action"]) for event in pod.log() if event["type"] == "provider_pool"]
+    return [
+        (event["key_id"], event["action"])
+        for event in pod.log()
+        if event["type"] == "provider_pool"
+    ]
 
 
 @pytest.mark.requirement("keys:request-only")
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])
 @pytest.mark.parametrize(("status", "error"), [(401, SCOPES), (402, CREDITS), (403, REGION)])
-def test_no_request_of_one_agent_disables_the_keys_of_all(pod: Pod, agent_id: str, status: int, error: dict[str, Any]) -> None:
-    pod.environment |= {"OPENAI_API_KEY_1": "sk-second-planted-0007", "OPENAI_API_KEY_2": "sk-third-planted-0008"}
+def test_no_request_of_one_agent_disables_the_keys_of_all(
+    pod: Pod, agent_id: str, status: int, error: dict[str, Any]
+) -> None:
+    pod.environment |= {
+        "OPENAI_API_KEY_1": "sk-second-planted-0007",
+        "OPENAI_API_KEY_2": "sk-third-planted-0008",
+    }
     pod.agent("plain")
     pod.agent("analyst", pod.tool("balance"))
     pod.agent("victim")
@@ -62,14 +91,21 @@ def test_no_request_of_one_agent_disables_the_keys_of_all(pod: Pod, agent_id: st
     for path in ("/v1/responses", "/v1/chat/completions"):
         for _ in range(3):
             refused = mallory(pod, agent_id, path)
-            assert (refused.status_code, refused.json()["error"]["message"]) == (status, error["message"])
+            assert (refused.status_code, refused.json()["error"]["message"]) == (
+                status,
+                error["message"],
+            )
 
     assert victim(pod) == "Hi."
     assert httpx2.get(f"{pod.url}/ready").status_code == 200
-    assert len({sent.headers["authorization"] for sent in pod.provider.received}) == 1, "no other key is tried"
+    assert len({sent.headers["authorization"] for sent in pod.provider.received}) == 1, (
+        "no other key is tried"
+    )
     if status != 402:
         eventually(lambda: pod.provider.questions, "the proxy asks about the key")
-    assert [(sent.method, sent.path) for sent in pod.provider.questions] == [("GET", "/v1/models")] * (status != 402)
+    assert [(sent.method, sent.path) for sent in pod.provider.questions] == [
+        ("GET", "/v1/models")
+    ] * (status != 402)
     assert pool_events(pod) == []
 
     pod.kill()
@@ -86,7 +122,9 @@ def test_a_revoked_key_is_found_out_by_asking(pod: Pod) -> None:
     pod.provider.verdict = JSONResponse({"error": {"message": "revoked"}}, 401)
     pod.provider.says(JSONResponse({"error": {"message": "revoked"}}, 401), text("with the second"))
     assert mallory(pod, "plain").status_code == 401
-    assert eventually(lambda: pool_events(pod), "the key is dead") == [("env:OPENAI_API_KEY", "dead")]
+    assert eventually(lambda: pool_events(pod), "the key is dead") == [
+        ("env:OPENAI_API_KEY", "dead")
+    ]
     assert victim(pod) == "with the second"
     assert pod.provider.received[-1].headers["authorization"] == "Bearer sk-second-planted-0007"
 
@@ -152,7 +190,11 @@ def gateway(refusal: JSONResponse) -> Callable[[Request], Awaitable[Response]]:
 
     async def answer(request: Request) -> Response:
         asked = json.loads(await request.body())
-        is_own = "api_key" in asked or "x-portkey-api-key" in request.headers or asked["model"] == "upstream-is-down"
+        is_own = (
+            "api_key" in asked
+            or "x-portkey-api-key" in request.headers
+            or asked["model"] == "upstream-is-down"
+        )
         return refusal if is_own else text("Hi.")
 
     return answer
@@ -164,7 +206,9 @@ QUOTA = {"message": "no", "type": "insufficient_quota", "code": "insufficient_qu
 @pytest.mark.requirement("keys:gateway")
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])
 @pytest.mark.parametrize("status", [401, 429])
-def test_no_agent_disables_a_gateways_key_by_a_credential_or_a_model_of_its_own(pod: Pod, agent_id: str, status: int) -> None:
+def test_no_agent_disables_a_gateways_key_by_a_credential_or_a_model_of_its_own(
+    pod: Pod, agent_id: str, status: int
+) -> None:
     for each in ("plain", "victim"):
         pod.agent(each)
     pod.agent("analyst", pod.tool("balance"))
@@ -181,7 +225,12 @@ def test_no_agent_disables_a_gateways_key_by_a_credential_or_a_model_of_its_own(
         tries.append(({}, {"model": "upstream-is-down"}))
     for more, named in tries:
         body = {"messages": HI, **named}
-        answer = httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod, agent_id) | more, timeout=30)
+        answer = httpx2.post(
+            f"{pod.url}/v1/chat/completions",
+            json=body,
+            headers=headers(pod, agent_id) | more,
+            timeout=30,
+        )
         assert answer.status_code == status
         assert victim(pod) == "Hi."
         assert httpx2.get(f"{pod.url}/ready").status_code == 200
@@ -198,5 +247,10 @@ def test_a_gateways_own_header_for_keys_is_never_sent(pod: Pod) -> None:
     for agent_id in ("plain", "analyst"):
         pod.provider.says(text("Hi."))
         body = {"model": "gpt-test", "messages": HI}
-        httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod, agent_id) | own, timeout=30)
+        httpx2.post(
+            f"{pod.url}/v1/chat/completions",
+            json=body,
+            headers=headers(pod, agent_id) | own,
+            timeout=30,
+        )
     assert all("sk-bad" not in sent.headers.values() for sent in pod.provider.received)

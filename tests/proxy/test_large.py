@@ -20,11 +20,16 @@ from tests.waiting import DEADLINE, eventually
 
 BLOCK = bytes(range(256)) * 4096
 MANY = 200
-"""A number of megabyte blocks: more than the limit, and more than a machine should keep in memory."""
+"""A number of megabyte blocks: more than the limit, and more than a machine should
+keep in memory.
+"""
 SLACK = 24 << 20
 """Bytes that the process may need for other reasons."""
 REPLY = json.dumps(completion("I see.")).encode()
-ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(REPLY) + REPLY
+ANSWER = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(REPLY)
+    + REPLY
+)
 
 
 def digest(blocks: int) -> str:
@@ -43,8 +48,12 @@ def image(megabytes: int) -> Iterator[bytes]:
 
 
 @pytest.mark.requirement("large:streams")
-@pytest.mark.parametrize(("path", "chunked"), [("/v1/files", False), ("/v1/audio/transcriptions", True)])
-def test_an_upload_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(wired: Wired, path: str, chunked: bool) -> None:
+@pytest.mark.parametrize(
+    ("path", "chunked"), [("/v1/files", False), ("/v1/audio/transcriptions", True)]
+)
+def test_an_upload_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(
+    wired: Wired, path: str, chunked: bool
+) -> None:
     framing = "transfer-encoding: chunked" if chunked else f"content-length: {MANY * len(BLOCK)}"
     before = wired.pod.memory(anew=True)
     with wired.runner() as runner:
@@ -59,7 +68,9 @@ def test_an_upload_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(wi
 
 @pytest.mark.requirement("large:streams")
 @pytest.mark.parametrize("content_type", ["audio/mpeg", "application/json"])
-def test_a_download_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(wired: Wired, content_type: str) -> None:
+def test_a_download_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(
+    wired: Wired, content_type: str
+) -> None:
     def long(connection: Connection, _seen: Seen) -> None:
         rows = f"content-type: {content_type}\r\ncontent-length: {MANY * len(BLOCK)}\r\n\r\n"
         connection.send(b"HTTP/1.1 200 OK\r\n" + rows.encode())
@@ -104,7 +115,9 @@ def test_thirty_megabytes_of_images_are_read_and_go_on(wired: Wired, agent_id: s
     wired.wire.answers.put(ANSWER)
     body = b"".join(image(30))
     with wired.runner() as runner:
-        head = wired.head("POST /v1/chat/completions", f"content-length: {len(body)}", agent_id=agent_id)
+        head = wired.head(
+            "POST /v1/chat/completions", f"content-length: {len(body)}", agent_id=agent_id
+        )
         seen = runner.ask(head, body)
     assert json.loads(seen.body)["choices"][0]["message"]["content"] == "I see."
     (sent,) = wired.wire.seen
@@ -129,7 +142,10 @@ def test_a_chat_beyond_the_limit_is_a_413_in_the_dialects_shape_at_once(
             runner.send(b"%x\r\n%s\r\n" % (len(BLOCK), BLOCK) if chunked else BLOCK)
         seen = runner.response()  # although the request's body has not ended
     error = json.loads(seen.body)["error"]
-    expected = {"/v1/messages": ("type", "request_too_large"), "/v1/chat/completions": ("code", "request_too_large")}
+    expected = {
+        "/v1/messages": ("type", "request_too_large"),
+        "/v1/chat/completions": ("code", "request_too_large"),
+    }
     name, value = expected[path]
     assert (seen.status, error[name]) == (413, value)
     assert "body_size_limit" in error["message"]
@@ -142,11 +158,18 @@ def test_a_chat_beyond_the_limit_is_a_413_in_the_dialects_shape_at_once(
 def test_what_is_refused_by_its_head_is_not_kept_while_it_comes(wired: Wired) -> None:
     before = wired.pod.memory(anew=True)
     with wired.runner() as runner:
-        runner.send(f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {MANY * len(BLOCK)}\r\n\r\n".encode())
+        runner.send(
+            (
+                "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: "
+                f"{MANY * len(BLOCK)}\r\n\r\n"
+            ).encode()
+        )
         for _ in range(MANY):
             runner.send(BLOCK)
         assert runner.response().status == 401
-        assert runner.ask(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").status == 200  # the connection is in step
+        assert (
+            runner.ask(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").status == 200
+        )  # the connection is in step
     assert wired.pod.memory() - before < SLACK
 
 
@@ -155,7 +178,11 @@ def test_a_runner_of_http_2_that_gives_no_window_slows_its_provider_down(wired: 
     size, over = 64 * len(BLOCK), threading.Event()
 
     def long(connection: Connection, _seen: Seen) -> None:
-        connection.send(f"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: {size}\r\n\r\n".encode())
+        connection.send(
+            (
+                f"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: {size}\r\n\r\n"
+            ).encode()
+        )
         for _ in range(64):
             connection.send(BLOCK)
         over.set()
@@ -209,7 +236,10 @@ def test_a_provider_of_http_2_that_gives_no_window_slows_its_runner_down(
 @pytest.mark.requirement("large:back-pressure")
 def test_an_upload_waits_while_its_provider_is_being_connected(pod: Pod) -> None:
     over = threading.Event()
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, contextlib.ExitStack() as held:
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as silent,
+        contextlib.ExitStack() as held,
+    ):
         for _ in range(2):  # they fill the backlog, so that later connections wait
             first = held.enter_context(socket.socket())
             first.setblocking(False)
@@ -220,7 +250,10 @@ def test_an_upload_waits_while_its_provider_is_being_connected(pod: Pod) -> None
         runner = held.enter_context(Runner(pod.port))
 
         def upload() -> None:
-            head = f"POST /v1/files HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\ncontent-length: {64 * len(BLOCK)}\r\n\r\n"
+            head = (
+                f"POST /v1/files HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\ncontent-length: "
+                f"{64 * len(BLOCK)}\r\n\r\n"
+            )
             runner.send(head.encode())
             with contextlib.suppress(OSError):
                 for _ in range(64):

@@ -15,7 +15,9 @@ from tests.proxy.test_metrics import Scraped, started
 
 
 @pytest.mark.requirement("metrics:moved")
-def test_the_listener_moves_and_goes_while_the_proxy_runs_and_stays_where_the_new_one_can_t_be(pod: Pod) -> None:
+def test_the_listener_moves_and_goes_while_the_proxy_runs_and_stays_where_the_new_one_can_t_be(
+    pod: Pod,
+) -> None:
     source = pod.own_script().read_text(encoding="utf-8")
     pod.agent("analyst", pod.tool("balance"))
     pod.environment["CLAW_METRICS_TOKEN"] = "metrics-token-planted"
@@ -100,5 +102,9 @@ def test_without_an_address_nothing_is_listened_on(pod: Pod) -> None:
             own.add(str(descriptor.readlink()))
     tables = [(process / "net" / name).read_text(encoding="ascii") for name in ("tcp", "tcp6")]
     rows = [row.split() for table in tables for row in table.splitlines()[1:]]
-    listening = {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own}
+    listening = {
+        int(row[1].rpartition(":")[2], 16)
+        for row in rows
+        if row[3] == "0A" and f"socket:[{row[9]}]" in own
+    }
     assert listening == {pod.port, pod.proxy_port}

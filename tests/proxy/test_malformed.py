@@ -1,4 +1,6 @@
-"""Malformed answers of a provider through the real proxy: refused before the headers, or delivered, and alike in both forms."""
+"""Malformed answers of a provider through the real proxy: refused before the headers, or delivered,
+and alike in both forms.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from tests.proxy.pod import Pod, headers
 from tests.wires import Wire, anthropic, openai, responses
 
 WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic, "responses": responses}
-ENDS = {"openai": "data: [DONE]", "anthropic": "event: message_stop", "responses": "event: response."}
+ENDS = {
+    "openai": "data: [DONE]",
+    "anthropic": "event: message_stop",
+    "responses": "event: response.",
+}
 EVERY = 61  # A prime, so that each place meets some values, and each value some places
 _numbers = count()
 
@@ -29,12 +35,20 @@ def prepared(pod: Pod) -> None:
 
 
 def first(body: bytes, wire: Wire) -> Answer:
-    """Answer the runner's request with a body, and the one with the tools' results with a good one."""
+    """Answer the runner's request with a body, and the one with the tools' results
+    with a good one.
+    """
 
     async def answer(request: Request) -> Response:
         asked = (await request.body()).decode()
         has_results = any(
-            name in asked for name in ('"tool_call_id"', '"tool_use_id"', '_call_output"', "mcp_approval_response")
+            name in asked
+            for name in (
+                '"tool_call_id"',
+                '"tool_use_id"',
+                '_call_output"',
+                "mcp_approval_response",
+            )
         )
         said = wire.reply("Done.", [], {}) if has_results else body
         return Response(said, media_type="application/json")
@@ -44,7 +58,9 @@ def first(body: bytes, wire: Wire) -> Answer:
 
 def ask(pod: Pod, wire: Wire, words: str, *, stream: bool, **more: str) -> httpx2.Response:
     asked = wire.request([wire.user(words)], (), stream=stream, more={})
-    return httpx2.post(f"{pod.url}{wire.PATH}", json=asked, headers=headers(pod, "analyst") | more, timeout=30)
+    return httpx2.post(
+        f"{pod.url}{wire.PATH}", json=asked, headers=headers(pod, "analyst") | more, timeout=30
+    )
 
 
 def verdict(answer: httpx2.Response, name: str, *, stream: bool) -> tuple[int, str]:
@@ -62,7 +78,9 @@ def verdict(answer: httpx2.Response, name: str, *, stream: bool) -> tuple[int, s
 @pytest.mark.requirement("stream:same-verdict")
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_malformed_answer_has_the_same_verdict_streamed_and_whole(running: Pod, name: str) -> None:
+def test_a_malformed_answer_has_the_same_verdict_streamed_and_whole(
+    running: Pod, name: str
+) -> None:
     prepared(running)
     wire = WIRES[name]
     bodies = [each for answer in ANSWERS[name][:4] for each in spoilt(answer)][::EVERY]
@@ -84,9 +102,17 @@ def test_a_malformed_answer_has_the_same_verdict_streamed_and_whole(running: Pod
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("part", ["text", None, [], 7])
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_message_with_a_part_that_is_no_object_is_refused(running: Pod, part: Any, stream: bool) -> None:
+def test_a_message_with_a_part_that_is_no_object_is_refused(
+    running: Pod, part: Any, stream: bool
+) -> None:
     prepared(running)
-    item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
+    item = {
+        "type": "message",
+        "id": "m",
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+    }
     running.provider.script[:] = [JSONResponse(responses.response(item))] * 8
     answer = ask(running, responses, "Hi", stream=stream)
     assert verdict(answer, "responses", stream=stream) == (502, "provider_bad_response")
@@ -97,8 +123,13 @@ def test_a_message_with_a_part_that_is_no_object_is_refused(running: Pod, part: 
 def test_a_write_beside_reasoning_whose_id_is_none_is_made_once(running: Pod, stream: bool) -> None:
     prepared(running)
     thought = {**responses.reasoning("so"), "id": []}
-    body = json.dumps(responses.response(thought, responses.function_call("c1", "desk__set", "{}"))).encode()
+    body = json.dumps(
+        responses.response(thought, responses.function_call("c1", "desk__set", "{}"))
+    ).encode()
     running.provider.script[:] = [first(body, responses)] * 8
-    answers = [ask(running, responses, "Set", stream=stream, **more) for more in ({}, {"x-stainless-retry-count": "1"})]
+    answers = [
+        ask(running, responses, "Set", stream=stream, **more)
+        for more in ({}, {"x-stainless-retry-count": "1"})
+    ]
     assert [verdict(each, "responses", stream=stream) for each in answers] == [(200, "")] * 2
     assert len([each for each in running.service.received if each.method == "POST"]) == 1

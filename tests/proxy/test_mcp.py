@@ -1,4 +1,6 @@
-"""Turns with tools over MCP through the real proxy, in both dialects: what the model, the server and the operator see."""
+"""Turns with tools over MCP through the real proxy, in both dialects: what the model, the server
+and the operator see.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,13 @@ def echo(server: ScriptedServer, **more: Any) -> dict[str, Any]:
         "tool_name": "echo",
         "auth": {"type": "bearer", "token": TOOL_TOKEN},
     }
-    return {"name": "desk.echo", "description": "", "inputSchema": ECHO["inputSchema"], "execution": execution, **more}
+    return {
+        "name": "desk.echo",
+        "description": "",
+        "inputSchema": ECHO["inputSchema"],
+        "execution": execution,
+        **more,
+    }
 
 
 @pytest.mark.requirement("mcp:runs", "mcp:records")
@@ -55,16 +63,22 @@ def test_a_turn_of_openais_dialect_calls_a_tool_over_mcp(pod: Pod, server: Scrip
         assert answer.choices[0].message.content == "Done."
         assert json.loads(pod.provider.received[-1].json["messages"][-1]["content"]) == SAID
     assert len(server.of("initialize")) == 1
-    assert {exchange.headers["authorization"] for exchange in server.received} == {f"Bearer {TOOL_TOKEN}"}
+    assert {exchange.headers["authorization"] for exchange in server.received} == {
+        f"Bearer {TOOL_TOKEN}"
+    }
     session = None if server.is_stateless else "session-…"
     record = {"server": "scripted 1.2", "session": session, "protocol": server.versions[0]}
-    for entry in eventually(lambda: entries if len(entries := pod.history("analyst")) == 2 else None, "two turns"):
+    for entry in eventually(
+        lambda: entries if len(entries := pod.history("analyst")) == 2 else None, "two turns"
+    ):
         (call,) = entry["tool_trace"][0]["tool_calls"]
         assert f"MCP {server.versions[0]} · scripted 1.2 ·" in render_transcript(entry)
         assert (call["service"], call["status"], call["ran"]) == ("desk", "ok", True)
         assert call["mcp"] == {name: value for name, value in record.items() if value is not None}
     events = [event for event in pod.log() if event["type"] == "tool_call"]
-    assert [(event["name"], event["status"], event["mcp"]) for event in events] == [("desk.echo", "ok", record)] * 2
+    assert [(event["name"], event["status"], event["mcp"]) for event in events] == [
+        ("desk.echo", "ok", record)
+    ] * 2
     pod.stop()
     assert server.sessions == set()
     assert len(server.of("DELETE")) == (not server.is_stateless)
@@ -72,7 +86,9 @@ def test_a_turn_of_openais_dialect_calls_a_tool_over_mcp(pod: Pod, server: Scrip
 
 
 @pytest.mark.requirement("mcp:records-resumed", "mcp:at-most-once")
-def test_a_turn_that_goes_on_after_kill_9_records_the_session_of_the_call_before_it(pod: Pod, server: ScriptedServer) -> None:
+def test_a_turn_that_goes_on_after_kill_9_records_the_session_of_the_call_before_it(
+    pod: Pod, server: ScriptedServer
+) -> None:
     pod.agent("analyst", echo(server))
     pod.start()
 
@@ -95,10 +111,15 @@ def test_a_turn_that_goes_on_after_kill_9_records_the_session_of_the_call_before
 
 
 @pytest.mark.requirement("mcp:runs")
-def test_a_turn_of_anthropics_dialect_calls_a_tool_over_mcp(pod: Pod, server: ScriptedServer) -> None:
+def test_a_turn_of_anthropics_dialect_calls_a_tool_over_mcp(
+    pod: Pod, server: ScriptedServer
+) -> None:
     pod.agent("analyst", echo(server))
     pod.start()
-    pod.provider.says(anthropic_reply("", [Made("toolu_1", "desk__echo", '{"text": "hi"}')]), anthropic_reply("Done.", []))
+    pod.provider.says(
+        anthropic_reply("", [Made("toolu_1", "desk__echo", '{"text": "hi"}')]),
+        anthropic_reply("Done.", []),
+    )
     answer = pod.claude().messages.create(model="claude-test", max_tokens=100, messages=HI)
     assert answer.content[0].text == "Done."
     (result,) = pod.provider.received[-1].json["messages"][-1]["content"]
@@ -107,19 +128,28 @@ def test_a_turn_of_anthropics_dialect_calls_a_tool_over_mcp(pod: Pod, server: Sc
 
 @pytest.mark.requirement("mcp:images")
 @pytest.mark.parametrize("is_claude", [True, False])
-def test_an_image_reaches_a_model_whose_protocol_has_it(pod: Pod, server: ScriptedServer, is_claude: bool) -> None:
+def test_an_image_reaches_a_model_whose_protocol_has_it(
+    pod: Pod, server: ScriptedServer, is_claude: bool
+) -> None:
     async def paint(exchange: Exchange) -> None:
-        await exchange.result({"content": [{"type": "image", "data": "eHg=", "mimeType": "image/png"}]})
+        await exchange.result(
+            {"content": [{"type": "image", "data": "eHg=", "mimeType": "image/png"}]}
+        )
 
     server.says("tools/call", paint)
     pod.agent("analyst", echo(server))
     pod.start()
     if is_claude:
-        pod.provider.says(anthropic_reply("", [Made("toolu_1", "desk__echo", "{}")]), anthropic_reply("Done.", []))
+        pod.provider.says(
+            anthropic_reply("", [Made("toolu_1", "desk__echo", "{}")]), anthropic_reply("Done.", [])
+        )
         pod.claude().messages.create(model="claude-test", max_tokens=100, messages=HI)
         (result,) = pod.provider.received[-1].json["messages"][-1]["content"]
         words, image = result["content"]
-        assert image == {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eHg="}}
+        assert image == {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/png", "data": "eHg="},
+        }
         text_shown = words["text"]
     else:
         pod.provider.says(calls(("c1", "desk__echo", {})), text("Done."))
@@ -129,7 +159,9 @@ def test_an_image_reaches_a_model_whose_protocol_has_it(pod: Pod, server: Script
 
 
 @pytest.mark.requirement("mcp:records")
-def test_the_call_is_a_flow_that_names_server_session_and_version(pod: Pod, server: ScriptedServer) -> None:
+def test_the_call_is_a_flow_that_names_server_session_and_version(
+    pod: Pod, server: ScriptedServer
+) -> None:
     pod.agent("analyst", echo(server))
     pod.start("-w", str(pod.home / "flows"))
     pod.provider.says(calls(("c1", "desk__echo", {"text": "hi"})), text("Done."))
@@ -138,7 +170,9 @@ def test_the_call_is_a_flow_that_names_server_session_and_version(pod: Pod, serv
     assert flow.metadata["claw.server"] == "scripted 1.2"
     assert flow.request.url == f"{server.url}/mcp"
     assert flow.request.headers["mcp-protocol-version"] == server.versions[0]
-    assert flow.request.headers.get("mcp-session-id") == (None if server.is_stateless else "session-…")
+    assert flow.request.headers.get("mcp-session-id") == (
+        None if server.is_stateless else "session-…"
+    )
     assert flow.request.headers["authorization"] == DOTS
     assert flow.request.json()["params"]["name"] == "echo"
     assert flow.response is not None
@@ -147,7 +181,9 @@ def test_the_call_is_a_flow_that_names_server_session_and_version(pod: Pod, serv
 
 
 @pytest.mark.requirement("mcp:ends", "mcp:drift")
-def test_an_agent_that_is_compiled_again_gets_a_new_session(pod: Pod, server: ScriptedServer) -> None:
+def test_an_agent_that_is_compiled_again_gets_a_new_session(
+    pod: Pod, server: ScriptedServer
+) -> None:
     pod.agent("analyst", echo(server))
     pod.start()
 

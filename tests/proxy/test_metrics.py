@@ -1,4 +1,6 @@
-"""/metrics through the real mitmdump: its figures are true, and no request to it can hurt the proxy."""
+"""/metrics through the real mitmdump: its figures are true, and no request to it
+can hurt the proxy.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,12 @@ class Scraped:
 
     def value(self, name: str, **labels: str) -> float:
         """Return the sum of the series with these labels."""
-        samples = [sample for family in parsed(self.get().text) for sample in family.samples if sample.name == name]
+        samples = [
+            sample
+            for family in parsed(self.get().text)
+            for sample in family.samples
+            if sample.name == name
+        ]
         return sum(each.value for each in samples if labels.items() <= each.labels.items())
 
     def ask(self, agent_id: str = "analyst") -> str:
@@ -82,7 +89,9 @@ def scraped(scraped_pod: Scraped) -> Scraped:
 @pytest.mark.requirement("metrics:counts")
 def test_what_is_counted_is_what_happened_in_a_turn(scraped: Scraped) -> None:
     before = Growth(scraped)
-    scraped.pod.provider.says(calls(("c1", "desk__balance", {}), ("c2", "desk__invented", {})), text("Seven."))
+    scraped.pod.provider.says(
+        calls(("c1", "desk__balance", {}), ("c2", "desk__invented", {})), text("Seven.")
+    )
     scraped.ask("broker")
     of = {"agent": "broker"}
     before.comes_to(1, "claw_requests_total", **of, mediated="yes")
@@ -93,7 +102,11 @@ def test_what_is_counted_is_what_happened_in_a_turn(scraped: Scraped) -> None:
     assert before.by("claw_interventions_total", **of, intervention="unknown_tool_rejected") == 1
     assert before.by("claw_model_duration_seconds_count", provider="openai", status="ok") == 2
     assert before.by("claw_tool_duration_seconds_count", tool="desk.balance") == 1
-    assert before.by("claw_turn_duration_seconds_count") == before.by("claw_turn_overhead_seconds_count") == 1
+    assert (
+        before.by("claw_turn_duration_seconds_count")
+        == before.by("claw_turn_overhead_seconds_count")
+        == 1
+    )
     told = next(event for event in reversed(scraped.pod.log()) if event["type"] == "response")
     assert before.by("claw_tokens_total", **of, kind="input") == told["tokens_in"] > 0
     assert before.by("claw_tokens_total", **of, kind="output") == told["tokens_out"] > 0
@@ -113,11 +126,15 @@ class Growth:
 
     def by(self, name: str, **labels: str) -> float:
         old = (each for family in self._before for each in family.samples if each.name == name)
-        return self._scraped.value(name, **labels) - sum(each.value for each in old if labels.items() <= each.labels.items())
+        return self._scraped.value(name, **labels) - sum(
+            each.value for each in old if labels.items() <= each.labels.items()
+        )
 
 
 @pytest.mark.requirement("metrics:counts")
-def test_own_overhead_is_what_a_turn_took_without_its_model_and_its_services(scraped: Scraped) -> None:
+def test_own_overhead_is_what_a_turn_took_without_its_model_and_its_services(
+    scraped: Scraped,
+) -> None:
     async def late(_request: Request) -> Response:
         await asyncio.sleep(0.3)
         return text("Seven.")
@@ -126,15 +143,22 @@ def test_own_overhead_is_what_a_turn_took_without_its_model_and_its_services(scr
     scraped.pod.provider.says(late)
     scraped.ask()
     before.comes_to(1, "claw_turn_rounds_count")
-    took, own, model = (before.by(f"claw_{name}_seconds_sum") for name in ("turn_duration", "turn_overhead", "model_duration"))
+    took, own, model = (
+        before.by(f"claw_{name}_seconds_sum")
+        for name in ("turn_duration", "turn_overhead", "model_duration")
+    )
     assert took >= model >= 0.3
     assert own > 0
-    assert own + model == pytest.approx(took, abs=max(0.1, took - 0.25)), "no more of it than the model left"
+    assert own + model == pytest.approx(took, abs=max(0.1, took - 0.25)), (
+        "no more of it than the model left"
+    )
     assert own < took - 0.25
 
 
 @pytest.mark.requirement("metrics:counts")
-def test_turns_of_two_conversations_are_under_way_at_once_and_counted_by_agent(scraped: Scraped) -> None:
+def test_turns_of_two_conversations_are_under_way_at_once_and_counted_by_agent(
+    scraped: Scraped,
+) -> None:
     release = asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -157,7 +181,9 @@ def test_turns_of_two_conversations_are_under_way_at_once_and_counted_by_agent(s
 
 
 @pytest.mark.requirement("metrics:counts")
-def test_a_provider_that_fails_is_an_error_by_its_class_and_a_key_that_rests_is_seen_to(scraped: Scraped) -> None:
+def test_a_provider_that_fails_is_an_error_by_its_class_and_a_key_that_rests_is_seen_to(
+    scraped: Scraped,
+) -> None:
     before = Growth(scraped)
     scraped.pod.provider.says(*(JSONResponse({"error": {"message": "no"}}, 400) for _ in range(2)))
     for _ in range(2):
@@ -166,7 +192,10 @@ def test_a_provider_that_fails_is_an_error_by_its_class_and_a_key_that_rests_is_
     before.comes_to(2, "claw_requests_ended_total", agent="analyst", outcome="error")
     assert before.by("claw_request_errors_total", agent="analyst", code="provider_http_4xx") == 2
     assert before.by("claw_model_duration_seconds_count", status="error") == 2
-    keys = {state: scraped.value("claw_provider_keys", provider="openai", state=state) for state in ("ready", "dead")}
+    keys = {
+        state: scraped.value("claw_provider_keys", provider="openai", state=state)
+        for state in ("ready", "dead")
+    }
     assert keys == {"ready": 1, "dead": 0}
 
 
@@ -176,8 +205,18 @@ def test_it_speaks_prometheus_text_and_openmetrics(scraped: Scraped) -> None:
     assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert newer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
     names = {family.name for family in open_parsed(newer.text)}
-    assert {"claw_turn_overhead_seconds", "claw_requests", "claw_build_info", "process_cpu_seconds"} <= names
-    assert scraped.value("claw_build_info") == scraped.value("claw_ready") == scraped.value("claw_state_writable") == 1
+    assert {
+        "claw_turn_overhead_seconds",
+        "claw_requests",
+        "claw_build_info",
+        "process_cpu_seconds",
+    } <= names
+    assert (
+        scraped.value("claw_build_info")
+        == scraped.value("claw_ready")
+        == scraped.value("claw_state_writable")
+        == 1
+    )
 
 
 @pytest.mark.requirement("metrics:secrets")
@@ -188,7 +227,15 @@ def test_no_secret_and_no_text_of_a_model_stands_in_a_label(scraped: Scraped) ->
     scraped.ask()
     before.comes_to(1, "claw_tool_calls_total", tool="unknown")
     said = scraped.get().text
-    for each in (PROVIDER_KEY, ANTHROPIC_KEY, TOOL_TOKEN, SECRET, "that-no-operator-wrote", "Words of", "gpt-test"):
+    for each in (
+        PROVIDER_KEY,
+        ANTHROPIC_KEY,
+        TOOL_TOKEN,
+        SECRET,
+        "that-no-operator-wrote",
+        "Words of",
+        "gpt-test",
+    ):
         assert each not in said, each
 
 
@@ -197,7 +244,9 @@ def test_neither_entrance_of_runners_knows_of_metrics(scraped: Scraped) -> None:
     pod = scraped.pod
     base = httpx2.get(f"{pod.url}/metrics", timeout=30, trust_env=False)
     assert base.status_code == 401
-    with httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=30) as proxied:
+    with httpx2.Client(
+        proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=30
+    ) as proxied:
         assert "claw_" not in proxied.get(f"http://127.0.0.1:{pod.port}/metrics").text
 
 
@@ -214,7 +263,9 @@ def test_neither_entrance_of_runners_knows_of_metrics(scraped: Scraped) -> None:
         ("HEAD", "/metrics", 200),
     ],
 )
-def test_the_listener_serves_metrics_and_nothing_else(scraped: Scraped, method: str, path: str, status: int) -> None:
+def test_the_listener_serves_metrics_and_nothing_else(
+    scraped: Scraped, method: str, path: str, status: int
+) -> None:
     answer = scraped.get(path, method)
     assert answer.status_code == status
     assert (method == "HEAD") == (answer.text == "")
@@ -226,8 +277,20 @@ def test_the_listener_serves_metrics_and_nothing_else(scraped: Scraped, method: 
     [
         (b"GET /metrics HTTP/1.1\r\nhost: x\r\nx-long: " + b"x" * 20_000, b"431"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
-        (b"GET /metrics HTTP/1.1\r\nhost: x\r\naccept: application/openmetrics-text; version=\x00\r\n\r\n", b"400"),
-        (b"GET /metrics HTTP/1.1\r\nhost: x\r\naccept: application/openmetrics-text;version=x.y\r\n\r\n", b"200"),
+        (
+            (
+                b"GET /metrics HTTP/1.1\r\nhost: x\r\naccept: application/openmetrics-text; "
+                b"version=\x00\r\n\r\n"
+            ),
+            b"400",
+        ),
+        (
+            (
+                b"GET /metrics HTTP/1.1\r\nhost: x\r\naccept: "
+                b"application/openmetrics-text;version=x.y\r\n\r\n"
+            ),
+            b"200",
+        ),
     ],
 )
 def test_odd_heads_are_answered_and_closed(scraped: Scraped, sent: bytes, status: bytes) -> None:
@@ -240,8 +303,13 @@ def test_odd_heads_are_answered_and_closed(scraped: Scraped, sent: bytes, status
 
 
 @pytest.mark.requirement("metrics:hostile")
-def test_connections_that_say_nothing_go_for_the_newest_and_the_proxy_works_on(scraped: Scraped) -> None:
-    silent = [socket.create_connection(("127.0.0.1", scraped.port), timeout=30) for _ in range(3 * MAX_CONNECTIONS)]
+def test_connections_that_say_nothing_go_for_the_newest_and_the_proxy_works_on(
+    scraped: Scraped,
+) -> None:
+    silent = [
+        socket.create_connection(("127.0.0.1", scraped.port), timeout=30)
+        for _ in range(3 * MAX_CONNECTIONS)
+    ]
     try:
         for peer in silent[-5:]:
             peer.sendall(b"GET /metrics HTTP/1.1\r\nx-slow: ")
@@ -262,7 +330,9 @@ def _is_closed(peer: socket.socket) -> bool:
 
 
 @pytest.mark.requirement("metrics:reload")
-def test_a_script_that_is_reloaded_keeps_its_counts_and_one_that_is_broken_is_seen_to_be(pod: Pod) -> None:
+def test_a_script_that_is_reloaded_keeps_its_counts_and_one_that_is_broken_is_seen_to_be(
+    pod: Pod,
+) -> None:
     script = pod.own_script()
     pod.agent("analyst", pod.tool("balance"))
     scraped = started(pod)
@@ -275,4 +345,6 @@ def test_a_script_that_is_reloaded_keeps_its_counts_and_one_that_is_broken_is_se
     script.write_text(source + "\n", encoding="utf-8")
     eventually(lambda: scraped.value("claw_ready") == 1, "the script is back")
     assert scraped.ask() == "Eight."
-    eventually(lambda: scraped.value("claw_requests_total", agent="analyst") == 2, "the count goes on")
+    eventually(
+        lambda: scraped.value("claw_requests_total", agent="analyst") == 2, "the count goes on"
+    )

@@ -1,4 +1,6 @@
-"""pods/minimal as it stands: its runner asks its clock through the real proxy; only the addresses are this machine's."""
+"""pods/minimal as it stands: its runner asks its clock through the real proxy; only
+the addresses are this machine's.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ KEY = "sk-minimal-provider-key"
 
 
 @pytest.mark.requirement("pods:worked")
-def test_the_minimal_pods_runner_hears_the_time_that_its_clock_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_minimal_pods_runner_hears_the_time_that_its_clock_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (minimal,) = (each for each in WORKED_PODS if each.name == "minimal")
     file = minimal.copy(tmp_path)
     home, provider = file.parent, Provider()
@@ -32,22 +36,36 @@ def test_the_minimal_pods_runner_hears_the_time_that_its_clock_tells(tmp_path: P
         Thread(target=clock.serve_forever, daemon=True).start()
         try:
             text = file.read_text(encoding="utf-8")
-            here = f"expose: [\"8000\"]\n    x-claw: {{base-url: 'http://127.0.0.1:{clock.server_port}'}}"
+            here = (
+                f'expose: ["8000"]\n    x-claw: {{base-url: '
+                f"'http://127.0.0.1:{clock.server_port}'}}"
+            )
             text = text.replace('expose: ["8000"]', here)
-            text = text.replace("      cllama-env:\n", f"      cllama-env:\n        OPENAI_BASE_URL: {provider.url}/v1\n")
+            text = text.replace(
+                "      cllama-env:\n",
+                f"      cllama-env:\n        OPENAI_BASE_URL: {provider.url}/v1\n",
+            )
             file.write_text(text, encoding="utf-8")
             assert compile_pod(file, {"OPENAI_API_KEY": KEY}).value is not None
-            pod.environment = composed(home) | {"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": ""}
+            pod.environment = composed(home) | {
+                "OPENAI_API_KEY": "",
+                "ANTHROPIC_API_KEY": "",
+                "ANTHROPIC_BASE_URL": "",
+            }
             pod.start()
             provider.says(
-                JSONResponse(completion(None, calls=[("call_1", "clock__get_time", {"zone": "UTC"})])),
+                JSONResponse(
+                    completion(None, calls=[("call_1", "clock__get_time", {"zone": "UTC"})])
+                ),
                 JSONResponse(completion("It is late.")),
             )
             for line in env_file(home / ".claw-runtime" / "agents" / "assistant" / "env"):
                 name, _, value = line.partition("=")
                 monkeypatch.setenv(name, value.replace("http://cllama:8080", pod.url))
             monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-            answer = runpy.run_path(str(home / "runner.py"))["ask"]("How late is it?", "You tell the time.")
+            answer = runpy.run_path(str(home / "runner.py"))["ask"](
+                "How late is it?", "You tell the time."
+            )
         finally:
             pod.stop()
             provider.stop()

@@ -1,4 +1,6 @@
-"""Traffic that no ordinary peer sends: WebSockets on every entrance, trailers, endless heads, odd addresses, signals."""
+"""Traffic that no ordinary peer sends: WebSockets on every entrance, trailers,
+endless heads, odd addresses, signals.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,18 @@ from tests.proxy.frames import FrameRunner, tunnel
 from tests.proxy.pod import Pod, authority, headers, through
 from tests.proxy.wire import Connection, Runner, Wire
 
-UPGRADE = ["connection: Upgrade", "upgrade: WebSocket", "sec-websocket-version: 13", "sec-websocket-key: dGhlIHNhbXBsZQ=="]
+UPGRADE = [
+    "connection: Upgrade",
+    "upgrade: WebSocket",
+    "sec-websocket-version: 13",
+    "sec-websocket-key: dGhlIHNhbXBsZQ==",
+]
 
 
 def refuses(connection: Connection, head: bytes) -> None:
-    """Check that the answer is 426 without an Upgrade header, which would offer it after all; the connection goes on."""
+    """Check that the answer is 426 without an Upgrade header, which would offer it
+    after all; the connection goes on.
+    """
     connection.send(head)
     seen = connection.head()
     connection.body(seen)
@@ -32,7 +41,9 @@ def refuses(connection: Connection, head: bytes) -> None:
 def test_a_websocket_is_refused_at_the_base_url(wired: Wired, credential: bool) -> None:
     with wired.runner() as runner:
         rows = [*UPGRADE, *[f"authorization: Bearer {wired.pod.token('plain')}"] * credential]
-        refuses(runner, "\r\n".join(["GET /v1/responses HTTP/1.1", "host: x", *rows, "", ""]).encode())
+        refuses(
+            runner, "\r\n".join(["GET /v1/responses HTTP/1.1", "host: x", *rows, "", ""]).encode()
+        )
         assert runner.ask(wired.head("GET /v1/models")).body == b"ok"
 
 
@@ -64,7 +75,9 @@ def test_a_websocket_over_http_2_is_refused_and_the_connection_goes_on(wired: Wi
 def test_a_websocket_to_a_host_that_is_not_governed_is_opened(wired: Wired) -> None:
     def echo(connection: Connection, seen: Any) -> None:
         assert seen.all("upgrade") == ["WebSocket"]
-        connection.send(b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n")
+        connection.send(
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
+        )
         connection.until_closed()
 
     elsewhere = Wire("localhost")
@@ -80,11 +93,18 @@ def test_large_bodies_of_a_host_that_is_not_governed_stream_through(wired: Wired
     elsewhere = Wire("localhost")
     size = 100 << 20
     elsewhere.answers.put(
-        lambda connection, _: connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + bytes(size))
+        lambda connection, _: connection.send(
+            b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + bytes(size)
+        )
     )
     before = wired.pod.memory(anew=True)
     with Runner(wired.pod.proxy_port) as runner:
-        runner.send(f"PUT http://localhost:{elsewhere.port}/x HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n".encode())
+        runner.send(
+            (
+                f"PUT http://localhost:{elsewhere.port}/x HTTP/1.1\r\nhost: "
+                f"x\r\ncontent-length: {size}\r\n\r\n"
+            ).encode()
+        )
         runner.send(bytes(size))
         assert runner.response().size == size
     assert elsewhere.seen[0].size == size
@@ -93,7 +113,9 @@ def test_large_bodies_of_a_host_that_is_not_governed_stream_through(wired: Wired
 
 
 @pytest.mark.requirement("odd:protocols")
-def test_a_runner_that_would_rather_speak_http_3_over_tcp_is_taken_up_on_what_is_spoken(wired: Wired) -> None:
+def test_a_runner_that_would_rather_speak_http_3_over_tcp_is_taken_up_on_what_is_spoken(
+    wired: Wired,
+) -> None:
     with tunnel(wired.pod, "api.openai.com", "h3", "h2", "http/1.1") as peer:
         assert peer.selected_alpn_protocol() == "h2"
     with tunnel(wired.pod, "api.openai.com", "h3") as peer:
@@ -104,13 +126,21 @@ def test_a_runner_that_would_rather_speak_http_3_over_tcp_is_taken_up_on_what_is
 @pytest.mark.requirement("odd:trailers")
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/chat/completions"])
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])
-def test_trailers_of_a_chunked_request_are_dropped_and_the_connection_goes_on(wired: Wired, path: str, agent_id: str) -> None:
+def test_trailers_of_a_chunked_request_are_dropped_and_the_connection_goes_on(
+    wired: Wired, path: str, agent_id: str
+) -> None:
     body = b'{"model":"gpt-test","messages":[]}'
-    reply = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}}]}).encode()
+    reply = json.dumps(
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}}]}
+    ).encode()
     wired.wire.answers.put(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(reply) + reply)
     with wired.runner() as runner:
-        head = wired.head(f"POST {path}", "transfer-encoding: chunked", "trailer: x-sum", agent_id=agent_id)
-        seen = runner.ask(head, b"%x\r\n%s\r\n0\r\nx-sum: 1\r\nx-other: 2\r\n\r\n" % (len(body), body))
+        head = wired.head(
+            f"POST {path}", "transfer-encoding: chunked", "trailer: x-sum", agent_id=agent_id
+        )
+        seen = runner.ask(
+            head, b"%x\r\n%s\r\n0\r\nx-sum: 1\r\nx-other: 2\r\n\r\n" % (len(body), body)
+        )
         assert seen.status == 200
         assert runner.ask(wired.head("GET /v1/models")).body == b"ok"
     assert wired.wire.seen[0].trailers == []
@@ -118,7 +148,9 @@ def test_trailers_of_a_chunked_request_are_dropped_and_the_connection_goes_on(wi
 
 @pytest.mark.requirement("odd:trailers")
 def test_trailers_of_a_providers_response_are_dropped_and_the_body_is_whole(wired: Wired) -> None:
-    wired.wire.answers.put(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n")
+    wired.wire.answers.put(
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n"
+    )
     with wired.runner() as runner:
         seen = runner.ask(wired.head("GET /v1/models"))
         assert (seen.body, seen.trailers) == (b"abc", [])
@@ -128,7 +160,9 @@ def test_trailers_of_a_providers_response_are_dropped_and_the_body_is_whole(wire
 @pytest.mark.requirement("odd:trailers")
 def test_trailers_over_http_2_are_dropped(wired: Wired) -> None:
     with FrameRunner(wired.pod) as runner:
-        stream = runner.send("POST", "/v1/files", [("x-api-key", wired.pod.token("plain"))], [b"abc"], end=False)
+        stream = runner.send(
+            "POST", "/v1/files", [("x-api-key", wired.pod.token("plain"))], [b"abc"], end=False
+        )
         runner.h2.send_headers(1, [("x-sum", "1")], end_stream=True)
         runner.flush()
         runner.until(lambda: stream.ended)
@@ -168,10 +202,19 @@ def test_what_never_comes_to_an_end_is_closed_and_not_kept(wired: Wired, name: s
 
 @pytest.mark.requirement("odd:heads")
 @pytest.mark.parametrize(
-    "row", ["x-a: b\r\n c", "x-a: b\r\n\tx-api-key: 1", "x-a: b\rc", "x-a: b\x00c", "transfer-encoding: gzip, chunked"]
+    "row",
+    [
+        "x-a: b\r\n c",
+        "x-a: b\r\n\tx-api-key: 1",
+        "x-a: b\rc",
+        "x-a: b\x00c",
+        "transfer-encoding: gzip, chunked",
+    ],
 )
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions", "/health"])
-def test_a_head_that_peers_might_read_in_different_ways_is_refused(wired: Wired, path: str, row: str) -> None:
+def test_a_head_that_peers_might_read_in_different_ways_is_refused(
+    wired: Wired, path: str, row: str
+) -> None:
     with wired.runner() as runner:
         runner.send(wired.head(f"POST {path}", row))
         seen = runner.response()
@@ -182,9 +225,16 @@ def test_a_head_that_peers_might_read_in_different_ways_is_refused(wired: Wired,
 @pytest.mark.requirement("odd:heads")
 @pytest.mark.parametrize(
     "headers_and_path",
-    [("/v1/a b", []), ("/v1/a\r\nx: y", []), ("/v1/a", [("x-a", "b\r\nx: y")]), ("/v1/a", [("x-a", "b\x00")])],
+    [
+        ("/v1/a b", []),
+        ("/v1/a\r\nx: y", []),
+        ("/v1/a", [("x-a", "b\r\nx: y")]),
+        ("/v1/a", [("x-a", "b\x00")]),
+    ],
 )
-def test_such_a_head_over_http_2_is_refused_too(wired: Wired, headers_and_path: tuple[str, list[tuple[str, str]]]) -> None:
+def test_such_a_head_over_http_2_is_refused_too(
+    wired: Wired, headers_and_path: tuple[str, list[tuple[str, str]]]
+) -> None:
     path, rows = headers_and_path
     with FrameRunner(wired.pod) as runner:
         try:
@@ -198,7 +248,16 @@ def test_such_a_head_over_http_2_is_refused_too(wired: Wired, headers_and_path: 
 
 @pytest.mark.requirement("entrance:any-spelling")
 @pytest.mark.parametrize(
-    "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.0.0.1.", "[::ffff:127.0.0.1]", "[0:0:0:0:0:ffff:7f00:1]"]
+    "host",
+    [
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "127.0.0.1.",
+        "[::ffff:127.0.0.1]",
+        "[0:0:0:0:0:ffff:7f00:1]",
+    ],
 )
 def test_no_spelling_of_an_address_is_a_way_round(wired: Wired, host: str) -> None:
     with Runner(wired.pod.proxy_port) as runner:
@@ -211,7 +270,9 @@ def test_no_spelling_of_an_address_is_a_way_round(wired: Wired, host: str) -> No
 
 
 @pytest.mark.requirement("entrance:any-spelling")
-@pytest.mark.parametrize("host", ["API.OpenAI.com", "api.openai.com.", "ａｐｉ.openai.com", "api。openai。com"])
+@pytest.mark.parametrize(
+    "host", ["API.OpenAI.com", "api.openai.com.", "ａｐｉ.openai.com", "api。openai。com"]
+)
 def test_no_spelling_of_a_name_is_a_way_round(wired: Wired, host: str) -> None:
     with Runner(wired.pod.proxy_port) as runner:
         refusal = runner.ask(f"GET http://{host}/v1/models HTTP/1.1\r\nhost: x\r\n\r\n".encode())
@@ -224,8 +285,18 @@ def test_no_spelling_of_a_name_is_a_way_round(wired: Wired, host: str) -> None:
 @pytest.mark.requirement("hostile:token-elsewhere")
 def test_the_agents_credential_in_several_headers_goes_upstream_in_none(wired: Wired) -> None:
     token = wired.pod.token("plain")
-    rows = [f"x-api-key: {token}", f"X-Api-Key: {token}", f"authorization: bearer {token}", f"api-key: {token}"]
-    rows += [f"cookie: a={token}", f"x-any: {token}", f"X-Any: {token.partition(':')[2]}", "x-any: kept not"]
+    rows = [
+        f"x-api-key: {token}",
+        f"X-Api-Key: {token}",
+        f"authorization: bearer {token}",
+        f"api-key: {token}",
+    ]
+    rows += [
+        f"cookie: a={token}",
+        f"x-any: {token}",
+        f"X-Any: {token.partition(':')[2]}",
+        "x-any: kept not",
+    ]
     with wired.runner() as runner:
         assert runner.ask(wired.head("GET /v1/models", *rows)).body == b"ok"
     (seen,) = wired.wire.seen
@@ -236,11 +307,15 @@ def test_the_agents_credential_in_several_headers_goes_upstream_in_none(wired: W
 @pytest.mark.requirement("start:hangup")
 def test_a_hangup_does_not_end_the_proxy_and_what_it_reads_it_reads_anew(running: Pod) -> None:
     running.provider.says(text("Hi."), text("Still there."))
-    running.client().chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "Go"}])
+    running.client().chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": "Go"}]
+    )
     assert running.process is not None
     running.process.send_signal(signal.SIGHUP)
     running.agent("second", running.tool("balance"))
-    answer = running.client("second").chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "Go"}])
+    answer = running.client("second").chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": "Go"}]
+    )
     assert answer.choices[0].message.content == "Still there."
 
 

@@ -17,7 +17,9 @@ class Ours:
 
 
 @pytest.mark.requirement("settings:shown")
-def test_a_password_of_the_environment_is_no_default_and_counts_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_of_the_environment_is_no_default_and_counts_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("CLAW_STATE", PLACE)
     monkeypatch.setenv("CLAW_POD", "fleet")
     with taddons.context(Ours()) as mitmproxy:

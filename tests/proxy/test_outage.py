@@ -1,7 +1,9 @@
-"""A server of the state that fails in every way and comes back: through the real mitmdump and a real Valkey.
+"""A server of the state that fails in every way and comes back: through the real
+mitmdump and a real Valkey.
 
-Meanwhile plain chat goes on and reads run; calls that may write are refused, and the model is told why. One event says that
-the state went, one that it is back, and earlier hidden rounds are there again.
+Meanwhile plain chat goes on and reads run; calls that may write are refused, and the model is told
+why. One event says that the state went, one that it is back, and earlier hidden rounds are there
+again.
 """
 
 from __future__ import annotations
@@ -39,10 +41,15 @@ def outages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
             peer.start()
         pod = Pod(home, provider, service)
         pod.environment["CLAW_STATE"] = server.url.replace(f":{server.port}/", f":{relay.port}/")
-        trade = pod.tool("trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}})
+        trade = pod.tool(
+            "trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}}
+        )
         pod.agent("analyst", pod.tool("balance"), trade)
         pod.agent("plain")
-        service.routes = {("GET", "/balance"): JSONResponse({"usd": 1}), ("POST", "/trade"): JSONResponse({"order": 1})}
+        service.routes = {
+            ("GET", "/balance"): JSONResponse({"usd": 1}),
+            ("POST", "/trade"): JSONResponse({"order": 1}),
+        }
         pod.start()
         yield Outage(pod, server, relay)
         relay.close()
@@ -78,19 +85,25 @@ def test_while_the_state_is_gone_chat_goes_on_reads_run_and_writes_are_refused_u
 
 
 @pytest.mark.requirement("state:outage")
-def test_a_server_that_comes_back_empty_has_forgotten_and_is_written_to_again(outage: Outage) -> None:
+def test_a_server_that_comes_back_empty_has_forgotten_and_is_written_to_again(
+    outage: Outage,
+) -> None:
     outage.server.kill()
     shutil.rmtree(outage.server.home / "appendonlydir")
     outage.server.start()
     eventually(outage.ready, "the state is back")
-    assert outage.turn({"role": "user", "content": "Buy after all was lost"}, trades="anew")[1][1]["ok"]
+    assert outage.turn({"role": "user", "content": "Buy after all was lost"}, trades="anew")[1][1][
+        "ok"
+    ]
     assert outage.traded()[-1] == "anew"
 
 
 @pytest.mark.requirement("state:outage-in-a-turn")
 @pytest.mark.parametrize("moment", ["before the intent", "before the result", "before the answer"])
 @pytest.mark.parametrize("way", ["loading", "frozen"])
-def test_a_state_that_goes_in_the_middle_of_a_turn_makes_no_write_happen_twice(outage: Outage, way: str, moment: str) -> None:
+def test_a_state_that_goes_in_the_middle_of_a_turn_makes_no_write_happen_twice(
+    outage: Outage, way: str, moment: str
+) -> None:
     goes, is_back = WAYS[way]
     symbol, trade = f"{moment}, {way}", JSONResponse({"order": 1})
     made, done = calls(("c1", "desk__trade", {"symbol": symbol})), text("Done.")
@@ -103,7 +116,9 @@ def test_a_state_that_goes_in_the_middle_of_a_turn_makes_no_write_happen_twice(o
         return gone
 
     asked = {"role": "user", "content": symbol}
-    outage.pod.service.routes["POST", "/trade"] = behind(trade) if moment == "before the result" else trade
+    outage.pod.service.routes["POST", "/trade"] = (
+        behind(trade) if moment == "before the result" else trade
+    )
     outage.pod.provider.says(behind(made) if moment == "before the intent" else made)
     outage.pod.provider.says(behind(done) if moment == "before the answer" else done)
     assert outage.asks(asked).status_code == 200
@@ -112,7 +127,9 @@ def test_a_state_that_goes_in_the_middle_of_a_turn_makes_no_write_happen_twice(o
     is_back(outage)
     eventually(outage.ready, "the state is back")
     outage.pod.provider.says(*[goes_on(made)] * 2)
-    answer = outage.asks(asked, **{"x-stainless-retry-count": "1"}).json()["choices"][0]["message"]["content"]
+    answer = outage.asks(asked, **{"x-stainless-retry-count": "1"}).json()["choices"][0]["message"][
+        "content"
+    ]
     assert outage.traded().count(symbol) == 1
     told = json.loads(outage.results()[-1])
     unknown = told.get("error", {}).get("code") == "outcome_unknown"
@@ -126,13 +143,19 @@ def goes_on(made: Response) -> Answer:
     """Return a model that makes a call, and ends when it has the result."""
 
     async def says(request: Request) -> Response:
-        return text("Again.") if json.loads(await request.body())["messages"][-1]["role"] == "tool" else made
+        return (
+            text("Again.")
+            if json.loads(await request.body())["messages"][-1]["role"] == "tool"
+            else made
+        )
 
     return says
 
 
 @pytest.mark.requirement("state:outage-at-the-start")
-def test_a_server_that_is_not_there_when_the_proxy_starts_is_waited_for_while_chat_goes_on(pod: Pod, tmp_path: Path) -> None:
+def test_a_server_that_is_not_there_when_the_proxy_starts_is_waited_for_while_chat_goes_on(
+    pod: Pod, tmp_path: Path
+) -> None:
     with shared_state(tmp_path / "server") as server:
         server.kill()
         pod.environment["CLAW_STATE"] = server.url
@@ -156,7 +179,9 @@ def not_ready(on: Outage) -> bool:
 
 
 @pytest.mark.requirement("journal:lease")
-def test_a_proxy_that_thaws_behind_its_lease_makes_no_write_of_a_turn_that_another_one_took_over(outage: Outage) -> None:
+def test_a_proxy_that_thaws_behind_its_lease_makes_no_write_of_a_turn_that_another_one_took_over(
+    outage: Outage,
+) -> None:
     pod, asked = outage.pod, {"role": "user", "content": "Buy while frozen"}
     made = calls(("c1", "desk__trade", {"symbol": "frozen"}))
     held = Held(made)
@@ -175,7 +200,9 @@ def test_a_proxy_that_thaws_behind_its_lease_makes_no_write_of_a_turn_that_anoth
             assert answer.json()["choices"][0]["message"]["content"] == "Bought here."
             pod.process.send_signal(signal.SIGCONT)
             held.go.set()
-            assert first.result(30).json()["choices"][0]["message"]["content"] == "Not bought there."
+            assert (
+                first.result(30).json()["choices"][0]["message"]["content"] == "Not bought there."
+            )
     finally:
         held.go.set()
         assert pod.process is not None

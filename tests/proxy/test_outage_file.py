@@ -29,7 +29,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     disk = home / "state"
     disk.mkdir()
     mounts = (*OF_ITS_OWN, "sh", "-c", SMALL_DISK, str(disk))
-    if shutil.which("unshare") is None or subprocess.run((*mounts, "true"), capture_output=True, check=False).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run((*mounts, "true"), capture_output=True, check=False).returncode
+    ):
         skip_for_kernel("a disk of our own")
     provider, service = Provider(), Service()
     for peer in (provider, service):
@@ -37,9 +40,14 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     pod = Pod(home, provider, service, launcher=mounts)
     pod.environment["CLAW_STATE"] = str(disk / "s.db")
     pod.agent("plain")
-    trade = pod.tool("trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}})
+    trade = pod.tool(
+        "trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}}
+    )
     pod.agent("analyst", pod.tool("balance"), trade)
-    service.routes = {("GET", "/balance"): JSONResponse({"usd": 1}), ("POST", "/trade"): JSONResponse({"order": 1})}
+    service.routes = {
+        ("GET", "/balance"): JSONResponse({"usd": 1}),
+        ("POST", "/trade"): JSONResponse({"order": 1}),
+    }
     pod.start()
     yield Scene(pod)
     pod.stop()
@@ -54,11 +62,22 @@ def disk(scene: Scene) -> Path:
 
 
 def other(scene: Scene, statement: str) -> subprocess.Popen[bytes]:
-    """Start another process that has run a statement on the file, and keeps it open until it is killed."""
+    """Start another process that has run a statement on the file, and keeps it open
+    until it is killed.
+    """
     assert scene.pod.process is not None
-    there = ("nsenter", f"--target={scene.pod.process.pid}", "--user", "--mount", "--preserve-credentials")
+    there = (
+        "nsenter",
+        f"--target={scene.pod.process.pid}",
+        "--user",
+        "--mount",
+        "--preserve-credentials",
+    )
     file = scene.pod.environment["CLAW_STATE"]
-    code = f"import sqlite3, sys; d = sqlite3.connect({file!r}, autocommit=True, timeout=20); d.execute({statement!r});"
+    code = (
+        f"import sqlite3, sys; d = sqlite3.connect({file!r}, autocommit=True, timeout=20); "
+        f"d.execute({statement!r});"
+    )
     code += "print('done', flush=True); sys.stdin.read()"
     command = [*there, sys.executable, "-c", code]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -109,5 +128,8 @@ def test_while_the_file_can_not_be_written_chat_goes_on_reads_run_and_writes_are
     finally:
         ends()
     eventually(scene.ready, "the state is back")
-    assert [event for event in scene.told(lines) if event in ("state_unusable", "usable")] == ["state_unusable", "usable"]
+    assert [event for event in scene.told(lines) if event in ("state_unusable", "usable")] == [
+        "state_unusable",
+        "usable",
+    ]
     scene.is_as_before(asked, name)

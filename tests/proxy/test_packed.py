@@ -19,11 +19,16 @@ from tests.wires.responses import message, response
 BODY: dict[str, Any] = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 ODD = b' {"model" : "gpt-test", "messages":[{"role":"user","content":"Go"}], "seed":1.0 } '
 REPLY = json.dumps(completion("Hi.")).encode()
-ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(REPLY) + REPLY
+ANSWER = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(REPLY)
+    + REPLY
+)
 CHAINS = [["gzip"], ["x-gzip"], ["deflate"], ["br"], ["zstd"], ["gzip", "br"], ["zstd", "deflate"]]
 
 
-def post(wired: Wired, body: bytes, coding: str, agent_id: str, path: str = "/v1/chat/completions") -> httpx2.Response:
+def post(
+    wired: Wired, body: bytes, coding: str, agent_id: str, path: str = "/v1/chat/completions"
+) -> httpx2.Response:
     sent = {**headers(wired.pod, agent_id), "content-encoding": coding}
     return httpx2.post(wired.pod.url + path, content=body, headers=sent, timeout=30)
 
@@ -36,7 +41,9 @@ def test_a_compressed_request_is_read_and_mediated(wired: Wired, chain: list[str
     assert answer.json()["choices"][0]["message"]["content"] == "Hi."
     (seen,) = wired.wire.seen
     assert seen.all("content-encoding") == []
-    assert [tool["function"]["name"] for tool in json.loads(seen.body)["tools"]] == ["desk__balance"]
+    assert [tool["function"]["name"] for tool in json.loads(seen.body)["tools"]] == [
+        "desk__balance"
+    ]
     assert seen.body.startswith(ODD.rstrip()[:-1].rstrip())
 
 
@@ -45,10 +52,16 @@ def test_a_compressed_request_is_read_and_mediated(wired: Wired, chain: list[str
 def test_a_compressed_request_of_responses_is_mediated(wired: Wired, coding: str) -> None:
     said = json.dumps(response(message("Hi."))).encode()
     wired.wire.answers.put(
-        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(said) + said
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        % len(said)
+        + said
     )
     answer = post(
-        wired, PACKERS[coding](b'{"model":"gpt-test","input":"Go","store":false}'), coding, "analyst", "/v1/responses"
+        wired,
+        PACKERS[coding](b'{"model":"gpt-test","input":"Go","store":false}'),
+        coding,
+        "analyst",
+        "/v1/responses",
     )
     assert answer.json()["output"] == [message("Hi.")]
     (seen,) = wired.wire.seen
@@ -58,7 +71,9 @@ def test_a_compressed_request_of_responses_is_mediated(wired: Wired, coding: str
 
 @pytest.mark.requirement("packed:requests")
 @pytest.mark.parametrize("chain", CHAINS, ids=",".join)
-def test_a_compressed_request_that_is_forwarded_goes_unpacked_as_it_was_read(wired: Wired, chain: list[str]) -> None:
+def test_a_compressed_request_that_is_forwarded_goes_unpacked_as_it_was_read(
+    wired: Wired, chain: list[str]
+) -> None:
     wired.wire.answers.put(ANSWER)
     lines = len(wired.pod.history("plain"))
     body = packed(ODD, chain)
@@ -70,7 +85,9 @@ def test_a_compressed_request_that_is_forwarded_goes_unpacked_as_it_was_read(wir
 
 @pytest.mark.requirement("packed:requests")
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_compressed_request_that_must_be_edited_goes_on_as_it_is_meant(wired: Wired, chunked: bool) -> None:
+def test_a_compressed_request_that_must_be_edited_goes_on_as_it_is_meant(
+    wired: Wired, chunked: bool
+) -> None:
     prefixed = PACKERS["gzip"](ODD.replace(b"gpt-test", b"openai/gpt-test"))
     content: bytes | Iterator[bytes] = iter([prefixed]) if chunked else prefixed
     sent = {**headers(wired.pod), "content-encoding": "gzip"}
@@ -104,7 +121,9 @@ def test_a_body_that_cannot_be_unpacked_is_refused_in_the_dialects_shape(
     error = answer.json()["error"]
     if path == "/v1/messages":
         assert answer.json()["type"] == "error"
-        assert error["type"] == {400: "invalid_request_error", 413: "request_too_large"}.get(status, error["type"])
+        assert error["type"] == {400: "invalid_request_error", 413: "request_too_large"}.get(
+            status, error["type"]
+        )
     else:
         assert error["code"] == "unreadable_content_encoding"
     assert wired.wire.seen == []
@@ -121,22 +140,44 @@ def test_what_is_not_read_is_not_unpacked(wired: Wired) -> None:
 @pytest.mark.parametrize(
     ("path", "content_type", "body", "tokens"),
     [
-        ("/v1/chat/completions", "application/json", json.dumps({"usage": OPENAI}).encode(), (9, 12, 4)),
+        (
+            "/v1/chat/completions",
+            "application/json",
+            json.dumps({"usage": OPENAI}).encode(),
+            (9, 12, 4),
+        ),
         ("/v1/chat/completions", "text/event-stream", openai_stream(), (9, 12, 4)),
         ("/v1/messages", "text/event-stream", anthropic_stream(), (25, 15, 3)),
     ],
     ids=["json", "openai", "anthropic"],
 )
 def test_a_compressed_response_keeps_its_bytes_and_its_usage_is_known(
-    wired: Wired, coding: str, path: str, content_type: str, body: bytes, tokens: tuple[int, int, int]
+    wired: Wired,
+    coding: str,
+    path: str,
+    content_type: str,
+    body: bytes,
+    tokens: tuple[int, int, int],
 ) -> None:
-    said, lines, streams = len(wired.pod.log()), len(wired.pod.history("plain")), content_type == "text/event-stream"
+    said, lines, streams = (
+        len(wired.pod.log()),
+        len(wired.pod.history("plain")),
+        content_type == "text/event-stream",
+    )
     sent = PACKERS[coding](body)
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(sent[at : at + 7]), sent[at : at + 7]) for at in range(0, len(sent), 7))
-    rows = f"content-type: {content_type}\r\ncontent-encoding: {coding}\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunks = b"".join(
+        b"%x\r\n%s\r\n" % (len(sent[at : at + 7]), sent[at : at + 7])
+        for at in range(0, len(sent), 7)
+    )
+    rows = (
+        f"content-type: {content_type}\r\ncontent-encoding: {coding}\r\ntransfer-encoding: "
+        "chunked\r\n\r\n"
+    )
     wired.wire.answers.put(b"HTTP/1.1 200 OK\r\n" + rows.encode() + chunks + b"0\r\n\r\n")
     request = json.dumps({**BODY, "max_tokens": 9, "stream": streams}).encode()
-    head = wired.head(f"POST {path}", f"accept-encoding: {coding};q=0.5", f"content-length: {len(request)}")
+    head = wired.head(
+        f"POST {path}", f"accept-encoding: {coding};q=0.5", f"content-length: {len(request)}"
+    )
     with wired.runner() as runner:
         seen = runner.ask(head, request)
     assert (seen.body, seen.all("content-encoding")) == (sent, [coding])
@@ -144,7 +185,11 @@ def test_a_compressed_response_keeps_its_bytes_and_its_usage_is_known(
     ended = wired.ended(said)
     assert [ended[name] for name in ("tokens_in", "tokens_out", "cached_tokens")] == list(tokens)
     kept = wired.recorded(lines)["response"]
-    whole = {"format": "sse", "text": body.decode()} if streams else {"format": "json", "json": json.loads(body)}
+    whole = (
+        {"format": "sse", "text": body.decode()}
+        if streams
+        else {"format": "json", "json": json.loads(body)}
+    )
     assert kept == whole
 
 
@@ -158,7 +203,10 @@ def test_a_runner_that_asks_for_no_coding_is_not_given_one_by_us(wired: Wired) -
 @pytest.mark.requirement("packed:responses")
 def test_a_bomb_that_a_provider_sends_goes_through_as_it_is(wired: Wired) -> None:
     sent = nothing("gzip")
-    rows = f"content-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: {len(sent)}\r\n\r\n"
+    rows = (
+        "content-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: "
+        f"{len(sent)}\r\n\r\n"
+    )
     wired.wire.answers.put(b"HTTP/1.1 200 OK\r\n" + rows.encode() + sent)
     before = wired.pod.memory(anew=True)
     with wired.runner() as runner:

@@ -1,4 +1,6 @@
-"""Requests of every kind that are not mediated, to a provider scripted in bytes: only the credential changes."""
+"""Requests of every kind that are not mediated, to a provider scripted in bytes:
+only the credential changes.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +33,31 @@ def answer(status: str, *rows: str, body: bytes = b"") -> bytes:
         ("POST /v1/files", b""),
     ],
 )
-def test_every_known_method_and_path_goes_through_with_the_credential_swapped(wired: Wired, line: str, body: bytes) -> None:
+def test_every_known_method_and_path_goes_through_with_the_credential_swapped(
+    wired: Wired, line: str, body: bytes
+) -> None:
     with wired.runner() as runner:
         rows = [f"content-length: {len(body)}"] * bool(body or line.startswith("POST"))
         runner.send(wired.head(line, *rows) + body)
         assert runner.response(bodiless=line.startswith("HEAD")).status == 200
     (seen,) = wired.wire.seen
     assert seen.line == f"{line} HTTP/1.1"
-    assert (seen.body, seen.all("content-length")) == (body, [row.partition(": ")[2] for row in rows])
+    assert (seen.body, seen.all("content-length")) == (
+        body,
+        [row.partition(": ")[2] for row in rows],
+    )
     assert seen.all("authorization") == [f"Bearer {PROVIDER_KEY}"]
 
 
 @pytest.mark.requirement("forward:every-method")
-def test_count_tokens_of_an_agent_without_tools_goes_to_anthropic_in_its_scheme(wired: Wired) -> None:
+def test_count_tokens_of_an_agent_without_tools_goes_to_anthropic_in_its_scheme(
+    wired: Wired,
+) -> None:
     with wired.runner() as runner:
         body = b'{"model":"claude","messages":[]}'
-        runner.ask(wired.head("POST /v1/messages/count_tokens?beta=true", "content-length: 32"), body)
+        runner.ask(
+            wired.head("POST /v1/messages/count_tokens?beta=true", "content-length: 32"), body
+        )
     (seen,) = wired.wire.seen
     assert (seen.line, seen.body) == ("POST /v1/messages/count_tokens?beta=true HTTP/1.1", body)
     assert (seen.all("x-api-key"), seen.all("authorization")) == ([ANTHROPIC_KEY], [])
@@ -55,12 +66,28 @@ def test_count_tokens_of_an_agent_without_tools_goes_to_anthropic_in_its_scheme(
 @pytest.mark.requirement("forward:every-method")
 def test_files_are_uploaded_and_downloaded(wired: Wired) -> None:
     content = bytes(range(256)) * 300
-    wired.wire.answers.put(answer("200 OK", "content-type: application/json", "content-length: 15", body=b'{"id":"file-1"}'))
     wired.wire.answers.put(
-        answer("200 OK", "content-type: application/octet-stream", f"content-length: {len(content)}", body=content)
+        answer(
+            "200 OK",
+            "content-type: application/json",
+            "content-length: 15",
+            body=b'{"id":"file-1"}',
+        )
     )
-    with httpx2.Client(base_url=wired.pod.url, headers={"x-api-key": wired.pod.token("plain")}) as client:
-        sent = client.post("/v1/files", files={"file": ("a.bin", content)}, data={"purpose": "assistants"})
+    wired.wire.answers.put(
+        answer(
+            "200 OK",
+            "content-type: application/octet-stream",
+            f"content-length: {len(content)}",
+            body=content,
+        )
+    )
+    with httpx2.Client(
+        base_url=wired.pod.url, headers={"x-api-key": wired.pod.token("plain")}
+    ) as client:
+        sent = client.post(
+            "/v1/files", files={"file": ("a.bin", content)}, data={"purpose": "assistants"}
+        )
         assert sent.json() == {"id": "file-1"}
         assert client.get("/v1/files/file-1/content").content == content
     upload, _ = wired.wire.seen
@@ -79,13 +106,18 @@ def test_files_are_uploaded_and_downloaded(wired: Wired) -> None:
         answer("302 Found", "location: /elsewhere", "content-length: 0"),
     ],
 )
-def test_responses_without_a_body_stay_as_they_are_and_count_as_whole(wired: Wired, response: bytes) -> None:
+def test_responses_without_a_body_stay_as_they_are_and_count_as_whole(
+    wired: Wired, response: bytes
+) -> None:
     wired.wire.answers.put(response)
     said = len(wired.pod.log())
     with wired.runner() as runner:
         runner.send(wired.head("GET /v1/models"))
         seen = runner.response(bodiless=True)
-        assert f"{seen.line}\r\n" + "".join(f"{k}: {v}\r\n" for k, v in seen.headers) + "\r\n" == response.decode()
+        assert (
+            f"{seen.line}\r\n" + "".join(f"{k}: {v}\r\n" for k, v in seen.headers) + "\r\n"
+            == response.decode()
+        )
         assert runner.ask(wired.head("GET /v1/models")).body == b"ok"  # the connection is in step
     kinds = [event["type"] for event in wired.ends(said, 2)]
     assert kinds == ["error" if seen.status == 404 else "response", "response"]
@@ -93,30 +125,53 @@ def test_responses_without_a_body_stay_as_they_are_and_count_as_whole(wired: Wir
 
 @pytest.mark.requirement("forward:every-status")
 def test_repeated_headers_stay_repeated_and_in_order(wired: Wired) -> None:
-    wired.wire.answers.put(answer("200 OK", "Set-Cookie: a=1", "X-B: 2", "set-cookie: b=2", "content-length: 0"))
+    wired.wire.answers.put(
+        answer("200 OK", "Set-Cookie: a=1", "X-B: 2", "set-cookie: b=2", "content-length: 0")
+    )
     with wired.runner() as runner:
-        seen = runner.ask(wired.head("GET /v1/models", "X-A: 1", "x-a: 2", "anthropic-beta: b, c", "X-A: 1"))
+        seen = runner.ask(
+            wired.head("GET /v1/models", "X-A: 1", "x-a: 2", "anthropic-beta: b, c", "X-A: 1")
+        )
     assert seen.headers[:3] == [("Set-Cookie", "a=1"), ("X-B", "2"), ("set-cookie", "b=2")]
-    sent = [(name, value) for name, value in wired.wire.seen[0].headers if name.lower() in ("x-a", "anthropic-beta")]
+    sent = [
+        (name, value)
+        for name, value in wired.wire.seen[0].headers
+        if name.lower() in ("x-a", "anthropic-beta")
+    ]
     assert sent == [("X-A", "1"), ("x-a", "2"), ("anthropic-beta", "b, c"), ("X-A", "1")]
 
 
 @pytest.mark.requirement("forward:one-connection")
 def test_what_concerns_the_runners_connection_goes_no_further(wired: Wired) -> None:
-    rows = ["connection: close, authorization, x-a", "proxy-connection: keep-alive", "keep-alive: 5", "x-a: 1"]
+    rows = [
+        "connection: close, authorization, x-a",
+        "proxy-connection: keep-alive",
+        "keep-alive: 5",
+        "x-a: 1",
+    ]
     with wired.runner() as runner:
         runner.send(wired.head("GET /v1/models", *rows))
         runner.response()
         assert runner.rest() == b""
     (seen,) = wired.wire.seen
-    assert seen.all("connection") == ["close"]  # if we passed on "authorization", a provider's front would drop our key
-    assert (seen.all("x-a"), seen.all("proxy-connection"), seen.all("keep-alive")) == (["1"], [], [])
+    assert seen.all("connection") == [
+        "close"
+    ]  # if we passed on "authorization", a provider's front would drop our key
+    assert (seen.all("x-a"), seen.all("proxy-connection"), seen.all("keep-alive")) == (
+        ["1"],
+        [],
+        [],
+    )
     assert seen.all("authorization") == [f"Bearer {PROVIDER_KEY}"]
 
 
 @pytest.mark.requirement("forward:one-connection")
 def test_an_upgrade_to_another_protocol_is_not_passed_on(wired: Wired) -> None:
-    rows = ["connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQCAAAAAAIAAAAA"]
+    rows = [
+        "connection: Upgrade, HTTP2-Settings",
+        "upgrade: h2c",
+        "http2-settings: AAMAAABkAAQCAAAAAAIAAAAA",
+    ]
     with wired.runner() as runner:
         assert runner.ask(wired.head("GET /v1/models", *rows)).status == 200
     (seen,) = wired.wire.seen
@@ -134,9 +189,14 @@ def test_a_runner_that_asks_leave_to_send_gets_it_where_it_is_admitted(wired: Wi
 
 
 @pytest.mark.requirement("forward:expect")
-def test_a_runner_that_asks_leave_to_send_and_is_not_admitted_is_told_so_at_once(wired: Wired) -> None:
+def test_a_runner_that_asks_leave_to_send_and_is_not_admitted_is_told_so_at_once(
+    wired: Wired,
+) -> None:
     with wired.runner() as runner:
-        head = b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\nexpect: 100-continue\r\n\r\n"
+        head = (
+            b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\nexpect: "
+            b"100-continue\r\n\r\n"
+        )
         refusal = runner.ask(head)
     assert (refusal.status, refusal.all("connection")) == (401, ["close"])
     assert wired.wire.seen == []
@@ -158,7 +218,9 @@ ECHO = json.dumps({"error": {"message": f"bad key {PROVIDER_KEY}", "n": 1.0}}).e
 @pytest.mark.requirement("forward:errors-tell-no-key")
 @pytest.mark.parametrize("packer", [None, "gzip", "br"])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_an_error_that_says_our_key_back_is_passed_on_without_it(wired: Wired, packer: str | None, chunked: bool) -> None:
+def test_an_error_that_says_our_key_back_is_passed_on_without_it(
+    wired: Wired, packer: str | None, chunked: bool
+) -> None:
     body = {None: ECHO, "gzip": gzip.compress(ECHO), "br": brotli.compress(ECHO)}[packer]
     rows = ["content-type: application/json", f"x-key: {PROVIDER_KEY}", "x-kept: 1"]
     rows += [f"content-encoding: {packer}"] * bool(packer)
@@ -169,14 +231,19 @@ def test_an_error_that_says_our_key_back_is_passed_on_without_it(wired: Wired, p
         wired.wire.answers.put(answer("400 No", *rows, f"content-length: {len(body)}", body=body))
     with wired.runner() as runner:
         seen = runner.ask(wired.head("GET /v1/models", "accept-encoding: gzip, br"))
-    assert (seen.status, json.loads(seen.body)) == (400, {"error": {"message": "bad key ••••••", "n": 1.0}})
+    assert (seen.status, json.loads(seen.body)) == (
+        400,
+        {"error": {"message": "bad key ••••••", "n": 1.0}},
+    )
     assert (seen.all("x-key"), seen.all("x-kept"), seen.all("content-encoding")) == ([], ["1"], [])
 
 
 @pytest.mark.requirement("forward:errors-tell-no-key")
 @pytest.mark.parametrize("packer", [None, "gzip"])
 @pytest.mark.parametrize("size", [40, 3_000_000])
-def test_an_error_that_says_nothing_of_it_is_not_touched(wired: Wired, packer: str | None, size: int) -> None:
+def test_an_error_that_says_nothing_of_it_is_not_touched(
+    wired: Wired, packer: str | None, size: int
+) -> None:
     body = b'{ "error" : "\\u0041' + b"x" * size + b'" }'
     body = gzip.compress(body) if packer else body
     rows = ["content-type: application/json", *[f"content-encoding: {packer}"] * bool(packer)]
@@ -197,5 +264,8 @@ def test_health_and_ready_are_for_the_base_url_only(wired: Wired, method: str, p
         assert runner.response(bodiless=method == "HEAD").status == 200
     with httpx2.Client(proxy=f"http://127.0.0.1:{wired.pod.proxy_port}", trust_env=False) as client:
         assert client.request(method, wired.wire.url + path).status_code == 401
-        assert client.request(method, wired.wire.url + path, headers=headers(wired.pod)).status_code == 403
+        assert (
+            client.request(method, wired.wire.url + path, headers=headers(wired.pod)).status_code
+            == 403
+        )
     assert wired.wire.seen == []

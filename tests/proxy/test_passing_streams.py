@@ -14,7 +14,9 @@ from tests.proxy.conftest import Wired
 from tests.proxy.wire import Connection, GoneError, Runner, Seen
 
 CHAT = json.dumps({"model": "gpt-test", "messages": [], "stream": True}).encode()
-EVENT_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+EVENT_STREAM = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 
 
 def chunk(data: bytes) -> bytes:
@@ -82,7 +84,9 @@ def test_an_upload_reaches_the_provider_while_it_is_made(wired: Wired, framing: 
 
 @pytest.mark.requirement("forward:leaves")
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/audio/transcriptions"])
-def test_a_runner_that_leaves_in_the_middle_of_an_upload_ends_it_at_the_provider(wired: Wired, path: str) -> None:
+def test_a_runner_that_leaves_in_the_middle_of_an_upload_ends_it_at_the_provider(
+    wired: Wired, path: str
+) -> None:
     said = len(wired.pod.log())
     with wired.runner() as runner:
         runner.send(wired.head(f"POST {path}", "content-length: 1000") + b"abc")
@@ -92,7 +96,9 @@ def test_a_runner_that_leaves_in_the_middle_of_an_upload_ends_it_at_the_provider
 
 
 @pytest.mark.requirement("forward:leaves")
-def test_a_runner_that_leaves_in_the_middle_of_a_response_ends_it_at_the_provider(wired: Wired) -> None:
+def test_a_runner_that_leaves_in_the_middle_of_a_response_ends_it_at_the_provider(
+    wired: Wired,
+) -> None:
     gone = threading.Event()
 
     def endless(connection: Connection, _seen: Seen) -> None:
@@ -109,7 +115,11 @@ def test_a_runner_that_leaves_in_the_middle_of_a_response_ends_it_at_the_provide
     assert gone.wait(30)
     assert ending(wired, said) == ("error", 499)
     entry = wired.recorded(lines)
-    assert (entry["status"], entry["status_code"], entry["usage"]["prompt_tokens"]) == ("error", 499, 3)
+    assert (entry["status"], entry["status_code"], entry["usage"]["prompt_tokens"]) == (
+        "error",
+        499,
+        3,
+    )
 
 
 def hang_up(connection: Connection, _seen: Seen) -> None:
@@ -147,7 +157,9 @@ NO_RESPONSE: dict[str, Any] = {
 @pytest.mark.requirement("forward:breaks-off")
 @pytest.mark.parametrize("answer", NO_RESPONSE.values(), ids=NO_RESPONSE)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/files"])
-def test_a_provider_that_gives_no_response_is_a_502_in_the_dialects_shape(wired: Wired, path: str, answer: Any) -> None:
+def test_a_provider_that_gives_no_response_is_a_502_in_the_dialects_shape(
+    wired: Wired, path: str, answer: Any
+) -> None:
     wired.wire.answers.put(answer)
     with wired.runner() as runner:
         seen = runner.ask(wired.head(f"POST {path}", f"content-length: {len(CHAT)}") + CHAT)
@@ -169,7 +181,11 @@ def early(close: Callable[[Connection], None]) -> Callable[[Connection, Seen], N
 @pytest.mark.requirement("forward:breaks-off")
 @pytest.mark.parametrize(
     "close",
-    [Connection.until_closed, lambda connection: connection.peer.shutdown(socket.SHUT_WR), lambda _: None],
+    [
+        Connection.until_closed,
+        lambda connection: connection.peer.shutdown(socket.SHUT_WR),
+        lambda _: None,
+    ],
     ids=["reads on", "half closes", "closes"],
 )
 def test_an_answer_that_comes_before_the_upload_is_over_stands(wired: Wired, close: Any) -> None:
@@ -188,19 +204,30 @@ def test_a_provider_that_hangs_up_in_the_middle_of_an_upload_is_a_502(wired: Wir
     wired.wire.early.put(hang_up)
     with wired.runner() as runner:
         seen = runner.ask(wired.head("POST /v1/files", "content-length: 2000000") + b"a" * 1000)
-        assert (seen.status, json.loads(seen.body)["error"]["code"]) == (502, "provider_unreachable")
+        assert (seen.status, json.loads(seen.body)["error"]["code"]) == (
+            502,
+            "provider_unreachable",
+        )
         runner.send(b"a" * 1_999_000)
         assert runner.ask(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").status == 200
 
 
 @pytest.mark.requirement("forward:unreachable")
-def test_an_upload_to_a_provider_that_cannot_be_reached_is_a_502_in_its_shape(pod: Any, nobody: str) -> None:
+def test_an_upload_to_a_provider_that_cannot_be_reached_is_a_502_in_its_shape(
+    pod: Any, nobody: str
+) -> None:
     pod.environment["OPENAI_BASE_URL"] = f"{nobody}/v1"
     token = pod.agent("plain")
     pod.start()
     with Runner(pod.port) as runner:
-        head = f"POST /v1/files HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\ncontent-length: 2000000\r\n\r\n"
+        head = (
+            f"POST /v1/files HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\ncontent-length: "
+            "2000000\r\n\r\n"
+        )
         seen = runner.ask(head.encode() + b"a" * 1000)
-        assert (seen.status, json.loads(seen.body)["error"]["code"]) == (502, "provider_unreachable")
+        assert (seen.status, json.loads(seen.body)["error"]["code"]) == (
+            502,
+            "provider_unreachable",
+        )
         runner.send(b"a" * 1_999_000)
         assert runner.ask(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").status == 200

@@ -1,4 +1,6 @@
-"""Files, batches and the like belong to the agent that made them: real proxy, real SDKs, and two proxies on one state."""
+"""Files, batches and the like belong to the agent that made them: real proxy, real SDKs, and two
+proxies on one state.
+"""
 
 from __future__ import annotations
 
@@ -35,20 +37,36 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
 
 
 def file(file_id: str) -> dict[str, Any]:
-    about = {"bytes": 1, "created_at": 1, "filename": "x", "purpose": "user_data", "status": "processed"}
+    about = {
+        "bytes": 1,
+        "created_at": 1,
+        "filename": "x",
+        "purpose": "user_data",
+        "status": "processed",
+    }
     return {"id": file_id, "object": "file", **about}
 
 
 def page(*ids: str, has_more: bool = False) -> Response:
     data = [file(each) for each in ids]
-    return JSONResponse({"object": "list", "data": data, "has_more": has_more, "first_id": ids[0], "last_id": ids[-1]})
+    return JSONResponse(
+        {
+            "object": "list",
+            "data": data,
+            "has_more": has_more,
+            "first_id": ids[0],
+            "last_id": ids[-1],
+        }
+    )
 
 
 @pytest.mark.requirement("objects:given")
 @pytest.mark.requirement("objects:paths")
 def test_a_file_is_its_makers(pod: Pod) -> None:
     one, two = pod.client("one"), pod.client("two")
-    pod.provider.says(JSONResponse(file("file-1")), JSONResponse(file("file-1")), Response(b"the words"))
+    pod.provider.says(
+        JSONResponse(file("file-1")), JSONResponse(file("file-1")), Response(b"the words")
+    )
     made = one.files.create(file=("x.txt", b"the words"), purpose="user_data")
     assert one.files.retrieve(made.id).id == "file-1"
     assert one.files.content(made.id).read() == b"the words"
@@ -63,7 +81,10 @@ def test_a_file_is_its_makers(pod: Pod) -> None:
     with pytest.raises(openai.NotFoundError):
         two.vector_stores.create(file_ids=[made.id])
     for member in ("File_ID", "fileId", "FILE_IDS"):
-        odd: Any = {"model": "gpt-test", "input": [{"role": "user", "content": [{"type": "input_file", member: made.id}]}]}
+        odd: Any = {
+            "model": "gpt-test",
+            "input": [{"role": "user", "content": [{"type": "input_file", member: made.id}]}],
+        }
         with pytest.raises(openai.NotFoundError):
             two.post("/responses", body=odd, cast_to=object)
         with pytest.raises(openai.NotFoundError):
@@ -73,7 +94,10 @@ def test_a_file_is_its_makers(pod: Pod) -> None:
         two.responses.create(model="gpt-test", input=part)
     assert len(pod.provider.received) == sent
 
-    pod.provider.says(JSONResponse(response(message("Read."), tools=[])), JSONResponse({"id": made.id, "deleted": True}))
+    pod.provider.says(
+        JSONResponse(response(message("Read."), tools=[])),
+        JSONResponse({"id": made.id, "deleted": True}),
+    )
     assert one.responses.create(model="gpt-test", input=part).output_text == "Read."
     assert one.files.delete(made.id).deleted
     assert pod.provider.received[-1].method == "DELETE"
@@ -115,7 +139,14 @@ def test_a_stored_completion_is_nobodys(pod: Pod) -> None:
 @pytest.mark.requirement("objects:given")
 def test_an_uploads_file_and_a_batchs_output_are_their_owners(pod: Pod) -> None:
     one, two = pod.client("one"), pod.client("two")
-    upload = {"id": "upload_1", "object": "upload", "bytes": 1, "created_at": 1, "expires_at": 2, "filename": "x"}
+    upload = {
+        "id": "upload_1",
+        "object": "upload",
+        "bytes": 1,
+        "created_at": 1,
+        "expires_at": 2,
+        "filename": "x",
+    }
     upload |= {"purpose": "batch", "status": "pending"}
     part = {"id": "part_1", "object": "upload.part", "upload_id": "upload_1", "created_at": 1}
     whole = {**upload, "status": "completed", "file": file("file-up")}
@@ -126,13 +157,28 @@ def test_an_uploads_file_and_a_batchs_output_are_their_owners(pod: Pod) -> None:
     one.uploads.parts.create(made.id, data=b"x")
     assert one.uploads.complete(made.id, part_ids=["part_1"]).file is not None
 
-    batch = {"id": "batch_1", "object": "batch", "completion_window": "24h", "created_at": 1, "endpoint": "/v1/embeddings"}
+    batch = {
+        "id": "batch_1",
+        "object": "batch",
+        "completion_window": "24h",
+        "created_at": 1,
+        "endpoint": "/v1/embeddings",
+    }
     batch |= {"input_file_id": "file-up", "status": "validating"}
-    done = {**batch, "status": "completed", "output_file_id": "file-out", "error_file_id": "file-err"}
+    done = {
+        **batch,
+        "status": "completed",
+        "output_file_id": "file-out",
+        "error_file_id": "file-err",
+    }
     with pytest.raises(openai.NotFoundError):
-        two.batches.create(input_file_id="file-up", endpoint="/v1/embeddings", completion_window="24h")
+        two.batches.create(
+            input_file_id="file-up", endpoint="/v1/embeddings", completion_window="24h"
+        )
     pod.provider.says(JSONResponse(batch), JSONResponse(done), Response(b"{}"), Response(b"{}"))
-    begun = one.batches.create(input_file_id="file-up", endpoint="/v1/embeddings", completion_window="24h")
+    begun = one.batches.create(
+        input_file_id="file-up", endpoint="/v1/embeddings", completion_window="24h"
+    )
     with pytest.raises(openai.NotFoundError):
         one.files.content("file-out")
     finished = one.batches.retrieve(begun.id)
@@ -151,12 +197,19 @@ CODE = {
     "container_id": "cntr_1",
     "outputs": [],
 }
-CITED = {"type": "container_file_citation", "container_id": "cntr_1", "file_id": "cfile_1", "filename": "x"}
+CITED = {
+    "type": "container_file_citation",
+    "container_id": "cntr_1",
+    "file_id": "cfile_1",
+    "filename": "x",
+}
 CITED |= {"start_index": 0, "end_index": 1}
 
 
 def streamed(*events: dict[str, Any]) -> bytes:
-    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+    return "".join(
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events
+    ).encode()
 
 
 @pytest.mark.requirement("objects:given")
@@ -165,14 +218,27 @@ def test_a_container_that_the_model_opened_is_the_agents(pod: Pod, form: str) ->
     one, two = pod.client("one"), pod.client("two")
     item = json.loads(json.dumps(CODE).replace("cntr_1", f"cntr_{form}"))
     document = response(item, message("Done."), tools=[])
-    created = {"type": "response.created", "sequence_number": 0, "response": {**document, "output": []}}
-    added = {"type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": item}
+    created = {
+        "type": "response.created",
+        "sequence_number": 0,
+        "response": {**document, "output": []},
+    }
+    added = {
+        "type": "response.output_item.added",
+        "sequence_number": 1,
+        "output_index": 0,
+        "item": item,
+    }
     finished = {"type": "response.completed", "sequence_number": 2, "response": document}
     events = streamed(created, added, finished)
     answers = {
         "whole": JSONResponse(document),
         "streamed": Response(events, media_type="text/event-stream"),
-        "packed": Response(gzip.compress(events), media_type="text/event-stream", headers={"content-encoding": "gzip"}),
+        "packed": Response(
+            gzip.compress(events),
+            media_type="text/event-stream",
+            headers={"content-encoding": "gzip"},
+        ),
     }
     pod.provider.says(answers[form])
     asked: Any = {"model": "gpt-test", "input": "Compute"}
@@ -189,9 +255,25 @@ def test_a_container_that_the_model_opened_is_the_agents(pod: Pod, form: str) ->
 
 def claude_answer() -> dict[str, Any]:
     output = {"type": "bash_code_execution_output", "file_id": "file_made"}
-    result = {"type": "bash_code_execution_result", "content": [output], "return_code": 0, "stderr": "", "stdout": ""}
-    block = {"type": "bash_code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": result}
-    about = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn"}
+    result = {
+        "type": "bash_code_execution_result",
+        "content": [output],
+        "return_code": 0,
+        "stderr": "",
+        "stdout": "",
+    }
+    block = {
+        "type": "bash_code_execution_tool_result",
+        "tool_use_id": "srvtoolu_1",
+        "content": result,
+    }
+    about = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "stop_reason": "end_turn",
+    }
     usage = {"input_tokens": 1, "output_tokens": 1}
     return {
         **about,
@@ -206,7 +288,11 @@ def claude_answer() -> dict[str, Any]:
 @pytest.mark.requirement("objects:bodies")
 def test_anthropics_container_files_and_batches_are_their_owners(pod: Pod) -> None:
     one, two = pod.claude("one"), pod.claude("two")
-    asked: Any = {"model": "claude", "max_tokens": 9, "messages": [{"role": "user", "content": "Compute"}]}
+    asked: Any = {
+        "model": "claude",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "Compute"}],
+    }
     pod.provider.says(JSONResponse(claude_answer()), JSONResponse(claude_answer()))
     one.messages.create(**asked)
     uploaded = [{"role": "user", "content": [{"type": "container_upload", "file_id": "file_made"}]}]
@@ -215,13 +301,23 @@ def test_anthropics_container_files_and_batches_are_their_owners(pod: Pod) -> No
     with pytest.raises(anthropic.NotFoundError, match=r"container_1|file_made"):
         two.messages.create(**again)
 
-    batch = {"id": "msgbatch_1", "type": "message_batch", "processing_status": "ended", "results_url": None}
+    batch = {
+        "id": "msgbatch_1",
+        "type": "message_batch",
+        "processing_status": "ended",
+        "results_url": None,
+    }
     results = {
         "custom_id": "a",
-        "result": {"type": "succeeded", "message": {"container": {"id": "container_2"}, "content": []}},
+        "result": {
+            "type": "succeeded",
+            "message": {"container": {"id": "container_2"}, "content": []},
+        },
     }
     requests: Any = [{"custom_id": "a", "params": asked}]
-    pod.provider.says(JSONResponse(batch), Response(json.dumps(results) + "\n", media_type="application/x-jsonl"))
+    pod.provider.says(
+        JSONResponse(batch), Response(json.dumps(results) + "\n", media_type="application/x-jsonl")
+    )
     made = one.messages.batches.create(requests=requests)
     headers = {"authorization": f"Bearer {pod.token('one')}", "anthropic-version": "2023-06-01"}
     path = f"{pod.url}/v1/messages/batches/{made.id}"
@@ -230,7 +326,10 @@ def test_anthropics_container_files_and_batches_are_their_owners(pod: Pod) -> No
         theirs = {**headers, "authorization": f"Bearer {pod.token('two')}"}
         for url in (path, f"{path}/results"):
             refused = client.get(url, headers=theirs)
-            assert (refused.status_code, refused.json()["error"]["type"]) == (404, "not_found_error")
+            assert (refused.status_code, refused.json()["error"]["type"]) == (
+                404,
+                "not_found_error",
+            )
     pod.provider.says(JSONResponse(claude_answer()))
     one.messages.create(**asked, extra_body={"container": "container_2"})
 
@@ -241,8 +340,13 @@ def test_an_answer_that_fails_or_names_others_objects_gives_nothing(pod: Pod) ->
     pod.provider.says(JSONResponse({"id": "file-e", "error": {"message": "no"}}, 400))
     with pytest.raises(openai.BadRequestError):
         one.files.create(file=b"x", purpose="user_data")
-    echo = response(message("file-e"), tools=[{"type": "function", "name": "f", "parameters": {"file_id": "file-e"}}])
-    pod.provider.says(JSONResponse({**echo, "metadata": {"file_id": "file-e", "container_id": "file-e"}}))
+    echo = response(
+        message("file-e"),
+        tools=[{"type": "function", "name": "f", "parameters": {"file_id": "file-e"}}],
+    )
+    pod.provider.says(
+        JSONResponse({**echo, "metadata": {"file_id": "file-e", "container_id": "file-e"}})
+    )
     one.responses.create(model="gpt-test", input="Hi", metadata={"file_id": "file-e"})
     with pytest.raises(openai.NotFoundError):
         one.files.retrieve("file-e")
@@ -264,7 +368,9 @@ def test_what_one_proxy_made_another_one_knows(tmp_path: Path) -> None:
         here, there = pods
         for number in range(5):
             maker, other = (here, there) if number % 2 else (there, here)
-            provider.says(JSONResponse(file(f"file-{number}")), JSONResponse(file(f"file-{number}")))
+            provider.says(
+                JSONResponse(file(f"file-{number}")), JSONResponse(file(f"file-{number}"))
+            )
             made = maker.client("one").files.create(file=b"x", purpose="user_data")
             assert other.client("one").files.retrieve(made.id).id == made.id
             with pytest.raises(openai.NotFoundError):
@@ -277,13 +383,21 @@ def test_what_one_proxy_made_another_one_knows(tmp_path: Path) -> None:
 @pytest.mark.requirement("objects:routing")
 def test_a_file_that_is_sent_by_anthropics_sdk_is_kept_by_anthropic(pod: Pod) -> None:
     one, sent = pod.claude("one"), len(pod.provider.received)
-    about = {"type": "file", "filename": "x", "mime_type": "text/plain", "size_bytes": 1, "created_at": "2026-01-01T00:00:00Z"}
+    about = {
+        "type": "file",
+        "filename": "x",
+        "mime_type": "text/plain",
+        "size_bytes": 1,
+        "created_at": "2026-01-01T00:00:00Z",
+    }
     made = {"id": "file_of_claude", **about}
     pod.provider.says(JSONResponse(made), JSONResponse(claude_answer()))
     uploaded = one.beta.files.upload(file=("x.txt", b"x", "text/plain"))
     source: Any = {"type": "file", "file_id": uploaded.id}
     asked: Any = [{"role": "user", "content": [{"type": "document", "source": source}]}]
-    one.beta.messages.create(model="claude", max_tokens=9, messages=asked, betas=["files-api-2025-04-14"])
+    one.beta.messages.create(
+        model="claude", max_tokens=9, messages=asked, betas=["files-api-2025-04-14"]
+    )
     keys = [each.headers.get("x-api-key") for each in pod.provider.received[sent:]]
     assert keys == [ANTHROPIC_KEY, ANTHROPIC_KEY]
 
@@ -292,13 +406,21 @@ def test_a_file_that_is_sent_by_anthropics_sdk_is_kept_by_anthropic(pod: Pod) ->
 @pytest.mark.parametrize("form", ["upload", "whole", "streamed", "compacted", "read again"])
 def test_an_id_that_a_provider_repeats_stays_its_first_owners(pod: Pod, form: str) -> None:
     one, two = pod.client("one"), pod.client("two")
-    container, file_id, own_id = (f"{kind}_{form.replace(' ', '_')}" for kind in ("cntr", "file", "resp"))
+    container, file_id, own_id = (
+        f"{kind}_{form.replace(' ', '_')}" for kind in ("cntr", "file", "resp")
+    )
     item = json.loads(json.dumps(CODE).replace("cntr_1", container))
     cited = {**CITED, "container_id": container, "file_id": file_id}
     said = message("Done.")
     said["content"][0]["annotations"] = [cited]
     document = {**response(item, said, tools=[]), "id": own_id}
-    about = {"id": container, "object": "container", "created_at": 1, "name": "x", "status": "running"}
+    about = {
+        "id": container,
+        "object": "container",
+        "created_at": 1,
+        "name": "x",
+        "status": "running",
+    }
     pod.provider.says(JSONResponse(about), JSONResponse(file(file_id)))
     one.containers.create(name="x")
     one.files.create(file=b"x", purpose="user_data")
@@ -309,7 +431,11 @@ def test_an_id_that_a_provider_repeats_stays_its_first_owners(pod: Pod, form: st
         two.files.create(file=file_id.encode(), purpose="user_data")
         two.containers.create(name=container)
     elif form == "streamed":
-        created = {"type": "response.created", "sequence_number": 0, "response": {**document, "output": []}}
+        created = {
+            "type": "response.created",
+            "sequence_number": 0,
+            "response": {**document, "output": []},
+        }
         finished = {"type": "response.completed", "sequence_number": 1, "response": document}
         pod.provider.says(Response(streamed(created, finished), media_type="text/event-stream"))
         with two.responses.create(**asked, stream=True) as events:
@@ -331,11 +457,16 @@ def test_an_id_that_a_provider_repeats_stays_its_first_owners(pod: Pod, form: st
     assert one.containers.retrieve(container).id == container
     lines = [line for line in pod.log() if line.get("error") == "id_of_another_agent"]
     assert {line["claw_id"] for line in lines} == {"two"}
-    assert "openai gave two an id that is another agent's: a file" in {line["reason"] for line in lines}
+    assert "openai gave two an id that is another agent's: a file" in {
+        line["reason"] for line in lines
+    }
 
 
 def assert_refused(client: openai.OpenAI, file_id: str, container: str) -> None:
-    for read in (lambda: client.files.content(file_id), lambda: client.containers.retrieve(container)):
+    for read in (
+        lambda: client.files.content(file_id),
+        lambda: client.containers.retrieve(container),
+    ):
         with pytest.raises(openai.NotFoundError):
             read()
 

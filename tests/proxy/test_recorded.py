@@ -1,4 +1,6 @@
-"""Saved flows, loaded into a running proxy: they are only shown, and nothing is decided about them."""
+"""Saved flows, loaded into a running proxy: they are only shown, and nothing is
+decided about them.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,25 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pod, Mitmw
 
 
 def ask(pod: Pod) -> Any:
-    asked = pod.client().chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "Hi."}])
+    asked = pod.client().chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": "Hi."}]
+    )
     return asked.choices[0].message.content
 
 
 def done(pod: Pod) -> tuple[int, ...]:
     """Return the counts that a decision would increase."""
-    events = [line for line in pod.stdout.read_text(encoding="utf-8").splitlines() if line.startswith('{"ts"')]
-    return len(pod.provider.received), len(pod.service.received), len(pod.history("analyst")), len(events)
+    events = [
+        line
+        for line in pod.stdout.read_text(encoding="utf-8").splitlines()
+        if line.startswith('{"ts"')
+    ]
+    return (
+        len(pod.provider.received),
+        len(pod.service.received),
+        len(pod.history("analyst")),
+        len(events),
+    )
 
 
 def answers(web: Mitmweb) -> dict[str, Any]:
@@ -59,7 +72,9 @@ def test_flows_that_were_saved_are_shown_as_they_were(shown: tuple[Pod, Mitmweb]
 
 
 @pytest.mark.requirement("shadow:recorded")
-def test_a_request_of_another_proxys_file_is_not_made_though_its_token_is_good(shown: tuple[Pod, Mitmweb]) -> None:
+def test_a_request_of_another_proxys_file_is_not_made_though_its_token_is_good(
+    shown: tuple[Pod, Mitmweb],
+) -> None:
     pod, web = shown
     flows = [plain(pod, pod.url), plain(pod, "http://somebody.example:80")]
     did = done(pod)
@@ -71,7 +86,9 @@ def test_a_request_of_another_proxys_file_is_not_made_though_its_token_is_good(s
 
 
 @pytest.mark.requirement("shadow:recorded")
-def test_a_turn_under_way_does_not_end_with_the_copy_of_it_that_is_loaded(shown: tuple[Pod, Mitmweb]) -> None:
+def test_a_turn_under_way_does_not_end_with_the_copy_of_it_that_is_loaded(
+    shown: tuple[Pod, Mitmweb],
+) -> None:
     pod, web = shown
     begun, go = threading.Event(), threading.Event()
 
@@ -88,7 +105,10 @@ def test_a_turn_under_way_does_not_end_with_the_copy_of_it_that_is_loaded(shown:
         copy.error = flow.Error("the runner left")
         web.load(dumped(copy))
         go.set()
-        assert "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices) == "Done."
+        assert (
+            "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+            == "Done."
+        )
 
 
 def plain(pod: Pod, url: str) -> http.HTTPFlow:
@@ -104,7 +124,11 @@ def plain(pod: Pod, url: str) -> http.HTTPFlow:
 
 
 def read(dump: bytes) -> list[http.HTTPFlow]:
-    return [each for each in io.FlowReader(files.BytesIO(dump)).stream() if isinstance(each, http.HTTPFlow)]
+    return [
+        each
+        for each in io.FlowReader(files.BytesIO(dump)).stream()
+        if isinstance(each, http.HTTPFlow)
+    ]
 
 
 def dumped(*flows: http.HTTPFlow) -> bytes:

@@ -1,4 +1,6 @@
-"""Reloading the script while the proxy runs, as mitmproxy does when the file changes: nothing is lost by it."""
+"""Reloading the script while the proxy runs, as mitmproxy does when the file
+changes: nothing is lost by it.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,13 @@ HI = [{"role": "user", "content": "Go"}]
 RELOADS = 10
 
 
-def ask(pod: Pod, agent_id: str = "analyst", words: str = "Go", *, stream: bool = False) -> httpx2.Response:
+def ask(
+    pod: Pod, agent_id: str = "analyst", words: str = "Go", *, stream: bool = False
+) -> httpx2.Response:
     body = {"model": "gpt-test", "messages": [{"role": "user", "content": words}], "stream": stream}
-    return httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod, agent_id), timeout=60)
+    return httpx2.post(
+        f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod, agent_id), timeout=60
+    )
 
 
 def content(answer: httpx2.Response) -> str:
@@ -43,7 +49,9 @@ def governed(pod: Pod) -> bool:
 @pytest.mark.requirement("reload:turns-go-on")
 @pytest.mark.requirement("reload:broken-and-repaired")
 @pytest.mark.requirement("reload:nothing-forgotten")
-def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_script_and_its_repair(pod: Pod) -> None:
+def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_script_and_its_repair(
+    pod: Pod,
+) -> None:
     pod.environment["CLAW_STATE"] = ""  # in memory, where only the process could keep it
     source = pod.own_script().read_text(encoding="utf-8")
     pod.agent("analyst", pod.tool("balance"))
@@ -53,7 +61,11 @@ def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_scr
     held, go, begun = Held(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
     pod.service.routes["GET", "/balance"] = held
     with ThreadPoolExecutor(4) as pool:
-        pod.provider.says(passing(go, begun), calls(("c1", "desk__balance", {})), calls(("c2", "desk__balance", {})))
+        pod.provider.says(
+            passing(go, begun),
+            calls(("c1", "desk__balance", {})),
+            calls(("c2", "desk__balance", {})),
+        )
         forwarded = pool.submit(ask, pod, "plain")
         assert begun.wait(30)
         whole = pool.submit(ask, pod)
@@ -62,7 +74,10 @@ def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_scr
         eventually(lambda: len(pod.service.received) == 2, "the second turn waits for its tool")
         pod.reload()
         again = pool.submit(ask, pod)
-        eventually(lambda: [each for each in pod.log() if each["type"] == "join"], "an equal request joins the turn")
+        eventually(
+            lambda: [each for each in pod.log() if each["type"] == "join"],
+            "an equal request joins the turn",
+        )
         pod.write_script("this is not Python")
         eventually(lambda: ask(pod, "nobody").status_code == 503, "the guard answers")
         pod.provider.says(text("Done."), text("Done."))
@@ -85,7 +100,9 @@ def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_scr
 
 
 @pytest.mark.requirement("reload:new-settings")
-def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_those_that_begin_after_them(pod: Pod) -> None:
+def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_those_that_begin_after_them(
+    pod: Pod,
+) -> None:
     source = pod.own_script().read_text(encoding="utf-8")
     pod.agent("analyst", pod.tool("balance"))
     pod.agent("plain")
@@ -117,7 +134,9 @@ def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_tho
 
 
 @pytest.mark.requirement("reload:nothing-forgotten")
-def test_new_settings_forget_nothing_that_is_in_memory_and_a_retry_repeats_no_write_that_is_on_its_way(pod: Pod) -> None:
+def test_new_settings_forget_nothing_that_is_in_memory_and_a_retry_repeats_no_write_that_is_on_its_way(
+    pod: Pod,
+) -> None:
     pod.environment["CLAW_STATE"] = ""
     source = pod.own_script().read_text(encoding="utf-8")
     pod.agent("analyst", pod.tool("trade", "POST"))

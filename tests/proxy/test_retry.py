@@ -1,4 +1,6 @@
-"""Retries through the real mitmdump: no effect twice, whatever broke (docs/spec/mediation.md section 5)."""
+"""Retries through the real mitmdump: no effect twice, whatever broke
+(docs/spec/mediation.md section 5).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def trades(pod: Pod) -> list[str]:
 
 
 @pytest.mark.requirement("journal:resume")
-def test_a_turn_that_failed_behind_a_write_is_resumed_and_the_write_is_not_made_again(running: Pod) -> None:
+def test_a_turn_that_failed_behind_a_write_is_resumed_and_the_write_is_not_made_again(
+    running: Pod,
+) -> None:
     running.service.routes["POST", "/trade"] = JSONResponse({"order": 1})
     refused = JSONResponse({"error": {"message": "no"}}, 400)
     running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), refused)
@@ -64,7 +68,9 @@ def test_a_turn_survives_kill_9_between_the_write_and_the_answer(running: Pod) -
 
 
 @pytest.mark.requirement("journal:unknown")
-def test_a_write_whose_result_was_never_recorded_is_not_made_again_and_the_model_is_told(running: Pod) -> None:
+def test_a_write_whose_result_was_never_recorded_is_not_made_again_and_the_model_is_told(
+    running: Pod,
+) -> None:
     async def dies(_request: Request) -> Response:
         running.kill()
         return JSONResponse({"order": 1})
@@ -101,7 +107,9 @@ def test_a_request_that_comes_again_while_its_turn_runs_joins_it(running: Pod) -
 
 
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
-def test_a_done_turn_is_answered_again_only_when_the_runner_says_that_it_retries(running: Pod) -> None:
+def test_a_done_turn_is_answered_again_only_when_the_runner_says_that_it_retries(
+    running: Pod,
+) -> None:
     running.provider.says(text("One."), text("Two."))
     assert post(running).json()["choices"][0]["message"]["content"] == "One."
     eventually(lambda: len(running.history("analyst")) == 1, "the turn is over")
@@ -111,7 +119,9 @@ def test_a_done_turn_is_answered_again_only_when_the_runner_says_that_it_retries
 
 
 @pytest.mark.requirement("journal:call-in-flight")
-def test_a_runner_that_gave_up_and_tries_again_gets_the_answer_of_the_write_that_was_on_its_way(running: Pod) -> None:
+def test_a_runner_that_gave_up_and_tries_again_gets_the_answer_of_the_write_that_was_on_its_way(
+    running: Pod,
+) -> None:
     asked, go = threading.Event(), threading.Event()
 
     async def slow(_request: Request) -> Response:
@@ -124,7 +134,10 @@ def test_a_runner_that_gave_up_and_tries_again_gets_the_answer_of_the_write_that
     # Send the bytes that the second request will have, so that both are the same request.
     body = httpx2.Request("POST", running.url, json=ASK).content
     sent = "".join(f"{name}: {value}\r\n" for name, value in headers(running, "analyst").items())
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{sent}content-length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{sent}content-length: "
+        f"{len(body)}\r\n\r\n"
+    )
     with socket.create_connection(("127.0.0.1", running.port)) as runner:
         runner.sendall(head.encode() + body)
         assert asked.wait(30)
@@ -137,13 +150,17 @@ def test_a_runner_that_gave_up_and_tries_again_gets_the_answer_of_the_write_that
 
 
 @pytest.mark.requirement("journal:not-yet-handed")
-def test_a_stream_that_the_runner_left_in_the_middle_is_given_again_and_the_write_is_not_made_again(running: Pod) -> None:
+def test_a_stream_that_the_runner_left_in_the_middle_is_given_again_and_the_write_is_not_made_again(
+    running: Pod,
+) -> None:
     running.service.routes["POST", "/trade"] = JSONResponse({"order": 1})
     words = "bought " * 2_000_000
     running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), text(words))
     streamed = {**ASK, "stream": True}
     sent = headers(running, "analyst")
-    with httpx2.stream("POST", f"{running.url}/v1/chat/completions", headers=sent, json=streamed, timeout=30) as one:
+    with httpx2.stream(
+        "POST", f"{running.url}/v1/chat/completions", headers=sent, json=streamed, timeout=30
+    ) as one:
         assert any(b"bought" in chunk for chunk in one.iter_bytes())
     answer = post(running, streamed)
     assert answer.text.count("bought") >= 2_000_000

@@ -1,4 +1,6 @@
-"""A runner's view of a pod, on the real ``openai`` SDK and behind the real mitmdump: what it sees, and what is hidden."""
+"""A runner's view of a pod, on the real ``openai`` SDK and behind the real mitmdump: what it sees,
+and what is hidden.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def balance(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("proxy:hidden-loop")
-def test_a_managed_call_is_run_by_the_proxy_and_the_runner_sees_the_answer_only(running: Pod) -> None:
+def test_a_managed_call_is_run_by_the_proxy_and_the_runner_sees_the_answer_only(
+    running: Pod,
+) -> None:
     balance(running)
     running.provider.says(calls(("c1", "desk__balance", {})), text("You have 50,000 dollars."))
     answer = running.client().chat.completions.create(model="gpt-test", messages=HI)
@@ -58,15 +62,24 @@ def test_a_streaming_runner_gets_one_well_formed_stream(running: Pod) -> None:
 
 @pytest.mark.requirement("proxy:native-handed-back")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_native_call_is_handed_back_and_the_conversation_goes_on(running: Pod, stream: bool) -> None:
+def test_a_native_call_is_handed_back_and_the_conversation_goes_on(
+    running: Pod, stream: bool
+) -> None:
     balance(running)
     running.provider.says(
-        calls(("c1", "desk__balance", {}), ("n0", "shell", {"cmd": "ls"})), calls(("n1", "shell", {"cmd": "ls"})), text("Done.")
+        calls(("c1", "desk__balance", {}), ("n0", "shell", {"cmd": "ls"})),
+        calls(("n1", "shell", {"cmd": "ls"})),
+        text("Done."),
     )
     client, messages = running.client(), list(HI)
     message = ask(client, messages, stream)
-    assert [(call.function.name, call.function.arguments) for call in message.tool_calls] == [("shell", '{"cmd": "ls"}')]
-    messages += [message.model_dump(exclude_none=True), {"role": "tool", "tool_call_id": "n1", "content": "a file"}]
+    assert [(call.function.name, call.function.arguments) for call in message.tool_calls] == [
+        ("shell", '{"cmd": "ls"}')
+    ]
+    messages += [
+        message.model_dump(exclude_none=True),
+        {"role": "tool", "tool_call_id": "n1", "content": "a file"},
+    ]
     assert ask(client, messages, stream).content == "Done."
     roles = [entry["role"] for entry in running.provider.received[-1].json["messages"]]
     assert roles == ["user", "assistant", "tool", "assistant", "tool"]
@@ -74,8 +87,14 @@ def test_a_native_call_is_handed_back_and_the_conversation_goes_on(running: Pod,
 
 def ask(client: openai.OpenAI, messages: Any, stream: bool) -> Any:
     if not stream:
-        return client.chat.completions.create(model="gpt-test", messages=messages, tools=[SHELL]).choices[0].message
-    with client.chat.completions.stream(model="gpt-test", messages=messages, tools=[SHELL]) as events:
+        return (
+            client.chat.completions.create(model="gpt-test", messages=messages, tools=[SHELL])
+            .choices[0]
+            .message
+        )
+    with client.chat.completions.stream(
+        model="gpt-test", messages=messages, tools=[SHELL]
+    ) as events:
         return events.get_final_completion().choices[0].message
 
 
@@ -84,10 +103,20 @@ def test_the_model_sees_names_and_schemas_and_never_where_or_how(running: Pod) -
     running.provider.says(text("Hi."))
     running.client().chat.completions.create(model="gpt-test", messages=HI, tools=[SHELL])
     sent = running.provider.received[0]
-    assert [entry["function"]["name"] for entry in sent.json["tools"]] == ["shell", "desk__balance", "desk__trade"]
+    assert [entry["function"]["name"] for entry in sent.json["tools"]] == [
+        "shell",
+        "desk__balance",
+        "desk__trade",
+    ]
     assert sent.json["tools"][0] == SHELL
     assert set(sent.json["tools"][1]["function"]) == {"name", "description", "parameters"}
-    for hidden in (running.service.url, str(running.service.port), TOOL_TOKEN, "execution", "/trade"):
+    for hidden in (
+        running.service.url,
+        str(running.service.port),
+        TOOL_TOKEN,
+        "execution",
+        "/trade",
+    ):
         assert hidden not in sent.body.decode()
 
 
@@ -97,17 +126,23 @@ def test_no_credential_crosses_a_border_that_it_does_not_belong_to(running: Pod)
         return JSONResponse({"echo": TOOL_TOKEN, "also": PROVIDER_KEY})
 
     running.service.routes["GET", "/balance"] = leaks
-    running.provider.says(calls(("c1", "desk__balance", {})), JSONResponse({"error": {"message": PROVIDER_KEY}}, 400))
+    running.provider.says(
+        calls(("c1", "desk__balance", {})), JSONResponse({"error": {"message": PROVIDER_KEY}}, 400)
+    )
     with pytest.raises(openai.BadRequestError) as raised:
         running.client().chat.completions.create(
-            model="gpt-test", messages=HI, extra_headers={"cookie": running.token(), "x-api-key": running.token()}
+            model="gpt-test",
+            messages=HI,
+            extra_headers={"cookie": running.token(), "x-api-key": running.token()},
         )
     upstream = "".join(f"{sent.headers} {sent.body.decode()}" for sent in running.provider.received)
     assert f"Bearer {PROVIDER_KEY}" in upstream
     for secret in (running.token(), running.token().partition(":")[2], TOOL_TOKEN):
         assert secret not in upstream
     downstream = raised.value.response.text + str(raised.value.response.headers)
-    recorded = "".join(file.read_text(encoding="utf-8") for file in (running.home / "history").rglob("*.jsonl"))
+    recorded = "".join(
+        file.read_text(encoding="utf-8") for file in (running.home / "history").rglob("*.jsonl")
+    )
     for secret in (PROVIDER_KEY, TOOL_TOKEN):
         assert secret not in downstream
         assert secret not in running.said()
@@ -150,7 +185,9 @@ def test_an_unknown_agent_and_a_wrong_secret_are_told_the_same(identified: Pod) 
 
     told = {
         httpx2.post(
-            f"{identified.url}/v1/chat/completions", headers={"authorization": f"Bearer {who}:x"}, content=b"{}"
+            f"{identified.url}/v1/chat/completions",
+            headers={"authorization": f"Bearer {who}:x"},
+            content=b"{}",
         ).content
         for who in ("analyst", "nobody")
     }
@@ -165,19 +202,29 @@ def test_grants_and_agents_change_while_the_proxy_runs(running: Pod) -> None:
     running.client().chat.completions.create(model="gpt-test", messages=HI)
     running.agent("newcomer", running.tool("quote"))
     running.client("newcomer").chat.completions.create(model="gpt-test", messages=HI)
-    offered = [[entry["function"]["name"] for entry in sent.json["tools"]] for sent in running.provider.received]
+    offered = [
+        [entry["function"]["name"] for entry in sent.json["tools"]]
+        for sent in running.provider.received
+    ]
     assert offered == [["desk__balance", "desk__trade"], ["desk__balance"], ["desk__quote"]]
 
 
 @pytest.mark.requirement("proxy:broken-agent")
 def test_a_broken_manifest_fails_that_agent_alone_with_one_line_in_the_log(running: Pod) -> None:
     running.agent("executor", running.tool("balance"))
-    (running.home / "context" / "analyst" / "tools.json").write_text('{"version": 1, "tools": [', encoding="utf-8")
+    (running.home / "context" / "analyst" / "tools.json").write_text(
+        '{"version": 1, "tools": [', encoding="utf-8"
+    )
     for _ in range(3):
         with pytest.raises(openai.PermissionDeniedError):
             running.client().chat.completions.create(model="gpt-test", messages=HI)
     running.provider.says(text("fine"))
-    assert running.client("executor").chat.completions.create(model="gpt-test", messages=HI).choices[0].message.content
+    assert (
+        running.client("executor")
+        .chat.completions.create(model="gpt-test", messages=HI)
+        .choices[0]
+        .message.content
+    )
     broken = [event for event in running.log() if event.get("error") == "agent_context_broken"]
     assert [(event["claw_id"], event["file"]) for event in broken] == [("analyst", "tools.json")]
 
@@ -201,7 +248,11 @@ def test_two_conversations_of_one_agent_at_once_do_not_disturb_each_other(runnin
 
     def converse(number: int) -> str | None:
         messages: Any = [{"role": "user", "content": f"S{number}"}]
-        return client.chat.completions.create(model="gpt-test", messages=messages).choices[0].message.content
+        return (
+            client.chat.completions.create(model="gpt-test", messages=messages)
+            .choices[0]
+            .message.content
+        )
 
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(converse, range(20)))

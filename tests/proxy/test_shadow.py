@@ -36,7 +36,9 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
 
 
 def ask(pod: Pod, words: str = "How am I doing?", **more: Any) -> Any:
-    return pod.client().chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": words}], **more)
+    return pod.client().chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": words}], **more
+    )
 
 
 def about(flow: Any) -> tuple[Any, ...]:
@@ -45,7 +47,9 @@ def about(flow: Any) -> tuple[Any, ...]:
 
 @pytest.mark.requirement("shadow:flows")
 @pytest.mark.parametrize("stream", [False, True])
-def test_each_hidden_round_and_call_is_a_flow_that_names_its_parent(looked_at: Saved, stream: bool) -> None:
+def test_each_hidden_round_and_call_is_a_flow_that_names_its_parent(
+    looked_at: Saved, stream: bool
+) -> None:
     pod = looked_at.pod
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
     again = ("desk__balance", {})
@@ -66,11 +70,17 @@ def test_each_hidden_round_and_call_is_a_flow_that_names_its_parent(looked_at: S
     }
     assert all(child.metadata["claw.latency_ms"] >= 0 for child in children)
     run, duplicate = (child for child in children if child.metadata["claw.kind"] == "tool")
-    assert (run.request.url, run.response and run.response.json()) == (f"{pod.service.url}/balance", {"usd": 50_000})
+    assert (run.request.url, run.response and run.response.json()) == (
+        f"{pod.service.url}/balance",
+        {"usd": 50_000},
+    )
     assert (duplicate.metadata["claw.duplicate"], duplicate.response) == (True, None)
     assert duplicate.id in [flow.id for flow in looked_at.found("~meta duplicate.*True")]
     assert duplicate.error is not None
-    assert json.loads(parent.metadata["claw.entry"])["tool_trace"][1]["tool_calls"][0]["duplicate"] is True
+    assert (
+        json.loads(parent.metadata["claw.entry"])["tool_trace"][1]["tool_calls"][0]["duplicate"]
+        is True
+    )
     assert json.loads(parent.metadata["claw.entry"]) == pod.history("analyst")[-1]
 
 
@@ -89,12 +99,18 @@ def test_filters_find_what_was_asked_for_a_turn(looked_at: Saved) -> None:
 
 
 @pytest.mark.requirement("shadow:destination")
-def test_a_request_at_the_base_url_is_shown_with_the_provider_that_was_asked(looked_at: Saved) -> None:
+def test_a_request_at_the_base_url_is_shown_with_the_provider_that_was_asked(
+    looked_at: Saved,
+) -> None:
     pod = looked_at.pod
     pod.provider.says(text("Hi."))
     ask(pod)
     parent, children = looked_at.last_turn(1)
-    assert parent.request.pretty_url == children[0].request.pretty_url == f"{pod.provider.url}/v1/chat/completions"
+    assert (
+        parent.request.pretty_url
+        == children[0].request.pretty_url
+        == f"{pod.provider.url}/v1/chat/completions"
+    )
     assert children[0].metadata["claw.provider"] == "openai"
 
 
@@ -106,7 +122,9 @@ def test_what_fails_is_a_flow_with_its_error_and_each_try_is_one(looked_at: Save
     pod.provider.says(calls(("c1", "desk__balance", {})), busy, text("No idea."))
     ask(pod)
     _, children = looked_at.last_turn(4)
-    assert [(*about(child)[:2], child.response and child.response.status_code) for child in children] == [
+    assert [
+        (*about(child)[:2], child.response and child.response.status_code) for child in children
+    ] == [
         ("model", 1, 200),
         ("tool", 1, 500),
         ("model", 2, 503),
@@ -115,7 +133,9 @@ def test_what_fails_is_a_flow_with_its_error_and_each_try_is_one(looked_at: Save
 
 
 @pytest.mark.requirement("shadow:failures")
-def test_a_runner_that_leaves_ends_what_was_asked_for_it_and_its_turn_is_told(looked_at: Saved) -> None:
+def test_a_runner_that_leaves_ends_what_was_asked_for_it_and_its_turn_is_told(
+    looked_at: Saved,
+) -> None:
     pod = looked_at.pod
     asked = threading.Event()
 
@@ -127,11 +147,16 @@ def test_a_runner_that_leaves_ends_what_was_asked_for_it_and_its_turn_is_told(lo
     pod.service.routes["GET", "/balance"] = never
     pod.provider.says(calls(("c1", "desk__balance", {})))
     body = json.dumps({"model": "gpt-test", "messages": HI}).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token()}\r\n"
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token()}\r\n"
+    )
     with socket.create_connection(("127.0.0.1", pod.port)) as runner:
         runner.sendall(head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body)
         assert asked.wait(30)
-    call = eventually(lambda: looked_at.found("~marker wrench & ~e & ~comment desk.balance & ~u /balance"), "it is over")
+    call = eventually(
+        lambda: looked_at.found("~marker wrench & ~e & ~comment desk.balance & ~u /balance"),
+        "it is over",
+    )
     parent = eventually(lambda: looked_at.found("~marker llama & ~e"), "the parent is saved")[-1]
     assert call[-1].metadata["claw.parent"] == parent.id
     assert json.loads(parent.metadata["claw.entry"])["status_code"] == 499
@@ -147,13 +172,19 @@ def test_what_an_earlier_attempt_did_is_shown_as_recorded(looked_at: Saved) -> N
         ask(pod, "How many?")
     assert ask(pod, "How many?").choices[0].message.content == "Seven."
     turn = pod.history("analyst")[-1]["turn_id"]
-    found = eventually(lambda: flows if len(flows := looked_at.found(f"~meta {turn}")) == 8 else None, "all is saved")
+    found = eventually(
+        lambda: flows if len(flows := looked_at.found(f"~meta {turn}")) == 8 else None,
+        "all is saved",
+    )
     recorded = [flow for flow in found if flow.metadata.get("claw.replayed")]
     assert [(*about(flow)[:2], flow.request.host) for flow in recorded] == [
         ("model", 1, "recorded.invalid"),
         ("tool", 1, "recorded.invalid"),
     ]
-    assert [flow.response is not None and "usd" in flow.response.text for flow in recorded] == [False, True]
+    assert [flow.response is not None and "usd" in flow.response.text for flow in recorded] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.requirement("shadow:flows")
@@ -172,7 +203,12 @@ def test_a_runner_that_joins_a_turn_is_shown_with_it(looked_at: Saved) -> None:
         go.set()
         assert {each.result().choices[0].message.content for each in runners} == {"Eight."}
     turn = pod.history("analyst")[-1]["turn_id"]
-    both = eventually(lambda: flows if len(flows := looked_at.found(f"~marker llama & ~meta {turn}")) == 2 else None, "saved")
+    both = eventually(
+        lambda: (
+            flows if len(flows := looked_at.found(f"~marker llama & ~meta {turn}")) == 2 else None
+        ),
+        "saved",
+    )
     assert {json.loads(flow.metadata["claw.entry"])["turn_id"] for flow in both} == {turn}
     assert len(looked_at.found(f"! ~marker llama & ~meta {turn}")) == 3
 
@@ -202,14 +238,21 @@ def test_turns_at_one_moment_keep_what_was_asked_for_them_apart(looked_at: Saved
     async def model(request: Request) -> Response:
         said = json.dumps((await request.json())["messages"])
         symbol = "AAA" if "AAA" in said else "BBB"
-        return text(f"{symbol}.") if "bought" in said else calls(("c1", "desk__trade", {"symbol": symbol}))
+        return (
+            text(f"{symbol}.")
+            if "bought" in said
+            else calls(("c1", "desk__trade", {"symbol": symbol}))
+        )
 
     pod.service.routes["POST", "/trade"] = both
     pod.provider.says(*[model] * 4)
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda symbol: ask(pod, f"Buy {symbol}"), ["AAA", "BBB"]))
     for symbol in ("AAA", "BBB"):
-        own = eventually(lambda symbol=symbol: looked_at.found(f'~marker llama & ~bq "Buy {symbol}"'), "it is saved")[0]
+        own = eventually(
+            lambda symbol=symbol: looked_at.found(f'~marker llama & ~bq "Buy {symbol}"'),
+            "it is saved",
+        )[0]
         children = looked_at.found(f"~meta {own.id}")
         assert [about(child)[0] for child in children] == ["model", "tool", "model"]
         assert all(symbol in child.request.get_text() for child in children)
@@ -220,7 +263,10 @@ def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> No
     pod = looked_at.pod
     pod.provider.says(text("Hi, once more."))
     ask(pod)
-    said = eventually(lambda: text if "once more" in (text := pod.stderr.read_text(encoding="utf-8")) else "", "it is dumped")
+    said = eventually(
+        lambda: text if "once more" in (text := pod.stderr.read_text(encoding="utf-8")) else "",
+        "it is dumped",
+    )
     assert told(said.encode()) == []
     assert pod.log()[-1]["type"] == "response"  # stdout is still one JSON object a line
 
@@ -242,7 +288,9 @@ def test_where_nobody_looks_on_there_is_no_watch() -> None:
 
 @pytest.mark.requirement("shadow:free")
 def test_where_nobody_looks_on_no_request_is_described() -> None:
-    with NO_OBSERVER.observe(Subject("model", 1, "openai"), lambda: pytest.fail("it was described")) as exchange:
+    with NO_OBSERVER.observe(
+        Subject("model", 1, "openai"), lambda: pytest.fail("it was described")
+    ) as exchange:
         exchange.on_failure("")
 
 

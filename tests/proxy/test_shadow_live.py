@@ -31,7 +31,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pod, Mitmw
 
 
 def ask(pod: Pod, words: str = "How am I doing?", **more: Any) -> Any:
-    return pod.client().chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": words}], **more)
+    return pod.client().chat.completions.create(
+        model="gpt-test", messages=[{"role": "user", "content": words}], **more
+    )
 
 
 @pytest.mark.requirement("shadow:live")
@@ -59,14 +61,19 @@ def test_mitmweb_shows_what_is_asked_while_it_is_not_answered(shown: tuple[Pod, 
 
 
 @pytest.mark.requirement("shadow:never-again")
-def test_what_is_hidden_is_not_sent_again_and_a_request_has_no_credential_to_be_sent_with(shown: tuple[Pod, Mitmweb]) -> None:
+def test_what_is_hidden_is_not_sent_again_and_a_request_has_no_credential_to_be_sent_with(
+    shown: tuple[Pod, Mitmweb],
+) -> None:
     pod, web = shown
     pod.service.routes["POST", "/trade"] = JSONResponse({"order": 1}, status_code=201)
     pod.provider.says(calls(("c1", "desk__trade", {})), text("Bought."))
     ask(pod, "Buy.")
     call = web.commented("claw desk.trade round 1")[-1]
     turn = call["comment"].split()[5]
-    model, parent = web.commented(f"claw model round 2 of {turn}")[0], web.commented(f"claw {turn} of")[0]
+    model, parent = (
+        web.commented(f"claw model round 2 of {turn}")[0],
+        web.commented(f"claw {turn} of")[0],
+    )
     services, providers = len(pod.service.received), len(pod.provider.received)
     for flow in (call, model, parent):
         web.ask(f"/flows/{flow['id']}/replay", method="POST")
@@ -80,7 +87,9 @@ def _status(web: Mitmweb, flow: dict[str, Any]) -> int:
 
 
 @pytest.mark.requirement("shadow:bounded")
-def test_the_oldest_turns_go_with_what_was_asked_for_them_but_none_that_is_marked(shown: tuple[Pod, Mitmweb]) -> None:
+def test_the_oldest_turns_go_with_what_was_asked_for_them_but_none_that_is_marked(
+    shown: tuple[Pod, Mitmweb],
+) -> None:
     pod, web = shown
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
     pod.provider.says(calls(("c1", "desk__balance", {})), text("Marked."))
@@ -95,4 +104,6 @@ def test_the_oldest_turns_go_with_what_was_asked_for_them_but_none_that_is_marke
     assert len(flows) <= 30
     assert sum(turn in flow["comment"] for flow in flows) == 4
     named = [re.findall("turn_[0-9a-f]+", flow["comment"]) for flow in flows]
-    assert set(Counter(each[0] for each in named if each).values()) == {4}  # all flows of a turn, or none
+    assert set(Counter(each[0] for each in named if each).values()) == {
+        4
+    }  # all flows of a turn, or none

@@ -1,4 +1,6 @@
-"""Starting: no flag is needed, a missing setting is reported in one line, and unsafe options are refused."""
+"""Starting: no flag is needed, a missing setting is reported in one line, and
+unsafe options are refused.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ BODY = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 FROZEN = (
     "import gc as _gc\n"
     "class _Tells:\n"
-    "    def response(self, flow): flow.response.headers['x-frozen'] = str(_gc.get_freeze_count())\n"
+    "    def response(self, flow): flow.response.headers['x-frozen'] = "
+    "str(_gc.get_freeze_count())\n"
     "addons.append(_Tells())\n"
 )
 
@@ -25,14 +28,24 @@ def fails_to_start(pod: Pod, *arguments: str) -> list[str]:
     pod.start(*arguments, wait=False)
     assert pod.process is not None
     assert pod.process.wait(timeout=20) != 0
-    return [line for line in pod.said().splitlines() if "cllama" in line and "Loading script" not in line]
+    return [
+        line
+        for line in pod.said().splitlines()
+        if "cllama" in line and "Loading script" not in line
+    ]
 
 
 @pytest.mark.requirement("start:missing-configuration")
 def test_without_configuration_it_says_what_is_missing_in_one_line_and_ends(pod: Pod) -> None:
     pod.environment |= {"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "", "CLAW_CONTEXT_ROOT": ""}
     (line,) = fails_to_start(pod)
-    for named in ("/claw/context", "claw compile", "CLAW_CONTEXT_ROOT", "OPENAI_API_KEY", "providers.json"):
+    for named in (
+        "/claw/context",
+        "claw compile",
+        "CLAW_CONTEXT_ROOT",
+        "OPENAI_API_KEY",
+        "providers.json",
+    ):
         assert named in line
 
 
@@ -64,7 +77,9 @@ def test_a_context_directory_that_cannot_be_listed_is_named_in_one_line(pod: Pod
         ({"XAI_BASE_URL": "http://user:pass@host/v1"}, "XAI_BASE_URL"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named_in_one_line(pod: Pod, environment: dict[str, str], named: str) -> None:
+def test_a_setting_that_cannot_be_used_is_named_in_one_line(
+    pod: Pod, environment: dict[str, str], named: str
+) -> None:
     pod.agent("analyst", pod.tool("balance"))
     pod.environment |= environment
     (line,) = fails_to_start(pod)
@@ -76,7 +91,9 @@ def test_a_setting_that_cannot_be_used_is_named_in_one_line(pod: Pod, environmen
 def test_a_broken_providers_file_is_what_is_told_and_not_that_a_key_is_missing(pod: Pod) -> None:
     auth = pod.home / "auth"
     auth.mkdir()
-    (auth / "providers.json").write_text('{"providers": {"openai": {"api_key": 5}}}', encoding="utf-8")
+    (auth / "providers.json").write_text(
+        '{"providers": {"openai": {"api_key": 5}}}', encoding="utf-8"
+    )
     (line,) = [line for line in fails_to_start(pod) if "providers_broken" not in line]
     assert "providers.json can't be used: providers.openai.api_key" in line
     assert "OPENAI_API_KEY" not in line
@@ -106,10 +123,15 @@ def test_with_no_flag_it_serves_both_entrances_and_nothing_else(running: Pod) ->
     headers = {"authorization": f"Bearer {running.token()}"}
     base = httpx2.post(f"{running.url}/v1/chat/completions", json=BODY, headers=headers)
     with httpx2.Client(proxy=f"http://127.0.0.1:{running.proxy_port}", trust_env=False) as client:
-        proxied = client.post(f"{running.provider.url}/v1/chat/completions", json=BODY, headers=headers)
+        proxied = client.post(
+            f"{running.provider.url}/v1/chat/completions", json=BODY, headers=headers
+        )
     assert [answer.status_code for answer in (base, proxied)] == [200, 200]
     assert len(running.provider.received) == 2
-    assert all(sent.headers["authorization"] == f"Bearer {PROVIDER_KEY}" for sent in running.provider.received)
+    assert all(
+        sent.headers["authorization"] == f"Bearer {PROVIDER_KEY}"
+        for sent in running.provider.received
+    )
 
 
 @pytest.mark.requirement("start:prepared")
@@ -122,7 +144,9 @@ def test_what_the_first_requests_would_wait_for_is_done_before_it_listens(pod: P
     pod.start()
     loaded = {line["claw_id"] for line in pod.log() if line["type"] == "tool_manifest_loaded"}
     assert loaded == {"analyst", "trader"}
-    assert [line["claw_id"] for line in pod.log() if line.get("error") == "agent_context_broken"] == ["broken"]
+    assert [
+        line["claw_id"] for line in pod.log() if line.get("error") == "agent_context_broken"
+    ] == ["broken"]
     assert int(httpx2.get(f"{pod.url}/health").headers["x-frozen"]) > 10_000
 
 
@@ -151,7 +175,11 @@ def test_after_kill_9_the_conversation_and_the_history_chain_go_on(running: Pod)
     client.chat.completions.create(**BODY)  # type: ignore[call-overload]
     running.kill()
     running.start()
-    messages = [*BODY["messages"], {"role": "assistant", "content": "You are rich."}, {"role": "user", "content": "Sure?"}]
+    messages = [
+        *BODY["messages"],
+        {"role": "assistant", "content": "You are rich."},
+        {"role": "user", "content": "Sure?"},
+    ]
     client.chat.completions.create(model="gpt-test", messages=messages)  # type: ignore[call-overload]
     roles = [entry["role"] for entry in running.provider.received[-1].json["messages"]]
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
@@ -160,7 +188,9 @@ def test_after_kill_9_the_conversation_and_the_history_chain_go_on(running: Pod)
 
 
 @pytest.mark.requirement("log:no-chatter")
-def test_clients_and_streams_do_not_fill_mitmproxys_log_even_at_its_most_talkative(pod: Pod) -> None:
+def test_clients_and_streams_do_not_fill_mitmproxys_log_even_at_its_most_talkative(
+    pod: Pod,
+) -> None:
     pod.agent("analyst", pod.tool("balance"))
     pod.agent("plain")
     pod.start("--set", "termlog_verbosity=debug")

@@ -1,4 +1,6 @@
-"""The state of a real mitmdump: no secret is in its bytes, and an operator may forget an agent while it runs."""
+"""The state of a real mitmdump: no secret is in its bytes, and an operator may
+forget an agent while it runs.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ HARMLESS = "said-by-the-service"
 
 
 @pytest.fixture(params=["file", "server"])
-def shared(request: pytest.FixtureRequest, pod: Pod, tmp_path: Path) -> Iterator[SharedState | None]:
+def shared(
+    request: pytest.FixtureRequest, pod: Pod, tmp_path: Path
+) -> Iterator[SharedState | None]:
     """Put the pod's state on a server and yield that, or yield None with its state in a file."""
     if request.param == "file":
         yield None
@@ -52,20 +56,30 @@ def shared(request: pytest.FixtureRequest, pod: Pod, tmp_path: Path) -> Iterator
 
 @pytest.fixture
 def trading(shared: SharedState | None, pod: Pod) -> Pod:  # noqa: ARG001 - it sets up the state before the pod starts
-    """Return a running pod: ``analyst`` reads, writes, and has a feed and a memory; every peer writes all the secrets."""
+    """Return a running pod: ``analyst`` reads, writes, and has a feed and a memory;
+    every peer writes all the secrets.
+    """
     words = {"type": "object", "properties": {"words": {"type": "string"}}}
     pod.agent("analyst", pod.tool("balance", schema=words), pod.tool("trade", "POST", schema=words))
     informed(pod)
-    echo = Response(f'{{"{HARMLESS}": "{ALL}"}}', media_type="application/json", headers={"x-echo": TOOL_TOKEN})
+    echo = Response(
+        f'{{"{HARMLESS}": "{ALL}"}}', media_type="application/json", headers={"x-echo": TOOL_TOKEN}
+    )
     pod.service.routes["GET", "/balance"] = echo
-    pod.service.routes["POST", "/trade"] = Response(f"failed: {PLAIN}", 500, media_type="text/plain")
+    pod.service.routes["POST", "/trade"] = Response(
+        f"failed: {PLAIN}", 500, media_type="text/plain"
+    )
     pod.start()
     return pod
 
 
 def ask(pod: Pod, *said: str, **more: Any) -> httpx2.Response:
     roles = cycle(("user", "assistant"))
-    body = {"model": "gpt-test", "messages": [{"role": next(roles), "content": words} for words in said], **more}
+    body = {
+        "model": "gpt-test",
+        "messages": [{"role": next(roles), "content": words} for words in said],
+        **more,
+    }
     shown = {"cookie": COOKIE, "session-id": pod.token(), "idempotency-key": pod.token()}
     sent = {**headers(pod, "analyst"), **shown}
     content = json.dumps(body).replace("@@", ALL)
@@ -73,8 +87,12 @@ def ask(pod: Pod, *said: str, **more: Any) -> httpx2.Response:
 
 
 def leaking(*made: tuple[str, str, Any], words: str = "") -> Response:
-    """Return a model's reply with all secrets in its text and in its arguments, which are JSON within JSON."""
-    document = completion(f"{words} @@", calls=[(name, tool, {**given, "words": "##"}) for name, tool, given in made])
+    """Return a model's reply with all secrets in its text and in its arguments,
+    which are JSON within JSON.
+    """
+    document = completion(
+        f"{words} @@", calls=[(name, tool, {**given, "words": "##"}) for name, tool, given in made]
+    )
     return said(document, 200)
 
 
@@ -84,12 +102,18 @@ def said(document: Any, status: int) -> Response:
 
 
 def in_file(file: Path) -> bytes:
-    """Return the bytes of the file, and every value in one piece: long values are spread over pages."""
+    """Return the bytes of the file, and every value in one piece: long values are
+    spread over pages.
+    """
     parts = [Path(f"{file}{part}").read_bytes() for part in ("", "-wal", "-shm")]
     with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
-        for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        for (table,) in database.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+        ).fetchall():
             values = (value for row in database.execute(f"SELECT * FROM {table}") for value in row)
-            parts += [value if isinstance(value, bytes) else str(value).encode() for value in values]
+            parts += [
+                value if isinstance(value, bytes) else str(value).encode() for value in values
+            ]
     return b"\n".join(parts)
 
 
@@ -99,7 +123,11 @@ def on_server(server: SharedState) -> bytes:
     with closing(redis.Redis.from_url(server.url, protocol=2)) as client:
         for key in client.scan_iter():
             kind = client.type(key)
-            values = {b"hash": client.hgetall, b"zset": lambda key: client.zrange(key, 0, -1), b"string": client.get}
+            values = {
+                b"hash": client.hgetall,
+                b"zset": lambda key: client.zrange(key, 0, -1),
+                b"string": client.get,
+            }
             parts += [key, repr(values[kind](key)).encode(), client.dump(key) or b""]
     return b"\n".join(parts)
 
@@ -109,12 +137,16 @@ def test_no_secret_is_in_any_byte_of_the_state_whatever_was_said_failed_or_crash
     trading: Pod, shared: SharedState | None
 ) -> None:
     provider = trading.provider
-    provider.says(leaking(("c1", "desk__balance", {}), ("c2", "desk__trade", {})), leaking(words="Done."))
+    provider.says(
+        leaking(("c1", "desk__balance", {}), ("c2", "desk__trade", {})), leaking(words="Done.")
+    )
     first = ask(trading, "Go @@")
     assert first.status_code == 200
     provider.says(leaking(("c3", "desk__balance", {"n": 2})), text("More."))
     answer = first.json()["choices"][0]["message"]["content"]
-    assert ask(trading, "Go @@", answer, f"On {PROVIDER_KEY}", stream=True).text.endswith("data: [DONE]\n\n")
+    assert ask(trading, "Go @@", answer, f"On {PROVIDER_KEY}", stream=True).text.endswith(
+        "data: [DONE]\n\n"
+    )
     assert len(provider.received[2].json["messages"]) > 5, "the hidden rounds were kept"
     provider.says(leaking(("c4", "desk__trade", {})), said({"error": {"message": "@@"}}, 400))
     assert ask(trading, "Fail @@").status_code == 400
@@ -136,14 +168,20 @@ def test_no_secret_is_in_any_byte_of_the_state_whatever_was_said_failed_or_crash
 
 def claw(pod: Pod, *arguments: str) -> dict[str, Any]:
     """Run ``claw state`` beside the proxy, with the same state; return its JSON."""
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "CLAW_STATE": pod.env()["CLAW_STATE"]}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "CLAW_STATE": pod.env()["CLAW_STATE"],
+    }
     done = run_claw(["state", *arguments, "--json"], pod.home, environment)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
 @pytest.mark.requirement("state:forget", "state:inventory")
-def test_an_agent_is_forgotten_under_a_proxy_that_runs_and_goes_on(pod: Pod, shared: SharedState | None) -> None:
+def test_an_agent_is_forgotten_under_a_proxy_that_runs_and_goes_on(
+    pod: Pod, shared: SharedState | None
+) -> None:
     pod.agent("analyst", pod.tool("balance"), pod.tool("trade", "POST"))
     pod.budget("analyst", max_requests=100, window="1h")
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
@@ -175,7 +213,9 @@ def test_an_agent_is_forgotten_under_a_proxy_that_runs_and_goes_on(pod: Pod, sha
         assert trade.result(30).json()["choices"][0]["message"]["content"] == "Bought."
     pod.kill()
     pod.start()
-    assert turn("Three.", "1", "One.", "2", "Two again.", "3").count("tool") == 1, "what was kept since then is there"
+    assert turn("Three.", "1", "One.", "2", "Two again.", "3").count("tool") == 1, (
+        "what was kept since then is there"
+    )
     (analyst,) = claw(pod)["agents"]
     assert (analyst["hidden_rounds"]["count"], analyst["turns"]["running"]) == (3, 0)
     assert (analyst["spent"] is None) == (shared is not None)

@@ -1,4 +1,6 @@
-"""Traces, from the real mitmdump to a real receiver of OTLP over HTTP: a turn is one trace, which holds no words."""
+"""Traces, from the real mitmdump to a real receiver of OTLP over HTTP: a turn is
+one trace, which holds no words.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,15 @@ from tests.waiting import eventually, free_port
 
 ERROR = 2
 """``STATUS_CODE_ERROR``."""
-PLANTED = ("What is the balance", "Seven dollars", "planted-in-a-result", PROVIDER_KEY, ANTHROPIC_KEY, TOOL_TOKEN, SECRET)
+PLANTED = (
+    "What is the balance",
+    "Seven dollars",
+    "planted-in-a-result",
+    PROVIDER_KEY,
+    ANTHROPIC_KEY,
+    TOOL_TOKEN,
+    SECRET,
+)
 
 
 @dataclass
@@ -42,7 +52,9 @@ class Collector(Peer):
         ]
 
     def trace(self, turn_id: str) -> list[Any]:
-        """Return the trace of a turn: its root first, the other spans in the order of their start."""
+        """Return the trace of a turn: its root first, the other spans in the order
+        of their start.
+        """
         spans = self.spans()
         root = next((span for span in spans if about(span).get("claw.turn_id") == turn_id), None)
         ours = [span for span in spans if root is not None and span.trace_id == root.trace_id]
@@ -66,7 +78,9 @@ class Traced:
         create = self.pod.client().chat.completions.with_raw_response.create
         with contextlib.suppress(openai.APIStatusError):  # the outcome is in the trace
             create(model="gpt-test", messages=[message], **more)  # type: ignore[list-item]
-        turn_id = next(event["turn_id"] for event in self.pod.log()[said:] if event["type"] == "request")
+        turn_id = next(
+            event["turn_id"] for event in self.pod.log()[said:] if event["type"] == "request"
+        )
         return eventually(lambda: self.collector.trace(turn_id), "its trace is sent")
 
 
@@ -94,11 +108,19 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
 def test_a_turn_is_one_trace_of_its_model_calls_and_its_tools(traced: Traced) -> None:
     traced.pod.provider.says(calls(("c1", "desk__balance", {})), text("Seven dollars"))
     turn, *within = traced.turn("What is the balance, please?")
-    assert [span.name for span in within] == ["chat gpt-test", "execute_tool desk.balance", "chat gpt-test"]
+    assert [span.name for span in within] == [
+        "chat gpt-test",
+        "execute_tool desk.balance",
+        "chat gpt-test",
+    ]
     assert {span.parent_span_id for span in within} == {turn.span_id}
     assert (turn.name, turn.parent_span_id) == ("turn", b"")
     told = about(turn)
-    assert (told["gen_ai.agent.id"], told["claw.rounds"], told["http.response.status_code"]) == ("analyst", 2, 200)
+    assert (told["gen_ai.agent.id"], told["claw.rounds"], told["http.response.status_code"]) == (
+        "analyst",
+        2,
+        200,
+    )
     assert (told["gen_ai.usage.input_tokens"], told["gen_ai.usage.output_tokens"]) == (20, 10)
     assert about(within[0])["gen_ai.operation.name"] == "chat"
     assert about(within[0])["gen_ai.provider.name"] == "openai"
@@ -109,15 +131,23 @@ def test_a_turn_is_one_trace_of_its_model_calls_and_its_tools(traced: Traced) ->
 
 
 @pytest.mark.requirement("tracing:turn")
-def test_what_failed_is_an_error_of_its_span_and_an_intervention_stands_in_the_turn(traced: Traced) -> None:
+def test_what_failed_is_an_error_of_its_span_and_an_intervention_stands_in_the_turn(
+    traced: Traced,
+) -> None:
     refused = JSONResponse({"error": {"message": "no"}}, 400)
     traced.pod.provider.says(calls(("c1", "desk__made_up", {})), refused)
     turn, *within = traced.turn("What is the balance, made up?")
     assert turn.status.code == ERROR
     assert about(turn)["error.type"] == "provider_http_400"
-    assert [(span.name, span.status.code) for span in within] == [("chat gpt-test", 0), ("chat gpt-test", ERROR)]
+    assert [(span.name, span.status.code) for span in within] == [
+        ("chat gpt-test", 0),
+        ("chat gpt-test", ERROR),
+    ]
     assert about(within[1])["error.type"] == "400"
-    events = {(event.name, *(each.value.string_value for each in event.attributes)) for event in turn.events}
+    events = {
+        (event.name, *(each.value.string_value for each in event.attributes))
+        for event in turn.events
+    }
     assert ("claw.intervention", "unknown_tool_rejected") in events
 
 

@@ -37,7 +37,9 @@ class Piped(Pod):
 
     def read(self) -> list[dict[str, Any]]:
         """Return the log's lines until the proxy has ended."""
-        return [known(line) for line in self.pipe.read().decode().splitlines() if line.startswith("{")]
+        return [
+            known(line) for line in self.pipe.read().decode().splitlines() if line.startswith("{")
+        ]
 
     def said(self) -> str:
         return ""
@@ -72,7 +74,9 @@ def provider() -> Any:
 
 
 @pytest.mark.requirement("log:unread")
-def test_requests_are_answered_though_nobody_reads_the_log_and_it_is_whole_when_somebody_does(piped: Piped) -> None:
+def test_requests_are_answered_though_nobody_reads_the_log_and_it_is_whole_when_somebody_does(
+    piped: Piped,
+) -> None:
     ask(piped, 40)  # three times the size of a pipe
     assert piped.process is not None
     reading: list[list[dict[str, Any]]] = []

@@ -48,33 +48,47 @@ def test_a_stream_is_kept_alive_for_as_long_as_a_tool_takes(running: Pod) -> Non
     data: list[str] = []
     headers = {"authorization": f"Bearer {running.token()}"}
     with httpx2.stream(
-        "POST", f"{running.url}/v1/chat/completions", json=body(stream=True), headers=headers, timeout=30
+        "POST",
+        f"{running.url}/v1/chat/completions",
+        json=body(stream=True),
+        headers=headers,
+        timeout=30,
     ) as answer:
         assert answer.headers["content-type"] == "text/event-stream"
         for line in answer.iter_lines():
             (comments if line.startswith(":") else data).append(line)
-            if len(comments) >= 6:  # more than a second, with a comment every 200 ms: now the tool may answer
+            if (
+                len(comments) >= 6
+            ):  # more than a second, with a comment every 200 ms: now the tool may answer
                 held.go.set()
     assert ": claw round=1 waiting=desk.balance" in comments
     assert [line for line in data if line][-1] == "data: [DONE]"
 
 
 @pytest.mark.requirement("stream:keepalive")
-def test_the_real_sdk_with_a_short_read_timeout_survives_a_tool_that_takes_three_seconds(running: Pod) -> None:
+def test_the_real_sdk_with_a_short_read_timeout_survives_a_tool_that_takes_three_seconds(
+    running: Pod,
+) -> None:
     async def slow(_request: Request) -> Response:
         await asyncio.sleep(3)
         return JSONResponse({"usd": 1})
 
     running.service.routes["GET", "/balance"] = slow
     running.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
-    with running.client(timeout=2.0).chat.completions.stream(model="gpt-test", messages=HI) as stream:
+    with running.client(timeout=2.0).chat.completions.stream(
+        model="gpt-test", messages=HI
+    ) as stream:
         assert stream.get_final_completion().choices[0].message.content == "Done."
 
 
 @pytest.mark.requirement("stream:status-until-it-goes-on")
 @pytest.mark.usefixtures("unhurried")
-def test_a_provider_that_refuses_the_first_call_keeps_its_status_though_a_stream_was_asked_for(running: Pod) -> None:
-    running.provider.says(JSONResponse({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400))
+def test_a_provider_that_refuses_the_first_call_keeps_its_status_though_a_stream_was_asked_for(
+    running: Pod,
+) -> None:
+    running.provider.says(
+        JSONResponse({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400)
+    )
     with pytest.raises(openai.BadRequestError) as raised:
         running.client().chat.completions.create(model="gpt-test", messages=HI, stream=True)
     assert raised.value.code == "context_length_exceeded"
@@ -104,7 +118,9 @@ def test_a_runner_that_leaves_cancels_the_model_call(running: Pod, stream: bool)
 
 @pytest.mark.requirement("runner:leaves-while-writing")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_write_that_is_on_its_way_may_finish_and_is_recorded_though_the_runner_has_left(running: Pod, stream: bool) -> None:
+def test_a_write_that_is_on_its_way_may_finish_and_is_recorded_though_the_runner_has_left(
+    running: Pod, stream: bool
+) -> None:
     held = Held(JSONResponse({"bought": "NVDA"}))
     running.service.routes["POST", "/trade"] = held
     running.provider.says(calls(("c1", "desk__trade", {"symbol": "NVDA"})), text("never asked for"))
@@ -120,8 +136,13 @@ def test_a_write_that_is_on_its_way_may_finish_and_is_recorded_though_the_runner
 
 @pytest.mark.requirement("runner:leaves-before-the-first-chunk")
 @pytest.mark.parametrize("kind", ["off", "comment"])
-def test_runners_that_leave_a_stream_before_they_read_of_it_take_their_turns_along(pod: Pod, kind: str) -> None:
-    """They leave at once or after the headers, alone or two at one turn. The model never answers."""
+def test_runners_that_leave_a_stream_before_they_read_of_it_take_their_turns_along(
+    pod: Pod, kind: str
+) -> None:
+    """They leave at once or after the headers, alone or two at one turn.
+
+    The model never answers.
+    """
     held = Held(text("too late"))
     pod.environment.update({"CLLAMA_KEEPALIVE_FIRST_MS": "1", "CLLAMA_KEEPALIVE_OPENAI": kind})
     pod.agent("analyst", pod.tool("balance"))
@@ -130,9 +151,15 @@ def test_runners_that_leave_a_stream_before_they_read_of_it_take_their_turns_alo
 
     async def leave(number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", pod.port)
-        asked = {**body(stream=True), "messages": [{"role": "user", "content": f"Go {number // 2 * 2}"}]}
+        asked = {
+            **body(stream=True),
+            "messages": [{"role": "user", "content": f"Go {number // 2 * 2}"}],
+        }
         payload = json.dumps(asked).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token()}\r\n"
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer "
+            f"{pod.token()}\r\n"
+        )
         writer.write(f"{head}content-length: {len(payload)}\r\n\r\n".encode() + payload)
         await writer.drain()
         if number % 4:
@@ -155,12 +182,17 @@ def test_runners_that_leave_a_stream_before_they_read_of_it_take_their_turns_alo
 
 
 def leave_while(pod: Pod, held: Held, request: dict[str, Any]) -> None:
-    """Send the request, and close the connection once the peer behind the proxy has received its request."""
+    """Send the request, and close the connection once the peer behind the proxy has
+    received its request.
+    """
 
     async def run() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", pod.port)
         payload = json.dumps(request).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token()}\r\n"
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer "
+            f"{pod.token()}\r\n"
+        )
         writer.write(f"{head}content-length: {len(payload)}\r\n\r\n".encode() + payload)
         await writer.drain()
         assert await asyncio.to_thread(held.asked.wait, 30)
@@ -193,13 +225,21 @@ async def elsewhere(_request: Request) -> Response:
         (Held(JSONResponse({})), {"ok": False, "code": "timeout"}),
     ],
 )
-def test_whatever_a_service_does_the_model_is_told_and_the_turn_goes_on(pod: Pod, route: Any, expected: dict[str, Any]) -> None:
+def test_whatever_a_service_does_the_model_is_told_and_the_turn_goes_on(
+    pod: Pod, route: Any, expected: dict[str, Any]
+) -> None:
     patience = {"timeout_per_tool_ms": 1500} if isinstance(route, Held) else {}
     pod.agent("analyst", pod.tool("balance"), **patience)
     pod.start()
     pod.service.routes["GET", "/balance"] = route
     pod.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
-    assert pod.client().chat.completions.create(model="gpt-test", messages=HI).choices[0].message.content == "Done."
+    assert (
+        pod.client()
+        .chat.completions.create(model="gpt-test", messages=HI)
+        .choices[0]
+        .message.content
+        == "Done."
+    )
     envelope = json.loads(pod.provider.received[-1].json["messages"][-1]["content"])
     found = {**envelope, **envelope.get("error", {})}
     assert {name: found.get(name) for name in expected} == expected

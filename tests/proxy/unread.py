@@ -1,4 +1,6 @@
-"""A runner that asks and does not read: what the kernel does not take of its answer waits in the proxy."""
+"""A runner that asks and does not read: what the kernel does not take of its answer
+waits in the proxy.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,16 @@ import socket
 from typing import Self
 
 _RECEIVE_BUFFER = 2048
-"""Bytes that its kernel takes (a little more, in truth). A runner with a default buffer would take six megabytes."""
+"""Bytes that its kernel takes (a little more, in truth).
+
+A runner with a default buffer would take six megabytes.
+"""
 
 
 class UnreadAnswer:
-    """One request on a connection of its own, and its answer, which is read when the test says so."""
+    """One request on a connection of its own, and its answer, which is read when
+    the test says so.
+    """
 
     def __init__(self, port: int, request: bytes) -> None:
         self._socket = socket.socket()
@@ -63,14 +70,23 @@ class UnreadAnswer:
 
 
 def _length(data: bytes) -> int | None:
-    """Return the length of a whole message, with its head; None if that is not known yet, or it is chunked."""
+    """Return the length of a whole message, with its head; None if that is not
+    known yet, or it is chunked.
+    """
     head, found, _ = data.partition(b"\r\n\r\n")
-    lengths = [line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    lengths = [
+        line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
+    ]
     return len(head) + 4 + int(lengths[0]) if found and lengths else None
 
 
 def request(path: str, token: str, body: bytes, *more: str) -> bytes:
     """Return a whole request; ``more``: further header lines."""
-    lines = [f"POST {path} HTTP/1.1", "host: x", f"authorization: Bearer {token}", "content-type: application/json"]
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "host: x",
+        f"authorization: Bearer {token}",
+        "content-type: application/json",
+    ]
     head = "\r\n".join([*lines, f"content-length: {len(body)}", *more, "", ""])
     return head.encode() + body

@@ -17,7 +17,9 @@ _KEPT = 4 << 20
 
 @dataclass
 class Seen:
-    """A message as it was on the wire; ``body`` has no chunk framing, and only the beginning if it is long."""
+    """A message as it was on the wire; ``body`` has no chunk framing, and only the
+    beginning if it is long.
+    """
 
     line: str
     headers: list[tuple[str, str]]
@@ -57,7 +59,13 @@ class Connection:
             self._more()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         line, *lines = head.decode("latin-1").split("\r\n")
-        return Seen(line, [(name, value.removeprefix(" ")) for name, _, value in (row.partition(":") for row in lines)])
+        return Seen(
+            line,
+            [
+                (name, value.removeprefix(" "))
+                for name, _, value in (row.partition(":") for row in lines)
+            ],
+        )
 
     def body(self, seen: Seen) -> None:
         """Read the body to its end."""
@@ -160,7 +168,10 @@ class Runner(Connection):
 
 
 class Wire:
-    """The provider. It gives ``answers`` in order, then ``OK``; a callable may do anything with the connection."""
+    """The provider.
+
+    It gives ``answers`` in order, then ``OK``; a callable may do anything with the connection.
+    """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self._listener = socket.create_server((host, 0), backlog=64)

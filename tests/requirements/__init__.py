@@ -17,4 +17,6 @@ AREAS: dict[str, dict[str, Requirement]] = {
     if area.name != "requirement"
 }
 
-REQUIREMENTS: dict[str, Requirement] = {name: requirement for area in AREAS.values() for name, requirement in area.items()}
+REQUIREMENTS: dict[str, Requirement] = {
+    name: requirement for area in AREAS.values() for name, requirement in area.items()
+}

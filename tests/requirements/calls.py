@@ -20,13 +20,16 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 4, before each execution",
         "Arguments, repeat and schema are checked in this order; violations are told, and the service is not called.",
     ),
-    "calls:max-parallel": Requirement("docs/spec/mediation.md section 4, order", "At most max_parallel calls run at once."),
+    "calls:max-parallel": Requirement(
+        "docs/spec/mediation.md section 4, order", "At most max_parallel calls run at once."
+    ),
     "calls:path-segment": Requirement(
         "docs/spec/mediation.md section 4, executing over HTTP",
         "A path argument stays one segment, encoded once, whatever it is.",
     ),
     "calls:exact-numbers": Requirement(
-        "docs/spec/mediation.md section 4, executing over HTTP", "Numbers keep their spelling in path, query, body and result."
+        "docs/spec/mediation.md section 4, executing over HTTP",
+        "Numbers keep their spelling in path, query, body and result.",
     ),
     "calls:claw-id": Requirement(
         "docs/spec/mediation.md section 4, executing over HTTP",
@@ -37,46 +40,63 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Equal arguments are equal by value: key order, 1 and 1.0, never 2^53 and its neighbour.",
     ),
     "calls:schema-keywords": Requirement(
-        "docs/spec/mediation.md section 4", "The usual keywords of JSON Schema hold, in every draft."
+        "docs/spec/mediation.md section 4",
+        "The usual keywords of JSON Schema hold, in every draft.",
     ),
-    "calls:schema-no-fetch": Requirement("docs/spec/mediation.md section 4", "A remote $ref is never fetched."),
+    "calls:schema-no-fetch": Requirement(
+        "docs/spec/mediation.md section 4", "A remote $ref is never fetched."
+    ),
     "calls:schema-eight": Requirement(
         "docs/spec/mediation.md section 4", "At most eight violations are told, in a stable order."
     ),
     "calls:schema-hostile": Requirement(
-        "docs/spec/mediation.md section 4", "A value that cannot be checked is not valid, and no fault."
+        "docs/spec/mediation.md section 4",
+        "A value that cannot be checked is not valid, and no fault.",
     ),
     "calls:schema-bounded": Requirement(
-        "decision 0010", "No schema and no value makes a check work for long; a pattern that can't be used is known at load."
+        "decision 0010",
+        "No schema and no value makes a check work for long; a pattern that can't be used is known at load.",
     ),
-    "calls:schema-patterns": Requirement("decision 0010", "Patterns are ECMA-262's, wherever a draft has them."),
-    "calls:schema-exact": Requirement("docs/spec/mediation.md section 4", "Numbers compare exactly: above 2^53, and decimals."),
+    "calls:schema-patterns": Requirement(
+        "decision 0010", "Patterns are ECMA-262's, wherever a draft has them."
+    ),
+    "calls:schema-exact": Requirement(
+        "docs/spec/mediation.md section 4", "Numbers compare exactly: above 2^53, and decimals."
+    ),
     "calls:ids": Requirement(
         "docs/spec/mediation.md section 6",
         "Call ids that are repeated or missing are minted, of letters and digits, and answered.",
     ),
     "calls:invalid-arguments": Requirement(
-        "docs/spec/mediation.md section 4", "Arguments that do not parse are never run and never taken for an empty object."
+        "docs/spec/mediation.md section 4",
+        "Arguments that do not parse are never run and never taken for an empty object.",
     ),
     "calls:schema-validation": Requirement(
-        "docs/spec/mediation.md section 4", "Arguments are held to the tool's schema before the service is called."
+        "docs/spec/mediation.md section 4",
+        "Arguments are held to the tool's schema before the service is called.",
     ),
-    "calls:duplicate": Requirement("docs/spec/mediation.md section 4, repeats", "An equal call in one turn is not run again."),
+    "calls:duplicate": Requirement(
+        "docs/spec/mediation.md section 4, repeats", "An equal call in one turn is not run again."
+    ),
     "calls:duplicate-exceptions": Requirement(
         "docs/spec/mediation.md section 4, repeats",
         "The latest equal call decides: a read runs again after it failed, twice at most, and after a write in its service.",
     ),
     "calls:idle-rounds": Requirement(
-        "docs/spec/mediation.md section 4, repeats", "Three rounds of repeats in a row lead to finalization."
+        "docs/spec/mediation.md section 4, repeats",
+        "Three rounds of repeats in a row lead to finalization.",
     ),
     "calls:parallel": Requirement(
-        "docs/spec/mediation.md section 4, order", "Neighbouring reads run together; results keep the calls' order."
+        "docs/spec/mediation.md section 4, order",
+        "Neighbouring reads run together; results keep the calls' order.",
     ),
     "calls:idempotency-key": Requirement(
-        "docs/spec/mediation.md section 4, executing over HTTP", "Each call of a turn has its own key."
+        "docs/spec/mediation.md section 4, executing over HTTP",
+        "Each call of a turn has its own key.",
     ),
     "calls:error-results": Requirement(
-        "docs/spec/mediation.md section 4, results", "A service's error is a result; the turn goes on."
+        "docs/spec/mediation.md section 4, results",
+        "A service's error is a result; the turn goes on.",
     ),
     "calls:query-and-body": Requirement(
         "docs/spec/mediation.md section 4, executing over HTTP",
@@ -91,31 +111,42 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A terminal call that succeeds ends the turn; it must be the last of its reply.",
     ),
     "results:truncation": Requirement(
-        "docs/spec/mediation.md section 4, results", "Over the limit: the first bytes, cut at a character, and the true size."
+        "docs/spec/mediation.md section 4, results",
+        "Over the limit: the first bytes, cut at a character, and the true size.",
     ),
     "results:body-kinds": Requirement(
-        "docs/spec/mediation.md section 4, results", "JSON is data in its own bytes; all else is text."
+        "docs/spec/mediation.md section 4, results",
+        "JSON is data in its own bytes; all else is text.",
     ),
-    "results:redirect": Requirement("docs/spec/mediation.md section 4, executing over HTTP", "Redirects are refused."),
-    "results:envelope": Requirement("docs/spec/mediation.md section 4, results", "Every failure has the one shape."),
+    "results:redirect": Requirement(
+        "docs/spec/mediation.md section 4, executing over HTTP", "Redirects are refused."
+    ),
+    "results:envelope": Requirement(
+        "docs/spec/mediation.md section 4, results", "Every failure has the one shape."
+    ),
     "service:request": Requirement(
         "docs/spec/mediation.md section 4, executing over HTTP",
         "A call says who asks and in which turn; a write has a stable key.",
     ),
     "service:credentials": Requirement(
-        "docs/spec/contract.md, tools.json", "Bearer, header and basic credentials, inline or from the secrets directory."
+        "docs/spec/contract.md, tools.json",
+        "Bearer, header and basic credentials, inline or from the secrets directory.",
     ),
     "service:no-echo": Requirement(
-        "docs/spec/mediation.md section 2", "A credential that a service says back never reaches the result, nor half of it."
+        "docs/spec/mediation.md section 2",
+        "A credential that a service says back never reaches the result, nor half of it.",
     ),
     "service:unreachable": Requirement(
-        "docs/spec/mediation.md section 4, results", "A service that is down was certainly not reached."
+        "docs/spec/mediation.md section 4, results",
+        "A service that is down was certainly not reached.",
     ),
     "service:broken-off": Requirement(
-        "docs/spec/mediation.md section 4, results", "A service that breaks off leaves a write's outcome unknown."
+        "docs/spec/mediation.md section 4, results",
+        "A service that breaks off leaves a write's outcome unknown.",
     ),
     "service:too-large": Requirement(
-        "docs/spec/mediation.md section 4, results", "A body that is too large is given up, zip bombs too."
+        "docs/spec/mediation.md section 4, results",
+        "A body that is too large is given up, zip bombs too.",
     ),
     "service:own-host-only": Requirement(
         "docs/spec/mediation.md section 4, executing over HTTP",

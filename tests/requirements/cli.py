@@ -6,22 +6,27 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "cli:compile": Requirement(
-        'docs/spec/compile.md, "Verbs"', "`claw compile` writes the tree and prints which agent may call what, and its effect."
+        'docs/spec/compile.md, "Verbs"',
+        "`claw compile` writes the tree and prints which agent may call what, and its effect.",
     ),
     "cli:diagnostic-format": Requirement(
-        'docs/spec/compile.md, "Diagnostics"', "A diagnostic shows its place, its line with carets, a hint and a help line."
+        'docs/spec/compile.md, "Diagnostics"',
+        "A diagnostic shows its place, its line with carets, a hint and a help line.",
     ),
     "cli:nothing-written-on-error": Requirement(
         'docs/spec/compile.md, "Verbs"', "With an error nothing is written, and the old tree stays."
     ),
     "cli:check-writes-nothing": Requirement(
-        'docs/spec/compile.md, "Verbs"', "`claw check` prints diagnostics as text or JSON and writes nothing."
+        'docs/spec/compile.md, "Verbs"',
+        "`claw check` prints diagnostics as text or JSON and writes nothing.",
     ),
     "cli:check-sarif": Requirement(
-        "docs/cli.md", "`claw check --format sarif` is SARIF 2.1.0: rules, places in code points, notes as related places."
+        "docs/cli.md",
+        "`claw check --format sarif` is SARIF 2.1.0: rules, places in code points, notes as related places.",
     ),
     "cli:check-github": Requirement(
-        "docs/cli.md", "`claw check --format github` prints a workflow command for each diagnostic, escaped."
+        "docs/cli.md",
+        "`claw check --format github` prints a workflow command for each diagnostic, escaped.",
     ),
     "cli:plan": Requirement(
         'docs/spec/compile.md, "Verbs"',
@@ -31,12 +36,16 @@ REQUIREMENTS: dict[str, Requirement] = {
         'docs/spec/compile.md, "Verbs"',
         "`claw explain` gives every reason with its place, of what is allowed and what is denied, and what would change it.",
     ),
-    "cli:exit-codes": Requirement('docs/spec/compile.md, "Verbs"', "Exit 0, 1 for errors, 2 for wrong usage."),
+    "cli:exit-codes": Requirement(
+        'docs/spec/compile.md, "Verbs"', "Exit 0, 1 for errors, 2 for wrong usage."
+    ),
     "cli:state": Requirement(
-        "docs/state.md", "claw state lists what is kept of each agent, as a table or as JSON, and never its content."
+        "docs/state.md",
+        "claw state lists what is kept of each agent, as a table or as JSON, and never its content.",
     ),
     "cli:state-forget": Requirement(
-        "docs/state.md", "claw state forget says what went and what was left, and does nothing without a yes."
+        "docs/state.md",
+        "claw state forget says what went and what was left, and does nothing without a yes.",
     ),
     "cli:lock": Requirement(
         'docs/spec/compile.md, "Verbs"',
@@ -55,14 +64,16 @@ REQUIREMENTS: dict[str, Requirement] = {
         "`claw down` removes what `claw up` made, of the pod as it is and as it was; volumes only with `--volumes`.",
     ),
     "cli:no-docker": Requirement(
-        "docs/cli.md", "Without Docker, or without its Compose plugin, one line on standard error says what to install."
+        "docs/cli.md",
+        "Without Docker, or without its Compose plugin, one line on standard error says what to install.",
     ),
     "cli:schema": Requirement(
         'docs/spec/compile.md, "Verbs"',
         "`claw schema` prints Compose's schema with x-claw in it, which takes at each place what the grammar takes.",
     ),
     "cli:inspect-agent": Requirement(
-        "docs/cli.md", "`claw inspect AGENT` shows all of its compiled authority, and no value of a variable; text and JSON."
+        "docs/cli.md",
+        "`claw inspect AGENT` shows all of its compiled authority, and no value of a variable; text and JSON.",
     ),
     "cli:inspect-service": Requirement(
         "docs/cli.md",
@@ -73,9 +84,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "`claw init NAME` makes a pod that compiles without a warning and that Compose takes; nothing is overwritten.",
     ),
     "cli:help": Requirement(
-        "docs/cli.md", "Every verb says in its help what it does and its exit codes; `claw --version` prints the version."
+        "docs/cli.md",
+        "Every verb says in its help what it does and its exit codes; `claw --version` prints the version.",
     ),
-    "cli:help-is-light": Requirement("docs/cli.md", "`claw --help` imports no verb, and no library that a verb needs."),
+    "cli:help-is-light": Requirement(
+        "docs/cli.md", "`claw --help` imports no verb, and no library that a verb needs."
+    ),
     "cli:proxy": Requirement(
         "docs/cli.md",
         "`claw proxy` becomes mitmdump, or mitmweb, of its own environment, with the installed addon and all options as given.",
@@ -93,16 +107,19 @@ REQUIREMENTS: dict[str, Requirement] = {
         "`claw doctor` has a row for each thing that a pod needs, with the remedy for each that is missing; exit 1 for those.",
     ),
     "cli:doctor-anywhere": Requirement(
-        "docs/cli.md", "`claw doctor` answers in any directory, on any files; it prints no secret and writes nothing."
+        "docs/cli.md",
+        "`claw doctor` answers in any directory, on any files; it prints no secret and writes nothing.",
     ),
     "cli:typed": Requirement(
         "CONTRIBUTING.md",
         "Every package is typed for others, and the metadata has authors, classifiers, keywords and upstream.",
     ),
     "cli:pod-argument": Requirement(
-        "docs/cli.md", "The pod file is `claw-pod.yml`, or named by `-f` at every verb, or the argument of verbs about a pod."
+        "docs/cli.md",
+        "The pod file is `claw-pod.yml`, or named by `-f` at every verb, or the argument of verbs about a pod.",
     ),
     "cli:streams": Requirement(
-        "docs/cli.md", "Standard output holds what was asked for; errors go to standard error, and nothing is colored."
+        "docs/cli.md",
+        "Standard output holds what was asked for; errors go to standard error, and nothing is colored.",
     ),
 }

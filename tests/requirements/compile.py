@@ -10,20 +10,24 @@ REQUIREMENTS: dict[str, Requirement] = {
         "What `claw compile` writes is what the proxy serves: tools, feeds, memory, blocks, models, budget, keys, tokens.",
     ),
     "compile:diagnostics-on-the-line": Requirement(
-        "docs/spec/compile.md, Diagnostics", "Each diagnostic has a stable code and the file, line and column that earn it."
+        "docs/spec/compile.md, Diagnostics",
+        "Each diagnostic has a stable code and the file, line and column that earn it.",
     ),
     "compile:all-errors-in-one-run": Requirement(
-        "docs/spec/compile.md, Diagnostics", "All mistakes of a pod are reported in one run, sorted by place."
+        "docs/spec/compile.md, Diagnostics",
+        "All mistakes of a pod are reported in one run, sorted by place.",
     ),
     "compile:secrets-never-printed": Requirement(
         "docs/spec/compile.md, Interpolation; docs/spec/contract.md",
         "No value of a variable, token or master secret is printed; files that must hold one are the only ones that do.",
     ),
     "compile:codes-are-documented": Requirement(
-        "docs/spec/compile.md, Diagnostics", "docs/diagnostics.md is printed from the registry of codes, and current."
+        "docs/spec/compile.md, Diagnostics",
+        "docs/diagnostics.md is printed from the registry of codes, and current.",
     ),
     "compile:golden-pod": Requirement(
-        "ARCHITECTURE.md", "Each worked pod compiles to the bytes of its expected/ directory, in any place."
+        "ARCHITECTURE.md",
+        "Each worked pod compiles to the bytes of its expected/ directory, in any place.",
     ),
     "compile:killed": Requirement(
         "docs/spec/compile.md",
@@ -33,16 +37,20 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/compile.md", "The same input gives the same bytes, on any machine."
     ),
     "compile:order-of-yaml-is-no-matter": Requirement(
-        "docs/spec/compile.md, Tools", "No reordering of mappings, grants or names in the pod file changes a byte."
+        "docs/spec/compile.md, Tools",
+        "No reordering of mappings, grants or names in the pod file changes a byte.",
     ),
     "compile:output-loads": Requirement(
-        "docs/spec/contract.md", "What the compiler writes is what the proxy's reader accepts, nothing left out."
+        "docs/spec/contract.md",
+        "What the compiler writes is what the proxy's reader accepts, nothing left out.",
     ),
     "compile:digest": Requirement(
-        "docs/spec/contract.md, metadata.json", "metadata.json carries the SHA-256 of the agent's compiled files."
+        "docs/spec/contract.md, metadata.json",
+        "metadata.json carries the SHA-256 of the agent's compiled files.",
     ),
     "compile:agent-page-names-tools-only": Requirement(
-        "docs/spec/compile.md, Output", "CLAWDAPUS.md names tools as they are presented, and no endpoint, URL or token."
+        "docs/spec/compile.md, Output",
+        "CLAWDAPUS.md names tools as they are presented, and no endpoint, URL or token.",
     ),
     "compile:deny-by-default": Requirement(
         "docs/pod-file.md, feeds", "An agent has the tools that it was granted, and no others."
@@ -52,7 +60,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Per service `all` wins, else names are united; deny beats allow; the order is the descriptor's.",
     ),
     "compile:defaults": Requirement(
-        "docs/spec/compile.md, Defaults", "Absent inherits, present replaces, `...` splices, empty and null suppress."
+        "docs/spec/compile.md, Defaults",
+        "Absent inherits, present replaces, `...` splices, empty and null suppress.",
     ),
     "compile:policy": Requirement(
         "docs/spec/compile.md, Defaults",
@@ -90,39 +99,51 @@ REQUIREMENTS: dict[str, Requirement] = {
         "An agent gets the skill of every service that it may use; its own skill of the same name wins.",
     ),
     "compile:edge-cases": Requirement(
-        "docs/spec/compile.md", "Each edge case of the original has a result, and a case or test that proves it."
+        "docs/spec/compile.md",
+        "Each edge case of the original has a result, and a case or test that proves it.",
     ),
     "compile:yaml-1-2": Requirement(
-        "docs/spec/compile.md, Diagnostics", "Scalars are YAML 1.2's: `on` is a name, `4000:22` a string."
+        "docs/spec/compile.md, Diagnostics",
+        "Scalars are YAML 1.2's: `on` is a name, `4000:22` a string.",
     ),
     "compile:no-traceback": Requirement(
-        "docs/spec/compile.md, Diagnostics", "Whatever a pod file or a descriptor holds, the answer is diagnostics."
+        "docs/spec/compile.md, Diagnostics",
+        "Whatever a pod file or a descriptor holds, the answer is diagnostics.",
     ),
     "compile:paths-stay-inside": Requirement(
-        "docs/spec/compile.md", "Contracts and descriptors stay in the pod's directory, after symlinks."
+        "docs/spec/compile.md",
+        "Contracts and descriptors stay in the pod's directory, after symlinks.",
     ),
     "compile:interpolation": Requirement(
         "docs/spec/compile.md, Interpolation",
         "Variables are filled in by Compose's rules; an unset one without a default is an error.",
     ),
     "compile:dotenv": Requirement(
-        "docs/spec/compile.md, Interpolation", ".env is read in Compose's dialect, under the process's environment."
+        "docs/spec/compile.md, Interpolation",
+        ".env is read in Compose's dialect, under the process's environment.",
     ),
     "compile:base-url": Requirement(
-        "docs/spec/compile.md, base_url", "A base URL is stated, or made of the first TCP port of expose, then of ports."
+        "docs/spec/compile.md, base_url",
+        "A base URL is stated, or made of the first TCP port of expose, then of ports.",
     ),
     "compile:tokens": Requirement(
-        "docs/spec/compile.md, Tokens", "Agent tokens are derived from the pod's master secret, the agent's id and an epoch."
+        "docs/spec/compile.md, Tokens",
+        "Agent tokens are derived from the pod's master secret, the agent's id and an epoch.",
     ),
     "compile:master-secret": Requirement(
-        "docs/spec/compile.md, Tokens", "The first compile makes a master secret, says so, and later ones keep it."
+        "docs/spec/compile.md, Tokens",
+        "The first compile makes a master secret, says so, and later ones keep it.",
     ),
-    "compile:private-files": Requirement("docs/spec/contract.md, Layout", "Compiled directories are 0700 and files 0600."),
+    "compile:private-files": Requirement(
+        "docs/spec/contract.md, Layout", "Compiled directories are 0700 and files 0600."
+    ),
     "compile:atomic": Requirement(
-        "docs/spec/compile.md, Verbs", "The compiled tree is replaced whole; a kill leaves the old one."
+        "docs/spec/compile.md, Verbs",
+        "The compiled tree is replaced whole; a kill leaves the old one.",
     ),
     "compile:never-replaces-foreign-files": Requirement(
-        "docs/cli.md, claw compile", "A directory that holds anything the compiler did not make is not replaced."
+        "docs/cli.md, claw compile",
+        "A directory that holds anything the compiler did not make is not replaced.",
     ),
     "compile:models": Requirement(
         "docs/spec/compile.md, Grammar, Defaults",
@@ -137,7 +158,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A memory is one service that declares one, replaces the pod's whole, null suppresses it; none without a proxy.",
     ),
     "compile:context-blocks": Requirement(
-        "docs/spec/compile.md", "Context blocks replace the pod's as a list; what the proxy would skip is an error."
+        "docs/spec/compile.md",
+        "Context blocks replace the pod's as a list; what the proxy would skip is an error.",
     ),
     "compile:feeds": Requirement(
         "docs/spec/compile.md, Grammar",
@@ -159,7 +181,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/compile.md, count",
         "count makes name-0 to name-(N-1); what would give two containers one name or one identity is an error.",
     ),
-    "compile:timezone": Requirement("docs/spec/compile.md", "An agent's time zone is the TZ of its container, else UTC."),
+    "compile:timezone": Requirement(
+        "docs/spec/compile.md", "An agent's time zone is the TZ of its container, else UTC."
+    ),
     "compile:original-pods": Requirement(
         "docs/spec/compile.md, Grammar",
         "A pod of the original compiles: what nothing acts on is carried, with one warning each.",

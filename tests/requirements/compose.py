@@ -5,7 +5,9 @@ from __future__ import annotations
 from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
-    "compose:oracle": Requirement("docs/spec/compile.md", "Docker Compose itself takes every file that is generated."),
+    "compose:oracle": Requirement(
+        "docs/spec/compile.md", "Docker Compose itself takes every file that is generated."
+    ),
     "compose:passes-through": Requirement(
         "docs/spec/compile.md, Grammar",
         "Every key that the user wrote outside x-claw means in the generated file what it meant in the pod file.",
@@ -19,10 +21,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "An agent with count is so many containers, each with its own credential; who waits for it waits for each.",
     ),
     "compose:surfaces": Requirement(
-        "docs/spec/compile.md, Defaults", "volume:// and host:// are mounts in the long form, read-only unless rw is said."
+        "docs/spec/compile.md, Defaults",
+        "volume:// and host:// are mounts in the long form, read-only unless rw is said.",
     ),
     "compose:secrets": Requirement(
-        "docs/spec/compile.md, Output", "A secret arrives byte for byte, and compose.generated.yml holds none."
+        "docs/spec/compile.md, Output",
+        "A secret arrives byte for byte, and compose.generated.yml holds none.",
     ),
     "compose:proxy": Requirement(
         "docs/spec/compile.md, Output",

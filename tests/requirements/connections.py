@@ -13,7 +13,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "reason, a request gets 503 with Retry-After, and nothing that is known of the agent is forgotten.",
     ),
     "connections:descriptors": Requirement(
-        _ONE, "The process takes as many descriptors as the system lets it have, and a lack of them is one line a minute."
+        _ONE,
+        "The process takes as many descriptors as the system lets it have, and a lack of them is one line a minute.",
     ),
     "connections:strangers": Requirement(
         _ONE,
@@ -36,16 +37,20 @@ REQUIREMENTS: dict[str, Requirement] = {
         "streams, or leads through to a host that is not governed is not.",
     ),
     "connections:refusals-limited": Requirement(
-        _ONE, "Lines about refused tokens are limited in number for each reason, and say how many were left out."
+        _ONE,
+        "Lines about refused tokens are limited in number for each reason, and say how many were left out.",
     ),
     "egress:no-private": Requirement(
         _ONE,
         "With egress allowed, no ungoverned connection leads to a loopback, link-local, private or special address, by the "
         "address that is dialled, unless CLLAMA_EGRESS_NETWORKS opens it or a provider is configured there.",
     ),
-    "egress:refusals-logged": Requirement(_ONE, "A refused destination is one line a minute, however often it is asked for."),
+    "egress:refusals-logged": Requirement(
+        _ONE, "A refused destination is one line a minute, however often it is asked for."
+    ),
     "egress:shell-defaults": Requirement(
-        _ONE, "Where no setting says otherwise, the entrances are on loopback, and egress is denied; compiled files say it."
+        _ONE,
+        "Where no setting says otherwise, the entrances are on loopback, and egress is denied; compiled files say it.",
     ),
     "bodies:bounded": Requirement(
         "docs/spec/mediation.md section 2",

@@ -6,14 +6,16 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "context:system-end": Requirement(
-        "docs/spec/mediation.md section 8", "Context stands at the end of the system prompt; every other byte stays."
+        "docs/spec/mediation.md section 8",
+        "Context stands at the end of the system prompt; every other byte stays.",
     ),
     "context:order": Requirement(
         "docs/spec/mediation.md section 8",
         "Memory, blocks, feeds, blocks and time, in this order, behind one sentence that says whose text it is.",
     ),
     "context:fence": Requirement(
-        "docs/spec/mediation.md section 8", "What a service says stands in a fence that nothing in it can end."
+        "docs/spec/mediation.md section 8",
+        "What a service says stands in a fence that nothing in it can end.",
     ),
     "context:end-to-end": Requirement(
         "docs/spec/mediation.md section 8",
@@ -24,62 +26,86 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Requests that are forwarded or only count tokens get the context, and stay as they are else.",
     ),
     "context:none": Requirement(
-        "docs/spec/mediation.md section 8", "An agent without context gets no text, and no service is asked."
+        "docs/spec/mediation.md section 8",
+        "An agent without context gets no text, and no service is asked.",
     ),
-    "context:no-topology": Requirement("docs/spec/mediation.md section 2", "No address of a service is in a prompt or a log."),
-    "context:blocks": Requirement("docs/spec/mediation.md section 8", "Context blocks are cut to their length, in characters."),
+    "context:no-topology": Requirement(
+        "docs/spec/mediation.md section 2", "No address of a service is in a prompt or a log."
+    ),
+    "context:blocks": Requirement(
+        "docs/spec/mediation.md section 8", "Context blocks are cut to their length, in characters."
+    ),
     "context:quarantine": Requirement(
-        "docs/spec/mediation.md section 8", "A block that can't be placed is left out, with one event."
+        "docs/spec/mediation.md section 8",
+        "A block that can't be placed is left out, with one event.",
     ),
     "context:broken-file": Requirement(
-        "docs/spec/contract.md, layout", "A broken context file fails that agent closed, and no other."
+        "docs/spec/contract.md, layout",
+        "A broken context file fails that agent closed, and no other.",
     ),
     "context:time-line": Requirement(
-        "docs/spec/mediation.md section 8", "The time is told in the agent's zone; an unknown one is UTC."
+        "docs/spec/mediation.md section 8",
+        "The time is told in the agent's zone; an unknown one is UTC.",
     ),
     "feeds:fetch": Requirement(
-        "docs/spec/mediation.md section 8", "A feed is fetched as the agent, with its credential, and shown as it is."
+        "docs/spec/mediation.md section 8",
+        "A feed is fetched as the agent, with its credential, and shown as it is.",
     ),
     "feeds:reference": Requirement(
         "docs/spec/mediation.md section 8",
         "A feed's credential may be a reference to the secrets directory; missing, the feed is not asked.",
     ),
-    "feeds:ttl": Requirement("docs/spec/mediation.md section 8", "A feed is fetched once in its TTL, for each agent."),
+    "feeds:ttl": Requirement(
+        "docs/spec/mediation.md section 8", "A feed is fetched once in its TTL, for each agent."
+    ),
     "feeds:revalidate": Requirement(
         "docs/spec/mediation.md section 8",
         "A copy that has just expired is used and refreshed beside the turn; a much older one is not.",
     ),
     "feeds:stale-while-error": Requirement(
-        "docs/spec/mediation.md section 8", "When the fetch fails the old copy is used, with its age."
+        "docs/spec/mediation.md section 8",
+        "When the fetch fails the old copy is used, with its age.",
     ),
     "feeds:rest": Requirement(
-        "docs/spec/mediation.md section 8", "A feed that failed is left alone for a while: turns do not wait for it again."
+        "docs/spec/mediation.md section 8",
+        "A feed that failed is left alone for a while: turns do not wait for it again.",
     ),
-    "feeds:concurrent": Requirement("docs/spec/mediation.md section 8", "Feeds are fetched side by side; turns share a fetch."),
+    "feeds:concurrent": Requirement(
+        "docs/spec/mediation.md section 8", "Feeds are fetched side by side; turns share a fetch."
+    ),
     "feeds:caps": Requirement(
-        "docs/spec/mediation.md section 8", "Each feed is cut with a mark; those beyond the total are left out with a line."
+        "docs/spec/mediation.md section 8",
+        "Each feed is cut with a mark; those beyond the total are left out with a line.",
     ),
     "feeds:bounded": Requirement(
-        "docs/spec/mediation.md section 8", "Slow, broken and unreachable services cost no more than the feed's time."
+        "docs/spec/mediation.md section 8",
+        "Slow, broken and unreachable services cost no more than the feed's time.",
     ),
     "feeds:own-host-only": Requirement(
         "docs/spec/mediation.md section 4", "Redirects are refused, environment proxies unused."
     ),
     "feeds:redaction": Requirement(
-        "docs/spec/mediation.md section 2", "No credential that a feed says back reaches the prompt."
+        "docs/spec/mediation.md section 2",
+        "No credential that a feed says back reaches the prompt.",
     ),
-    "feeds:url": Requirement("docs/spec/mediation.md section 8", "A feed's URL is checked when the file is read."),
+    "feeds:url": Requirement(
+        "docs/spec/mediation.md section 8", "A feed's URL is checked when the file is read."
+    ),
     "memory:recall": Requirement(
-        "docs/spec/mediation.md section 8", "What a service recalls for the request stands in the prompt."
+        "docs/spec/mediation.md section 8",
+        "What a service recalls for the request stands in the prompt.",
     ),
     "memory:bounds": Requirement(
-        "docs/spec/mediation.md section 8", "Eight memories, 8 KiB, and none that is the conversation itself."
+        "docs/spec/mediation.md section 8",
+        "Eight memories, 8 KiB, and none that is the conversation itself.",
     ),
     "memory:failure": Requirement(
-        "docs/spec/mediation.md section 8", "A service that fails costs the memory, and at most its time."
+        "docs/spec/mediation.md section 8",
+        "A service that fails costs the memory, and at most its time.",
     ),
     "memory:redaction": Requirement(
-        "docs/spec/mediation.md section 8", "What looks like a credential is blanked out, both ways."
+        "docs/spec/mediation.md section 8",
+        "What looks like a credential is blanked out, both ways.",
     ),
     "memory:retain": Requirement(
         "docs/spec/mediation.md section 8",
@@ -94,23 +120,31 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A runner's side requests are told by its program's own words, never by a user's text.",
     ),
     "budget:window": Requirement(
-        "docs/spec/mediation.md section 8", "What has left the window does not count, and is deleted."
+        "docs/spec/mediation.md section 8",
+        "What has left the window does not count, and is deleted.",
     ),
     "budget:max-requests": Requirement(
-        "docs/spec/mediation.md section 8", "A request too many is 429 in its dialect's shape; each agent has its own."
+        "docs/spec/mediation.md section 8",
+        "A request too many is 429 in its dialect's shape; each agent has its own.",
     ),
     "budget:retry-after": Requirement(
-        "docs/spec/mediation.md section 8", "Retry-After is the time until there is room, and at least a second."
+        "docs/spec/mediation.md section 8",
+        "Retry-After is the time until there is room, and at least a second.",
     ),
     "budget:admission": Requirement(
         "docs/spec/mediation.md section 8",
         "Requests are counted when they are admitted, across processes, also those that are refused then; what is refused "
         "before does not count.",
     ),
-    "budget:durable": Requirement("docs/spec/mediation.md section 8", "Spending survives a restart without reading history."),
-    "budget:soft-alert": Requirement("docs/spec/mediation.md section 8", "soft_alert is an event and no refusal."),
+    "budget:durable": Requirement(
+        "docs/spec/mediation.md section 8", "Spending survives a restart without reading history."
+    ),
+    "budget:soft-alert": Requirement(
+        "docs/spec/mediation.md section 8", "soft_alert is an event and no refusal."
+    ),
     "budget:cost": Requirement(
-        "docs/spec/mediation.md section 8", "A cost is the provider's, else the price list's, and is never below zero."
+        "docs/spec/mediation.md section 8",
+        "A cost is the provider's, else the price list's, and is never below zero.",
     ),
     "budget:cost-unknown": Requirement(
         "docs/spec/mediation.md section 8",
@@ -142,13 +176,18 @@ REQUIREMENTS: dict[str, Requirement] = {
         "without one nothing is edited.",
     ),
     "budget:broken-off": Requirement(
-        "docs/spec/mediation.md section 8", "What broke off is charged by what was received, or else by the estimate."
+        "docs/spec/mediation.md section 8",
+        "What broke off is charged by what was received, or else by the estimate.",
     ),
-    "budget:shared": Requirement("docs/spec/mediation.md section 8", "Proxies on one state have one budget between them."),
+    "budget:shared": Requirement(
+        "docs/spec/mediation.md section 8", "Proxies on one state have one budget between them."
+    ),
     "budget:fail-mode": Requirement(
-        "docs/spec/mediation.md section 8", "An unreadable table lets pass, or is a 503, as it was set."
+        "docs/spec/mediation.md section 8",
+        "An unreadable table lets pass, or is a 503, as it was set.",
     ),
     "budget:end-to-end": Requirement(
-        "docs/spec/mediation.md section 8", "Real SDKs see a spent budget as 429, and get through when they wait."
+        "docs/spec/mediation.md section 8",
+        "Real SDKs see a spent budget as 429, and get through when they wait.",
     ),
 }

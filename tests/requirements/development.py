@@ -14,7 +14,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "With CI=true a test that is skipped for a missing program is a failure; one that the kernel refuses is not.",
     ),
     "development:stages": Requirement(
-        "CONTRIBUTING.md, Tests", "Every test has a stage, and the page of the stages shows a real test of each."
+        "CONTRIBUTING.md, Tests",
+        "Every test has a stage, and the page of the stages shows a real test of each.",
     ),
     "development:set-up": Requirement(
         "CONTRIBUTING.md, Tests",

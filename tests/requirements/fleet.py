@@ -6,13 +6,16 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "fleet:moves": Requirement(
-        "decision 0036", "Each turn of a conversation may be served by another proxy, and the model is shown all of it."
+        "decision 0036",
+        "Each turn of a conversation may be served by another proxy, and the model is shown all of it.",
     ),
     "fleet:entrances": Requirement(
-        "docs/deployment.md", "Base URL and forward proxy work through a load balancer, by HTTP and by TCP."
+        "docs/deployment.md",
+        "Base URL and forward proxy work through a load balancer, by HTTP and by TCP.",
     ),
     "fleet:rolling": Requirement(
-        "decision 0036", "A rolling restart under load interrupts no turn, and the SDKs' own retries lose no request."
+        "decision 0036",
+        "A rolling restart under load interrupts no turn, and the SDKs' own retries lose no request.",
     ),
     "fleet:killed": Requirement(
         "decision 0036",

@@ -22,10 +22,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Values from the environment stand in Secrets only, in a file that only its owner reads.",
     ),
     "kubernetes:carried": Requirement(
-        "docs/spec/compile.md, Verbs", "A Compose service becomes a Deployment, a Service and its claims."
+        "docs/spec/compile.md, Verbs",
+        "A Compose service becomes a Deployment, a Service and its claims.",
     ),
     "kubernetes:not-carried": Requirement(
-        "docs/spec/compile.md", "What can't be carried over from Compose is one diagnostic each, where it stands."
+        "docs/spec/compile.md",
+        "What can't be carried over from Compose is one diagnostic each, where it stands.",
     ),
     "kubernetes:modes": Requirement(
         "docs/spec/compile.md, Output",
@@ -44,7 +46,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "The internet is no address that is private, of a metadata service or of nobody, in IPv6 and through NAT64 neither.",
     ),
     "kubernetes:commands": Requirement(
-        "docs/deployment.md, Kubernetes", "A command means what it means in Compose: the cluster fills in no variable of it."
+        "docs/deployment.md, Kubernetes",
+        "A command means what it means in Compose: the cluster fills in no variable of it.",
     ),
     "kubernetes:surfaces": Requirement(
         "docs/spec/compile.md, Output",
@@ -55,23 +58,30 @@ REQUIREMENTS: dict[str, Requirement] = {
         "For --topology gateway a pod has one Deployment of proxies without rights, spread, behind a Service, and no sidecar.",
     ),
     "gateway:scales": Requirement(
-        "decision 0036", "The fleet is scaled by the turns under way in each proxy, which it tells to whoever has its token."
+        "decision 0036",
+        "The fleet is scaled by the turns under way in each proxy, which it tells to whoever has its token.",
     ),
     "gateway:drains": Requirement(
-        "decision 0036", "A proxy that is stopped first leaves the Service, and then has as much time as a turn may take."
+        "decision 0036",
+        "A proxy that is stopped first leaves the Service, and then has as much time as a turn may take.",
     ),
     "gateway:shared-state": Requirement(
-        "decision 0036", "The proxies share one server, whose URL is a Secret of its own; a pod without one is refused."
+        "decision 0036",
+        "The proxies share one server, whose URL is a Secret of its own; a pod without one is refused.",
     ),
     "gateway:transparent": Requirement(
-        "docs/spec/compile.md, Verbs", "A transparent agent is refused: what it sends can't be redirected to another pod."
+        "docs/spec/compile.md, Verbs",
+        "A transparent agent is refused: what it sends can't be redirected to another pod.",
     ),
     "gateway:policies": Requirement(
         "docs/spec/compile.md, Verbs",
         "An agent reaches the fleet's entrances and its surfaces' ports; the fleet what it calls, its state, and the world.",
     ),
-    "gateway:history": Requirement("decision 0036", "Each proxy writes a history of its own, in a claim that outlives it."),
+    "gateway:history": Requirement(
+        "decision 0036", "Each proxy writes a history of its own, in a claim that outlives it."
+    ),
     "gateway:sessions": Requirement(
-        "docs/spec/mcp.md, The broker", "Where a client has a session with the broker, it stays with one proxy of the fleet."
+        "docs/spec/mcp.md, The broker",
+        "Where a client has a session with the broker, it stays with one proxy of the fleet.",
     ),
 }

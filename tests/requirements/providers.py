@@ -6,19 +6,24 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "providers:versions": Requirement(
-        "docs/spec/contract.md, providers.json", "Versions 1 and 2 are read; dead keys are not used."
+        "docs/spec/contract.md, providers.json",
+        "Versions 1 and 2 are read; dead keys are not used.",
     ),
     "providers:environment": Requirement(
-        "docs/spec/contract.md, providers.json", "Keys of the environment fill what the file does not key; base URLs override."
+        "docs/spec/contract.md, providers.json",
+        "Keys of the environment fill what the file does not key; base URLs override.",
     ),
     "providers:broken-file": Requirement(
-        "docs/spec/contract.md, providers.json", "A broken file keeps the last good state, with one event."
+        "docs/spec/contract.md, providers.json",
+        "A broken file keeps the last good state, with one event.",
     ),
     "providers:routing": Requirement(
-        "docs/spec/mediation.md section 1", "The model's prefix picks the provider, else the default."
+        "docs/spec/mediation.md section 1",
+        "The model's prefix picks the provider, else the default.",
     ),
     "providers:hosts": Requirement(
-        "docs/spec/mediation.md section 1", "Known hosts stay governed wherever their provider is configured."
+        "docs/spec/mediation.md section 1",
+        "Known hosts stay governed wherever their provider is configured.",
     ),
     "providers:key-states": Requirement(
         "docs/spec/mediation.md section 4, the model's side",
@@ -54,15 +59,19 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 4, the model's side",
         "A 429 for one model, a count of tokens or another path lets no key rest for anything else.",
     ),
-    "keys:clock": Requirement("decision 0012", "A clock that jumps keeps no key out for longer than a state lasts."),
+    "keys:clock": Requirement(
+        "decision 0012", "A clock that jumps keeps no key out for longer than a state lasts."
+    ),
     "providers:key-states-persist": Requirement(
-        "decision 0012", "Key states outlive the process, in private files of their own that hold no secret."
+        "decision 0012",
+        "Key states outlive the process, in private files of their own that hold no secret.",
     ),
     "providers:key-states-broken": Requirement(
         "decision 0012", "A state that can't be read or written is one event, never a failure."
     ),
     "providers:operators-word": Requirement(
-        "docs/spec/contract.md, providers.json", "States in the operator's file hold, and the file is never written."
+        "docs/spec/contract.md, providers.json",
+        "States in the operator's file hold, and the file is never written.",
     ),
     "providers:ready": Requirement(
         "docs/spec/mediation.md section 1",
@@ -88,7 +97,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 4, the model's side",
         "Wherever a body names a model, its prefix picks the provider, and is stripped.",
     ),
-    "policy:spelling": Requirement("docs/spec/mediation.md section 1", "No spelling of a path is a way round the policy."),
+    "policy:spelling": Requirement(
+        "docs/spec/mediation.md section 1", "No spelling of a path is a way round the policy."
+    ),
     "policy:clamp": Requirement(
         "docs/spec/mediation.md section 8",
         "A model that is not allowed is replaced by the one that is meant, else by the primary.",
@@ -102,23 +113,28 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A bad ref of a policy is left out with a reason; the others work.",
     ),
     "policy:protocol": Requirement(
-        "docs/spec/mediation.md section 8", "Only providers that speak the request's protocol are asked."
+        "docs/spec/mediation.md section 8",
+        "Only providers that speak the request's protocol are asked.",
     ),
     "policy:destination": Requirement(
         "docs/spec/mediation.md section 1",
         "At the entrances with a host its provider is kept: only refs of that provider count.",
     ),
     "keys:other-paths": Requirement(
-        "decision 0012", "What a path that is no model call answers neither kills a key nor lets it rest for models."
+        "decision 0012",
+        "What a path that is no model call answers neither kills a key nor lets it rest for models.",
     ),
     "keys:next-at-once": Requirement(
         "docs/spec/mediation.md section 4, the model's side",
         "A bad or throttled key is followed by the provider's next one at once.",
     ),
-    "keys:exhausted": Requirement("decision 0012", "A provider whose keys are spent is followed by the next one."),
+    "keys:exhausted": Requirement(
+        "decision 0012", "A provider whose keys are spent is followed by the next one."
+    ),
     "keys:keyless": Requirement("docs/spec/contract.md, providers.json", "Keyless providers work."),
     "keys:account-headers": Requirement(
-        "docs/spec/mediation.md section 2", "A runner can't say whose account the key is of, and so kill it with a 401."
+        "docs/spec/mediation.md section 2",
+        "A runner can't say whose account the key is of, and so kill it with a 401.",
     ),
     "failover:next-candidate": Requirement(
         "docs/spec/mediation.md section 4, the model's side",
@@ -133,10 +149,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A 4xx that is not about the key is passed on, and nobody else is asked.",
     ),
     "failover:sticky": Requirement(
-        "docs/spec/mediation.md section 4, the model's side", "A candidate that answered stays for the rest of the turn."
+        "docs/spec/mediation.md section 4, the model's side",
+        "A candidate that answered stays for the rest of the turn.",
     ),
     "failover:told": Requirement(
-        "docs/spec/mediation.md section 4, the model's side", "When all fail, the runner is told the last real answer."
+        "docs/spec/mediation.md section 4, the model's side",
+        "When all fail, the runner is told the last real answer.",
     ),
     "failover:through-the-proxy": Requirement(
         "docs/spec/mediation.md section 4, the model's side",
@@ -147,18 +165,24 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Once a turn has cost something, a failure that may pass is tried twice more within the turn's time.",
     ),
     "retry:retry-after": Requirement(
-        "docs/spec/mediation.md section 4, the model's side", "A short Retry-After is honoured, a long one is not."
+        "docs/spec/mediation.md section 4, the model's side",
+        "A short Retry-After is honoured, a long one is not.",
     ),
-    "retry:told": Requirement("docs/spec/mediation.md section 4, the model's side", "A runner is told when it may come again."),
+    "retry:told": Requirement(
+        "docs/spec/mediation.md section 4, the model's side",
+        "A runner is told when it may come again.",
+    ),
     "retry:resting-key": Requirement(
-        "docs/spec/mediation.md section 4, the model's side", "A key that rests for a moment is waited for."
+        "docs/spec/mediation.md section 4, the model's side",
+        "A key that rests for a moment is waited for.",
     ),
     "retry:through-the-proxy": Requirement(
         "docs/spec/mediation.md section 4, the model's side",
         "Once a tool has run, a throttled only key is waited for and used.",
     ),
     "route:spent-key": Requirement(
-        "docs/spec/mediation.md section 4, the model's side", "A bad key is dead; the next one is used."
+        "docs/spec/mediation.md section 4, the model's side",
+        "A bad key is dead; the next one is used.",
     ),
     "route:model-prefix": Requirement(
         "docs/spec/mediation.md section 1", "At the base URL the model's prefix picks the provider."

@@ -10,16 +10,20 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Each hidden round and tool call is a flow of its own that names its turn, round, tool and parent.",
     ),
     "shadow:filters": Requirement(
-        "docs/spec/inspect.md, mitmweb", "mitmproxy's filters find them by comment, metadata and marker."
+        "docs/spec/inspect.md, mitmweb",
+        "mitmproxy's filters find them by comment, metadata and marker.",
     ),
     "shadow:destination": Requirement(
-        "docs/spec/inspect.md, mitmweb", "The runner's flow is shown with its real destination, also at the base-URL entrance."
+        "docs/spec/inspect.md, mitmweb",
+        "The runner's flow is shown with its real destination, also at the base-URL entrance.",
     ),
     "shadow:failures": Requirement(
         "docs/spec/inspect.md, mitmweb",
         "Tries that fail, and what a runner that left was waiting for, are flows with their error.",
     ),
-    "shadow:apart": Requirement("docs/spec/inspect.md, mitmweb", "Turns at one moment keep their hidden flows apart."),
+    "shadow:apart": Requirement(
+        "docs/spec/inspect.md, mitmweb", "Turns at one moment keep their hidden flows apart."
+    ),
     "shadow:live": Requirement(
         "docs/spec/inspect.md, mitmweb",
         "A hidden request is shown while it is not answered, and a script that is loaded anew loses none.",
@@ -29,29 +33,35 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A hidden request is never replayed to a peer; a runner's has no credential left to be replayed with.",
     ),
     "shadow:dumper": Requirement(
-        "docs/spec/contract.md, the log", "What mitmproxy prints of flows goes to stderr; stdout is one JSON object a line."
+        "docs/spec/contract.md, the log",
+        "What mitmproxy prints of flows goes to stderr; stdout is one JSON object a line.",
     ),
     "shadow:bounded": Requirement(
-        "docs/spec/inspect.md, mitmweb", "The view drops its oldest turns whole, and none that is under way or marked."
+        "docs/spec/inspect.md, mitmweb",
+        "The view drops its oldest turns whole, and none that is under way or marked.",
     ),
     "shadow:recorded": Requirement(
         "docs/spec/inspect.md, mitmweb",
         "Flows that are loaded from a file are looked at: none is decided about, asked, or recorded.",
     ),
-    "shadow:free": Requirement("docs/spec/inspect.md, mitmweb", "Where nobody looks on, no flow is made."),
+    "shadow:free": Requirement(
+        "docs/spec/inspect.md, mitmweb", "Where nobody looks on, no flow is made."
+    ),
     "veil:forwarded": Requirement(
         "docs/spec/inspect.md, redaction",
         "A provider's key is put on the wire only; a forwarded body is sent with it, and kept without secrets.",
     ),
     "veil:refused": Requirement(
-        "docs/spec/inspect.md, redaction", "What a refused request showed as its credential is kept nowhere, wherever it stood."
+        "docs/spec/inspect.md, redaction",
+        "What a refused request showed as its credential is kept nowhere, wherever it stood.",
     ),
     "veil:beyond": Requirement(
         "docs/spec/inspect.md, redaction",
         "To hosts that are not governed a request goes as it came, and is kept without credentials.",
     ),
     "veil:cost": Requirement(
-        "docs/spec/inspect.md, redaction", "A head that anybody may send costs by its bytes, once, and nothing of it is kept."
+        "docs/spec/inspect.md, redaction",
+        "A head that anybody may send costs by its bytes, once, and nothing of it is kept.",
     ),
     "veil:errors": Requirement(
         "docs/spec/inspect.md, redaction",
@@ -61,14 +71,19 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/inspect.md, redaction",
         "What is shown goes back to its own original; an edit wins, framed as what it is; no dots are sent for a secret.",
     ),
-    "veil:over": Requirement("docs/spec/inspect.md, redaction", "Nothing is kept aside of a request that is over."),
+    "veil:over": Requirement(
+        "docs/spec/inspect.md, redaction", "Nothing is kept aside of a request that is over."
+    ),
     "veil:killed": Requirement(
-        "docs/spec/inspect.md, redaction", "What a proxy that was killed in a turn had saved can be read, and holds no secret."
+        "docs/spec/inspect.md, redaction",
+        "What a proxy that was killed in a turn had saved can be read, and holds no secret.",
     ),
     "veil:reports": Requirement(
-        "docs/spec/inspect.md, redaction", "What mitmproxy reports of a peer's words is shortened: it keeps 10,000 reports."
+        "docs/spec/inspect.md, redaction",
+        "What mitmproxy reports of a peer's words is shortened: it keeps 10,000 reports.",
     ),
     "veil:mitmweb": Requirement(
-        "docs/spec/inspect.md, redaction", "mitmweb tells no secret: not in its flows, their bodies, or its events."
+        "docs/spec/inspect.md, redaction",
+        "mitmweb tells no secret: not in its flows, their bodies, or its events.",
     ),
 }

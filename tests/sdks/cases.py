@@ -1,6 +1,7 @@
 """The model's answers in these tests, in both protocols: every SDK must read them alike.
 
-A request names its case in its text (``case:words;``), so that many runners can ask the same provider at once.
+A request names its case in its text (``case:words;``), so that many runners can ask the same
+provider at once.
 """
 
 from __future__ import annotations
@@ -47,9 +48,16 @@ class Said:
         return JSONResponse(body)
 
     def message(self) -> Response:
-        thinking = [{"type": "thinking", "thinking": self.thought, "signature": SIGNATURE}] if self.thought else []
+        thinking = (
+            [{"type": "thinking", "thinking": self.thought, "signature": SIGNATURE}]
+            if self.thought
+            else []
+        )
         text = [] if self.text is None else [self.text]
-        made = [anthropic.tool_use(f"call{n}", name, arguments) for n, (name, arguments) in enumerate(self.calls)]
+        made = [
+            anthropic.tool_use(f"call{n}", name, arguments)
+            for n, (name, arguments) in enumerate(self.calls)
+        ]
         return JSONResponse(anthropic.message(*thinking, *text, *made, **self.anthropic))
 
 
@@ -67,7 +75,11 @@ class Fails:
         return self._response(anthropic.error("invalid_request_error", "that is too long"))
 
     def _response(self, body: Body) -> Response:
-        return HTMLResponse("<h1>No</h1>", self.status) if self.html else JSONResponse(body, self.status)
+        return (
+            HTMLResponse("<h1>No</h1>", self.status)
+            if self.html
+            else JSONResponse(body, self.status)
+        )
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,10 @@ class Completed:
 
 def with_message(finish: str, **message: Any) -> Completed:
     body = openai.completion()
-    body["choices"][0] |= {"message": {"role": "assistant", "content": None, **message}, "finish_reason": finish}
+    body["choices"][0] |= {
+        "message": {"role": "assistant", "content": None, **message},
+        "finish_reason": finish,
+    }
     return Completed(body)
 
 
@@ -100,11 +115,22 @@ HEARD: dict[str, tuple[Said, ...]] = {
     "thought": (LOOK, Said("Done.", thought=THOUGHT + SHARP)),
     "thought only": (Said(thought=THOUGHT),),
     "thought and call": (Said(calls=(("shell", {"cmd": "ls"}),), thought=THOUGHT),),
-    "call": (LOOK, Said(calls=(("shell", {"cmd": SHARP, "n": 1, "deep": {"list": [1, None, True]}}),))),
-    "text and calls": (Said("Let me see.", (("shell", {"cmd": "ls"}), ("search", {}), ("shell", {"cmd": LONG}))),),
-    "cut short": (Said("You have", openai={"finish_reason": "length"}, anthropic={"stop_reason": "max_tokens"}),),
+    "call": (
+        LOOK,
+        Said(calls=(("shell", {"cmd": SHARP, "n": 1, "deep": {"list": [1, None, True]}}),)),
+    ),
+    "text and calls": (
+        Said("Let me see.", (("shell", {"cmd": "ls"}), ("search", {}), ("shell", {"cmd": LONG}))),
+    ),
+    "cut short": (
+        Said(
+            "You have", openai={"finish_reason": "length"}, anthropic={"stop_reason": "max_tokens"}
+        ),
+    ),
     "refused": (LOOK, Said(refusal=SHARP, anthropic={"stop_reason": "refusal"})),
-    "cut by a filter": (Said("I", openai={"finish_reason": "content_filter"}, anthropic={"stop_reason": "refusal"}),),
+    "cut by a filter": (
+        Said("I", openai={"finish_reason": "content_filter"}, anthropic={"stop_reason": "refusal"}),
+    ),
 }
 """Answers that every SDK must read alike."""
 CITED = {
@@ -116,7 +142,13 @@ CITED = {
     "end_char_index": 5,
     "file_id": None,
 }
-FOUND = {"type": "web_search_result", "url": "http://a/", "title": "A", "encrypted_content": "eA==", "page_age": None}
+FOUND = {
+    "type": "web_search_result",
+    "url": "http://a/",
+    "title": "A",
+    "encrypted_content": "eA==",
+    "page_age": None,
+}
 SEARCHED: list[Any] = [
     {"type": "server_tool_use", "id": "srvtoolu1", "name": "web_search", "input": {"query": SHARP}},
     {"type": "web_search_tool_result", "tool_use_id": "srvtoolu1", "content": [FOUND]},
@@ -127,8 +159,15 @@ BLOCKS: list[Any] = [
     *SEARCHED,
     {"type": "text", "text": LONG, "citations": [CITED, {**CITED, "start_char_index": 3}]},
     {"type": "text", "text": "Cited whole.", "citations": None},
-    {"type": "tool_of_tomorrow", "id": "t1", "deep": {"n": [1.5, None, True]}, "text": "not a text block"},
-    anthropic.tool_use("call0", "shell", {"cmd": "ls", "n": 1.5, "deep": {"list": [1, None, True, SHARP]}}),
+    {
+        "type": "tool_of_tomorrow",
+        "id": "t1",
+        "deep": {"n": [1.5, None, True]},
+        "text": "not a text block",
+    },
+    anthropic.tool_use(
+        "call0", "shell", {"cmd": "ls", "n": 1.5, "deep": {"list": [1, None, True, SHARP]}}
+    ),
 ]
 TOKENS = {
     "input_tokens": 10,
@@ -139,8 +178,14 @@ TOKENS = {
     "server_tool_use": {"web_search_requests": 1, "web_fetch_requests": 0},
     "service_tier": "standard",
 }
-LOGPROBS = {"content": [{"token": "é", "logprob": -0.25, "bytes": [195, 169], "top_logprobs": []}], "refusal": None}
-ANNOTATION = {"type": "url_citation", "url_citation": {"start_index": 0, "end_index": 2, "url": "http://a/", "title": "A"}}
+LOGPROBS = {
+    "content": [{"token": "é", "logprob": -0.25, "bytes": [195, 169], "top_logprobs": []}],
+    "refusal": None,
+}
+ANNOTATION = {
+    "type": "url_citation",
+    "url_citation": {"start_index": 0, "end_index": 2, "url": "http://a/", "title": "A"},
+}
 ANNOTATED: Body = {
     **openai.completion("Annotated."),
     "system_fingerprint": "fp",
@@ -159,8 +204,12 @@ ANNOTATED["choices"][0] |= {"logprobs": LOGPROBS}
 ANNOTATED["choices"][0]["message"] |= {"annotations": [ANNOTATION], "x": {"y": 1}}
 CALLED = {"name": "shell", "arguments": json.dumps({"cmd": SHARP})}
 WHOLE: dict[str, tuple[Said | Completed, ...]] = {
-    "every block": (Said(anthropic={"content": BLOCKS, "usage": TOKENS, "stop_reason": "tool_use"}),),
-    "stopped at a word": (Said("One, two", anthropic={"stop_reason": "stop_sequence", "stop_sequence": "three"}),),
+    "every block": (
+        Said(anthropic={"content": BLOCKS, "usage": TOKENS, "stop_reason": "tool_use"}),
+    ),
+    "stopped at a word": (
+        Said("One, two", anthropic={"stop_reason": "stop_sequence", "stop_sequence": "three"}),
+    ),
     "paused": (Said(anthropic={"content": SEARCHED, "stop_reason": "pause_turn"}),),
     "annotated": (Completed(ANNOTATED),),
     "function call": (with_message("function_call", function_call=CALLED),),
@@ -182,7 +231,9 @@ _CASE = re.compile(rb"case:([a-z ]+);")
 
 @dataclass
 class Model(Peer):
-    """A provider of both protocols: it gives the answers of the request's case, the next one after each result."""
+    """A provider of both protocols: it gives the answers of the request's case, the
+    next one after each result.
+    """
 
     async def answer(self, request: Request) -> Response:
         body = await request.body()

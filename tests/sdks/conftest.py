@@ -56,25 +56,41 @@ class Speakers:
         }
 
     def body(self, case: str, sdk: str) -> dict[str, Any]:
-        """Return a request for a case, in the SDK's protocol. No two are equal, so none is the retry of another."""
+        """Return a request for a case, in the SDK's protocol.
+
+        No two are equal, so none is the retry of another.
+        """
         self.asked += 1
         messages = [{"role": "user", "content": f"case:{case}; {self.asked}"}]
         if is_anthropic(sdk):
-            tools: list[Any] = [{"name": name, "input_schema": {"type": "object"}} for name in NATIVE]
-            return {"model": "claude-test", "max_tokens": 1000, "messages": messages, "tools": tools}
+            tools: list[Any] = [
+                {"name": name, "input_schema": {"type": "object"}} for name in NATIVE
+            ]
+            return {
+                "model": "claude-test",
+                "max_tokens": 1000,
+                "messages": messages,
+                "tools": tools,
+            }
         functions = [{"name": name, "parameters": {"type": "object"}} for name in NATIVE]
         tools = [{"type": "function", "function": function} for function in functions]
         return {"model": "gpt-test", "messages": messages, "tools": tools}
 
     def job(self, case: str, sdk: str, **more: Any) -> Job:
-        body = {name: value for name, value in (self.body(case, sdk) | more).items() if value is not None}
+        body = {
+            name: value
+            for name, value in (self.body(case, sdk) | more).items()
+            if value is not None
+        }
         return Job(sdk, self.pod.url, self.pod.token(), body)
 
     def post(self, case: str, sdk: str, **more: Any) -> httpx2.Response:
         """Send such a request without an SDK."""
         path = "/v1/messages" if is_anthropic(sdk) else "/v1/chat/completions"
         headers = {"authorization": f"Bearer {self.pod.token()}"}
-        return httpx2.post(self.pod.url + path, json=self.body(case, sdk) | more, headers=headers, timeout=60)
+        return httpx2.post(
+            self.pod.url + path, json=self.body(case, sdk) | more, headers=headers, timeout=60
+        )
 
 
 def is_anthropic(sdk: str) -> bool:
@@ -103,12 +119,18 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speakers]:
 
 
 @pytest.fixture(scope="module", params=["default", "the other way round", "off"])
-def kept_alive(request: pytest.FixtureRequest, spoken: Speakers, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Yield a pod for each kind of keepalives: ``comment`` and ``native`` (the default), ``native`` and ``comment``, off."""
+def kept_alive(
+    request: pytest.FixtureRequest, spoken: Speakers, tmp_path_factory: pytest.TempPathFactory
+) -> Any:
+    """Yield a pod for each kind of keepalives: ``comment`` and ``native`` (the
+    default), ``native`` and ``comment``, off.
+    """
     if request.param == "default":
         spoken.gate.close()
         yield spoken
         return
-    openai, anthropic = ("native", "comment") if request.param == "the other way round" else ("off", "off")
+    openai, anthropic = (
+        ("native", "comment") if request.param == "the other way round" else ("off", "off")
+    )
     environment = {"CLLAMA_KEEPALIVE_OPENAI": openai, "CLLAMA_KEEPALIVE_ANTHROPIC": anthropic}
     yield from speakers(tmp_path_factory.mktemp("sdks"), **environment)

@@ -1,4 +1,7 @@
-"""The real SDKs' readings of an answer, in one form. Those of JavaScript run in one node process (tests/js/sdks.mjs)."""
+"""The real SDKs' readings of an answer, in one form.
+
+Those of JavaScript run in one node process (tests/js/sdks.mjs).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ import pytest
 from tests.proxy.pod import ROOT
 
 type Heard = dict[str, Any]
-"""The reading: ``text``, ``reasoning``, ``refusal``, ``calls`` …, or ``error`` with ``kind``, ``status`` and ``message``."""
+"""The reading: ``text``, ``reasoning``, ``refusal``, ``calls`` …, or ``error`` with ``kind``,
+``status`` and ``message``.
+"""
 
 JAVASCRIPT = ROOT / "tests" / "js"
 
@@ -40,10 +45,15 @@ def hear(jobs: Sequence[Job]) -> list[Heard]:
 
 
 async def _hear(jobs: Sequence[Job]) -> list[Heard]:
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(len(jobs) + 1))  # all at once: some wait for others
+    asyncio.get_running_loop().set_default_executor(
+        ThreadPoolExecutor(len(jobs) + 1)
+    )  # all at once: some wait for others
     ours = [(place, job) for place, job in enumerate(jobs) if job.sdk in PYTHON]
     theirs = [(place, job) for place, job in enumerate(jobs) if job.sdk not in PYTHON]
-    said = await asyncio.gather(asyncio.to_thread(_in_node, [job for _, job in theirs]), *(_in_python(job) for _, job in ours))
+    said = await asyncio.gather(
+        asyncio.to_thread(_in_node, [job for _, job in theirs]),
+        *(_in_python(job) for _, job in ours),
+    )
     heard = dict(zip([place for place, _ in theirs], said[0], strict=True))
     heard |= dict(zip([place for place, _ in ours], said[1:], strict=True))
     return [heard[place] for place in range(len(jobs))]
@@ -54,7 +64,9 @@ def _in_node(jobs: Sequence[Job]) -> list[Heard]:
         return []
     install()
     said = json.dumps([vars(job) for job in jobs]).encode()
-    run = subprocess.run(["node", JAVASCRIPT / "sdks.mjs"], input=said, capture_output=True, check=False, timeout=100)
+    run = subprocess.run(
+        ["node", JAVASCRIPT / "sdks.mjs"], input=said, capture_output=True, check=False, timeout=100
+    )
     assert run.returncode == 0, run.stderr.decode()
     heard: list[Heard] = json.loads(run.stdout)
     return heard
@@ -62,7 +74,9 @@ def _in_node(jobs: Sequence[Job]) -> list[Heard]:
 
 @functools.cache
 def install(target: str = "tests/js/node_modules/.installed") -> None:
-    """Make a target of the Makefile, once, in one of the processes that run tests; skip the test if that fails."""
+    """Make a target of the Makefile, once, in one of the processes that run tests;
+    skip the test if that fails.
+    """
     with (JAVASCRIPT / "package.json").open(encoding="utf-8") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)
         done = subprocess.run(["make", "--silent", "-C", ROOT, target], check=False, timeout=100)
@@ -136,7 +150,10 @@ def _anthropic(job: Job, kind: Any) -> Any:
 
 async def _openai_stream(job: Job) -> Heard:
     chunks = 0
-    async with _openai(job, openai.AsyncOpenAI) as client, client.chat.completions.stream(**job.body) as stream:
+    async with (
+        _openai(job, openai.AsyncOpenAI) as client,
+        client.chat.completions.stream(**job.body) as stream,
+    ):
         async for event in stream:
             chunks += event.type == "chunk"
         return completed(await stream.get_final_completion(), chunks)
@@ -165,7 +182,9 @@ def _added_up(stream: Any) -> Heard:
             delta = choice.delta
             grown = {"role": delta.role, "text": delta.content, "refusal": delta.refusal}
             grown["reasoning"] = getattr(delta, "reasoning_content", None)
-            heard |= {name: (heard[name] or "") + part for name, part in grown.items() if part is not None}
+            heard |= {
+                name: (heard[name] or "") + part for name, part in grown.items() if part is not None
+            }
             for part in delta.tool_calls or ():
                 if part.index == len(calls):
                     calls.append({"id": part.id, "name": part.function.name, "arguments": ""})
@@ -175,7 +194,10 @@ def _added_up(stream: Any) -> Heard:
 
 async def _anthropic_stream(job: Job) -> Heard:
     def stream() -> Heard:
-        with _anthropic(job, anthropic.Anthropic) as client, client.messages.stream(**job.body) as events:
+        with (
+            _anthropic(job, anthropic.Anthropic) as client,
+            client.messages.stream(**job.body) as events,
+        ):
             chunks = sum(1 for _ in events)
             return messaged(events.get_final_message(), chunks)
 
@@ -183,7 +205,10 @@ async def _anthropic_stream(job: Job) -> Heard:
 
 
 async def _anthropic_async_stream(job: Job) -> Heard:
-    async with _anthropic(job, anthropic.AsyncAnthropic) as client, client.messages.stream(**job.body) as events:
+    async with (
+        _anthropic(job, anthropic.AsyncAnthropic) as client,
+        client.messages.stream(**job.body) as events,
+    ):
         return messaged(await events.get_final_message(), 0)
 
 
@@ -230,7 +255,13 @@ PYTHON: dict[str, Callable[[Job], Awaitable[Heard]]] = {
     "anthropic-py stream": _anthropic_stream,
     "anthropic-py async stream": _anthropic_async_stream,
 }
-OPENAI = ("openai-py create", "openai-py stream", "openai-js create", "openai-js stream", "ai openai")
+OPENAI = (
+    "openai-py create",
+    "openai-py stream",
+    "openai-js create",
+    "openai-js stream",
+    "ai openai",
+)
 ANTHROPIC = (
     "anthropic-py create",
     "anthropic-py stream",

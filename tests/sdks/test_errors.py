@@ -1,4 +1,7 @@
-"""Errors: before the headers they keep their status, afterwards they are an event. No SDK waits, or takes one for an end."""
+"""Errors: before the headers they keep their status, afterwards they are an event.
+
+No SDK waits, or takes one for an end.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def test_an_error_before_the_headers_is_the_sdks_own_with_its_status(spoken: Spe
     heard = heard_of(spoken, "fails at once")
     assert {sdk: said["error"]["kind"] for sdk, said in heard.items()} == BEFORE
     assert {said["error"]["status"] for said in heard.values()} == {400}
-    assert [sdk for sdk, said in heard.items() if "that is too long" not in said["error"]["message"]] == []
+    assert [
+        sdk for sdk, said in heard.items() if "that is too long" not in said["error"]["message"]
+    ] == []
 
 
 @pytest.mark.requirement("stream:errors-in-sdks")
@@ -42,8 +47,12 @@ def test_a_page_instead_of_an_error_keeps_its_status(spoken: Speakers) -> None:
 
 
 @pytest.mark.requirement("stream:errors-in-sdks", "stream:error-event")
-@pytest.mark.parametrize(("case", "words"), [("fails later", "that is too long"), ("fails later as a page", "400")])
-def test_an_error_behind_the_headers_is_raised_by_every_sdk(spoken: Speakers, case: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "words"), [("fails later", "that is too long"), ("fails later as a page", "400")]
+)
+def test_an_error_behind_the_headers_is_raised_by_every_sdk(
+    spoken: Speakers, case: str, words: str
+) -> None:
     heard = heard_of(spoken, case)
     assert [sdk for sdk, said in heard.items() if words not in said["error"]["message"]] == []
 

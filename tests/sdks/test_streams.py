@@ -55,7 +55,10 @@ def of_message(body: Any) -> Heard:
         "text": joined("text", "text"),
         "reasoning": joined("thinking", "thinking"),
         "signature": joined("thinking", "signature"),
-        "calls": [{"id": block["id"], "name": block["name"], "arguments": block["input"]} for block in made],
+        "calls": [
+            {"id": block["id"], "name": block["name"], "arguments": block["input"]}
+            for block in made
+        ],
         "finish": body["stop_reason"],
         "usage": [body["usage"]["input_tokens"], body["usage"]["output_tokens"]],
     }
@@ -67,7 +70,9 @@ type Answers = dict[tuple[str, str], tuple[Heard, Heard]]
 
 @pytest.fixture(scope="module")
 def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    return make_once(tmp_path_factory, "streams", lambda: read_all(request.getfixturevalue("spoken")))
+    return make_once(
+        tmp_path_factory, "streams", lambda: read_all(request.getfixturevalue("spoken"))
+    )
 
 
 def read_all(spoken: Speakers) -> Answers:
@@ -110,13 +115,27 @@ def test_a_stream_has_the_id_and_the_role_of_the_answer(answers: Answers, case: 
     for sdk in (*OPENAI, *ANTHROPIC):
         if not sdk.startswith("ai "):
             heard = answers[case, sdk][1]
-            assert (sdk, heard["id"], heard["role"]) == (sdk, "msg_1" if is_anthropic(sdk) else "chatcmpl-1", "assistant")
+            assert (sdk, heard["id"], heard["role"]) == (
+                sdk,
+                "msg_1" if is_anthropic(sdk) else "chatcmpl-1",
+                "assistant",
+            )
 
 
 @pytest.mark.requirement("stream:usage")
 def test_an_openai_stream_has_a_usage_only_if_it_was_asked_for(spoken: Speakers) -> None:
-    sdks = [sdk for sdk in OPENAI if not sdk.startswith("ai ")]  # these tests have Vercel's SDK always ask for it
-    heard = hear([spoken.job("after a hidden round", sdk, **asked) for sdk in sdks for asked in ({}, usage_asked(sdk))])
+    sdks = [
+        sdk for sdk in OPENAI if not sdk.startswith("ai ")
+    ]  # these tests have Vercel's SDK always ask for it
+    heard = hear(
+        [
+            spoken.job("after a hidden round", sdk, **asked)
+            for sdk in sdks
+            for asked in ({}, usage_asked(sdk))
+        ]
+    )
     assert [said["usage"] for said in heard] == [None, [10, 10]] * len(sdks)
-    silent = hear([spoken.job("words", sdk, stream_options={"include_usage": False}) for sdk in sdks])
+    silent = hear(
+        [spoken.job("words", sdk, stream_options={"include_usage": False}) for sdk in sdks]
+    )
     assert [said["usage"] for said in silent] == [None] * len(sdks)

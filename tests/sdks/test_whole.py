@@ -1,4 +1,6 @@
-"""Members that few runners read: every member of the JSON answer is in the message that an SDK assembles."""
+"""Members that few runners read: every member of the JSON answer is in the message
+that an SDK assembles.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,20 @@ from tests.sdks.hearing import Heard, hear
 MESSAGES = ("every block", "stopped at a word", "paused")
 COMPLETIONS = ("annotated", "function call")
 EARS = [
-    *((case, sdk) for case in MESSAGES for sdk in ("anthropic-py stream", "anthropic-py async stream", "anthropic-js stream")),
+    *(
+        (case, sdk)
+        for case in MESSAGES
+        for sdk in ("anthropic-py stream", "anthropic-py async stream", "anthropic-js stream")
+    ),
     *((case, sdk) for case in COMPLETIONS for sdk in ("openai-py stream", "openai-js stream")),
 ]
 
 
 def missing(said: Any, heard: Any, at: str = "") -> Iterator[str]:
-    """Yield the places of ``said`` that ``heard`` lacks or has differently. A null may be left out."""
+    """Yield the places of ``said`` that ``heard`` lacks or has differently.
+
+    A null may be left out.
+    """
     match said:
         case dict() if isinstance(heard, dict):
             for name, value in said.items():
@@ -37,7 +46,10 @@ def asked(case: str) -> dict[str, Any]:
     if case in MESSAGES:
         return {}
     functions: dict[str, Any] = {"tools": None, "functions": [{"name": "shell", "parameters": {}}]}
-    return {"stream_options": {"include_usage": True}, **(functions if case == "function call" else {})}
+    return {
+        "stream_options": {"include_usage": True},
+        **(functions if case == "function call" else {}),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +60,9 @@ def heard(spoken: Speakers) -> dict[tuple[str, str], Heard]:
 
 @pytest.mark.requirement("stream:sdks-hear-the-same", "stream:unknown-fields")
 @pytest.mark.parametrize(("case", "sdk"), EARS)
-def test_every_member_of_an_answer_arrives(heard: dict[tuple[str, str], Heard], case: str, sdk: str) -> None:
+def test_every_member_of_an_answer_arrives(
+    heard: dict[tuple[str, str], Heard], case: str, sdk: str
+) -> None:
     (answer,) = WHOLE[case]
     said = (answer.message if case in MESSAGES else answer.completion)().body
     assert "error" not in heard[case, sdk]

@@ -63,14 +63,23 @@ def in_use(place: Any) -> Any:
 
 @asynccontextmanager
 async def reopened(
-    opens: Callable[[], tuple[type, object]], clock: Clock, in_sqlite: Callable[..., Any], in_valkey: Callable[..., Any]
+    opens: Callable[[], tuple[type, object]],
+    clock: Clock,
+    in_sqlite: Callable[..., Any],
+    in_valkey: Callable[..., Any],
 ) -> AsyncIterator[Callable[..., Any]]:
-    """Yield a function that opens a part of the same state once more, as another proxy does; close each at the end."""
+    """Yield a function that opens a part of the same state once more, as another
+    proxy does; close each at the end.
+    """
     made: list[Any] = []
 
     def reopen(*given: Any) -> Any:
         kind, place = opens()
-        made.append((in_sqlite if kind is SqliteContinuityStore else in_valkey)(in_use(place), *given, clock))
+        made.append(
+            (in_sqlite if kind is SqliteContinuityStore else in_valkey)(
+                in_use(place), *given, clock
+            )
+        )
         return made[-1]
 
     yield reopen
@@ -79,25 +88,33 @@ async def reopened(
 
 
 @pytest.fixture
-async def stores(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], ContinuityStore]]:
+async def stores(
+    opens: Callable[[], tuple[type, object]], clock: Clock
+) -> AsyncIterator[Callable[[], ContinuityStore]]:
     async with reopened(opens, clock, SqliteContinuityStore, ValkeyContinuityStore) as store:
         yield store
 
 
 @pytest.fixture
-async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[Owner], Journal]]:
+async def journals(
+    opens: Callable[[], tuple[type, object]], clock: Clock
+) -> AsyncIterator[Callable[[Owner], Journal]]:
     async with reopened(opens, clock, SqliteJournal, ValkeyJournal) as journal:
         yield journal
 
 
 @pytest.fixture
-async def ownerships(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], OwnershipStore]]:
+async def ownerships(
+    opens: Callable[[], tuple[type, object]], clock: Clock
+) -> AsyncIterator[Callable[[], OwnershipStore]]:
     async with reopened(opens, clock, SqliteOwnershipStore, ValkeyOwnershipStore) as ownership:
         yield ownership
 
 
 @pytest.fixture
-def kept(opens: Callable[[], tuple[type, object]], request: pytest.FixtureRequest, clock: Clock) -> StateInventory:
+def kept(
+    opens: Callable[[], tuple[type, object]], request: pytest.FixtureRequest, clock: Clock
+) -> StateInventory:
     """Return the inventory of the same state, which an operator sees."""
     kind, where = opens()
     if kind is SqliteContinuityStore:

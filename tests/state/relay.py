@@ -1,4 +1,5 @@
-"""A relay between a proxy and its server of the state, which can do to their bytes what networks and servers do.
+"""A relay between a proxy and its server of the state, which can do to their bytes
+what networks and servers do.
 
 passes   the bytes as they are
 holds    the server's answers until it passes again, like a slow server

@@ -1,4 +1,6 @@
-"""A real server for states that several proxies share: Valkey or Redis, on a free loopback port, in a directory of its own."""
+"""A real server for states that several proxies share: Valkey or Redis, on a free loopback port, in
+a directory of its own.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,22 @@ class SharedState:
 
     def start(self) -> None:
         assert BINARY is not None
-        options = {"port": self.port, "bind": "127.0.0.1", "dir": self.home, "save": "", "appendonly": "yes"}
-        options["appendfsync"] = "no"  # "everysec" holds writes back while a sync is slow, and a kill would lose them
+        options = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "dir": self.home,
+            "save": "",
+            "appendonly": "yes",
+        }
+        options["appendfsync"] = (
+            "no"  # "everysec" holds writes back while a sync is slow, and a kill would lose them
+        )
         if self.password:
             options["requirepass"] = self.password
         arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        self._process = subprocess.Popen([BINARY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            [BINARY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
         eventually(self._answers, "the server of the state answers")
 
     def kill(self) -> None:
@@ -62,7 +74,9 @@ class SharedState:
         self._process.send_signal(signal.SIGCONT)
 
     def asks(self, *words: str) -> bytes:
-        """Send one command in the server's protocol, on a connection of its own; return the raw answer."""
+        """Send one command in the server's protocol, on a connection of its own;
+        return the raw answer.
+        """
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
             for command in ([["AUTH", self.password]] if self.password else []) + [list(words)]:
                 parts = "".join(f"${len(word)}\r\n{word}\r\n" for word in command)

@@ -1,4 +1,6 @@
-"""Clocks that somebody sets while turns run, and between two starts of the proxy (docs/state.md)."""
+"""Clocks that somebody sets while turns run, and between two starts of the proxy
+(docs/state.md).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ JUMPS = [HOUR, YEAR, -HOUR, -YEAR]
 
 
 @pytest.fixture
-async def spendings(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], Spending]]:
+async def spendings(
+    opens: Callable[[], tuple[type, object]], clock: Clock
+) -> AsyncIterator[Callable[[], Spending]]:
     async with reopened(opens, clock, SqliteSpending, ValkeySpending) as spending:
         yield spending
 
@@ -140,8 +144,12 @@ async def test_where_the_system_has_no_such_clock_the_wall_clock_is_the_time(
 
 
 @pytest.mark.requirement("journal:lease-ahead")
-async def test_a_sign_of_life_from_the_future_holds_no_turn(journals: Callable[[Owner], Journal], clock: Clock) -> None:
-    """The clock of a state's server was ahead and was set back: its dead proxy seems to be heard of in an hour."""
+async def test_a_sign_of_life_from_the_future_holds_no_turn(
+    journals: Callable[[Owner], Journal], clock: Clock
+) -> None:
+    """The clock of a state's server was ahead and was set back: its dead proxy
+    seems to be heard of in an hour.
+    """
     clock.now += HOUR
     await journals(HERE).begin("t1", "a", ASKED)
     clock.now -= LEASE_SECONDS - 1
@@ -176,7 +184,9 @@ async def test_what_was_spent_by_a_clock_that_was_ahead_leaves_with_its_window(
 
 
 @pytest.mark.requirement("budget:clock")
-async def test_every_part_of_the_state_in_a_file_has_its_time(tmp_path: Path, uptime: Clock) -> None:
+async def test_every_part_of_the_state_in_a_file_has_its_time(
+    tmp_path: Path, uptime: Clock
+) -> None:
     """A clock that is a year ahead for a minute makes nobody forget what is his at a provider."""
     state = open_state(File(str(tmp_path / "s.db")), EventLog())
     parts: tuple[Any, ...] = (state.store, state.journal, state.spending, state.ownership)

@@ -1,4 +1,6 @@
-"""An intent is on the disk before its call leaves, and nobody else waits for that (docs/spec/mediation.md section 5)."""
+"""An intent is on the disk before its call leaves, and nobody else waits for that
+(docs/spec/mediation.md section 5).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ pytestmark = pytest.mark.requirement("journal:flush")
 
 
 class Slow:
-    """A disk whose flushes end when the test lets them; it notes the log's content at each flush, and can fail."""
+    """A disk whose flushes end when the test lets them; it notes the log's content
+    at each flush, and can fail.
+    """
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -53,7 +57,9 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
 async def running(tmp_path: Path, turns: int) -> SqliteJournal:
     journal = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current())
     for number in range(turns):
-        assert await journal.begin(f"intent-of-turn-{number}", "a", RequestFingerprint(f"{number}", "", "", ""))
+        assert await journal.begin(
+            f"intent-of-turn-{number}", "a", RequestFingerprint(f"{number}", "", "", "")
+        )
         await journal.record_response(f"intent-of-turn-{number}", 1, b"reply")
     return journal
 
@@ -72,9 +78,13 @@ async def test_most_responses_of_a_kilobyte_are_two_pages_of_the_log(tmp_path: P
 
 @pytest.mark.requirement("journal:small-writes")
 async def test_a_file_of_an_earlier_version_keeps_its_table_of_steps(tmp_path: Path) -> None:
-    columns = "turn TEXT NOT NULL, round INTEGER NOT NULL, place INTEGER NOT NULL, record BLOB NOT NULL"
+    columns = (
+        "turn TEXT NOT NULL, round INTEGER NOT NULL, place INTEGER NOT NULL, record BLOB NOT NULL"
+    )
     with closing(sqlite3.connect(tmp_path / "s.db")) as before:
-        before.execute(f"CREATE TABLE steps ({columns}, PRIMARY KEY (turn, round, place)) WITHOUT ROWID")
+        before.execute(
+            f"CREATE TABLE steps ({columns}, PRIMARY KEY (turn, round, place)) WITHOUT ROWID"
+        )
     journal = await running(tmp_path, 1)
     await journal.record_intent("intent-of-turn-0", 1, 0, INTENT)
     await journal.record_response("intent-of-turn-0", 2, b"next")
@@ -90,7 +100,9 @@ async def until(fact: Callable[[], bool]) -> None:
     await asyncio.to_thread(eventually, fact, "it is so")
 
 
-@pytest.mark.parametrize("factory", [None, asyncio.eager_task_factory], ids=["lazy tasks", "eager tasks as in mitmproxy"])
+@pytest.mark.parametrize(
+    "factory", [None, asyncio.eager_task_factory], ids=["lazy tasks", "eager tasks as in mitmproxy"]
+)
 async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_on(
     tmp_path: Path, slow: Slow, factory: Any
 ) -> None:
@@ -98,14 +110,19 @@ async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_o
     journal = await running(tmp_path, 7)
     first = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
     await until(lambda: len(slow.found) == 1)
-    others = [asyncio.ensure_future(journal.record_intent(f"intent-of-turn-{number}", 1, 0, INTENT)) for number in range(1, 7)]
+    others = [
+        asyncio.ensure_future(journal.record_intent(f"intent-of-turn-{number}", 1, 0, INTENT))
+        for number in range(1, 7)
+    ]
     await asyncio.sleep(0)  # let them begin
     await journal.record_response("intent-of-turn-0", 2, b"meanwhile")
     assert await journal.call_record("intent-of-turn-6", 1, 0) == INTENT
     assert not any(waiting.done() for waiting in (first, *others))
     slow.free.set()
     await asyncio.gather(first, *others)
-    assert len(slow.found) == 2, "those that came while a flush was under way waited for the next one, all for the same"
+    assert len(slow.found) == 2, (
+        "those that came while a flush was under way waited for the next one, all for the same"
+    )
     assert b"intent-of-turn-6" in slow.found[1]
     await journal.record_intent("intent-of-turn-0", 3, 0, INTENT)
     assert len(slow.found) == 3, "every later one is flushed, too"
@@ -117,7 +134,8 @@ async def test_an_intent_that_may_not_be_on_the_disk_is_none(tmp_path: Path, slo
     slow.broken = True
     slow.free.set()
     told = await asyncio.gather(
-        *(journal.record_intent(f"intent-of-turn-{n}", 1, 0, INTENT) for n in (0, 1)), return_exceptions=True
+        *(journal.record_intent(f"intent-of-turn-{n}", 1, 0, INTENT) for n in (0, 1)),
+        return_exceptions=True,
     )
     assert [isinstance(one, StoreError) for one in told] == [True, True]
     slow.broken = False
@@ -125,7 +143,9 @@ async def test_an_intent_that_may_not_be_on_the_disk_is_none(tmp_path: Path, slo
     await journal.close()
 
 
-async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_closed(tmp_path: Path, slow: Slow) -> None:
+async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_closed(
+    tmp_path: Path, slow: Slow
+) -> None:
     journal = await running(tmp_path, 1)
     gone = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
     await until(lambda: len(slow.found) == 1)
@@ -150,7 +170,9 @@ async def test_a_log_that_grew_long_begins_anew_though_turns_never_pause_and_who
     journal = await running(tmp_path, 1)
     first = begins(log)
     for number in range(20_000):
-        writing = asyncio.ensure_future(journal.record_response("intent-of-turn-0", number, b"x" * 3000))
+        writing = asyncio.ensure_future(
+            journal.record_response("intent-of-turn-0", number, b"x" * 3000)
+        )
         await asyncio.sleep(0)
         waited += not writing.done()
         await writing
@@ -158,7 +180,9 @@ async def test_a_log_that_grew_long_begins_anew_though_turns_never_pause_and_who
             break
     assert begins(log) != first
     assert waited, "for the last piece, and the loop did not wait with it"
-    assert log.stat().st_size < 16_000 * 4096, "before SQLite would have carried it over, and stopped the loop"
+    assert log.stat().st_size < 16_000 * 4096, (
+        "before SQLite would have carried it over, and stopped the loop"
+    )
     await journal.close()
 
 

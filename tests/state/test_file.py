@@ -25,7 +25,11 @@ PARTS = ("", "-wal", "-shm")
 
 
 def modes(file: Path) -> dict[str, str]:
-    return {part: oct(Path(f"{file}{part}").stat().st_mode)[-3:] for part in PARTS if Path(f"{file}{part}").exists()}
+    return {
+        part: oct(Path(f"{file}{part}").stat().st_mode)[-3:]
+        for part in PARTS
+        if Path(f"{file}{part}").exists()
+    }
 
 
 @contextmanager
@@ -39,7 +43,12 @@ def umask(mask: int) -> Iterator[None]:
 
 def other_process(code: str, file: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", f"import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); {code}", str(file)],
+        [
+            sys.executable,
+            "-c",
+            f"import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); {code}",
+            str(file),
+        ],
         check=True,
         capture_output=True,
         text=True,
@@ -48,13 +57,23 @@ def other_process(code: str, file: Path) -> str:
 
 
 @pytest.mark.requirement("store:whole")
-async def test_another_process_that_ends_does_not_take_the_log_from_those_that_go_on(tmp_path: Path) -> None:
-    """SQLite's last user removes the log. Other processes do not see a process that lost its locks."""
+async def test_another_process_that_ends_does_not_take_the_log_from_those_that_go_on(
+    tmp_path: Path,
+) -> None:
+    """SQLite's last user removes the log.
+
+    Other processes do not see a process that lost its locks.
+    """
     file = tmp_path / "s.db"
-    store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.current())
+    store, journal = (
+        SqliteContinuityStore(Database(str(file))),
+        SqliteJournal(Database(str(file)), Owner.current()),
+    )
     other_process("db.execute('DELETE FROM kept'); db.commit(); db.close()", file)
     await store.save("a", Anchor("x", ()), "", b"1")
-    assert other_process("print(db.execute('SELECT COUNT(*) FROM kept').fetchone()[0])", file) == "1\n"
+    assert (
+        other_process("print(db.execute('SELECT COUNT(*) FROM kept').fetchone()[0])", file) == "1\n"
+    )
     await store.close()
     await journal.close()
 
@@ -67,7 +86,10 @@ def test_whatever_the_umask_the_file_and_its_log_are_their_owner_s_and_so_is_a_d
     file = tmp_path / "new" / "deep" / "s.db"
     with umask(mask), closing(open_database(str(file), TURNS)):
         assert modes(file) == dict.fromkeys(PARTS, "600")
-    assert [oct(made.stat().st_mode)[-3:] for made in (file.parent, file.parent.parent)] == ["700", "700"]
+    assert [oct(made.stat().st_mode)[-3:] for made in (file.parent, file.parent.parent)] == [
+        "700",
+        "700",
+    ]
 
 
 @pytest.mark.requirement("store:private")
@@ -83,7 +105,9 @@ def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
 
 
 @pytest.mark.requirement("store:private")
-def test_a_name_that_leads_to_a_file_that_is_not_there_yet_makes_a_private_one(tmp_path: Path) -> None:
+def test_a_name_that_leads_to_a_file_that_is_not_there_yet_makes_a_private_one(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "name.db").symlink_to(tmp_path / "s.db")
     with umask(0), closing(open_database(str(tmp_path / "name.db"), TURNS)):
         assert modes(tmp_path / "s.db")[""] == "600"
@@ -96,7 +120,9 @@ def test_a_file_of_a_newer_claw_is_not_touched(tmp_path: Path) -> None:
         assert database.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
         database.execute(f"PRAGMA user_version={SCHEMA + 1}")
     before = file.read_bytes()
-    with pytest.raises(sqlite3.NotSupportedError, match=f"schema {SCHEMA + 1}, and this one knows {SCHEMA}"):
+    with pytest.raises(
+        sqlite3.NotSupportedError, match=f"schema {SCHEMA + 1}, and this one knows {SCHEMA}"
+    ):
         SqliteContinuityStore(Database(str(file)))
     assert file.read_bytes() == before
 
@@ -107,11 +133,16 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
 ) -> None:
     file, log = tmp_path / "s.db", tmp_path / "s.db-wal"
     database = Database(str(file))
-    journal, store = SqliteJournal(database, Owner.current(), clock), SqliteContinuityStore(database, clock)
+    journal, store = (
+        SqliteJournal(database, Owner.current(), clock),
+        SqliteContinuityStore(database, clock),
+    )
     answer = StoredResponse(200, "application/json", b"x" * 200_000)
     with closing(sqlite3.connect(file, autocommit=True)) as reader:
         reader.execute("BEGIN")
-        reader.execute("SELECT COUNT(*) FROM turns").fetchall()  # the log can't begin anew while somebody reads
+        reader.execute(
+            "SELECT COUNT(*) FROM turns"
+        ).fetchall()  # the log can't begin anew while somebody reads
         for number in range(250):
             clock.now += 0.1
             await turn(journal, f"flood-{number}", answer)
@@ -123,7 +154,11 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
             if fact():
                 return
             clock.now += 0.01
-            await turn(journal, f"later-{clock.now}-{number}", StoredResponse(200, "application/json", b"small"))
+            await turn(
+                journal,
+                f"later-{clock.now}-{number}",
+                StoredResponse(200, "application/json", b"small"),
+            )
         pytest.fail(f"{file.stat().st_size}, and {log.stat().st_size} in the log")
 
     await until(lambda: log.stat().st_size <= MAX_LOG_BYTES)

@@ -97,7 +97,9 @@ async def test_where_agents_may_share_both_have_it(ownerships: Ownerships) -> No
         assert await store.find(agent, "resp_1") == RESPONSE
 
 
-async def test_an_id_that_was_deleted_or_forgotten_is_free(ownerships: Ownerships, kept: StateInventory) -> None:
+async def test_an_id_that_was_deleted_or_forgotten_is_free(
+    ownerships: Ownerships, kept: StateInventory
+) -> None:
     store = ownerships()
     await store.save_objects("a", [FILE])
     await store.save("a", RESPONSE)
@@ -112,7 +114,9 @@ async def test_an_id_that_was_deleted_or_forgotten_is_free(ownerships: Ownership
     assert not await store.save("b", RESPONSE)
 
 
-async def test_an_id_is_free_when_its_owner_has_not_used_it_for_long(ownerships: Ownerships, clock: Clock) -> None:
+async def test_an_id_is_free_when_its_owner_has_not_used_it_for_long(
+    ownerships: Ownerships, clock: Clock
+) -> None:
     store = ownerships()
     await store.save_objects("a", [FILE])
     clock.now += MAX_PROVIDER_OBJECT_AGE_SECONDS - USE_MARK_SECONDS
@@ -130,7 +134,9 @@ async def test_an_id_is_free_when_its_owner_has_not_used_it_for_long(ownerships:
     assert await store.find_objects("a", [FILE.name]) == []
 
 
-async def test_an_id_that_was_evicted_is_free(ownerships: Ownerships, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_id_that_was_evicted_is_free(
+    ownerships: Ownerships, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in ("sqlite", "valkey"):
         monkeypatch.setattr(f"claw_state.{module}.ownership.MAX_PROVIDER_OBJECTS", 1)
         monkeypatch.setattr(f"claw_state.{module}.ownership.MAX_OBJECTS", 1)
@@ -145,12 +151,17 @@ async def test_an_id_that_was_evicted_is_free(ownerships: Ownerships, clock: Clo
     assert await store.save_objects("c", [OTHER]) == [OTHER]
 
 
-async def test_a_file_of_an_earlier_version_gets_the_indexes_and_keeps_both_owners(tmp_path: Path) -> None:
+async def test_a_file_of_an_earlier_version_gets_the_indexes_and_keeps_both_owners(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "s.db"
     with closing(sqlite3.connect(file)) as earlier:
         earlier.executescript(_EARLIER)
         for agent in ("a", "b"):
-            earlier.execute("INSERT INTO provider_objects VALUES (?, 'file', 'file-1', 'openai', 'first', 4e9)", (agent,))
+            earlier.execute(
+                "INSERT INTO provider_objects VALUES (?, 'file', 'file-1', 'openai', 'first', 4e9)",
+                (agent,),
+            )
             record = msgspec.msgpack.encode(RESPONSE)
             earlier.execute("INSERT INTO owned VALUES (?, 'resp_1', ?, 4e9)", (agent, record))
         earlier.commit()
@@ -163,8 +174,12 @@ async def test_a_file_of_an_earlier_version_gets_the_indexes_and_keeps_both_owne
         assert await store.find_objects(agent, [FILE.name]) == [FILE]
     await store.close()
     with closing(sqlite3.connect(file)) as now:
-        names = {name for (name,) in now.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
-        plan = now.execute("EXPLAIN QUERY PLAN SELECT agent FROM provider_objects WHERE kind = 'x' AND id = 'y'").fetchall()
+        names = {
+            name for (name,) in now.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
+        }
+        plan = now.execute(
+            "EXPLAIN QUERY PLAN SELECT agent FROM provider_objects WHERE kind = 'x' AND id = 'y'"
+        ).fetchall()
     assert {"provider_objects_by_id", "owned_by_id"} <= names
     assert "provider_objects_by_id" in plan[0][3]
 

@@ -1,4 +1,6 @@
-"""A server that answers scripts with anything: broken, another program, or somebody else's (docs/state.md)."""
+"""A server that answers scripts with anything: broken, another program, or somebody
+else's (docs/state.md).
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ async def outcome(asked: Awaitable[object]) -> object:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_no_answer_is_taken_for_a_record_or_ends_a_turn(name: str, hostile: tuple[HostileServer, Link]) -> None:
+async def test_no_answer_is_taken_for_a_record_or_ends_a_turn(
+    name: str, hostile: tuple[HostileServer, Link]
+) -> None:
     server, link = hostile
     server.answer = ANSWERS[name]
     journal, store = ValkeyJournal(link, Owner("here", 1, "a")), ValkeyContinuityStore(link)

@@ -61,7 +61,9 @@ async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
     told = kept.inventory()
     assert told.agents == (
         AgentState(
-            "analyst", RoundStats(2, 12, 1000.0, 2000.0), {"running": 1, "cut_off": 1, "failed": 1, "answered": 1, "done": 2}
+            "analyst",
+            RoundStats(2, 12, 1000.0, 2000.0),
+            {"running": 1, "cut_off": 1, "failed": 1, "answered": 1, "done": 2},
         ),
         AgentState("executor", RoundStats(1, 2, 2000.0, 2000.0, marks=1)),
         AgentState("watcher", RoundStats(), {"abandoned": 1}),
@@ -103,19 +105,24 @@ async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebod
     assert [state.agent for state in kept.inventory().agents] == ["executor"]
     await keep(store, "analyst", "t1", b"new")
     await begin(journal, "analyst", "done")
-    assert kept.inventory().agents[0] == AgentState("analyst", RoundStats(1, 3, clock.now, clock.now), {"running": 1}), (
-        "it begins anew"
-    )
+    assert kept.inventory().agents[0] == AgentState(
+        "analyst", RoundStats(1, 3, clock.now, clock.now), {"running": 1}
+    ), "it begins anew"
 
 
 @pytest.mark.requirement("state:inventory", "state:forget", "responses:owned-ids")
-async def test_owned_ids_are_counted_and_forgotten(ownerships: Ownerships, kept: StateInventory, clock: Clock) -> None:
+async def test_owned_ids_are_counted_and_forgotten(
+    ownerships: Ownerships, kept: StateInventory, clock: Clock
+) -> None:
     store = ownerships()
     for number in range(150):
         await store.save("analyst", OwnedObject(f"resp_{number}", "resp", "openai"))
     clock.now += MAX_AGE_SECONDS / 2
     await store.save("executor", OwnedObject("resp_of_executor", "resp", "openai"))
-    assert kept.inventory().agents == (AgentState("analyst", owned=150), AgentState("executor", owned=1))
+    assert kept.inventory().agents == (
+        AgentState("analyst", owned=150),
+        AgentState("executor", owned=1),
+    )
     assert kept.forget("analyst") == DeletionCounts(0, 0, 0, 0, owned=150)
     assert kept.forget("analyst") is None
     assert [await store.find("analyst", f"resp_{number}") for number in (0, 149)] == [None, None]
@@ -145,7 +152,9 @@ async def test_of_ten_thousand_agents_one_that_floods_takes_nothing_from_another
 ) -> None:
     store = stores()
     for some in batched(range(AGENTS), 100):
-        await asyncio.gather(*(keep(store, f"agent-{number:05}", "x", b"hidden") for number in some))
+        await asyncio.gather(
+            *(keep(store, f"agent-{number:05}", "x", b"hidden") for number in some)
+        )
     for number in range(MAX_TURNS + 20):
         clock.now += 1
         await keep(store, "flood", f"t{number}", b"flood")
@@ -153,7 +162,14 @@ async def test_of_ten_thousand_agents_one_that_floods_takes_nothing_from_another
         clock.now += 1
         await keep(store, "large", f"t{number}", b"x" * (MAX_BYTES // 8 - 9))
     told = kept.inventory().agents
-    assert [state.agent for state in told] == [*(f"agent-{number:05}" for number in range(AGENTS)), "flood", "large"]
+    assert [state.agent for state in told] == [
+        *(f"agent-{number:05}" for number in range(AGENTS)),
+        "flood",
+        "large",
+    ]
     assert {state.rounds for state in told[:AGENTS]} == {RoundStats(1, 6, 1000.0, 1000.0)}
-    assert [(state.rounds.count, state.rounds.marks) for state in told[AGENTS:]] == [(MAX_TURNS, 20), (8, 4)]
+    assert [(state.rounds.count, state.rounds.marks) for state in told[AGENTS:]] == [
+        (MAX_TURNS, 20),
+        (8, 4),
+    ]
     assert await found(store, "agent-04711", "x") == ["x"]

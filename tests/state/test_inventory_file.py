@@ -1,4 +1,6 @@
-"""Reading a state's file changes nothing, whoever has it open or left it open; deleted data is not on the disk any more."""
+"""Reading a state's file changes nothing, whoever has it open or left it open; deleted data is not
+on the disk any more.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,20 @@ HIDDEN = b"planted-hidden-round"
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    """Return the content of each file; that of the index is left out, since every reading process writes there."""
-    return {file.name: b"" if file.name.endswith("-shm") else file.read_bytes() for file in sorted(directory.iterdir())}
+    """Return the content of each file; that of the index is left out, since every
+    reading process writes there.
+    """
+    return {
+        file.name: b"" if file.name.endswith("-shm") else file.read_bytes()
+        for file in sorted(directory.iterdir())
+    }
 
 
 @contextmanager
 def written(file: Path) -> Iterator[subprocess.Popen[str]]:
-    """Yield another process that has written the file, and has it open until it is told to end or is killed."""
+    """Yield another process that has written the file, and has it open until it is
+    told to end or is killed.
+    """
     code = (
         "import asyncio, sys\n"
         "from claw_state.continuity import Anchor\n"
@@ -58,11 +67,16 @@ def written(file: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def told(file: Path) -> list[tuple[str, int]]:
-    return [(state.agent, state.rounds.count) for state in SqliteInventory(File(str(file))).inventory().agents]
+    return [
+        (state.agent, state.rounds.count)
+        for state in SqliteInventory(File(str(file))).inventory().agents
+    ]
 
 
 @pytest.mark.requirement("state:inventory")
-def test_reading_makes_no_file_and_changes_none_whether_a_proxy_runs_was_killed_or_ended(tmp_path: Path) -> None:
+def test_reading_makes_no_file_and_changes_none_whether_a_proxy_runs_was_killed_or_ended(
+    tmp_path: Path,
+) -> None:
     home, copied = tmp_path / "home", tmp_path / "copied"
     home.mkdir()
     with written(home / "s.db") as process:
@@ -106,12 +120,19 @@ def test_a_file_in_which_nothing_stands_yet_is_an_empty_state(tmp_path: Path) ->
 
 
 @pytest.mark.requirement("state:forget")
-async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_file_is_smaller(tmp_path: Path) -> None:
+async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_file_is_smaller(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "s.db"
-    store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.current())
+    store, journal = (
+        SqliteContinuityStore(Database(str(file))),
+        SqliteJournal(Database(str(file)), Owner.current()),
+    )
     for number in range(40):
         await store.save("analyst", Anchor(f"x{number}", ()), "", HIDDEN * 5000)
-        await journal.begin(f"t{number}", "analyst", RequestFingerprint(f"t{number}", "", "planted-words", ""))
+        await journal.begin(
+            f"t{number}", "analyst", RequestFingerprint(f"t{number}", "", "planted-words", "")
+        )
         await journal.record_response(f"t{number}", 1, b"planted-reply" * 5000)
         await journal.end(f"t{number}", StoredResponse(200, "text/plain", b"planted-answer" * 5000))
     await store.save("executor", Anchor("x", ()), "", b"another's")
@@ -143,14 +164,20 @@ async def test_a_log_that_somebody_reads_is_not_waited_for_and_said(tmp_path: Pa
 
 
 @pytest.mark.requirement("state:errors")
-def test_a_lock_that_does_not_end_is_an_error_and_nothing_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_does_not_end_is_an_error_and_nothing_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_inventory, "_PATIENCE_SECONDS", 0.01)
     file = tmp_path / "s.db"
     with closing(open_database(str(file), TURNS)) as database:
-        database.execute("INSERT INTO turns VALUES ('t', 'analyst', '', '', '', '', 'done', '', 0, NULL)")
+        database.execute(
+            "INSERT INTO turns VALUES ('t', 'analyst', '', '', '', '', 'done', '', 0, NULL)"
+        )
         database.execute("BEGIN IMMEDIATE")
         kept = SqliteInventory(File(str(file)))
-        with pytest.raises(StoreError, match="another process has locked it for too long; try again"):
+        with pytest.raises(
+            StoreError, match="another process has locked it for too long; try again"
+        ):
             kept.forget("analyst")
         assert kept.inventory().agents[0].turns == {"done": 1}, "reading waits for no lock"
         database.execute("COMMIT")

@@ -1,4 +1,6 @@
-"""The turn journal, in a file as on a server: the record of a turn, found by its retries (docs/spec/mediation.md section 5)."""
+"""The turn journal, in a file as on a server: the record of a turn, found by its retries
+(docs/spec/mediation.md section 5).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ async def test_of_one_request_one_turn_runs_whoever_begins_it(journals: Journals
     assert await here.begin("t1", "a", ASKED)
     assert not await elsewhere.begin("t2", "a", ASKED)
     assert await elsewhere.begin("t3", "another", ASKED)
-    assert await elsewhere.begin("t4", "a", RequestFingerprint("other request", "earlier", "Buy", ""))
+    assert await elsewhere.begin(
+        "t4", "a", RequestFingerprint("other request", "earlier", "Buy", "")
+    )
     past = await elsewhere.find("a", ASKED)
     assert past is not None
     assert (past.turn_id, past.state, past.is_alive) == ("t1", "running", True)
@@ -37,7 +41,9 @@ async def test_of_one_request_one_turn_runs_whoever_begins_it(journals: Journals
 
 
 @pytest.mark.requirement("journal:lease")
-async def test_a_turn_whose_process_is_silent_goes_on_elsewhere_and_no_longer_here(journals: Journals, clock: Clock) -> None:
+async def test_a_turn_whose_process_is_silent_goes_on_elsewhere_and_no_longer_here(
+    journals: Journals, clock: Clock
+) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
     await here.record_response("t1", 1, b"reply")
@@ -95,14 +101,21 @@ async def test_a_turn_that_is_not_entered_may_not_begin_a_call(journals: Journal
 
 
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
-async def test_an_answer_is_there_until_it_is_handed_over_and_for_those_who_retry(journals: Journals) -> None:
+async def test_an_answer_is_there_until_it_is_handed_over_and_for_those_who_retry(
+    journals: Journals,
+) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     keyed = RequestFingerprint("request", "earlier", "Buy", "key-1")
     await here.begin("t1", "a", keyed)
     await here.end("t1", GIVEN)
     past = await elsewhere.find("a", ASKED)
     assert past is not None
-    assert (past.state, past.response, past.idempotency_key, past.is_alive) == ("answered", GIVEN, "key-1", False)
+    assert (past.state, past.response, past.idempotency_key, past.is_alive) == (
+        "answered",
+        GIVEN,
+        "key-1",
+        False,
+    )
     await elsewhere.mark_delivered("t1")
     past = await here.find("a", ASKED)
     assert past is not None
@@ -111,7 +124,9 @@ async def test_an_answer_is_there_until_it_is_handed_over_and_for_those_who_retr
 
 
 @pytest.mark.requirement("journal:answer-only")
-async def test_what_led_to_an_answer_is_kept_no_longer_than_the_answer_is_missing(journals: Journals) -> None:
+async def test_what_led_to_an_answer_is_kept_no_longer_than_the_answer_is_missing(
+    journals: Journals,
+) -> None:
     here = journals(HERE)
     for turn, given in (("failed", None), ("answered", GIVEN)):
         await here.begin(turn, "a", RequestFingerprint(turn, "", "", ""))
@@ -119,16 +134,26 @@ async def test_what_led_to_an_answer_is_kept_no_longer_than_the_answer_is_missin
         await here.record_intent(turn, 1, 0, INTENT)
         await here.record_result(turn, 1, 0, RESULT)
         await here.end(turn, given)
-    assert (await here.response("failed", 1), await here.call_record("failed", 1, 0)) == (b"reply", RESULT)
-    assert (await here.response("answered", 1), await here.call_record("answered", 1, 0)) == (None, None)
+    assert (await here.response("failed", 1), await here.call_record("failed", 1, 0)) == (
+        b"reply",
+        RESULT,
+    )
+    assert (await here.response("answered", 1), await here.call_record("answered", 1, 0)) == (
+        None,
+        None,
+    )
     await here.end("answered", None)
     past = await here.find("a", RequestFingerprint("answered", "", "", ""))
     assert past is not None
-    assert (past.state, past.response) == ("answered", GIVEN), "what could not go on is never said to have failed"
+    assert (past.state, past.response) == ("answered", GIVEN), (
+        "what could not go on is never said to have failed"
+    )
 
 
 @pytest.mark.requirement("journal:resume")
-async def test_a_failed_turn_is_found_by_a_request_that_goes_on_with_its_last_words(journals: Journals) -> None:
+async def test_a_failed_turn_is_found_by_a_request_that_goes_on_with_its_last_words(
+    journals: Journals,
+) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
     longer = RequestFingerprint("longer", "earlier", "Buy, I said", "")
@@ -164,11 +189,18 @@ async def test_of_those_that_failed_the_latest_that_the_words_go_on_from_is_foun
     past = await here.find("a", RequestFingerprint("longer", "earlier", "Buy me a car", ""))
     assert past is not None
     assert past.turn_id == "t1"
-    assert await here.find("a", RequestFingerprint("longer", "earlier", "Buy me a car", "", alone=True)) is None
+    assert (
+        await here.find(
+            "a", RequestFingerprint("longer", "earlier", "Buy me a car", "", alone=True)
+        )
+        is None
+    )
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_a_failed_turn_is_found_however_many_were_done_behind_the_same_words(journals: Journals) -> None:
+async def test_a_failed_turn_is_found_however_many_were_done_behind_the_same_words(
+    journals: Journals,
+) -> None:
     here = journals(HERE)
     await here.begin("t0", "a", RequestFingerprint("r0", "earlier", "Buy", ""))
     await here.end("t0", None)
@@ -194,9 +226,17 @@ async def test_an_answer_that_was_lost_is_found_by_altered_words_once_nobody_han
             clock.now += seconds
             past = await journal.find("a", noted)
             assert past is not None
-            assert (past.turn_id, past.state, past.response, past.is_alive) == ("t1", "answered", GIVEN, alive)
+            assert (past.turn_id, past.state, past.response, past.is_alive) == (
+                "t1",
+                "answered",
+                GIVEN,
+                alive,
+            )
             clock.now -= seconds
-        assert await journal.find("a", RequestFingerprint("other", "earlier", "Buy me a car", "")) is None
+        assert (
+            await journal.find("a", RequestFingerprint("other", "earlier", "Buy me a car", ""))
+            is None
+        )
     await here.mark_delivered("t1")
     assert await here.find("a", noted) is None
 
@@ -214,7 +254,9 @@ async def test_a_turn_is_not_resumed_where_another_of_that_request_runs(journals
 
 
 @pytest.mark.requirement("journal:ten-minutes")
-async def test_after_ten_minutes_nothing_is_resumed_and_the_request_may_run_again(journals: Journals, clock: Clock) -> None:
+async def test_after_ten_minutes_nothing_is_resumed_and_the_request_may_run_again(
+    journals: Journals, clock: Clock
+) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
     clock.now += RESUME_SECONDS - 30
@@ -227,7 +269,9 @@ async def test_after_ten_minutes_nothing_is_resumed_and_the_request_may_run_agai
 
 
 @pytest.mark.requirement("journal:kill")
-async def test_a_journal_is_read_by_the_process_that_comes_after(journals: Journals, clock: Clock) -> None:
+async def test_a_journal_is_read_by_the_process_that_comes_after(
+    journals: Journals, clock: Clock
+) -> None:
     first = journals(HERE)
     await first.begin("t1", "a", ASKED)
     await first.record_response("t1", 1, b"reply")
@@ -241,7 +285,9 @@ async def test_a_journal_is_read_by_the_process_that_comes_after(journals: Journ
 
 
 @pytest.mark.requirement("journal:owner")
-async def test_a_process_of_the_same_name_and_number_is_another_one_and_its_turns_go_on(journals: Journals) -> None:
+async def test_a_process_of_the_same_name_and_number_is_another_one_and_its_turns_go_on(
+    journals: Journals,
+) -> None:
     """Two containers may have the same host name, and each has a process 1."""
     here, there = journals(Owner("same", 1, "a")), journals(Owner("same", 1, "b"))
     await here.begin("t1", "a", ASKED)
@@ -282,11 +328,17 @@ async def test_a_turn_that_its_runner_left_is_waited_for_by_altered_words_too_ev
 
 
 @pytest.mark.requirement("journal:ten-minutes")
-async def test_what_a_busy_agent_is_found_by_on_a_server_does_not_grow(shared: SharedState, clock: Clock) -> None:
-    """Conversations that begin alike share one key, and a busy agent never leaves it unused for ten minutes."""
+async def test_what_a_busy_agent_is_found_by_on_a_server_does_not_grow(
+    shared: SharedState, clock: Clock
+) -> None:
+    """Conversations that begin alike share one key, and a busy agent never leaves
+    it unused for ten minutes.
+    """
     journal = ValkeyJournal(Link(shared.place, timeout=10), HERE, clock)
     for number in range(20):
-        assert await journal.begin(f"t{number}", "a", RequestFingerprint(f"request-{number}", "earlier", "Buy", ""))
+        assert await journal.begin(
+            f"t{number}", "a", RequestFingerprint(f"request-{number}", "earlier", "Buy", "")
+        )
         clock.now += RESUME_SECONDS / 4
     for kept in ("turns", "earlier:earlier"):
         assert int(shared.asks("ZCARD", f"claw:a:a:{kept}").strip(b":\r\n")) <= 4

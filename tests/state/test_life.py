@@ -29,7 +29,9 @@ sys.stdin.read()
 
 
 @pytest.mark.requirement("journal:owner")
-async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_cleared_away(tmp_path: Path) -> None:
+async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_cleared_away(
+    tmp_path: Path,
+) -> None:
     file = str(tmp_path / "s.db")
     with begun(file) as other:
         journal = SqliteJournal(Database(file), Owner("same", 1, "mine"))
@@ -42,7 +44,11 @@ async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_clea
         assert past is not None
         assert not past.is_alive
         assert await journal.resume(past, ASKED)
-    assert [holder_lives(file, name) for name in ("mine", "other", "nobody")] == [True, False, False]
+    assert [holder_lives(file, name) for name in ("mine", "other", "nobody")] == [
+        True,
+        False,
+        False,
+    ]
     later = SqliteJournal(Database(file), Owner("same", 1, "later"))
     assert left_in(tmp_path) == ["s.db-life-later", "s.db-life-mine"]
     await later.close()

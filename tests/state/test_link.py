@@ -1,4 +1,6 @@
-"""A server's errors at the start: the proxy waits for those that pass, and refuses to start on mistakes (docs/state.md)."""
+"""A server's errors at the start: the proxy waits for those that pass, and refuses to start on
+mistakes (docs/state.md).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ import pytest
 from claw_mediate.state import open_state
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.url import Server, parse_place
-from claw_state.valkey.link import TIMEOUT_SECONDS, Link, blocking_client, find_eviction_policy, probe_server
+from claw_state.valkey.link import (
+    TIMEOUT_SECONDS,
+    Link,
+    blocking_client,
+    find_eviction_policy,
+    probe_server,
+)
 from tests.state.relay import Relay
 from tests.state.server import SharedState, shared_state
 
@@ -22,11 +30,16 @@ PASSING = [
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
     "BUSY Redis is busy running a script.",
 ]
-MISTAKES = ["WRONGPASS invalid username-password pair or user is disabled.", "ERR DB index is out of range"]
+MISTAKES = [
+    "WRONGPASS invalid username-password pair or user is disabled.",
+    "ERR DB index is out of range",
+]
 
 
 @pytest.mark.requirement("state:outage-at-the-start")
-def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_is(tmp_path: Path) -> None:
+def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_is(
+    tmp_path: Path,
+) -> None:
     with shared_state(tmp_path / "server") as real:
         relay = Relay(real.port)
         server = parse_place(f"redis://127.0.0.1:{relay.port}/0")
@@ -81,7 +94,9 @@ def test_a_server_that_forgets_when_its_memory_is_full_is_told(shared: SharedSta
 async def test_a_pause_of_our_own_is_no_silence_of_the_server(shared: SharedState) -> None:
     link = Link(shared.place)
     assert await link.read("return 1") == 1
-    asked = [asyncio.ensure_future(link.read(f"return {number}")) for number in range(40)]  # more than there are connections
+    asked = [
+        asyncio.ensure_future(link.read(f"return {number}")) for number in range(40)
+    ]  # more than there are connections
     await asyncio.sleep(0)
     time.sleep(2 * TIMEOUT_SECONDS)  # noqa: ASYNC251 - the loop stands still, as on a machine that is busy with something else
     assert await asyncio.gather(*asked) == [*range(40)]

@@ -1,4 +1,6 @@
-"""A SQLite file that fails under its users: the consequences of each way of failing (docs/state.md)."""
+"""A SQLite file that fails under its users: the consequences of each way of failing
+(docs/state.md).
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def used(tmp_path: Path) -> Iterator[Used]:
 
 
 def is_full(used: Used) -> Callable[[], object]:
-    """Make the file full, with SQLite's own error of a full disk; return the function that undoes it."""
+    """Make the file full, with SQLite's own error of a full disk; return the
+    function that undoes it.
+    """
     used.database.read("PRAGMA max_page_count=1")
     return lambda: used.database.read("PRAGMA max_page_count=1000000")
 
@@ -108,7 +112,9 @@ def test_a_file_that_can_not_be_written_is_told_once_and_used_again_when_it_can(
 
 
 @pytest.mark.requirement("state:file-outage")
-def test_behind_a_lock_that_was_waited_for_in_vain_nobody_waits_again_until_it_is_gone(used: Used) -> None:
+def test_behind_a_lock_that_was_waited_for_in_vain_nobody_waits_again_until_it_is_gone(
+    used: Used,
+) -> None:
     ends = is_locked(used)
     assert not used.adds()
     with pytest.raises(StateUnavailableError, match="another process"):
@@ -120,10 +126,15 @@ def test_behind_a_lock_that_was_waited_for_in_vain_nobody_waits_again_until_it_i
 
 
 @pytest.mark.requirement("state:file-shared")
-async def test_who_writes_waits_while_another_process_does_and_the_loop_goes_on(tmp_path: Path) -> None:
+async def test_who_writes_waits_while_another_process_does_and_the_loop_goes_on(
+    tmp_path: Path,
+) -> None:
     told: list[str | None] = []
     database = Database(str(tmp_path / "s.db"), health=Health(told.append))
-    spending, limit = SqliteSpending(database), Budget.model_validate({"window": "1h", "max_requests": 1})
+    spending, limit = (
+        SqliteSpending(database),
+        Budget.model_validate({"window": "1h", "max_requests": 1}),
+    )
     with closing(sqlite3.connect(tmp_path / "s.db", autocommit=True)) as other:
         other.execute("BEGIN IMMEDIATE")
         counting = asyncio.ensure_future(spending.count_request("a", limit))
@@ -134,7 +145,9 @@ async def test_who_writes_waits_while_another_process_does_and_the_loop_goes_on(
     assert await counting is None
     await spending.close()
     with closing(sqlite3.connect(tmp_path / "s.db")) as after:
-        assert after.execute("SELECT agent, requests, cost FROM spending ORDER BY agent").fetchall() == [
+        assert after.execute(
+            "SELECT agent, requests, cost FROM spending ORDER BY agent"
+        ).fetchall() == [
             ("a", 1, 0),
             ("b", 0, 1),
         ]
@@ -160,7 +173,9 @@ async def test_time_in_which_the_loop_did_something_else_is_no_waiting_for_the_l
 
 @pytest.mark.requirement("state:file-damaged")
 @pytest.mark.parametrize("damage", ["bytes in the middle", "cut", "garbage"])
-def test_a_file_that_is_damaged_while_it_is_used_is_used_no_more_and_refused_at_the_next_start(used: Used, damage: str) -> None:
+def test_a_file_that_is_damaged_while_it_is_used_is_used_no_more_and_refused_at_the_next_start(
+    used: Used, damage: str
+) -> None:
     for _ in range(200):
         assert used.adds(2000)
     used.database.read("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -181,13 +196,18 @@ def test_a_file_that_is_damaged_while_it_is_used_is_used_no_more_and_refused_at_
     assert len(used.told) == 1
     assert "move the file away" in str(used.told[0])
     used.database.close()
-    with pytest.raises(sqlite3.DatabaseError), closing(open_database(str(used.file), SCHEMA)) as database:
+    with (
+        pytest.raises(sqlite3.DatabaseError),
+        closing(open_database(str(used.file), SCHEMA)) as database,
+    ):
         check_integrity(database)
 
 
 @pytest.mark.requirement("state:file-damaged")
 def test_a_log_full_of_garbage_costs_what_stood_in_it_and_no_more(tmp_path: Path) -> None:
-    """SQLite has a checksum for each frame of the log: a frame that does not match was never written."""
+    """SQLite has a checksum for each frame of the log: a frame that does not match
+    was never written.
+    """
     file = tmp_path / "s.db"
     one = Used(file)
     assert one.adds()
@@ -200,21 +220,28 @@ def test_a_log_full_of_garbage_costs_what_stood_in_it_and_no_more(tmp_path: Path
 
 
 @pytest.mark.requirement("state:file-at-the-start")
-async def test_a_file_that_is_locked_when_the_proxy_starts_is_no_reason_not_to(tmp_path: Path) -> None:
+async def test_a_file_that_is_locked_when_the_proxy_starts_is_no_reason_not_to(
+    tmp_path: Path,
+) -> None:
     before, _ = started(tmp_path / "s.db")
     with closing(sqlite3.connect(tmp_path / "s.db", autocommit=True)) as other:
         other.execute("BEGIN EXCLUSIVE")
         kept, events = started(tmp_path / "s.db")
         assert not await kept.store.is_writable()
     assert await kept.store.is_writable()
-    assert [event.get("error", event.get("state")) for event in events] == ["state_unusable", "usable"]
+    assert [event.get("error", event.get("state")) for event in events] == [
+        "state_unusable",
+        "usable",
+    ]
     for one in (*before[:3], *kept[:3]):
         await one.close()
 
 
 @pytest.mark.requirement("state:file-at-the-start")
 @pytest.mark.parametrize("content", [b"no database at all. " * 500, None])
-def test_a_file_that_can_never_be_used_keeps_the_proxy_from_starting_in_one_line(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_can_never_be_used_keeps_the_proxy_from_starting_in_one_line(
+    tmp_path: Path, content: bytes | None
+) -> None:
     file = tmp_path / "s.db"
     if content is None:
         file.mkdir()

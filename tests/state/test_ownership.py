@@ -1,4 +1,6 @@
-"""Which agent owns what a provider keeps, in a file as on a server (docs/spec/responses.md section 10)."""
+"""Which agent owns what a provider keeps, in a file as on a server
+(docs/spec/responses.md section 10).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ import msgspec
 import pytest
 
 from claw_state import ownership
-from claw_state.ownership import MAX_AGE_SECONDS, OwnedObject, OwnershipStore, decode_owned, encode_owned
+from claw_state.ownership import (
+    MAX_AGE_SECONDS,
+    OwnedObject,
+    OwnershipStore,
+    decode_owned,
+    encode_owned,
+)
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.ownership import SqliteOwnershipStore
 from claw_state.url import StoreError
@@ -20,11 +28,25 @@ from tests.state.conftest import Clock
 pytestmark = pytest.mark.requirement("responses:owned-ids")
 type Ownerships = Callable[[], OwnershipStore]
 WHOLE = OwnedObject(
-    *("resp_1", "resp_2", "openai", "a…z", "resp_0", "session", ("key",), ("call_1",), ("resp_3",), b"{}", b'{"id":1}')
+    *(
+        "resp_1",
+        "resp_2",
+        "openai",
+        "a…z",
+        "resp_0",
+        "session",
+        ("key",),
+        ("call_1",),
+        ("resp_3",),
+        b"{}",
+        b'{"id":1}',
+    )
 )
 
 
-async def test_another_proxy_finds_what_an_agent_owns_and_no_other_agent_does(ownerships: Ownerships) -> None:
+async def test_another_proxy_finds_what_an_agent_owns_and_no_other_agent_does(
+    ownerships: Ownerships,
+) -> None:
     here, there = ownerships(), ownerships()
     await here.save("a", WHOLE)
     assert await there.find("a", "resp_1") == WHOLE
@@ -51,7 +73,12 @@ async def test_the_least_recently_used_and_the_old_go(
     assert await store.find("a", "r0") is not None
     clock.now += 1
     await store.save("a", OwnedObject("r3", "p", "openai"))
-    assert [await store.find("a", f"r{number}") is not None for number in range(4)] == [True, False, True, True]
+    assert [await store.find("a", f"r{number}") is not None for number in range(4)] == [
+        True,
+        False,
+        True,
+        True,
+    ]
     assert await store.find("b", "r") is not None
     clock.now += MAX_AGE_SECONDS + 1
     assert await store.find("a", "r3") is None
@@ -83,7 +110,9 @@ async def test_what_is_over_the_bound_goes_after_some_saves_and_at_the_first_one
 
 
 def test_a_record_of_an_earlier_version_is_read_and_a_damaged_one_is_refused() -> None:
-    assert decode_owned(msgspec.msgpack.encode(["id", "p", "openai"])) == OwnedObject("id", "p", "openai")
+    assert decode_owned(msgspec.msgpack.encode(["id", "p", "openai"])) == OwnedObject(
+        "id", "p", "openai"
+    )
     assert decode_owned(encode_owned(WHOLE)) == WHOLE
     for damaged in (b"", b"\xc1", msgspec.msgpack.encode(["id"]), msgspec.msgpack.encode(7)):
         with pytest.raises(StoreError, match="can't be read"):
@@ -91,7 +120,9 @@ def test_a_record_of_an_earlier_version_is_read_and_a_damaged_one_is_refused() -
     assert ownership.MAX_OBJECTS == 10_000
 
 
-async def test_while_another_process_has_locked_the_file_owners_are_still_found(tmp_path: Path) -> None:
+async def test_while_another_process_has_locked_the_file_owners_are_still_found(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "s.db"
     store = SqliteOwnershipStore(Database(str(file)))
     await store.save("a", WHOLE)

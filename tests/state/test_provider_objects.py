@@ -1,4 +1,6 @@
-"""Which agent owns the files, batches and the like that a provider keeps, in a file as on a server."""
+"""Which agent owns the files, batches and the like that a provider keeps, in a file
+as on a server.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,15 @@ FILE = ProviderObject("file", "file-1", "openai", "first")
 BATCH = ProviderObject("batch", "batch_1", "openai")
 
 
-async def test_another_proxy_finds_an_agents_objects_and_no_other_agent_does(ownerships: Ownerships) -> None:
+async def test_another_proxy_finds_an_agents_objects_and_no_other_agent_does(
+    ownerships: Ownerships,
+) -> None:
     here, there = ownerships(), ownerships()
     await here.save_objects("a", [FILE, BATCH])
-    assert await there.find_objects("a", [FILE.name, ObjectName("file", "file-2"), BATCH.name]) == [FILE, BATCH]
+    assert await there.find_objects("a", [FILE.name, ObjectName("file", "file-2"), BATCH.name]) == [
+        FILE,
+        BATCH,
+    ]
     assert await there.find_objects("b", [FILE.name, BATCH.name]) == []
     assert await there.find_objects("a", []) == []
 
@@ -52,7 +59,11 @@ async def test_all_objects_of_a_kind_are_listed(ownerships: Ownerships, clock: C
     other = ProviderObject("file", "file-2", "second")
     await store.save_objects("a", [FILE, BATCH, other, ProviderObject("file_x", "1", "openai")])
     await store.save_objects("b", [ProviderObject("file", "file-3", "openai")])
-    assert sorted(await store.list_objects("a", "file"), key=lambda each: each.id) == [old, FILE, other]
+    assert sorted(await store.list_objects("a", "file"), key=lambda each: each.id) == [
+        old,
+        FILE,
+        other,
+    ]
     clock.now += 1
     assert sorted(await store.list_objects("a", "file"), key=lambda each: each.id) == [FILE, other]
     assert await store.list_objects("a", "eval") == []
@@ -63,11 +74,18 @@ async def test_an_id_of_one_kind_is_none_of_another_and_no_response(ownerships: 
     await store.save_objects("a", [FILE])
     await store.save("a", OwnedObject("resp_1", "resp_1", "openai"))
     others = [ObjectName(kind, "file-1") for kind in ("batch", "fil", "file ", "")]
-    assert await store.find_objects("a", [*others, ObjectName("file", "FILE-1"), ObjectName("", "resp_1")]) == []
+    assert (
+        await store.find_objects(
+            "a", [*others, ObjectName("file", "FILE-1"), ObjectName("", "resp_1")]
+        )
+        == []
+    )
     assert await store.find("a", "file-1") is None
 
 
-async def test_an_object_stays_for_a_year_after_its_last_use(ownerships: Ownerships, clock: Clock) -> None:
+async def test_an_object_stays_for_a_year_after_its_last_use(
+    ownerships: Ownerships, clock: Clock
+) -> None:
     store = ownerships()
     await store.save_objects("a", [FILE, BATCH])
     clock.now += MAX_PROVIDER_OBJECT_AGE_SECONDS
@@ -105,12 +123,18 @@ async def test_the_least_recently_used_objects_go(
     await store.find_objects("a", [files[0].name])
     clock.now += 1
     await store.save_objects("a", [files[3]])
-    assert await store.find_objects("a", [each.name for each in files]) == [files[0], files[2], files[3]]
+    assert await store.find_objects("a", [each.name for each in files]) == [
+        files[0],
+        files[2],
+        files[3],
+    ]
     assert await store.find_objects("b", [theirs.name]) == [theirs]
     assert await store.find("a", "resp_1") is not None
 
 
-async def test_the_inventory_counts_objects_and_forgets_them(ownerships: Ownerships, kept: StateInventory) -> None:
+async def test_the_inventory_counts_objects_and_forgets_them(
+    ownerships: Ownerships, kept: StateInventory
+) -> None:
     store = ownerships()
     await store.save_objects("a", [FILE, BATCH])
     await store.save("a", OwnedObject("resp_1", "resp_1", "openai"))
@@ -126,7 +150,9 @@ async def test_the_inventory_counts_objects_and_forgets_them(ownerships: Ownersh
     assert await store.find_objects("b", [theirs.name]) == [theirs]
 
 
-async def test_a_file_of_an_earlier_version_gets_the_table_and_keeps_its_rows(tmp_path: Path) -> None:
+async def test_a_file_of_an_earlier_version_gets_the_table_and_keeps_its_rows(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "s.db"
     with closing(sqlite3.connect(file)) as earlier:
         earlier.executescript(HIDDEN_ROUNDS + TURNS + SPENDING + OWNED + "PRAGMA user_version=1;")
@@ -140,7 +166,9 @@ async def test_a_file_of_an_earlier_version_gets_the_table_and_keeps_its_rows(tm
     await store.close()
 
 
-async def test_while_another_process_has_locked_the_file_objects_are_still_found(tmp_path: Path, clock: Clock) -> None:
+async def test_while_another_process_has_locked_the_file_objects_are_still_found(
+    tmp_path: Path, clock: Clock
+) -> None:
     file = tmp_path / "s.db"
     store = SqliteOwnershipStore(Database(str(file)), clock)
     await store.save_objects("a", [FILE])

@@ -1,4 +1,6 @@
-"""The spending of agents, in a file as on a server: one limit for all proxies (docs/spec/mediation.md section 8)."""
+"""The spending of agents, in a file as on a server: one limit for all proxies
+(docs/spec/mediation.md section 8).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ type Spendings = Callable[[], Spending]
 
 
 @pytest.fixture
-async def spendings(opens: Callable[[], tuple[type, Any]], clock: Clock) -> AsyncIterator[Spendings]:
+async def spendings(
+    opens: Callable[[], tuple[type, Any]], clock: Clock
+) -> AsyncIterator[Spendings]:
     async with reopened(opens, clock, SqliteSpending, ValkeySpending) as spending:
         yield spending
 
@@ -42,16 +46,22 @@ def unexpected(why: str) -> None:
     raise AssertionError(why)
 
 
-async def test_requests_of_two_proxies_at_one_time_do_not_slip_under_the_limit(spendings: Spendings) -> None:
+async def test_requests_of_two_proxies_at_one_time_do_not_slip_under_the_limit(
+    spendings: Spendings,
+) -> None:
     limit, here, there = budget(max_requests=5), spendings(), spendings()
-    found = await asyncio.gather(*(one.count_request("a", limit) for _ in range(5) for one in (here, there)))
+    found = await asyncio.gather(
+        *(one.count_request("a", limit) for _ in range(5) for one in (here, there))
+    )
     assert found.count(None) == 5
     (over, *_) = [one for one in found if one is not None]
     assert (over.limit, over.requests) == ("max_requests", 5)
     assert await there.count_request("another", limit) is None
 
 
-async def test_what_another_proxy_spent_counts_and_leaves_with_its_window(spendings: Spendings, clock: Clock) -> None:
+async def test_what_another_proxy_spent_counts_and_leaves_with_its_window(
+    spendings: Spendings, clock: Clock
+) -> None:
     limit, here, there = budget(limit_usd=1.0), spendings(), spendings()
     assert await here.count_request("a", limit) is None
     here.add_cost("a", limit, Charge(0.75), unexpected)
@@ -72,7 +82,9 @@ async def test_a_budget_that_only_tells_counts_on(spendings: Spendings) -> None:
     assert [one and one.requests for one in told] == [1, 2]
 
 
-async def test_a_server_that_is_gone_can_t_be_counted_at_and_what_was_not_written_is_told(shared: SharedState) -> None:
+async def test_a_server_that_is_gone_can_t_be_counted_at_and_what_was_not_written_is_told(
+    shared: SharedState,
+) -> None:
     spending = ValkeySpending(Link(shared.place))
     assert await spending.count_request("a", budget(max_requests=5)) is None
     shared.kill()
@@ -84,10 +96,15 @@ async def test_a_server_that_is_gone_can_t_be_counted_at_and_what_was_not_writte
     assert len(told) == 1
 
 
-async def test_a_file_that_was_moved_is_not_counted_in_and_used_again_when_it_is_back(tmp_path: Path) -> None:
+async def test_a_file_that_was_moved_is_not_counted_in_and_used_again_when_it_is_back(
+    tmp_path: Path,
+) -> None:
     file, away = tmp_path / "s.db", tmp_path / "away.db"
     told: list[str | None] = []
-    spending, limit = SqliteSpending(Database(str(file), health=Health(told.append))), budget(max_requests=2)
+    spending, limit = (
+        SqliteSpending(Database(str(file), health=Health(told.append))),
+        budget(max_requests=2),
+    )
     assert await spending.count_request("a", limit) is None
     file.rename(away)
     with pytest.raises(StoreError):
@@ -106,7 +123,9 @@ def reserve(name: str, estimate: float, needed: float | None = None) -> Reservat
 
 
 @pytest.mark.requirement("budget:reserved")
-async def test_of_forty_requests_at_one_time_that_cost_more_than_the_limit_one_is_admitted(spendings: Spendings) -> None:
+async def test_of_forty_requests_at_one_time_that_cost_more_than_the_limit_one_is_admitted(
+    spendings: Spendings,
+) -> None:
     limit, here, there = budget(limit_usd=1.0), spendings(), spendings()
     asked = [((here, there)[number % 2], reserve(f"r{number}", 2.0)) for number in range(40)]
     found = await asyncio.gather(*(one.count_request("a", limit, each) for one, each in asked))
@@ -127,7 +146,10 @@ async def test_while_no_cost_is_known_one_request_goes_ahead_alone(spendings: Sp
     await here.close()
 
     there = spendings()
-    found = [await there.count_request("a", limit, reserve(f"later {number}", 0.001)) for number in range(6)]
+    found = [
+        await there.count_request("a", limit, reserve(f"later {number}", 0.001))
+        for number in range(6)
+    ]
     assert found.count(None) == 4, "each is held to cost the 2 dollars of the first: 2 + 4 * 2 = 10"
 
 
@@ -149,7 +171,9 @@ async def test_the_cost_takes_the_place_of_the_reservation(spendings: Spendings)
 
 
 @pytest.mark.requirement("budget:reserved")
-async def test_a_request_must_fit_into_what_is_left_unless_it_is_the_first(spendings: Spendings, clock: Clock) -> None:
+async def test_a_request_must_fit_into_what_is_left_unless_it_is_the_first(
+    spendings: Spendings, clock: Clock
+) -> None:
     limit, here = budget(limit_usd=1.0), spendings()
     first = reserve("1", 5.0)
     assert await here.count_request("a", limit, first) is None
@@ -164,7 +188,9 @@ async def test_a_request_must_fit_into_what_is_left_unless_it_is_the_first(spend
 
 
 @pytest.mark.requirement("budget:reservation-lapses")
-async def test_what_a_process_that_died_had_reserved_is_charged_and_blocks_nobody(spendings: Spendings, clock: Clock) -> None:
+async def test_what_a_process_that_died_had_reserved_is_charged_and_blocks_nobody(
+    spendings: Spendings, clock: Clock
+) -> None:
     limit, dead, alive = budget(limit_usd=1.0), spendings(), spendings()
     lost = reserve("1", 0.3)
     assert await dead.count_request("a", limit, lost) is None
@@ -186,7 +212,9 @@ async def test_what_a_process_that_died_had_reserved_is_charged_and_blocks_nobod
 
 @pytest.mark.requirement("budget:reservation-lapses")
 async def test_what_the_state_does_not_know_gives_no_money_back(spendings: Spendings) -> None:
-    """A server that came back empty, or a request that was never stored: its estimate was not charged."""
+    """A server that came back empty, or a request that was never stored: its
+    estimate was not charged.
+    """
     limit, here = budget(limit_usd=1.0), spendings()
     here.add_cost("a", limit, Charge(0.4, reservation=reserve("unknown", 0.9)), unexpected)
     await settled(here)
@@ -212,7 +240,9 @@ async def test_a_reservation_that_was_charged_is_not_charged_again_and_not_kept_
 
 @pytest.mark.requirement("budget:reservation-lapses")
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 86_400.0 * 365])
-async def test_a_clock_that_jumps_charges_nothing_twice(spendings: Spendings, clock: Clock, jump: float) -> None:
+async def test_a_clock_that_jumps_charges_nothing_twice(
+    spendings: Spendings, clock: Clock, jump: float
+) -> None:
     clock.now = 1e9
     limit, here, there = budget(limit_usd=1.0, window="20000h"), spendings(), spendings()
     running = reserve("1", 0.3)
@@ -228,7 +258,9 @@ async def test_a_clock_that_jumps_charges_nothing_twice(spendings: Spendings, cl
 
 
 @pytest.mark.requirement("budget:reservation-lapses")
-async def test_a_request_that_takes_long_stays_reserved_and_a_turn_grows(spendings: Spendings, clock: Clock) -> None:
+async def test_a_request_that_takes_long_stays_reserved_and_a_turn_grows(
+    spendings: Spendings, clock: Clock
+) -> None:
     limit, here, there = budget(limit_usd=1.0), spendings(), spendings()
     turn = reserve("1", 0.2)
     assert await here.count_request("a", limit, turn) is None
@@ -243,17 +275,27 @@ async def test_a_request_that_takes_long_stays_reserved_and_a_turn_grows(spendin
 
 
 @pytest.mark.requirement("budget:runner-leaves")
-async def test_a_runner_that_leaves_while_a_slow_server_counts_leaves_no_reservation(shared: SharedState) -> None:
+async def test_a_runner_that_leaves_while_a_slow_server_counts_leaves_no_reservation(
+    shared: SharedState,
+) -> None:
     relay = Relay(shared.port)
-    spending = ValkeySpending(Link(Server(Secret(f"redis://127.0.0.1:{relay.port}/0"), "relay"), timeout=10))
+    spending = ValkeySpending(
+        Link(Server(Secret(f"redis://127.0.0.1:{relay.port}/0"), "relay"), timeout=10)
+    )
     limit = budget(limit_usd=1.0)
     assert await spending.count_request("a", limit, Reservation("turn_0", "a", 0.0, 0.0)) is None
-    spending.add_cost("a", limit, Charge(0.5, reservation=Reservation("turn_0", "a", 0.0, 0.0)), unexpected)
+    spending.add_cost(
+        "a", limit, Charge(0.5, reservation=Reservation("turn_0", "a", 0.0, 0.0)), unexpected
+    )
     await happens(lambda: shared.asks("HLEN", "claw:a:a:held") == b":0\r\n", "the first is settled")
 
     relay.holds()
-    counting = asyncio.ensure_future(spending.count_request("a", limit, Reservation("turn_1", "a", 0.4, 0.4)))
-    await happens(lambda: shared.asks("HLEN", "claw:a:a:held") == b":1\r\n", "the second is reserved")
+    counting = asyncio.ensure_future(
+        spending.count_request("a", limit, Reservation("turn_1", "a", 0.4, 0.4))
+    )
+    await happens(
+        lambda: shared.asks("HLEN", "claw:a:a:held") == b":1\r\n", "the second is reserved"
+    )
     counting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await counting
@@ -264,7 +306,9 @@ async def test_a_runner_that_leaves_while_a_slow_server_counts_leaves_no_reserva
 
 
 @pytest.mark.requirement("budget:reserved")
-async def test_a_reservation_outlives_a_window_that_is_shorter_than_its_request(shared: SharedState) -> None:
+async def test_a_reservation_outlives_a_window_that_is_shorter_than_its_request(
+    shared: SharedState,
+) -> None:
     spending, short = ValkeySpending(Link(shared.place)), budget(limit_usd=1.0, window="1s")
     reservation = Reservation("turn_1", "a", 0.4, 0.4)
     assert await spending.count_request("a", short, reservation) is None
@@ -290,7 +334,9 @@ async def test_a_resumed_turn_takes_the_place_of_its_earlier_attempt(spendings: 
 
 
 @pytest.mark.requirement("budget:cost-unknown")
-async def test_without_a_price_the_average_of_what_is_known_is_the_estimate(spendings: Spendings) -> None:
+async def test_without_a_price_the_average_of_what_is_known_is_the_estimate(
+    spendings: Spendings,
+) -> None:
     limit, here = budget(limit_usd=10.0), spendings()
     first, second = reserve("1", 0.0), reserve("2", 0.0)
     assert await here.count_request("a", limit, first) is None

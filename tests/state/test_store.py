@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from claw_state.continuity import MAX_AGE_SECONDS, MAX_BYTES, MAX_MARKS, MAX_NAMES, MAX_TURNS, Anchor, ContinuityStore
+from claw_state.continuity import (
+    MAX_AGE_SECONDS,
+    MAX_BYTES,
+    MAX_MARKS,
+    MAX_NAMES,
+    MAX_TURNS,
+    Anchor,
+    ContinuityStore,
+)
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.url import StoreError
@@ -21,19 +29,25 @@ from tests.state.server import SharedState
 type Stores = Callable[[], ContinuityStore]
 
 
-async def keep(store: ContinuityStore, agent: str, key: str, messages: bytes, session: str = "") -> None:
+async def keep(
+    store: ContinuityStore, agent: str, key: str, messages: bytes, session: str = ""
+) -> None:
     await store.save(agent, Anchor(key, ("before",)), session, messages)
 
 
 async def held(store: ContinuityStore, agent: str, *keys: str) -> list[tuple[str, bytes]]:
-    """Return keys and messages of the stored rounds that were not evicted, and mark them as used."""
+    """Return keys and messages of the stored rounds that were not evicted, and mark
+    them as used.
+    """
     found = [one for one in await store.find(agent, keys) if not one.evicted]
     await store.mark_used(agent, found)
     return [(one.anchor.key, one.messages) for one in found]
 
 
 @pytest.mark.requirement("store:own")
-async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first(stores: Stores) -> None:
+async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first(
+    stores: Stores,
+) -> None:
     store = stores()
     await keep(store, "a", "x", b"11")
     await keep(store, "b", "x", b"22", "s")
@@ -47,7 +61,9 @@ async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first(
 
 
 @pytest.mark.requirement("continuity:evidence")
-async def test_an_answer_behind_which_nothing_is_hidden_is_kept_to_be_told_from_an_equal_one(stores: Stores) -> None:
+async def test_an_answer_behind_which_nothing_is_hidden_is_kept_to_be_told_from_an_equal_one(
+    stores: Stores,
+) -> None:
     store = stores()
     await keep(store, "a", "x", b"")
     assert await held(store, "a", "x") == [("x", b"")]
@@ -58,7 +74,9 @@ async def test_an_answer_behind_which_nothing_is_hidden_is_kept_to_be_told_from_
 
 
 @pytest.mark.requirement("store:bounded")
-async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_agent(stores: Stores, clock: Clock) -> None:
+async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_agent(
+    stores: Stores, clock: Clock
+) -> None:
     store = stores()
     await keep(store, "other", "x", b"11")
     for number in range(MAX_TURNS):
@@ -68,7 +86,9 @@ async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_age
     await held(store, "a", "t0")
     clock.now += 1
     await keep(store, "a", "new", b"11")
-    kept = [key for key, _ in await held(store, "a", *(f"t{number}" for number in range(MAX_TURNS)))]
+    kept = [
+        key for key, _ in await held(store, "a", *(f"t{number}" for number in range(MAX_TURNS)))
+    ]
     assert len(kept) == MAX_TURNS - 1
     assert "t0" in kept
     assert "t1" not in kept
@@ -108,7 +128,9 @@ async def test_what_was_not_used_for_a_week_is_gone(stores: Stores, clock: Clock
 
 
 @pytest.mark.requirement("store:bounded")
-async def test_what_an_agent_left_that_comes_no_more_is_gone_after_seven_days(tmp_path: Path, clock: Clock) -> None:
+async def test_what_an_agent_left_that_comes_no_more_is_gone_after_seven_days(
+    tmp_path: Path, clock: Clock
+) -> None:
     file = str(tmp_path / "claw.db")
     store = SqliteContinuityStore(Database(file), clock)
     for number in range(300):
@@ -155,7 +177,9 @@ async def test_a_store_that_can_t_be_used_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a database, and long enough to be seen as none" * 50])
-def test_a_file_that_is_no_database_is_an_error_at_the_start(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_database_is_an_error_at_the_start(
+    tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / "s.db").write_bytes(content)
     with pytest.raises(sqlite3.DatabaseError):
         SqliteContinuityStore(Database(str(tmp_path / "s.db")))
@@ -168,7 +192,9 @@ def test_a_path_that_cannot_be_is_an_error_at_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("continuity:bounds")
-async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones(stores: Stores, clock: Clock) -> None:
+async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones(
+    stores: Stores, clock: Clock
+) -> None:
     store = stores()
     third = b"x" * (MAX_BYTES // 3)
     for number in range(5):
@@ -176,7 +202,11 @@ async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones(stores: Stores, 
         await keep(store, "analyst", f"calls:{number}", third)
         await keep(store, "executor", f"calls:{number}", b"small")
     keys = [f"calls:{number}" for number in range(5)]
-    assert sorted(key for key, _ in await held(store, "analyst", *keys)) == ["calls:2", "calls:3", "calls:4"]
+    assert sorted(key for key, _ in await held(store, "analyst", *keys)) == [
+        "calls:2",
+        "calls:3",
+        "calls:4",
+    ]
     assert len(await held(store, "executor", *keys)) == 5
     await store.close()
 
@@ -207,7 +237,9 @@ NAMES = (
 
 
 @pytest.mark.requirement("store:names")
-async def test_an_entry_is_found_by_each_of_its_names_once_and_its_names_go_with_it(stores: Stores, clock: Clock) -> None:
+async def test_an_entry_is_found_by_each_of_its_names_once_and_its_names_go_with_it(
+    stores: Stores, clock: Clock
+) -> None:
     store = stores()
     await store.save("a", Anchor("x", ("before",), names=("n1", "n2")), "s", b"11")
     await store.save("a", Anchor("y", names=("n2",)), "s", b"22")
@@ -229,7 +261,9 @@ async def test_an_entry_is_found_by_each_of_its_names_once_and_its_names_go_with
 async def test_names_are_bounded_and_leave_no_row_behind(tmp_path: Path, clock: Clock) -> None:
     file = str(tmp_path / "claw.db")
     store = SqliteContinuityStore(Database(file), clock)
-    await store.save("a", Anchor("x", names=tuple(f"n{number}" for number in range(1000))), "", b"11")
+    await store.save(
+        "a", Anchor("x", names=tuple(f"n{number}" for number in range(1000))), "", b"11"
+    )
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("SELECT COUNT(*) FROM kept_names").fetchone() == (MAX_NAMES,)
         clock.now += MAX_AGE_SECONDS + 1

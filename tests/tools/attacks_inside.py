@@ -1,6 +1,8 @@
-"""Attacks, run inside a command: ``python3 attacks_inside.py GIVEN`` prints {attack: what came of it} as JSON.
+"""Attacks, run inside a command: ``python3 attacks_inside.py GIVEN`` prints
+{attack: what came of it} as JSON.
 
-It is a program of the standard library of any Python 3. ``denied …`` is an error of the kernel; all else is a breach.
+It is a program of the standard library of any Python 3. ``denied …`` is an error of the kernel; all
+else is a breach.
 """
 
 import ctypes
@@ -19,7 +21,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def call(name, *arguments):
-    return checked(libc.syscall(ctypes.c_long(number[name]), *[ctypes.c_long(each) for each in arguments]))
+    return checked(
+        libc.syscall(ctypes.c_long(number[name]), *[ctypes.c_long(each) for each in arguments])
+    )
 
 
 def checked(result):
@@ -119,7 +123,9 @@ attacks = {
     "list-other-workspace": lambda: os.listdir(other),
     "environ-of-host": lambda: open("/proc/%d/environ" % host).read(),
     "environ-of-parent": lambda: (
-        open("/proc/%d/environ" % (os.getppid() or 1)).read() if os.getppid() == 1 else open("/proc/%d/environ" % host)
+        open("/proc/%d/environ" % (os.getppid() or 1)).read()
+        if os.getppid() == 1
+        else open("/proc/%d/environ" % host)
     ),
     "environ-of-first": lambda: open("/proc/1/environ").read(),
     "memory-of-first": lambda: open("/proc/1/mem"),

@@ -1,8 +1,9 @@
 """A host of the exec tools in a process of its own: ``python exec_host.py SETTINGS``.
 
-SETTINGS is JSON {forms, max_abi, settings}. Each line of standard input is {id, tool, workspace, args}, and is answered by a
-line {id, result} or {id, error, message} when the call has ended; ``cancel`` instead of a tool cancels the call of that id. The
-first line says {form, reason, launcher}.
+SETTINGS is JSON {forms, max_abi, settings}. Each line of standard input is {id, tool, workspace,
+args}, and is answered by a line {id, result} or {id, error, message} when the call has ended;
+``cancel`` instead of a tool cancels the call of that id. The first line says {form, reason,
+launcher}.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ async def serve(containment: Containment, settings: ExecSettings) -> None:
             continue
         root = call["workspace"]
         if root not in tools:
-            tools[root] = {each.name: each for each in exec_tools(Path(root), settings, containment)}
+            tools[root] = {
+                each.name: each for each in exec_tools(Path(root), settings, containment)
+            }
         calls[call["id"]] = asyncio.create_task(answer(tools[root][call["tool"]], call))
     await asyncio.gather(*calls.values())
 
@@ -58,7 +61,13 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     settings = ExecSettings(enabled=True, **given["settings"])
     with find_containment(settings, given["forms"], given["max_abi"]) as containment:
-        say({"form": containment.form, "reason": containment.reason, "launcher": containment.launcher})
+        say(
+            {
+                "form": containment.form,
+                "reason": containment.reason,
+                "launcher": containment.launcher,
+            }
+        )
         asyncio.run(serve(containment, settings))
 
 

@@ -1,4 +1,6 @@
-"""Hosts of the exec tools for tests: as root, or with their rights dropped; in namespaces, or by Landlock alone."""
+"""Hosts of the exec tools for tests: as root, or with their rights dropped; in
+namespaces, or by Landlock alone.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ class Host:
 
 
 def let_others_in(home: Path) -> None:
-    """Let other users enter a folder of a test, whose folders pytest makes for their owner alone."""
+    """Let other users enter a folder of a test, whose folders pytest makes for
+    their owner alone.
+    """
     outside = Path(tempfile.gettempdir())
     for each in (home, *home.parents):
         if each == outside:
@@ -105,12 +109,32 @@ def running_host(kind: str, home: Path, max_abi: int = 99, **settings: Any) -> I
     given = json.dumps({"forms": [form], "max_abi": max_abi, "settings": settings})
     command = [sys.executable, str(Path(__file__).with_name("exec_host.py")), given]
     if who == "nobody":
-        rights = ["--clear-groups", "--inh-caps=-all", "--bounding-set=-all", f"--reuid={user}", f"--regid={user}"]
+        rights = [
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--bounding-set=-all",
+            f"--reuid={user}",
+            f"--regid={user}",
+        ]
         opened = OpenedPaths(home / "held").lines(Path(sys.base_prefix), Path(sys.prefix), ROOT)
-        script = "\n".join(["set -e", "mount --make-rprivate /", *opened, f"exec setpriv {shlex.join([*rights, *command])}"])
+        script = "\n".join(
+            [
+                "set -e",
+                "mount --make-rprivate /",
+                *opened,
+                f"exec setpriv {shlex.join([*rights, *command])}",
+            ]
+        )
         command = ["unshare", "--mount", "sh", "-c", script]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "SERVICE_SECRET": SECRET, "TMPDIR": "/tmp"}
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "SERVICE_SECRET": SECRET,
+        "TMPDIR": "/tmp",
+    }
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
+    )
     host = Host(process, home, user)
     try:
         assert process.stdout is not None

@@ -1,4 +1,6 @@
-"""The real ``claw tools`` as a process, with a third party's package installed, and clients that speak to it."""
+"""The real ``claw tools`` as a process, with a third party's package installed, and
+clients that speak to it.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,18 @@ toolhost:
 
 def install(project: Path, target: Path) -> Path:
     """Install a project into a folder, by pip and without a network; return the folder."""
-    options = ["--quiet", "--no-build-isolation", "--no-deps", "--no-index", "--disable-pip-version-check"]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", target, project], check=True, timeout=120)
+    options = [
+        "--quiet",
+        "--no-build-isolation",
+        "--no-deps",
+        "--no-index",
+        "--disable-pip-version-check",
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, "--target", target, project],
+        check=True,
+        timeout=120,
+    )
     return target
 
 
@@ -48,7 +60,9 @@ def environ_of(packages: Path | None, **more: str) -> dict[str, str]:
     return {**os.environ, **TOKENS, **({"PYTHONPATH": str(packages)} if packages else {}), **more}
 
 
-def run(*arguments: str, home: Path, packages: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, home: Path, packages: Path | None = None, **environ: str
+) -> subprocess.CompletedProcess[str]:
     """Run a verb of ``claw tools`` in a folder to its end."""
     return run_claw(["tools", *arguments], home, environ_of(packages, **environ))
 
@@ -63,17 +77,29 @@ class Client:
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def post(self, message: Any, **headers: str) -> httpx2.Response:
-        own = {"authorization": f"Bearer {self.token}"} | ({"mcp-session-id": self.session} if self.session else {})
-        sent = {**ACCEPT, **own, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        own = {"authorization": f"Bearer {self.token}"} | (
+            {"mcp-session-id": self.session} if self.session else {}
+        )
+        sent = {
+            **ACCEPT,
+            **own,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         return httpx2.post(self.url, content=body, headers=sent, timeout=60)
 
     def open(self) -> Client:
-        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }
         response = self.post(request("initialize", params))
         assert response.status_code == 200, response.text
         self.session = response.headers["mcp-session-id"]
-        assert self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}).status_code == 202
+        assert (
+            self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}).status_code == 202
+        )
         return self
 
     def ask(self, method: str, params: Any = None) -> Any:
@@ -88,21 +114,31 @@ class Client:
 
 
 def request(method: str, params: Any = None, request_id: Any = 0) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": request_id, "method": method} | ({} if params is None else {"params": params})
+    return {"jsonrpc": "2.0", "id": request_id, "method": method} | (
+        {} if params is None else {"params": params}
+    )
 
 
-def stateless_request(method: str, params: Any = None, request_id: Any = 1) -> tuple[dict[str, Any], dict[str, str]]:
+def stateless_request(
+    method: str, params: Any = None, request_id: Any = 1
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a request of the stateless era, and its headers."""
     meta = {VERSION_META: STATELESS_VERSION, CAPABILITIES_META: {}}
     params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}}
     name = {"mcp_name": params["name"]} if "name" in params else {}
-    return request(method, params, request_id), {"mcp_protocol_version": STATELESS_VERSION, "mcp_method": method, **name}
+    return request(method, params, request_id), {
+        "mcp_protocol_version": STATELESS_VERSION,
+        "mcp_method": method,
+        **name,
+    }
 
 
 def last_message(response: httpx2.Response) -> Any:
     if response.headers["content-type"] == "application/json":
         return response.json()
-    return [json.loads(line[5:]) for line in response.text.splitlines() if line.startswith("data:")][-1]
+    return [
+        json.loads(line[5:]) for line in response.text.splitlines() if line.startswith("data:")
+    ][-1]
 
 
 @dataclass
@@ -136,15 +172,22 @@ def read_lines(log: bytes, kind: str = "") -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def serving(home: Path, packages: Path | None, config: str = CONFIG, **environ: str) -> Iterator[RunningHost]:
+def serving(
+    home: Path, packages: Path | None, config: str = CONFIG, **environ: str
+) -> Iterator[RunningHost]:
     """Run ``claw tools serve`` in a folder, until the block ends."""
     (home / "toolhost.yml").write_text(config)
     log = home / "host.log"
     with log.open("wb") as out, Path(os.devnull).open("rb") as nothing:
-        process = start([*TOOLS, "serve"], home, environ_of(packages, **environ), [nothing, out, out])
+        process = start(
+            [*TOOLS, "serve"], home, environ_of(packages, **environ), [nothing, out, out]
+        )
     host = RunningHost(process, log)
     try:
-        eventually(lambda: process.poll() is not None or b"listening" in log.read_bytes(), "the host listens")
+        eventually(
+            lambda: process.poll() is not None or b"listening" in log.read_bytes(),
+            "the host listens",
+        )
         assert process.poll() is None, log.read_text()
         yield host
     finally:

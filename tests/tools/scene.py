@@ -1,4 +1,6 @@
-"""The frame of the tools host in this process: registries, providers, and the shell that answers."""
+"""The frame of the tools host in this process: registries, providers, and the shell
+that answers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from claw_tools.tool import Tool
 LIMIT = 64 << 10
 SCHEMA = {
     "type": "object",
-    "properties": {"text": {"type": "string"}, "count": {"type": "integer", "minimum": 1, "maximum": 100}},
+    "properties": {
+        "text": {"type": "string"},
+        "count": {"type": "integer", "minimum": 1, "maximum": 100},
+    },
     "additionalProperties": False,
 }
 
@@ -31,9 +36,17 @@ class MadeTool(Tool):
     """A tool that does what a test says, and notes its arguments."""
 
     def __init__(
-        self, name: str, work: Callable[[dict[str, Any]], Awaitable[Any]] | None = None, seconds: float = 60, **more: Any
+        self,
+        name: str,
+        work: Callable[[dict[str, Any]], Awaitable[Any]] | None = None,
+        seconds: float = 60,
+        **more: Any,
     ) -> None:
-        self.name, self.description, self.parameters = name, f"The tool {name}.", more.get("schema", SCHEMA)
+        self.name, self.description, self.parameters = (
+            name,
+            f"The tool {name}.",
+            more.get("schema", SCHEMA),
+        )
         self.annotations = more.get("annotations", {})
         self.max_seconds = seconds
         self._work = work
@@ -66,7 +79,10 @@ class Scene:
     def __init__(self, *principals: Principal, audit: Any = "digest", limit: int = LIMIT) -> None:
         self.lines: list[dict[str, Any]] = []
         self.shell = McpServerShell(CallLog(self._write, audit), limit)
-        self.registries = {each.name: ToolRegistry(each, self.shell.provided) for each in principals or [principal()]}
+        self.registries = {
+            each.name: ToolRegistry(each, self.shell.provided)
+            for each in principals or [principal()]
+        }
         for registry in self.registries.values():
             self.shell.add(registry)
 
@@ -92,7 +108,9 @@ class Scene:
         params = {} if allowed is None else {"_meta": {"claw/allowedTools": allowed}}
         return [tool["name"] for tool in (await self.ask("tools/list", params, who))["tools"]]
 
-    async def call(self, name: str, arguments: Any = None, allowed: Sequence[str] | None = None, who: str = "a") -> Any:
+    async def call(
+        self, name: str, arguments: Any = None, allowed: Sequence[str] | None = None, who: str = "a"
+    ) -> Any:
         """Return the structured content. ``arguments``: data, or JSON as bytes."""
         raw = arguments if isinstance(arguments, bytes) else json.dumps(arguments or {}).encode()
         params: dict[str, Any] = {"name": name, "arguments": msgspec.Raw(raw)}
@@ -104,7 +122,9 @@ class Scene:
         assert result["isError"] == ("error" in result["structuredContent"])
         return result["structuredContent"]
 
-    async def outcome(self, name: str, arguments: Any = None, allowed: Sequence[str] | None = None, who: str = "a") -> str:
+    async def outcome(
+        self, name: str, arguments: Any = None, allowed: Sequence[str] | None = None, who: str = "a"
+    ) -> str:
         """Return ``ok``, the code of a tool's error, or what the protocol's error says."""
         try:
             content = await self.call(name, arguments, allowed, who)

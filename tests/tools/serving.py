@@ -1,4 +1,6 @@
-"""MCP servers behind the host, as the host runs them; what they report and change is kept for the test."""
+"""MCP servers behind the host, as the host runs them; what they report and change
+is kept for the test.
+"""
 
 from __future__ import annotations
 
@@ -71,17 +73,24 @@ class Behind:
     async def seen(self) -> list[dict[str, Any]]:
         """Return the notifications that the scripted child got."""
         assert isinstance(self.server._link, ChildLink)
-        seen: list[dict[str, Any]] = json.loads(await self.server._link._supervisor.call("seen", {}))["seen"]
+        seen: list[dict[str, Any]] = json.loads(
+            await self.server._link._supervisor.call("seen", {})
+        )["seen"]
         return seen
 
     @property
     def child_pid(self) -> int:
         """The server itself, below the reaper."""
-        (pid,) = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="utf-8").split()
+        (pid,) = (
+            Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="utf-8").split()
+        )
         return int(pid)
 
     async def is_ready(self, times: int = 1) -> None:
-        await happens(lambda: len(self.of("ready")) >= times and self.server.state == "ready", "the server is ready")
+        await happens(
+            lambda: len(self.of("ready")) >= times and self.server.state == "ready",
+            "the server is ready",
+        )
 
 
 @asynccontextmanager

@@ -1,4 +1,6 @@
-"""Attacks from inside a command, as root's host and as nobody's, in namespaces and by Landlock alone."""
+"""Attacks from inside a command, as root's host and as nobody's, in namespaces and
+by Landlock alone.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,14 @@ from claw_tools.execution.syscalls import numbers
 from tests.tools.exec_hosts import HOSTS, SECRET, Host, let_others_in, running_host
 
 pytestmark = pytest.mark.skipif(
-    not Path("/usr/bin/python3").exists(), reason="python3 is not installed: apt-get install python3"
+    not Path("/usr/bin/python3").exists(),
+    reason="python3 is not installed: apt-get install python3",
 )
 INSIDE = Path(__file__).with_name("attacks_inside.py")
 REFUSED = {"denied 1", "denied 38"}
-"""What the filter of system calls answers; the kernel itself would have found fault with the arguments."""
+"""What the filter of system calls answers; the kernel itself would have found fault
+with the arguments.
+"""
 
 
 @dataclass
@@ -35,7 +40,9 @@ class Attacked:
 
 
 @pytest.fixture(scope="module", params=HOSTS)
-def attacked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+def attacked(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Attacked]:
     yield from _attack(request.param, tmp_path_factory.mktemp("exec"))
 
 
@@ -48,7 +55,9 @@ def _attack(kind: str, home: Path, max_abi: int = 99) -> Iterator[Attacked]:
         path.chmod(0o666)
     with running_host(kind, home, max_abi) as host, socket.create_server(("127.0.0.1", 0)) as tcp:
         other.chmod(0o777)
-        os.chown(other / "secret", host.user, host.user)  # Its own file: only containment stands between
+        os.chown(
+            other / "secret", host.user, host.user
+        )  # Its own file: only containment stands between
         setuid = host.workspace / "setuid-id"
         setuid.write_bytes(Path("/usr/bin/id").read_bytes())
         setuid.chmod(0o4755)
@@ -59,14 +68,18 @@ def _attack(kind: str, home: Path, max_abi: int = 99) -> Iterator[Attacked]:
         abstract.bind(f"\0{name}")
         for each in (unix, abstract):
             each.listen()
-        victim = subprocess.Popen(["sleep", "100"], user=host.user, group=host.user, extra_groups=[])
+        victim = subprocess.Popen(
+            ["sleep", "100"], user=host.user, group=host.user, extra_groups=[]
+        )
         given = {
             "other": str(other), "ssh": str(home / "id_rsa"), "config": str(home / "config.yml"), "host": host.process.pid,
             "victim": victim.pid, "tcp": tcp.getsockname()[1], "abstract": name,
             "numbers": numbers(platform.machine()), "machine": platform.machine(),
         }  # fmt: skip
         try:
-            answer = host.call("spawn", command="/usr/bin/python3", args=["attacks.py", json.dumps(given)])
+            answer = host.call(
+                "spawn", command="/usr/bin/python3", args=["attacks.py", json.dumps(given)]
+            )
             assert answer["result"]["stdout"], answer
             yield Attacked(host, json.loads(answer["result"]["stdout"]), victim, other)
         finally:
@@ -77,29 +90,107 @@ def _attack(kind: str, home: Path, max_abi: int = 99) -> Iterator[Attacked]:
 
 
 FILES = (
-    *("read-shadow", "read-passwd", "read-ssh", "read-other-workspace", "read-config", "list-other-workspace", "symlink-out"),
-    *("hard-link-out", "rename-out", "truncate", "chmod", "chown", "utime", "xattr", "write-other-workspace", "write-usr"),
+    *(
+        "read-shadow",
+        "read-passwd",
+        "read-ssh",
+        "read-other-workspace",
+        "read-config",
+        "list-other-workspace",
+        "symlink-out",
+    ),
+    *(
+        "hard-link-out",
+        "rename-out",
+        "truncate",
+        "chmod",
+        "chown",
+        "utime",
+        "xattr",
+        "write-other-workspace",
+        "write-usr",
+    ),
     *("write-etc", "write-root", "write-beside", "write-by-dots", "device"),
 )
 WATCHES = ("watch-other-workspace", "watch-secret", "notify-of-folder", "fanotify")
 PROC = (
-    *("environ-of-host", "environ-of-parent", "environ-of-first", "memory-of-first", "root-of-host", "sysctl", "sysrq"),
+    *(
+        "environ-of-host",
+        "environ-of-parent",
+        "environ-of-first",
+        "memory-of-first",
+        "root-of-host",
+        "sysctl",
+        "sysrq",
+    ),
     "own-score",
 )
-SOCKETS = ("tcp", "tcp6", "udp", "raw", "packet", "netlink", "vsock", "unix", "abstract", "unix-datagram")
+SOCKETS = (
+    "tcp",
+    "tcp6",
+    "udp",
+    "raw",
+    "packet",
+    "netlink",
+    "vsock",
+    "unix",
+    "abstract",
+    "unix-datagram",
+)
 OTHERS = (
-    *("kill-host", "kill-victim", "kill-by-pidfd", "kill-from-child", "queue-signal", "limits-of-victim"),
+    *(
+        "kill-host",
+        "kill-victim",
+        "kill-by-pidfd",
+        "kill-from-child",
+        "queue-signal",
+        "limits-of-victim",
+    ),
     *("priority-of-victim", "priority-of-user", "cores-of-victim", "owner-of-signals"),
 )
 CALLS = (
-    *("unshare-user", "unshare-net", "clone-user", "clone3", "mount", "open-tree", "fsopen", "setns", "chroot", "pivot-root"),
-    *("ptrace-me", "ptrace-victim", "read-memory", "bpf", "keyctl", "userfaultfd", "io-uring", "perf", "open-by-handle"),
-    *("modules", "kexec", "memfd", "system-v", "message-queue", "tiocsti", "tiocsti-high-bits", "x32"),
+    *(
+        "unshare-user",
+        "unshare-net",
+        "clone-user",
+        "clone3",
+        "mount",
+        "open-tree",
+        "fsopen",
+        "setns",
+        "chroot",
+        "pivot-root",
+    ),
+    *(
+        "ptrace-me",
+        "ptrace-victim",
+        "read-memory",
+        "bpf",
+        "keyctl",
+        "userfaultfd",
+        "io-uring",
+        "perf",
+        "open-by-handle",
+    ),
+    *(
+        "modules",
+        "kexec",
+        "memfd",
+        "system-v",
+        "message-queue",
+        "tiocsti",
+        "tiocsti-high-bits",
+        "x32",
+    ),
 )
 
 
 def breaches(attacked: Attacked, names: tuple[str, ...]) -> dict[str, str]:
-    return {name: attacked.found[name] for name in names if not attacked.found[name].startswith("denied")}
+    return {
+        name: attacked.found[name]
+        for name in names
+        if not attacked.found[name].startswith("denied")
+    }
 
 
 @pytest.mark.requirement("tools:exec:form")
@@ -139,7 +230,9 @@ def test_no_process_outside_is_signalled_or_slowed(attacked: Attacked) -> None:
 
 @pytest.mark.requirement("tools:exec:calls")
 def test_system_calls_that_loosen_the_kernel_are_refused(attacked: Attacked) -> None:
-    assert {name: attacked.found[name] for name in CALLS if attacked.found[name] not in REFUSED} == {}
+    assert {
+        name: attacked.found[name] for name in CALLS if attacked.found[name] not in REFUSED
+    } == {}
 
 
 @pytest.mark.requirement("tools:exec:architecture")
@@ -162,8 +255,17 @@ def test_no_descriptor_is_inherited(attacked: Attacked) -> None:
 @pytest.mark.requirement("tools:exec:environment")
 def test_the_environment_is_made_for_the_command(attacked: Attacked) -> None:
     lines = attacked.host.run("env")["stdout"].splitlines()
-    assert {line.partition("=")[0] for line in lines} <= {"PATH", "HOME", "LANG", "TMPDIR", "TERM", "PWD"}
-    assert attacked.host.run("cat") | {"duration_ms": 0} == attacked.host.run("true") | {"duration_ms": 0}
+    assert {line.partition("=")[0] for line in lines} <= {
+        "PATH",
+        "HOME",
+        "LANG",
+        "TMPDIR",
+        "TERM",
+        "PWD",
+    }
+    assert attacked.host.run("cat") | {"duration_ms": 0} == attacked.host.run("true") | {
+        "duration_ms": 0
+    }
 
 
 @pytest.mark.requirement("tools:exec:old-landlock")

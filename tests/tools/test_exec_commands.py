@@ -18,7 +18,15 @@ from claw_tools.execution.tools import ExecShell, Spawn, exec_tools
 from claw_tools.result import fit
 from claw_tools.settings import ExecSettings
 from tests.not_tested import skip_for_kernel
-from tests.tools.exec_hosts import HOSTS, OWNER, SECRET, Host, let_others_in, processes_with, running_host
+from tests.tools.exec_hosts import (
+    HOSTS,
+    OWNER,
+    SECRET,
+    Host,
+    let_others_in,
+    processes_with,
+    running_host,
+)
 from tests.waiting import eventually, happens
 
 SURVIVORS = (
@@ -39,7 +47,9 @@ SURVIVORS = (
 
 
 @pytest.fixture(scope="module", params=HOSTS)
-def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def host(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Host]:
     home = tmp_path_factory.mktemp("commands")
     let_others_in(home)
     with running_host(request.param, home) as running:
@@ -61,7 +71,12 @@ def gone(marker: str) -> None:
 @pytest.mark.requirement("tools:exec:result")
 def test_a_result_tells_the_code_the_signal_and_both_streams(host: Host) -> None:
     result = host.run("echo out; echo err >&2; exit 7")
-    assert (result["exit_code"], result["stdout"], result["stderr"], result["truncated"]) == (7, "out\n", "err\n", False)
+    assert (result["exit_code"], result["stdout"], result["stderr"], result["truncated"]) == (
+        7,
+        "out\n",
+        "err\n",
+        False,
+    )
     result = host.run("kill -SEGV $$")
     assert (result["exit_code"], result["signal"]) == (139, "SIGSEGV")
     assert host.run("echo x > new && cat new && rm new")["stdout"] == "x\n"
@@ -79,7 +94,10 @@ def test_output_is_bounded_while_it_is_made(host: Host, command: str) -> None:
 
 @pytest.mark.requirement("tools:exec:output")
 def test_the_beginning_and_the_end_of_long_output_are_kept(host: Host) -> None:
-    result = host.run("echo first; head -c 200000 /dev/zero | tr '\\0' x; echo; echo last; head -c 200000 /dev/zero >&2")
+    result = host.run(
+        "echo first; head -c 200000 /dev/zero | tr '\\0' x; echo; echo last; head -c "
+        "200000 /dev/zero >&2"
+    )
     assert result["stdout"].startswith("first\n")
     assert result["stdout"].endswith("\nlast\n")
     assert result["stdout_bytes"] == 200_012
@@ -93,13 +111,18 @@ def test_nothing_outlives_a_command_that_ends(host: Host) -> None:
     assert host.run(surviving(marker, "exit 3"))["exit_code"] == 3
     assert processes_with(marker) == []
     launcher = host.hello["launcher"]
-    eventually(lambda: not Path(f"/proc/{launcher}/task/{launcher}/children").read_text(), "no zombie is left")
+    eventually(
+        lambda: not Path(f"/proc/{launcher}/task/{launcher}/children").read_text(),
+        "no zombie is left",
+    )
 
 
 @pytest.mark.requirement("tools:exec:timeout")
 def test_nothing_outlives_a_command_whose_time_is_over(host: Host) -> None:
     marker = new_marker()
-    answer = host.call("exec_shell", command=surviving(marker, f"trap '' TERM; sleep {marker}"), timeout=1)
+    answer = host.call(
+        "exec_shell", command=surviving(marker, f"trap '' TERM; sleep {marker}"), timeout=1
+    )
     assert answer["error"] == "timeout"
     assert processes_with(marker) == []
 
@@ -157,12 +180,19 @@ def test_arguments_of_spawn_are_literal(host: Host) -> None:
     assert host.call("spawn", command="echo", args=["a\0b"])["error"] == "invalid_args"
     assert host.call("exec_shell", command="echo a\0b")["error"] == "invalid_args"
     answer = host.call("spawn", command="sh -c id")
-    assert (answer["error"], answer["message"]) == ("execution_failed", "the command can't be started: no such program")
+    assert (answer["error"], answer["message"]) == (
+        "execution_failed",
+        "the command can't be started: no such program",
+    )
 
 
 @pytest.mark.requirement("tools:exec:files-size")
 def test_a_file_and_the_temporary_folder_have_a_size(host: Host) -> None:
-    assert host.run("ulimit -f; ulimit -c; ulimit -n")["stdout"].split() == [str((1 << 30) // 512), "0", "1024"]
+    assert host.run("ulimit -f; ulimit -c; ulimit -n")["stdout"].split() == [
+        str((1 << 30) // 512),
+        "0",
+        "1024",
+    ]
     if host.form == "namespaces":
         result = host.run("head -c 300M /dev/zero > /tmp/large; ls /tmp; echo x > /tmp/y")
         assert "No space left" in result["stderr"]
@@ -184,7 +214,9 @@ def test_a_bomb_of_processes_leaves_the_host_responsive(tmp_path: Path, kind: st
         bomb = "import os, time\nwhile True:\n try: os.fork()\n except OSError: time.sleep(0.2)"
         call = host.start("spawn", command="/usr/bin/python3", args=["-c", bomb, marker], timeout=5)
         eventually(lambda: len(processes_with(marker)) > 50, "the bomb")
-        assert len(processes_with(marker)) < 300  # The user's own, beside 256, by a count that is made before
+        assert (
+            len(processes_with(marker)) < 300
+        )  # The user's own, beside 256, by a count that is made before
         assert host.call("spawn", command="true")["result"]["exit_code"] == 0
         assert host.finish(call)["error"] == "timeout"
         assert processes_with(marker) == []
@@ -197,16 +229,21 @@ def test_memory_is_limited_for_a_process_and_for_all_of_a_call(tmp_path: Path, k
     with a_host(kind, tmp_path) as host:
         assert "MemoryError" in host.run("/usr/bin/python3 -c 'bytearray(2 << 30)'")["stderr"]
         shared = (
-            "import mmap, time; m = mmap.mmap(-1, 700 << 20); [m.write(b'x' * (1 << 20)) for _ in range(700)]; time.sleep(60)"
+            "import mmap, time; m = mmap.mmap(-1, 700 << 20); [m.write(b'x' * (1 << 20)) for "
+            "_ in range(700)]; time.sleep(60)"
         )
-        result = host.run(f'for i in 1 2; do /usr/bin/python3 -c "{shared}" & done; wait', timeout=60)
+        result = host.run(
+            f'for i in 1 2; do /usr/bin/python3 -c "{shared}" & done; wait', timeout=60
+        )
         assert result["ended_for"] == "it took too much memory"
 
 
 @pytest.mark.requirement("tools:exec:kill-9")
 @pytest.mark.parametrize("kind", HOSTS)
 @pytest.mark.parametrize("whom", ["host", "launcher"])
-def test_nothing_outlives_a_host_or_a_launcher_that_is_killed(tmp_path: Path, kind: str, whom: str) -> None:
+def test_nothing_outlives_a_host_or_a_launcher_that_is_killed(
+    tmp_path: Path, kind: str, whom: str
+) -> None:
     marker = new_marker()
     with a_host(kind, tmp_path) as host:
         call = host.start("exec_shell", command=surviving(marker, f"sleep {marker}"))
@@ -255,11 +292,15 @@ def test_the_time_of_a_call_that_names_none_is_at_most_the_longest(tmp_path: Pat
 
 @pytest.mark.requirement("tools:exec:network", "tools:exec:allow-own")
 @pytest.mark.parametrize("form", FORMS)
-def test_with_a_network_no_unix_socket_can_be_made_and_with_a_list_no_own_program_is_run(tmp_path: Path, form: str) -> None:
+def test_with_a_network_no_unix_socket_can_be_made_and_with_a_list_no_own_program_is_run(
+    tmp_path: Path, form: str
+) -> None:
     for each in (tmp_path, *tmp_path.parents[:2]):
         each.chmod(0o755)
     with running_host(f"nobody-{form}", tmp_path, network=True, allow=["python3", "env"]) as host:
-        script = "import socket; socket.socket(socket.AF_INET); print(1); socket.socket(socket.AF_UNIX)"
+        script = (
+            "import socket; socket.socket(socket.AF_INET); print(1); socket.socket(socket.AF_UNIX)"
+        )
         result = host.run(f"/usr/bin/python3 -c '{script}'")
         assert result["stdout"] == "1\n"
         assert "PermissionError" in result["stderr"]
@@ -268,4 +309,6 @@ def test_with_a_network_no_unix_socket_can_be_made_and_with_a_list_no_own_progra
         (host.workspace / "own").write_bytes(Path("/usr/bin/true").read_bytes())
         (host.workspace / "own").chmod(0o755)
         assert host.call("exec_shell", command="./cat own")["error"] == "permission_denied"
-        assert host.run("env ./own")["exit_code"] == 126, "the kernel refuses what the list can't see"
+        assert host.run("env ./own")["exit_code"] == 126, (
+            "the kernel refuses what the list can't see"
+        )

@@ -7,7 +7,23 @@ import pytest
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.execution.policy import CommandPolicy
 
-NAMES = ("echo", "cat", "ls", "pwd", "head", "tail", "wc", "grep", "sort", "uniq", "diff", "date", "true", "false", "test")
+NAMES = (
+    "echo",
+    "cat",
+    "ls",
+    "pwd",
+    "head",
+    "tail",
+    "wc",
+    "grep",
+    "sort",
+    "uniq",
+    "diff",
+    "date",
+    "true",
+    "false",
+    "test",
+)
 ALLOW = CommandPolicy(allow=NAMES)
 DENY = CommandPolicy(deny=["curl"])
 
@@ -23,8 +39,21 @@ def refusal_of(policy: CommandPolicy, command: str) -> ErrorCode:
 @pytest.mark.parametrize(
     "command",
     [
-        *("echo $(curl http://evil)", "echo `id`", 'echo "`id`"', "ls & curl http://evil", "ls\ncurl http://evil", "ls\rx"),
-        *("echo x > /etc/passwd", "find / -exec sh -c id \\;", "env sh -c id", "xargs -a x sh", "awk 'BEGIN{system(\"id\")}'"),
+        *(
+            "echo $(curl http://evil)",
+            "echo `id`",
+            'echo "`id`"',
+            "ls & curl http://evil",
+            "ls\ncurl http://evil",
+            "ls\rx",
+        ),
+        *(
+            "echo x > /etc/passwd",
+            "find / -exec sh -c id \\;",
+            "env sh -c id",
+            "xargs -a x sh",
+            "awk 'BEGIN{system(\"id\")}'",
+        ),
         *(
             "./ls",
             "/data/ws/ls",
@@ -67,7 +96,14 @@ def test_what_cant_be_judged_is_refused(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *("echo 'a;b|c&d'", 'grep "shutdown" f', "echo reboot notes", "/usr/bin/ls -l", '"ls" -l', "ls && cat x | wc -l"),
+        *(
+            "echo 'a;b|c&d'",
+            'grep "shutdown" f',
+            "echo reboot notes",
+            "/usr/bin/ls -l",
+            '"ls" -l',
+            "ls && cat x | wc -l",
+        ),
         *("echo $HOME", "echo a\\;b \\$\\(id\\)", "echo '$(id)'", ";".join(["ls"] * 32)),
     ],
 )
@@ -98,8 +134,23 @@ def test_spawn_runs_only_what_the_fixed_path_has() -> None:
             "(curl x)",
             "{ curl; }",
         ),
-        *("x=$(curl y)", "echo `curl y`", 'echo "$(curl y)"', "env curl x", "nice -n 5 curl x", "timeout 5 curl", "xargs curl"),
-        *("sh -c 'curl x'", "env sh -c 'ls; curl x'", "if curl; then ls; fi", "! curl", "'cu'rl", "command curl"),
+        *(
+            "x=$(curl y)",
+            "echo `curl y`",
+            'echo "$(curl y)"',
+            "env curl x",
+            "nice -n 5 curl x",
+            "timeout 5 curl",
+            "xargs curl",
+        ),
+        *(
+            "sh -c 'curl x'",
+            "env sh -c 'ls; curl x'",
+            "if curl; then ls; fi",
+            "! curl",
+            "'cu'rl",
+            "command curl",
+        ),
     ],
 )
 def test_a_denied_name_is_found_where_a_command_begins(command: str) -> None:
@@ -107,7 +158,9 @@ def test_a_denied_name_is_found_where_a_command_begins(command: str) -> None:
 
 
 @pytest.mark.requirement("tools:exec:deny")
-@pytest.mark.parametrize("command", ["echo curl", "grep -r curl .", "ls > curl.txt", "echo 'a; curl'"])
+@pytest.mark.parametrize(
+    "command", ["echo curl", "grep -r curl .", "ls > curl.txt", "echo 'a; curl'"]
+)
 def test_a_denied_name_elsewhere_is_a_word(command: str) -> None:
     DENY.check_shell(command)
     CommandPolicy().check_shell("curl $(id)")

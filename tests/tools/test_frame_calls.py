@@ -53,7 +53,9 @@ MEGABYTE = 1 << 20
     ],
     ids=lambda arguments: arguments[:30].decode(),
 )
-async def test_arguments_that_do_not_fit_are_refused_in_few_words_before_anything_runs(arguments: bytes) -> None:
+async def test_arguments_that_do_not_fit_are_refused_in_few_words_before_anything_runs(
+    arguments: bytes,
+) -> None:
     scene, tool = Scene(), MadeTool("t")
     scene.register(tool)
     started = time.process_time()
@@ -61,24 +63,37 @@ async def test_arguments_that_do_not_fit_are_refused_in_few_words_before_anythin
         content = await scene.call("t", arguments)
     except MessageError:  # The whole message is no JSON, which is answered with 400
         content = None
-    assert content is None or (content["error"]["code"] == "invalid_args" and len(json.dumps(content)) <= 2_200)
+    assert content is None or (
+        content["error"]["code"] == "invalid_args" and len(json.dumps(content)) <= 2_200
+    )
     assert time.process_time() - started < 5
     assert tool.calls == []
 
 
 @pytest.mark.requirement("tools:arguments")
 async def test_a_missing_argument_is_named_and_no_arguments_are_an_empty_object() -> None:
-    scene, tool = Scene(), MadeTool("t", schema={"type": "object", "required": ["path"], "additionalProperties": False})
+    scene, tool = (
+        Scene(),
+        MadeTool(
+            "t", schema={"type": "object", "required": ["path"], "additionalProperties": False}
+        ),
+    )
     lax = MadeTool("lax")
     scene.register(tool, lax)
     assert "path" in (await scene.call("t"))["error"]["message"]
-    for params in ({"name": "lax"}, {"name": "lax", "arguments": None}, {"name": "lax", "arguments": {}}):
+    for params in (
+        {"name": "lax"},
+        {"name": "lax", "arguments": None},
+        {"name": "lax", "arguments": {}},
+    ):
         await scene.ask("tools/call", params)
     assert (tool.calls, lax.calls) == ([], [{}, {}, {}])
 
 
 @pytest.mark.requirement("tools:arguments")
-@pytest.mark.parametrize("params", [{}, {"name": 7}, {"name": None}, {"name": ["t"]}, {"arguments": {}}, []])
+@pytest.mark.parametrize(
+    "params", [{}, {"name": 7}, {"name": None}, {"name": ["t"]}, {"arguments": {}}, []]
+)
 async def test_a_call_without_a_name_is_an_error_of_the_protocol(params: Any) -> None:
     scene = Scene()
     with pytest.raises(RpcError) as refused:
@@ -89,7 +104,10 @@ async def test_a_call_without_a_name_is_an_error_of_the_protocol(params: Any) ->
 @pytest.mark.requirement("tools:arguments")
 async def test_unknown_methods_and_cursors_are_errors_of_the_protocol() -> None:
     scene = Scene()
-    for method, params, code in (("resources/list", {}, -32601), ("tools/list", {"cursor": "2"}, -32602)):
+    for method, params, code in (
+        ("resources/list", {}, -32601),
+        ("tools/list", {"cursor": "2"}, -32602),
+    ):
         with pytest.raises(RpcError) as refused:
             await scene.ask(method, params)
         assert refused.value.code == code
@@ -108,7 +126,11 @@ async def test_a_number_keeps_its_exact_value_on_the_way_to_a_tool_and_back() ->
     (message,) = read_messages(request)
     answer = await scene.shell.answer(ClientRequest(Session("a"), message))
     assert tool.calls == [
-        {"a": 123456789012345678901234567890, "b": Decimal("0.1000000000000000055511151231257827"), "c": Decimal("1.1")}
+        {
+            "a": 123456789012345678901234567890,
+            "b": Decimal("0.1000000000000000055511151231257827"),
+            "c": Decimal("1.1"),
+        }
     ]
     assert b'"structuredContent":%b' % sent in answer
 
@@ -136,8 +158,13 @@ class _FaultError(Exception):
 
 
 @pytest.mark.requirement("tools:faults")
-@pytest.mark.parametrize("fault", [_FaultError("/srv/secret"), TimeoutError("x"), asyncio.CancelledError(), RecursionError()])
-async def test_a_fault_of_a_tool_is_answered_without_its_text(fault: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [_FaultError("/srv/secret"), TimeoutError("x"), asyncio.CancelledError(), RecursionError()],
+)
+async def test_a_fault_of_a_tool_is_answered_without_its_text(
+    fault: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     async def fail(_args: Any) -> Any:
         raise fault
 
@@ -160,7 +187,9 @@ async def test_an_error_of_a_tool_is_told_with_its_code_and_message() -> None:
 
     scene = Scene()
     scene.register(MadeTool("t", refuse))
-    assert await scene.call("t") == {"error": {"code": "permission_denied", "message": "not this file"}}
+    assert await scene.call("t") == {
+        "error": {"code": "permission_denied", "message": "not this file"}
+    }
 
 
 @pytest.mark.requirement("tools:limits")
@@ -186,7 +215,13 @@ async def test_one_call_too_many_at_once_is_busy_and_a_cancelled_one_gives_its_p
     await happens(lambda: running == 4, "the place is free")
     go.set()
     assert await asyncio.gather(*tasks, other) == ["ok"] * 3
-    assert sorted(line["outcome"] for line in scene.lines) == ["busy", "cancelled", "ok", "ok", "ok"]
+    assert sorted(line["outcome"] for line in scene.lines) == [
+        "busy",
+        "cancelled",
+        "ok",
+        "ok",
+        "ok",
+    ]
 
 
 @pytest.mark.requirement("tools:limits")
@@ -197,7 +232,15 @@ async def test_so_many_calls_start_in_a_minute_and_bad_ones_count() -> None:
     scene.shell.add(registry)
     registry.register(MadeTool("t"))
     outcomes = []
-    for second, arguments in ((0, {}), (1, {"bad": 1}), (2, {}), (59, {}), (60, {}), (60.5, {}), (61, {})):
+    for second, arguments in (
+        (0, {}),
+        (1, {"bad": 1}),
+        (2, {}),
+        (59, {}),
+        (60, {}),
+        (60.5, {}),
+        (61, {}),
+    ):
         now = second
         outcomes.append(await scene.outcome("t", arguments))
     assert outcomes == ["ok", "invalid_args", "ok", "busy", "ok", "busy", "ok"]
@@ -210,7 +253,12 @@ async def test_each_call_is_one_line_whatever_becomes_of_it() -> None:
 
     scene, going = Scene(principal("a", ["t", "slow"])), MadeTool("slow", hang)
     scene.register(MadeTool("t"), going, MadeTool("hidden"))
-    for name, arguments in (("t", {"text": "hi"}), ("t", {"bad": 1}), ("hidden", {}), ("x" * 200, {})):
+    for name, arguments in (
+        ("t", {"text": "hi"}),
+        ("t", {"bad": 1}),
+        ("hidden", {}),
+        ("x" * 200, {}),
+    ):
         await scene.outcome(name, arguments)
     task = asyncio.create_task(scene.call("slow"))
     await happens(lambda: going.calls, "the call runs")
@@ -249,7 +297,10 @@ async def test_the_names_in_a_line_are_bounded() -> None:
     scene.register(MadeTool("t"))
     await scene.outcome("t", {f"{number:03}{'n' * 100}": 1 for number in range(100)})
     (line,) = scene.lines
-    assert (len(line["argument_names"]), {len(name) for name in line["argument_names"]}) == (32, {64})
+    assert (len(line["argument_names"]), {len(name) for name in line["argument_names"]}) == (
+        32,
+        {64},
+    )
 
 
 @pytest.mark.requirement("tools:visible-is-callable")

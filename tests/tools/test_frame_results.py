@@ -18,7 +18,11 @@ from tests.tools.scene import LIMIT, MadeTool, Scene
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=2_000)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
     lambda inner: st.lists(inner, max_size=30) | st.dictionaries(TEXTS, inner, max_size=5),
     max_leaves=40,
 )
@@ -32,7 +36,9 @@ def written(data: Any, limit: int = LIMIT) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("tools:results")
-@pytest.mark.parametrize("data", [None, 7, "text", [1, 2], True, Decimal("1.50"), msgspec.Raw(b" [1, 2] ")])
+@pytest.mark.parametrize(
+    "data", [None, 7, "text", [1, 2], True, Decimal("1.50"), msgspec.Raw(b" [1, 2] ")]
+)
 def test_what_is_no_object_stands_in_one(data: Any) -> None:
     result = fit(data, LIMIT)
     assert (list(json.loads(result.content)), result.is_truncated) == (["result"], False)
@@ -122,7 +128,9 @@ def test_any_result_fits_and_is_whole_where_it_can_be(data: Any, limit: int) -> 
     document = json.loads(result.content)
     assert len(result.content) <= limit
     if not result.is_truncated:
-        assert msgspec.json.encode(document) == msgspec.json.encode(data if isinstance(data, dict) else {"result": data})
+        assert msgspec.json.encode(document) == msgspec.json.encode(
+            data if isinstance(data, dict) else {"result": data}
+        )
     else:
         assert document["original_bytes"] == result.original_bytes > limit
 
@@ -159,4 +167,7 @@ def test_an_error_of_any_characters_is_capped_and_valid(sign: str) -> None:
     result = json.loads(write_failure(ToolError(ErrorCode.TIMEOUT, sign * 10_000)))
     message = result["structuredContent"]["error"]["message"]
     assert 0 < len(message.encode()) <= MAX_MESSAGE
-    assert (result["isError"], json.loads(result["content"][0]["text"])) == (True, result["structuredContent"])
+    assert (result["isError"], json.loads(result["content"][0]["text"])) == (
+        True,
+        result["structuredContent"],
+    )

@@ -37,7 +37,13 @@ def test_a_glob_made_to_be_slow_is_not() -> None:
 
 @pytest.mark.requirement("tools:globs")
 def test_a_glob_is_case_sensitive_and_matches_the_whole_name() -> None:
-    assert [matches("read", name) for name in ("read", "Read", "read_file", "xread", "")] == [True, False, False, False, False]
+    assert [matches("read", name) for name in ("read", "Read", "read_file", "xread", "")] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert (matches("", ""), matches("*", ""), matches("?", "")) == (True, True, False)
 
 
@@ -52,7 +58,9 @@ async def scene_of(*globs: str) -> Scene:
 ALL = ["exec_shell", "git__log", "git__push", "read_file", "time__now", "write_file"]
 
 
-@pytest.mark.requirement("tools:visible-is-callable", "tools:internal", "tools:never-wider", "tools:no-globs-no-tools")
+@pytest.mark.requirement(
+    "tools:visible-is-callable", "tools:internal", "tools:never-wider", "tools:no-globs-no-tools"
+)
 @pytest.mark.parametrize(
     ("globs", "allowed", "seen"),
     [
@@ -99,7 +107,9 @@ async def test_a_hidden_tool_is_told_in_the_words_of_an_unknown_one() -> None:
 
 
 @pytest.mark.requirement("tools:bad-meta", "tools:audit")
-@pytest.mark.parametrize("bad", ["*", {"a": 1}, [1], [None], ["a"] * 129, ["a" * 65], 7, True, [["*"]]])
+@pytest.mark.parametrize(
+    "bad", ["*", {"a": 1}, [1], [None], ["a"] * 129, ["a" * 65], 7, True, [["*"]]]
+)
 async def test_globs_of_a_request_that_are_none_are_refused_for_list_and_call(bad: Any) -> None:
     scene = await scene_of("*")
     params = {"_meta": {"claw/allowedTools": bad}}
@@ -108,7 +118,9 @@ async def test_globs_of_a_request_that_are_none_are_refused_for_list_and_call(ba
             await scene.ask(method, {**params, **more})
         assert refused.value.code == -32602
         assert len(refused.value.message) < 200
-    assert [(line["tool"], line["outcome"]) for line in scene.lines] == [("read_file", "invalid_args")]
+    assert [(line["tool"], line["outcome"]) for line in scene.lines] == [
+        ("read_file", "invalid_args")
+    ]
 
 
 @pytest.mark.requirement("tools:bad-meta")
@@ -125,8 +137,15 @@ async def test_a_principal_calls_its_own_tool_and_never_anothers() -> None:
     scene.registries["a"].register(mine)
     scene.registries["b"].register(theirs)
     scene.registries["b"].register(MadeTool("only_b"))
-    assert (await scene.outcome("read_file", {"text": "x"}), mine.calls, theirs.calls) == ("ok", [{"text": "x"}], [])
-    assert (await scene.names(), await scene.names(who="b")) == (["read_file"], ["only_b", "read_file"])
+    assert (await scene.outcome("read_file", {"text": "x"}), mine.calls, theirs.calls) == (
+        "ok",
+        [{"text": "x"}],
+        [],
+    )
+    assert (await scene.names(), await scene.names(who="b")) == (
+        ["read_file"],
+        ["only_b", "read_file"],
+    )
     assert (await scene.outcome("only_b")).startswith("-32602 ")
 
 
@@ -137,7 +156,11 @@ async def test_a_tool_replaces_one_of_its_name_and_a_bad_schema_is_refused() -> 
     scene.register(old, new)
     await scene.call("read_file")
     assert (len(old.calls), len(new.calls), await scene.names()) == (0, 1, ["read_file"])
-    for schema in ({"type": "objekt"}, {"$ref": "https://example.com/schema"}, {"properties": {"a": {"pattern": "("}}}):
+    for schema in (
+        {"type": "objekt"},
+        {"$ref": "https://example.com/schema"},
+        {"properties": {"a": {"pattern": "("}}},
+    ):
         with pytest.raises(ValueError, match="read_file"):
             scene.register(MadeTool("read_file", schema=schema))
 
@@ -145,14 +168,22 @@ async def test_a_tool_replaces_one_of_its_name_and_a_bad_schema_is_refused() -> 
 @pytest.mark.requirement("tools:schemas")
 async def test_schemas_are_those_of_what_can_be_called_sorted_by_name() -> None:
     registry = (await scene_of("*")).registries["a"]
-    assert [each["function"]["name"] for each in registry.schemas()] == ["exec_shell", "read_file", "time__now", "write_file"]
+    assert [each["function"]["name"] for each in registry.schemas()] == [
+        "exec_shell",
+        "read_file",
+        "time__now",
+        "write_file",
+    ]
     (only,) = registry.schemas_for_tools(["git__log"])
     function = {"name": "git__log", "description": "The tool log.", "parameters": {**SCHEMA}}
     assert only == {"type": "function", "function": function}
 
 
 @pytest.mark.requirement("tools:namespaces")
-@pytest.mark.parametrize("namespace", ["builtin", "git", "a__b", "a_b", "A", "", "-a", "a" * 33, "a.b", "é", None, 7, "a\n"])
+@pytest.mark.parametrize(
+    "namespace",
+    ["builtin", "git", "a__b", "a_b", "A", "", "-a", "a" * 33, "a.b", "é", None, 7, "a\n"],
+)
 async def test_a_namespace_that_is_taken_or_no_name_is_refused(namespace: Any) -> None:
     scene = await scene_of("*")
     with pytest.raises(NamespaceError, match="another name"):
@@ -177,7 +208,9 @@ async def test_no_provider_takes_the_place_of_a_built_in_tool() -> None:
 def test_published_names_are_fit_for_models_and_differ(names: list[str]) -> None:
     published = [published_name("server", name) for name in names]
     assert len(set(published)) == len(names)
-    assert all(len(name) <= 48 and name.startswith("server__") and name.isascii() for name in published)
+    assert all(
+        len(name) <= 48 and name.startswith("server__") and name.isascii() for name in published
+    )
 
 
 @pytest.mark.requirement("tools:published-names")

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from claw_tools.config.reader import SettingsError, read_settings
-from claw_tools.settings import ExecSettings, FileSettings, HostSettings, StreamChannel, UrlPolicy, WebhookChannel
+from claw_tools.settings import (
+    ExecSettings,
+    FileSettings,
+    HostSettings,
+    StreamChannel,
+    UrlPolicy,
+    WebhookChannel,
+)
 from tests.tools.hosting import run
 
 ENVIRON = {
@@ -78,11 +85,21 @@ def test_every_key_reaches_its_setting(home: Path) -> None:
     assert (a.calls_per_minute, a.max_concurrent) == (5, 2)
     assert a.token is not None
     assert b.token is not None
-    assert (a.token.reveal(), b.token.reveal(), local.token) == ("secret-of-a", "secret-in-file", None)
+    assert (a.token.reveal(), b.token.reveal(), local.token) == (
+        "secret-of-a",
+        "secret-in-file",
+        None,
+    )
     assert (a.token_variable, b.token_variable, b.globs) == ("TOKEN_A", "", ())
     assert (settings.host, settings.port, settings.path) == ("0.0.0.0", 9000, "/rpc")
-    assert (settings.allowed_hosts, settings.max_body, settings.max_result) == ({"toolhost:9000"}, 2 << 20, 32 << 10)
-    assert settings.files == FileSettings(1 << 20, 1 << 20, max_page=30 << 10, max_memory=2 << 10, protected=(".env",))
+    assert (settings.allowed_hosts, settings.max_body, settings.max_result) == (
+        {"toolhost:9000"},
+        2 << 20,
+        32 << 10,
+    )
+    assert settings.files == FileSettings(
+        1 << 20, 1 << 20, max_page=30 << 10, max_memory=2 << 10, protected=(".env",)
+    )
     assert settings.audit_arguments == "full"
     commands = ExecSettings(
         *(True, True, ("ls",), ("rm",)),
@@ -101,10 +118,21 @@ def test_every_key_reaches_its_setting(home: Path) -> None:
     assert isinstance(hook, WebhookChannel)
     assert isinstance(bus, StreamChannel)
     assert isinstance(other, StreamChannel)
-    assert (bus.url.reveal(), other.url.reveal(), bus.stream) == ("redis://:secret-key@valkey/0", "redis://secret-bus", "out")
+    assert (bus.url.reveal(), other.url.reveal(), bus.stream) == (
+        "redis://:secret-key@valkey/0",
+        "redis://secret-bus",
+        "out",
+    )
     time, remote = settings.mcp_servers
-    assert (time.command, time.internal_only, time.call_seconds) == (("uvx", "time", "--utc"), False, 5)
-    assert {name: each.reveal() for name, each in time.environment.items()} == {"A": "plain", "B": "x secret-key"}
+    assert (time.command, time.internal_only, time.call_seconds) == (
+        ("uvx", "time", "--utc"),
+        False,
+        5,
+    )
+    assert {name: each.reveal() for name, each in time.environment.items()} == {
+        "A": "plain",
+        "B": "x secret-key",
+    }
     assert (remote.url, remote.internal_only) == ("https://remote/mcp", True)
     assert remote.headers["Authorization"].reveal() == "Bearer secret-key"
 
@@ -114,7 +142,9 @@ def test_what_is_not_named_has_the_value_of_the_page(home: Path) -> None:
     settings = read(home, SMALL)
     assert settings == HostSettings(principals=settings.principals)
     (only,) = settings.principals
-    assert read(home, f"{SMALL}tools: {{exec: {{max_timeout_s: 10}}}}\n").exec.max_seconds == 10, "the default is lowered too"
+    assert read(home, f"{SMALL}tools: {{exec: {{max_timeout_s: 10}}}}\n").exec.max_seconds == 10, (
+        "the default is lowered too"
+    )
     assert (only.calls_per_minute, only.max_concurrent, settings.exec.enabled) == (600, 16, False)
 
 
@@ -145,21 +175,66 @@ B = "b: {token: {env: TOKEN_B}, workspace: ws, tools: []"
         ("principals", "B: {workspace: ws, tools: []}", "4:5", "agent id"),
         ("principals", "b: {workspace: ws, tools: []", "5:1", "expected ',' or '}'"),
         ("principals", "b: {workspace: ws}", "4:5", "principals.b has no 'tools'"),
-        ("principals", "b: {workspace: nowhere, tools: []}", "4:20", "make it, or name another one"),
+        (
+            "principals",
+            "b: {workspace: nowhere, tools: []}",
+            "4:20",
+            "make it, or name another one",
+        ),
         ("principals", "b: {workspace: token.txt, tools: []}", "4:20", "there is no folder"),
         ("principals", 'b: {workspace: "ws\\0", tools: []}', "4:20", "there is no folder"),
         ("principals", "b: {workspace: ws, tools: [a.b]}", "4:32", "pattern"),
         ("principals", "b: {workspace: ws, tools: read_file}", "4:31", "list"),
-        ("principals", "b: {token: hunter2, workspace: ws, tools: []}", "4:16", "{env: NAME} or {file: PATH}"),
-        ("principals", "b: {token: {env: NOWHERE}, workspace: ws, tools: []}", "4:16", "NOWHERE is not set: set it"),
-        ("principals", "b: {token: {env: EMPTY}, workspace: ws, tools: []}", "4:16", "EMPTY is not set"),
-        ("principals", "b: {token: {file: nowhere}, workspace: ws, tools: []}", "4:16", "No such file"),
-        ("principals", "b: {token: {file: ws}, workspace: ws, tools: []}", "4:16", "Is a directory"),
-        ("principals", "b: {token: {env: KEY, file: x}, workspace: ws, tools: []}", "4:16", "{env: NAME} or {file: PATH}"),
-        ("principals", "b: {token: {env: SAME}, workspace: ws, tools: []}", "4:16", "another principal has the same token"),
+        (
+            "principals",
+            "b: {token: hunter2, workspace: ws, tools: []}",
+            "4:16",
+            "{env: NAME} or {file: PATH}",
+        ),
+        (
+            "principals",
+            "b: {token: {env: NOWHERE}, workspace: ws, tools: []}",
+            "4:16",
+            "NOWHERE is not set: set it",
+        ),
+        (
+            "principals",
+            "b: {token: {env: EMPTY}, workspace: ws, tools: []}",
+            "4:16",
+            "EMPTY is not set",
+        ),
+        (
+            "principals",
+            "b: {token: {file: nowhere}, workspace: ws, tools: []}",
+            "4:16",
+            "No such file",
+        ),
+        (
+            "principals",
+            "b: {token: {file: ws}, workspace: ws, tools: []}",
+            "4:16",
+            "Is a directory",
+        ),
+        (
+            "principals",
+            "b: {token: {env: KEY, file: x}, workspace: ws, tools: []}",
+            "4:16",
+            "{env: NAME} or {file: PATH}",
+        ),
+        (
+            "principals",
+            "b: {token: {env: SAME}, workspace: ws, tools: []}",
+            "4:16",
+            "another principal has the same token",
+        ),
         ("principals", B + ", limits: {concurrent: 0}}", "4:79", "greater than or equal to 1"),
         ("principals", B + ", name: x}", "4:58", "no key 'name'"),
-        ("principals", "a: {workspace: ws, tools: []}", "4:5", "the key 'a' stands here for the second time"),
+        (
+            "principals",
+            "a: {workspace: ws, tools: []}",
+            "4:5",
+            "the key 'a' stands here for the second time",
+        ),
         ("tools", "exec: {enabled: maybe}", "5:19", "tools.exec.enabled"),
         ("tools", "exec: {default_timeout_s: 60, max_timeout_s: 30}", "5:9", "lower it"),
         ("tools", "exec: {max_timeout_s: 301}", "5:25", "less than or equal to 300"),
@@ -169,32 +244,74 @@ B = "b: {token: {env: TOKEN_B}, workspace: ws, tools: []"
         ("tools", "url_policy: {allow_private: [x, '*.y']}", "5:35", "is no host: write a name"),
         ("tools", "url_policy: {allowed_domains: [0x7f.1]}", "5:34", "is no host"),
         ("tools", "url_policy: {blocked_domains: ['http://x']}", "5:34", "is no host"),
-        ("tools", "web_search: {endpoint: 'http://u:hunter2@x'}", "5:26", "a user name: write http://HOST/PATH"),
-        ("tools", "message: {channels: {x: {webhook: 'http://0x7f.1'}}}", "5:37", "its host is no name"),
-        ("tools", "message: {channels: {x: {redis: 'unix:///x', stream: s}}}", "5:35", "write redis://HOST:PORT/0"),
+        (
+            "tools",
+            "web_search: {endpoint: 'http://u:hunter2@x'}",
+            "5:26",
+            "a user name: write http://HOST/PATH",
+        ),
+        (
+            "tools",
+            "message: {channels: {x: {webhook: 'http://0x7f.1'}}}",
+            "5:37",
+            "its host is no name",
+        ),
+        (
+            "tools",
+            "message: {channels: {x: {redis: 'unix:///x', stream: s}}}",
+            "5:35",
+            "write redis://HOST:PORT/0",
+        ),
         ("tools", "mcp_servers: {x: {url: 'http://['}}", "5:26", "this URL can't be used"),
         ("tools", "web_search: {}", "5:3", "has no 'endpoint'"),
         ("tools", "web_search: {endpont: x}", "5:16", "did you mean 'endpoint'?"),
         ("tools", "web_search: {endpoint: 'ftp://x'}", "5:26", "tools.web_search.endpoint"),
-        ("tools", "web_search: {endpoint: 'http://x', backend: google}", "5:47", "'generic', 'brave' or 'searxng'"),
+        (
+            "tools",
+            "web_search: {endpoint: 'http://x', backend: google}",
+            "5:47",
+            "'generic', 'brave' or 'searxng'",
+        ),
         ("tools", "message: {channels: {x: {}}}", "5:27", "either 'webhook' or 'redis'"),
-        ("tools", "message: {channels: {x: {redis: 'redis://x'}}}", "5:27", "'redis' goes with 'stream'"),
-        ("tools", "message: {channels: {x: {webhok: 'redis://x'}}}", "5:28", "did you mean 'webhook'?"),
+        (
+            "tools",
+            "message: {channels: {x: {redis: 'redis://x'}}}",
+            "5:27",
+            "'redis' goes with 'stream'",
+        ),
+        (
+            "tools",
+            "message: {channels: {x: {webhok: 'redis://x'}}}",
+            "5:28",
+            "did you mean 'webhook'?",
+        ),
         ("tools", "mcp_servers: {builtin: {command: x}}", "5:17", "'builtin' is taken"),
         ("tools", "mcp_servers: {installed: {command: x}}", "5:17", "'installed' is taken"),
         ("tools", "mcp_servers: {a__b: {command: x}}", "5:17", "without '_'"),
         ("tools", "mcp_servers: {A: {command: x}}", "5:17", "[a-z0-9]"),
         ("tools", "mcp_servers: {x: {}}", "5:20", "either 'command' or 'url'"),
-        ("tools", "mcp_servers: {x: {command: y, url: 'http://z'}}", "5:20", "either 'command' or 'url'"),
+        (
+            "tools",
+            "mcp_servers: {x: {command: y, url: 'http://z'}}",
+            "5:20",
+            "either 'command' or 'url'",
+        ),
         ("tools", "mcp_servers: {x: {url: 'http://z', args: [a]}}", "5:20", "go with 'command'"),
-        ("tools", "mcp_servers: {x: {command: y, env: {A: '${NOWHERE}'}}}", "5:42", "NOWHERE is not set"),
+        (
+            "tools",
+            "mcp_servers: {x: {command: y, env: {A: '${NOWHERE}'}}}",
+            "5:42",
+            "NOWHERE is not set",
+        ),
         ("tools", "mcp_servers: {x: {command: y, env: {A: 7}}}", "5:42", "x.env.A"),
         ("tools", "mcp_servers: {x: {command: y, timeout_s: 0}}", "5:44", "greater than 0"),
         ("tools", "mcp_servers: {x: {command: y}, x: {command: z}}", "5:34", "second time"),
         ("tools", "date: 2001-99-99", "5:9", "put it in quotes"),
     ],
 )
-def test_an_error_has_its_place_its_thing_and_its_remedy(home: Path, section: str, line: str, place: str, words: str) -> None:
+def test_an_error_has_its_place_its_thing_and_its_remedy(
+    home: Path, section: str, line: str, place: str, words: str
+) -> None:
     told = errors(home, with_line(section, line))
     assert any(each.startswith(f"{place}: ") and words in each for each in told), told
     assert not any(secret in "".join(told) for secret in ("hunter2", "secret"))
@@ -202,7 +319,10 @@ def test_an_error_has_its_place_its_thing_and_its_remedy(home: Path, section: st
 
 @pytest.mark.requirement("host:config-errors")
 def test_all_errors_are_told_in_one_run_in_the_order_of_their_places(home: Path) -> None:
-    text = with_line("principals", "b: {workspace: nowhere, tools: []}") + "  limts: 7\ntools:\n  spawn: {max: 1}\nmore: 1\n"
+    text = (
+        with_line("principals", "b: {workspace: nowhere, tools: []}")
+        + "  limts: 7\ntools:\n  spawn: {max: 1}\nmore: 1\n"
+    )
     told = errors(home, text)
     assert [each.partition(" ")[0] for each in told] == ["4:20:", "5:3:", "7:11:", "8:1:"]
     assert all(re.match(r"\d+:\d+: \S", each) for each in told)
@@ -214,7 +334,11 @@ def test_all_errors_are_told_in_one_run_in_the_order_of_their_places(home: Path)
     [
         ("", "1:1", "the file"),
         ("- a\n", "1:1", "the file"),
-        ("a: b: c\n", "1:5", "no YAML: mapping values are not allowed here: correct it here, or just before"),
+        (
+            "a: b: c\n",
+            "1:5",
+            "no YAML: mapping values are not allowed here: correct it here, or just before",
+        ),
         ("toolhost: {\n", "2:1", "no YAML"),
         ("toolhost: !!python/object:os.system {}\n", "1:11", "is not known here: leave it out"),
         ("toolhost: !x y\n", "1:11", "no YAML"),
@@ -227,7 +351,9 @@ def test_all_errors_are_told_in_one_run_in_the_order_of_their_places(home: Path)
         ("x" * (1 << 20) + "y", "1:1", "longer than"),
     ],
 )
-def test_a_text_that_can_not_be_read_has_a_place_too(home: Path, text: str | bytes, place: str, words: str) -> None:
+def test_a_text_that_can_not_be_read_has_a_place_too(
+    home: Path, text: str | bytes, place: str, words: str
+) -> None:
     told = errors(home, text)
     assert any(each.startswith(f"{place}: ") and words in each for each in told), told
 
@@ -235,7 +361,9 @@ def test_a_text_that_can_not_be_read_has_a_place_too(home: Path, text: str | byt
 @pytest.mark.requirement("host:config-yaml")
 def test_a_bomb_of_aliases_is_refused_and_a_modest_alias_is_not(home: Path) -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
-    bomb += "".join(f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 10)}]\n" for each in range(1, 12))
+    bomb += "".join(
+        f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 10)}]\n" for each in range(1, 12)
+    )
     (told,) = errors(home, bomb)
     assert "are its aliases right?" in told
     shared = SMALL.replace('["*"]', '&all ["*"]') + "    b: {workspace: ws, tools: *all}\n"
@@ -243,13 +371,20 @@ def test_a_bomb_of_aliases_is_refused_and_a_modest_alias_is_not(home: Path) -> N
 
 
 @pytest.mark.requirement("host:config-served")
-@pytest.mark.parametrize("verb", [("serve",), ("serve", "--stdio"), ("describe", "--offline"), ("check",)])
-def test_with_an_error_nothing_is_served_and_the_exit_code_is_1(home: Path, verb: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "verb", [("serve",), ("serve", "--stdio"), ("describe", "--offline"), ("check",)]
+)
+def test_with_an_error_nothing_is_served_and_the_exit_code_is_1(
+    home: Path, verb: tuple[str, ...]
+) -> None:
     (home / "bad.yml").write_text("toolhost:\n  principals:\n    a: {workspace: nowhere}\n")
     result = run(*verb, "--config", "bad.yml", home=home)
     assert (result.returncode, result.stdout) == (1, "")
     lines = result.stderr.splitlines()
-    assert [line.partition(": ")[2].partition(" ")[0] for line in lines] == ["bad.yml:3:5:", "bad.yml:3:20:"]
+    assert [line.partition(": ")[2].partition(" ")[0] for line in lines] == [
+        "bad.yml:3:5:",
+        "bad.yml:3:20:",
+    ]
 
 
 @pytest.mark.requirement("host:config-served")
@@ -259,10 +394,16 @@ def test_with_an_error_nothing_is_served_and_the_exit_code_is_1(home: Path, verb
         (None, [], "toolhost.yml: No such file or directory: name the file by --config"),
         (SMALL.replace("token: {env: TOKEN_A}, ", ""), [], "no principal has a token"),
         (SMALL, ["--stdio", "--principal", "zoe"], "there is no principal 'zoe': name one of a"),
-        (SMALL + "    b: {workspace: ws, tools: []}\n", ["--stdio"], "name one by --principal (a, b)"),
+        (
+            SMALL + "    b: {workspace: ws, tools: []}\n",
+            ["--stdio"],
+            "name one by --principal (a, b)",
+        ),
     ],
 )
-def test_what_can_not_be_served_is_one_line(home: Path, config: Any, arguments: list[str], words: str) -> None:
+def test_what_can_not_be_served_is_one_line(
+    home: Path, config: Any, arguments: list[str], words: str
+) -> None:
     if config is not None:
         (home / "toolhost.yml").write_text(config)
     result = run("serve", *arguments, home=home)

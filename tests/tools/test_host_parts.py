@@ -1,4 +1,6 @@
-"""The composition of a host: its groups, its providers, its descriptor, and what ``claw tools check`` says."""
+"""The composition of a host: its groups, its providers, its descriptor, and what
+``claw tools check`` says.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ from claw_tools.describe import describe
 from claw_tools.entry_points import load_providers
 from claw_tools.host import Host, find_secrets
 from claw_tools.provider import ToolDefinition
-from claw_tools.settings import HostSettings, McpServerSettings, Principal, SearchSettings, StreamChannel, WebhookChannel
+from claw_tools.settings import (
+    HostSettings,
+    McpServerSettings,
+    Principal,
+    SearchSettings,
+    StreamChannel,
+    WebhookChannel,
+)
 from claw_tools.tool import Tool
 from tests.tools.hosting import CONFIG, run
 from tests.tools.scene import MadeProvider, MadeTool, principal
@@ -51,9 +60,16 @@ async def test_a_tool_that_can_not_be_had_costs_no_other_one_and_its_reason_is_k
             raise NotOfferedError("redis is not installed", is_fault=True)
         return [MadeTool("one")]
 
-    groups = [made("first"), refusing("off", is_fault=False), ToolGroup(("one", "two"), make_some, "it has no endpoint")]
+    groups = [
+        made("first"),
+        refusing("off", is_fault=False),
+        ToolGroup(("one", "two"), make_some, "it has no endpoint"),
+    ]
     host = Host(settings(principal(), principal("b", ["o*"])), lambda *_: None, groups=groups)
-    assert [[tool.name for tool in registry.tools()] for registry in host.registries] == [["first", "one"], []]
+    assert [[tool.name for tool in registry.tools()] for registry in host.registries] == [
+        ["first", "one"],
+        [],
+    ]
     lines, is_sound = report_tools(host)
     assert lines == [
         "first  a: registered; b: registered, but hidden: no glob names it",
@@ -69,7 +85,9 @@ async def test_a_tool_that_can_not_be_had_costs_no_other_one_and_its_reason_is_k
 @pytest.mark.requirement("host:check")
 async def test_what_nobody_asked_for_is_no_fault_and_what_was_asked_for_is() -> None:
     for is_fault in (False, True):
-        host = Host(settings(), lambda *_: None, groups=[made("first"), refusing("off", is_fault=is_fault)])
+        host = Host(
+            settings(), lambda *_: None, groups=[made("first"), refusing("off", is_fault=is_fault)]
+        )
         assert report_tools(host)[1] is not is_fault
         assert host.health()["tools"]["off"] == ("fault" if is_fault else "off")
 
@@ -118,16 +136,25 @@ async def test_clients_are_told_when_the_tools_of_a_provider_are_there() -> None
 
 @pytest.mark.requirement("host:describe")
 async def test_the_descriptor_compiles_and_is_the_same_bytes_each_time() -> None:
-    group = ToolGroup((), lambda *_: [MadeTool("zeta"), MadeTool("alpha", annotations={"readOnlyHint": True})])
-    principals = (principal(token_variable="TOKEN_A"), principal("b", ["alpha", "x__*"], token_variable="TOKEN_A"))
+    group = ToolGroup(
+        (), lambda *_: [MadeTool("zeta"), MadeTool("alpha", annotations={"readOnlyHint": True})]
+    )
+    principals = (
+        principal(token_variable="TOKEN_A"),
+        principal("b", ["alpha", "x__*"], token_variable="TOKEN_A"),
+    )
 
     async def once(*chosen: Principal) -> str:
-        host = Host(settings(*chosen), lambda *_: None, [MadeProvider("x", "a.b", "c")], groups=[group])
+        host = Host(
+            settings(*chosen), lambda *_: None, [MadeProvider("x", "a.b", "c")], groups=[group]
+        )
         return await describe(host, 10, is_offline=False)
 
     text = await once(*principals)
     assert {text, await once(*principals), await once(*reversed(principals))} == {text}
-    read = read_json(Source("tools.json", text)).then(lambda root: read_descriptor("tools.json", root))
+    read = read_json(Source("tools.json", text)).then(
+        lambda root: read_descriptor("tools.json", root)
+    )
     assert (read.diagnostics, read.value is not None) == ((), True)
     assert read.value is not None
     descriptor = read.value.descriptor
@@ -136,7 +163,11 @@ async def test_the_descriptor_compiles_and_is_the_same_bytes_each_time() -> None
     assert [tool.effect for tool in descriptor.tools] == ["read", "unknown", "unknown", "unknown"]
     assert descriptor.auth is not None
     assert descriptor.mcp is not None
-    assert (descriptor.auth.type, descriptor.auth.env, descriptor.mcp.path) == ("bearer", "TOKEN_A", "/mcp")
+    assert (descriptor.auth.type, descriptor.auth.env, descriptor.mcp.path) == (
+        "bearer",
+        "TOKEN_A",
+        "/mcp",
+    )
     only = json.loads(await once(principals[1]))
     assert [tool["name"] for tool in only["tools"]] == ["alpha", "x__a_b_d191bf19", "x__c"]
     mixed = json.loads(await once(principals[0], principal("c", token_variable="TOKEN_C")))
@@ -144,7 +175,9 @@ async def test_the_descriptor_compiles_and_is_the_same_bytes_each_time() -> None
 
 
 @pytest.mark.requirement("host:describe")
-async def test_a_provider_that_does_not_list_in_time_is_an_error_and_no_shorter_descriptor() -> None:
+async def test_a_provider_that_does_not_list_in_time_is_an_error_and_no_shorter_descriptor() -> (
+    None
+):
     slow = MadeProvider("slow")
 
     async def hang() -> Sequence[ToolDefinition]:
@@ -166,24 +199,37 @@ def test_all_credentials_of_the_settings_are_known_to_the_log() -> None:
         principal(token=token),
         principal("b"),
         search=SearchSettings("http://x", api_key=key),
-        channels={"h": WebhookChannel("http://x", hook), "b": StreamChannel(bus, "s"), "n": WebhookChannel("http://y")},
+        channels={
+            "h": WebhookChannel("http://x", hook),
+            "b": StreamChannel(bus, "s"),
+            "n": WebhookChannel("http://y"),
+        },
         mcp_servers=(server,),
     )
     assert sorted(each.reveal() for each in find_secrets(whole)) == sorted(names)
 
 
 @pytest.mark.requirement("tools:entry-points", "host:check", "host:describe")
-def test_an_installed_package_is_found_and_its_namespace_is_taken(packages: Path, tmp_path: Path) -> None:
+def test_an_installed_package_is_found_and_its_namespace_is_taken(
+    packages: Path, tmp_path: Path
+) -> None:
     (tmp_path / "toolhost.yml").write_text(CONFIG)
     checked = run("check", home=tmp_path, packages=packages)
     assert "made__echo      registered, by an installed package\n" in checked.stdout
-    assert any(line.startswith("exec_shell      not registered: write 'exec:") for line in checked.stdout.splitlines())
+    assert any(
+        line.startswith("exec_shell      not registered: write 'exec:")
+        for line in checked.stdout.splitlines()
+    )
     described = run("describe", "--principal", "b", home=tmp_path, packages=packages)
     assert (described.returncode, described.stderr) == (0, "")
     document = json.loads(described.stdout)
     assert document["auth"] == {"type": "bearer", "env": "TOKEN_B"}
-    assert [(tool["name"], tool["annotations"]) for tool in document["tools"]] == [("made__echo", {"readOnlyHint": True})]
-    (tmp_path / "toolhost.yml").write_text(f"{CONFIG}tools: {{mcp_servers: {{made: {{command: x}}}}}}\n")
+    assert [(tool["name"], tool["annotations"]) for tool in document["tools"]] == [
+        ("made__echo", {"readOnlyHint": True})
+    ]
+    (tmp_path / "toolhost.yml").write_text(
+        f"{CONFIG}tools: {{mcp_servers: {{made: {{command: x}}}}}}\n"
+    )
     taken = run("check", home=tmp_path, packages=packages)
     assert (taken.returncode, taken.stdout) == (1, "")
     assert "toolhost.yml:7:23: tools.mcp_servers.made: the name 'made' is taken" in taken.stderr
@@ -198,9 +244,18 @@ def test_an_installed_package_is_found_and_its_namespace_is_taken(packages: Path
         ("def Made():\n    raise OSError('no disk')", "OSError: no disk"),
         ("Made = 7", "TypeError"),
         ("", "AttributeError"),
-        ("class Made:\n    namespace = 'x'\n    async def list_tools(self): ...", "has no 'call_tool'"),
-        ("class Made:\n    namespace = 'a__b'\n    list_tools = call_tool = None", "give it another name"),
-        ("class Made:\n    namespace = 7\n    list_tools = call_tool = None", "give it another name"),
+        (
+            "class Made:\n    namespace = 'x'\n    async def list_tools(self): ...",
+            "has no 'call_tool'",
+        ),
+        (
+            "class Made:\n    namespace = 'a__b'\n    list_tools = call_tool = None",
+            "give it another name",
+        ),
+        (
+            "class Made:\n    namespace = 7\n    list_tools = call_tool = None",
+            "give it another name",
+        ),
     ],
 )
 def test_a_package_that_is_broken_is_one_line_with_its_name(
@@ -219,19 +274,33 @@ def test_a_package_that_is_broken_is_one_line_with_its_name(
 
 
 @pytest.mark.requirement("host:list-changed", "host:health", "tools:internal")
-async def test_the_tools_of_a_server_are_there_once_it_answers_and_internal_ones_for_those_who_ask() -> None:
+async def test_the_tools_of_a_server_are_there_once_it_answers_and_internal_ones_for_those_who_ask() -> (
+    None
+):
     pytest.importorskip("claw_tools.servers.server")
     command = (sys.executable, str(Path(__file__).parents[1] / "mcp" / "child.py"))
-    servers = (McpServerSettings("open", command, internal_only=False), McpServerSettings("closed", command))
+    servers = (
+        McpServerSettings("open", command, internal_only=False),
+        McpServerSettings("closed", command),
+    )
     lines: list[Any] = []
     host = Host(settings(mcp_servers=servers), lambda *line: lines.append(line), groups=[])
     assert host.health()["servers"] == {"open": "starting", "closed": "starting"}
     running = asyncio.create_task(host.run())
     (registry,) = host.registries
-    await happens(lambda: "open__echo" in {tool.name for tool in registry.tools()}, "the open server's tools are there")
-    await happens(lambda: "closed__echo" in {tool.name for tool in registry.tools(["*"])}, "and the closed one's for who asks")
+    await happens(
+        lambda: "open__echo" in {tool.name for tool in registry.tools()},
+        "the open server's tools are there",
+    )
+    await happens(
+        lambda: "closed__echo" in {tool.name for tool in registry.tools(["*"])},
+        "and the closed one's for who asks",
+    )
     assert {tool.name.partition("__")[0] for tool in registry.tools()} == {"open"}
-    assert (await host.wait_for_lists(DEADLINE), host.health()["servers"]) == ([], {"open": "ready", "closed": "ready"})
+    assert (await host.wait_for_lists(DEADLINE), host.health()["servers"]) == (
+        [],
+        {"open": "ready", "closed": "ready"},
+    )
     running.cancel()
     await asyncio.wait([running])
     assert {kind for kind, _ in lines} == {"tool_host_server"}

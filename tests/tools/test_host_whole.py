@@ -61,7 +61,10 @@ def test_no_text_that_leaves_the_host_is_longer_than_the_limit(tmp_path: Path, o
             assert json.loads(text) == result["structuredContent"], name
             assert name == "memory_read" or result["structuredContent"]["truncated"], name
             if name == "list_directory":
-                assert len(json.dumps(result["structuredContent"], ensure_ascii=False).encode()) <= BYTES
+                assert (
+                    len(json.dumps(result["structuredContent"], ensure_ascii=False).encode())
+                    <= BYTES
+                )
                 assert len(result["structuredContent"]["entries"]) >= 50
 
 
@@ -73,15 +76,28 @@ def test_clients_are_told_of_new_tools_and_a_command_ends_with_its_client(tmp_pa
         os.chown(tmp_path / "ws", OWNER, OWNER)
     with serving(tmp_path, None, CONFIG) as host:
         client = host.client().open()
-        names = eventually(lambda: {"child__grow"} & {*client.names()} and client.names(), "the server's tools are there")
-        with httpx2.stream("GET", client.url, headers={**ACCEPT, **headers_of(client)}, timeout=60) as stream:
-            assert "result" in client.ask("tools/call", {"name": "child__grow", "arguments": {"name": "grown"}})
+        names = eventually(
+            lambda: {"child__grow"} & {*client.names()} and client.names(),
+            "the server's tools are there",
+        )
+        with httpx2.stream(
+            "GET", client.url, headers={**ACCEPT, **headers_of(client)}, timeout=60
+        ) as stream:
+            assert "result" in client.ask(
+                "tools/call", {"name": "child__grow", "arguments": {"name": "grown"}}
+            )
             assert any("notifications/tools/list_changed" in line for line in stream.iter_lines())
         assert {*client.names()} - {*names} == {"child__grown"}
         if "exec_shell" in names:
             marker = f"8{os.getpid()}{id(host)}"
-            call = {"name": "exec_shell", "arguments": {"command": f"setsid sleep {marker} & sleep {marker}"}}
+            call = {
+                "name": "exec_shell",
+                "arguments": {"command": f"setsid sleep {marker} & sleep {marker}"},
+            }
             with raw_post(host, *stateless_request("tools/call", call)):
                 eventually(lambda: len(processes_with(marker)) > 2, "the command runs")
             eventually(lambda: not processes_with(marker), "nothing of it is left")
-            eventually(lambda: host.lines("tool_host_call")[-1]["outcome"] == "cancelled", "its line is there")
+            eventually(
+                lambda: host.lines("tool_host_call")[-1]["outcome"] == "cancelled",
+                "its line is there",
+            )

@@ -97,17 +97,27 @@ async def test_a_webhook_that_breaks_off_leaves_the_outcome_unknown(
     async with serving(act) as peer:
         error = await fails(sender(team=hook(peer.url)), **ARGS)
         assert len(peer.received) == 1
-    assert (error.code, error.message) == (ErrorCode.EXECUTION_FAILED, f"the channel {why}: {UNKNOWN}")
+    assert (error.code, error.message) == (
+        ErrorCode.EXECUTION_FAILED,
+        f"the channel {why}: {UNKNOWN}",
+    )
 
 
 @pytest.mark.requirement("message:once")
 async def test_what_was_not_sent_is_said_to_be_not_sent() -> None:
     with nobody_listens() as url:
         error = await fails(sender(team=hook(url)), **ARGS)
-        assert error.message == "the channel can't be reached (it can't be connected to), and nothing was sent."
-        gone = await fails(sender(team=StreamChannel(Secret(url.replace("http", "redis")), "s")), **ARGS)
+        assert (
+            error.message
+            == "the channel can't be reached (it can't be connected to), and nothing was sent."
+        )
+        gone = await fails(
+            sender(team=StreamChannel(Secret(url.replace("http", "redis")), "s")), **ARGS
+        )
         assert gone.message == "the channel can't be reached, and nothing was sent."
-    assert (await fails(sender(team=hook("http://169.254.169.254/")), **ARGS)).code is ErrorCode.PERMISSION_DENIED
+    assert (
+        await fails(sender(team=hook("http://169.254.169.254/")), **ARGS)
+    ).code is ErrorCode.PERMISSION_DENIED
 
 
 @pytest.mark.requirement("message:list")
@@ -160,7 +170,9 @@ async def test_a_stream_gets_the_message(valkey: SharedState) -> None:
 
 
 @pytest.mark.requirement("message:stream")
-async def test_a_stream_keeps_a_bounded_number(valkey: SharedState, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_keeps_a_bounded_number(
+    valkey: SharedState, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "MAX_ENTRIES", 20)
     valkey.asks("CONFIG", "SET", "stream-node-max-entries", "10")  # the server trims whole nodes
     tool = sender(team=log(valkey))
@@ -168,7 +180,10 @@ async def test_a_stream_keeps_a_bounded_number(valkey: SharedState, monkeypatch:
     for _ in range(30):
         await call(tool, **ARGS)
     assert 20 <= int(valkey.asks("XLEN", "claw:messages")[1:]) < 46
-    await happens(lambda: b"connected_clients:1\r\n" in valkey.asks("INFO", "clients"), "every connection has ended")
+    await happens(
+        lambda: b"connected_clients:1\r\n" in valkey.asks("INFO", "clients"),
+        "every connection has ended",
+    )
 
 
 @pytest.mark.requirement("message:stream", "message:secrets")
@@ -182,7 +197,9 @@ async def test_a_stream_that_refuses_fails_without_its_secrets(valkey: SharedSta
 
 
 @pytest.mark.requirement("message:once")
-async def test_a_server_that_stands_still_is_left(valkey: SharedState, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_stands_still_is_left(
+    valkey: SharedState, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "_SECONDS", 0.5)
     valkey.freeze()
     assert "nothing was sent" in (await fails(sender(team=log(valkey)), **ARGS)).message
@@ -193,7 +210,9 @@ async def test_a_server_that_stands_still_is_left(valkey: SharedState, monkeypat
 
 @pytest.mark.requirement("message:once")
 @pytest.mark.parametrize("leaves", [True, False])
-async def test_a_stream_that_breaks_off_leaves_the_outcome_unknown(leaves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_that_breaks_off_leaves_the_outcome_unknown(
+    leaves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "_SECONDS", 0.5)
     commands: list[bytes] = []
 
@@ -216,7 +235,9 @@ async def test_a_stream_that_breaks_off_leaves_the_outcome_unknown(leaves: bool,
 
 
 @pytest.mark.requirement("message:redis-extra")
-async def test_without_the_client_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_client_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = builtins.__import__
 
     def without(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -65,10 +65,15 @@ async def test_a_server_that_crashes_in_a_loop_disturbs_no_other() -> None:
         pid = sound.pid
         for _ in range(3):
             await crashing.is_ready(len(crashing.of("started")))
-            lost, heard = await asyncio.gather(crashing.fails("die"), sound.call("line", text="hello"))
+            lost, heard = await asyncio.gather(
+                crashing.fails("die"), sound.call("line", text="hello")
+            )
             assert "may have taken effect" in lost.message
             assert '"hello"' in text_of(heard)
-            await happens(lambda: len(crashing.of("started")) == len(crashing.of("restarts")) + 1, "it is started again")
+            await happens(
+                lambda: len(crashing.of("started")) == len(crashing.of("restarts")) + 1,
+                "it is started again",
+            )
         waits = [report["wait_ms"] for report in crashing.of("restarts")]
         assert waits == sorted({*waits}), "each wait is longer than the one before"
         assert (sound.pid, sound.of("restarts"), sound.changes) == (pid, [], ["sound"])
@@ -76,7 +81,9 @@ async def test_a_server_that_crashes_in_a_loop_disturbs_no_other() -> None:
 
 @pytest.mark.requirement("servers:down-at-start")
 @pytest.mark.parametrize("command", [("/nothing/here",), ("false",), ("a\0b",)])
-async def test_a_command_that_never_runs_has_no_tools_and_is_tried_again(command: tuple[str, ...]) -> None:
+async def test_a_command_that_never_runs_has_no_tools_and_is_tried_again(
+    command: tuple[str, ...],
+) -> None:
     async with behind(McpServerSettings("broken", command), ready=False) as server:
         await happens(lambda: len(server.of("restarts")) >= 2, "it is tried again")
         assert (server.server.state, await server.names(), server.changes) == ("down", set(), [])
@@ -103,7 +110,9 @@ async def test_a_list_that_has_changed_is_read_anew() -> None:
         await server.call("grow", name="grown")
         await happens(lambda: len(server.changes) == 2, "the change is told")
         assert "grown" in await server.names()
-        assert [report["tools"] for report in server.of("changed")][1] - server.of("changed")[0]["tools"] == 1
+        assert [report["tools"] for report in server.of("changed")][1] - server.of("changed")[0][
+            "tools"
+        ] == 1
 
 
 @pytest.mark.requirement("servers:timeout")
@@ -111,7 +120,9 @@ async def test_a_call_that_takes_too_long_is_cancelled_at_the_server() -> None:
     async with behind(child(call_seconds=0.3)) as server:
         error = await server.fails("hang")
         assert (error.code, "may have taken effect" in error.message) == (ErrorCode.TIMEOUT, True)
-        (cancelled,) = [each for each in await server.seen() if each["method"] == "notifications/cancelled"]
+        (cancelled,) = [
+            each for each in await server.seen() if each["method"] == "notifications/cancelled"
+        ]
         assert isinstance(cancelled["params"]["requestId"], int)
 
 
@@ -127,12 +138,25 @@ async def test_a_caller_that_leaves_cancels_the_call_at_the_server() -> None:
 
 
 @pytest.mark.requirement("servers:environment")
-async def test_a_child_gets_a_minimal_environment_and_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_gets_a_minimal_environment_and_what_is_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("LANG", "C.UTF-8")
-    async with behind(child(environment={"DECLARED": Secret("short"), "TMPDIR": Secret("/tmp")})) as server:
+    async with behind(
+        child(environment={"DECLARED": Secret("short"), "TMPDIR": Secret("/tmp")})
+    ) as server:
         environ = environment_of(server.child_pid)
-    assert environ.keys() - {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "TMPDIR"} == {"DECLARED"}
+    assert environ.keys() - {
+        "HOME",
+        "LANG",
+        "LOGNAME",
+        "PATH",
+        "SHELL",
+        "TERM",
+        "USER",
+        "TMPDIR",
+    } == {"DECLARED"}
     assert (environ["DECLARED"], environ["LANG"]) == ("short", "C.UTF-8")
 
 
@@ -151,7 +175,9 @@ async def test_stderr_is_in_the_log_bounded_and_without_secrets() -> None:
 @pytest.mark.requirement("servers:secrets")
 async def test_what_a_server_says_of_its_own_credential_is_redacted_before_it_is_cut() -> None:
     async with behind(child(environment={"TOKEN": Secret(SECRET)})) as server:
-        said = await server.call("result", result={"structuredContent": {"a": SECRET, SECRET: 1}, "content": []})
+        said = await server.call(
+            "result", result={"structuredContent": {"a": SECRET, SECRET: 1}, "content": []}
+        )
         assert SECRET.encode() not in bytes(said)
         text = {"type": "text", "text": "x" * 1_990 + SECRET}
         error = await server.fails("result", result={"content": [text], "isError": True})
@@ -165,7 +191,10 @@ async def test_a_line_without_end_ends_that_run_only() -> None:
         waiting = asyncio.create_task(server.fails("hang"))
         await server.call("echo")
         error = await server.fails("large", mebibytes=50)
-        assert (error.code, "may have taken effect" in error.message) == (ErrorCode.EXECUTION_FAILED, True)
+        assert (error.code, "may have taken effect" in error.message) == (
+            ErrorCode.EXECUTION_FAILED,
+            True,
+        )
         assert "may have taken effect" in (await waiting).message
         await server.is_ready(2)
         await server.call("echo")
@@ -177,14 +206,20 @@ async def test_a_line_without_end_ends_that_run_only() -> None:
 async def test_a_request_of_the_child_is_answered_and_is_no_answer() -> None:
     async with behind(child()) as server:
         ping, roots, sampling = (await server.raw("ask"))["answers"]
-        assert (ping["result"], roots["result"], sampling["error"]["code"]) == ({}, {"roots": []}, -32601)
+        assert (ping["result"], roots["result"], sampling["error"]["code"]) == (
+            {},
+            {"roots": []},
+            -32601,
+        )
 
 
 @pytest.mark.requirement("servers:child-asks")
 async def test_lines_that_are_no_messages_are_skipped() -> None:
     async with behind(child()) as server:
         await server.call("garbage")
-        assert {report["reason"] for report in server.of("bad_output")} >= {"this is no JSON-RPC message"}
+        assert {report["reason"] for report in server.of("bad_output")} >= {
+            "this is no JSON-RPC message"
+        }
         assert server.of("ended") == []
 
 
@@ -218,7 +253,9 @@ async def test_calls_run_at_once_over_one_session() -> None:
     async with behind(child()) as server:
         waiting = asyncio.create_task(server.call("hang"))
         said = await asyncio.gather(*(server.call("line", number=number) for number in range(50)))
-        assert [json.loads(text_of(each))["params"]["arguments"]["number"] for each in said] == [*range(50)]
+        assert [json.loads(text_of(each))["params"]["arguments"]["number"] for each in said] == [
+            *range(50)
+        ]
         assert not waiting.done()
         waiting.cancel()
 

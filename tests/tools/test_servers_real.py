@@ -1,4 +1,6 @@
-"""Published MCP servers behind the host, and those of the official SDK in both eras; internal tools on the outside."""
+"""Published MCP servers behind the host, and those of the official SDK in both
+eras; internal tools on the outside.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,14 @@ async def test_server_everything_is_behind_the_host() -> None:
         assert {"echo", "get-tiny-image", "get-structured-content"} <= await server.names()
         assert await server.call("echo", message="hello") == {"output": "Echo: hello"}
         assert "[image, image/png, 4033 bytes]" in (await server.call("get-tiny-image"))["output"]
-        assert "[resource_link, Blob Resource 1" in (await server.call("get-resource-links", count=2))["output"]
+        assert (
+            "[resource_link, Blob Resource 1"
+            in (await server.call("get-resource-links", count=2))["output"]
+        )
         blob = await server.call("get-resource-reference", resourceType="Blob", resourceId=1)
-        assert re.search(r"text/plain, 5[56] bytes\]", blob["output"])  # It tells the time of day, of one or two digits
+        assert re.search(
+            r"text/plain, 5[56] bytes\]", blob["output"]
+        )  # It tells the time of day, of one or two digits
         weather = json.loads(bytes(await server.call("get-structured-content", location="Chicago")))
         assert weather.keys() == {"temperature", "conditions", "humidity"}
         wrong = await server.fails("get-sum", a="one")
@@ -43,9 +50,13 @@ async def test_server_everything_is_behind_the_host() -> None:
 
 @pytest.mark.requirement("servers:stdio")
 async def test_mcp_server_time_is_behind_the_host() -> None:
-    async with behind(McpServerSettings("time", (program("mcp-server-time"), "--local-timezone", "UTC"))) as server:
+    async with behind(
+        McpServerSettings("time", (program("mcp-server-time"), "--local-timezone", "UTC"))
+    ) as server:
         assert await server.names() == {"get_current_time", "convert_time"}
-        tokyo = await server.call("convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo")
+        tokyo = await server.call(
+            "convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo"
+        )
         assert b"T21:00:00+09:00" in bytes(tokyo)
         error = await server.fails("get_current_time", timezone="Nowhere/None")
         assert error.code == ErrorCode.EXECUTION_FAILED
@@ -61,9 +72,14 @@ async def test_servers_of_the_official_sdk_are_called_and_told_of_the_end_of_a_c
         async with behind(McpServerSettings("sdk", url=peer.url, call_seconds=30)) as server:
             total = await server.call("add", a=2**70, b=1)
             assert total == {"output": str(2**70 + 1)}
-            assert json.loads(bytes(await server.call("structured", symbol="A"))) == {"symbol": "A", "shares": 3}
+            assert json.loads(bytes(await server.call("structured", symbol="A"))) == {
+                "symbol": "A",
+                "shares": 3,
+            }
             assert "image/png" in (await server.call("image"))["output"]
-            assert (await server.fails("fails", message="out of stock")).message.endswith("out of stock")
+            assert (await server.fails("fails", message="out of stock")).message.endswith(
+                "out of stock"
+            )
             assert "nord" in str(bytes(await server.call("routed", region="nord")))
             if mode != "stateless":  # a server without sessions does not know which call ends
                 slow = asyncio.create_task(server.call("slow", seconds=60))
@@ -73,7 +89,9 @@ async def test_servers_of_the_official_sdk_are_called_and_told_of_the_end_of_a_c
 
 
 @pytest.mark.requirement("servers:restart", "servers:url")
-async def test_a_killed_url_server_fails_its_calls_at_once_and_is_there_again(tmp_path: Path) -> None:
+async def test_a_killed_url_server_fails_its_calls_at_once_and_is_there_again(
+    tmp_path: Path,
+) -> None:
     with sdk_server(2, "sse", tmp_path / "sdk") as peer:
         async with behind(McpServerSettings("sdk", url=peer.url, call_seconds=600)) as server:
             calls = [asyncio.create_task(server.fails("slow", seconds=60)) for _ in range(3)]
@@ -95,7 +113,9 @@ async def ask(shell: McpServerShell, method: str, **params: Any) -> JsonObject:
 
 
 @pytest.mark.requirement("servers:internal")
-async def test_internal_tools_are_there_for_the_globs_of_a_request_and_within_those_of_the_principal(tmp_path: Path) -> None:
+async def test_internal_tools_are_there_for_the_globs_of_a_request_and_within_those_of_the_principal(
+    tmp_path: Path,
+) -> None:
     lines: list[JsonObject] = []
     shell = McpServerShell(CallLog(lambda _, members: lines.append(members)), 1 << 16)
     inner, outer = child(name="inner"), child(name="outer", internal_only=False)
@@ -110,7 +130,9 @@ async def test_internal_tools_are_there_for_the_globs_of_a_request_and_within_th
         meta = {"claw/allowedTools": ["inner__*"]}
         surfaced = {tool["name"] for tool in (await ask(shell, "tools/list", _meta=meta))["tools"]}
         assert surfaced == {"inner__echo", "inner__line"}
-        called = await ask(shell, "tools/call", name="inner__line", arguments={"a": 2**60 + 1}, _meta=meta)
+        called = await ask(
+            shell, "tools/call", name="inner__line", arguments={"a": 2**60 + 1}, _meta=meta
+        )
         assert str(2**60 + 1) in called["structuredContent"]["output"]
         with pytest.raises(RpcError, match="no tool 'inner__line'"):
             await ask(shell, "tools/call", name="inner__line")

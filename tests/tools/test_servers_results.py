@@ -31,7 +31,8 @@ def failure(raw: bytes) -> str:
 @pytest.mark.requirement("servers:results")
 def test_structured_content_comes_in_its_own_bytes_before_the_text() -> None:
     result = read_answer(
-        b'{"content":[{"type":"text","text":"no"}],"structuredContent":{"n":1.10,"big":18446744073709551617}}', PLAIN
+        b'{"content":[{"type":"text","text":"no"}],"structuredContent":{"n":1.10,"big":18446744073709551617}}',
+        PLAIN,
     )
     assert isinstance(result, msgspec.Raw)
     assert bytes(result) == b'{"n":1.10,"big":18446744073709551617}'
@@ -44,7 +45,10 @@ def test_text_is_joined_and_other_parts_are_named_with_type_and_size() -> None:
         {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"},
         {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"},
         {"type": "resource_link", "uri": "file:///a", "name": "a", "size": 7},
-        {"type": "resource", "resource": {"uri": "demo://b", "mimeType": "text/plain", "text": "two"}},
+        {
+            "type": "resource",
+            "resource": {"uri": "demo://b", "mimeType": "text/plain", "text": "two"},
+        },
         {"type": "new", "text": "hidden"},
         {"type": 5},
         "no part",
@@ -61,7 +65,9 @@ def test_text_is_joined_and_other_parts_are_named_with_type_and_size() -> None:
         "[a part that can't be read]",
     ]
     assert answer(content=[]) == {"output": ""}
-    assert answer(content=[{"type": "text", "text": "x"}], structuredContent=None) == {"output": "x"}
+    assert answer(content=[{"type": "text", "text": "x"}], structuredContent=None) == {
+        "output": "x"
+    }
 
 
 @pytest.mark.requirement("servers:results")
@@ -70,7 +76,10 @@ def test_text_is_joined_and_other_parts_are_named_with_type_and_size() -> None:
     [
         (b"[]", "the server's answer is no result of a tool."),
         (b'{"content":7}', "the server's answer is no result of a tool."),
-        (b'{"resultType":"input_required"}', "the tool asks for more input before it goes on, and nobody can be asked here."),
+        (
+            b'{"resultType":"input_required"}',
+            "the tool asks for more input before it goes on, and nobody can be asked here.",
+        ),
         (b'{"isError":true}', "it says no more."),
         (b'{"isError":true,"content":[{"type":"text","text":" no stock "}]}', "no stock"),
         (b'{"isError":true,"structuredContent":{"left":0}}', '{"left":0}'),
@@ -82,7 +91,16 @@ def test_what_is_no_success_is_an_error_of_the_tool(raw: bytes, message: str) ->
 
 @pytest.mark.requirement("servers:results")
 def test_a_deep_or_long_error_is_cut() -> None:
-    assert len(failure(json.dumps({"isError": True, "content": [{"type": "text", "text": "é" * 9_000}]}).encode())) <= 2_000
+    assert (
+        len(
+            failure(
+                json.dumps(
+                    {"isError": True, "content": [{"type": "text", "text": "é" * 9_000}]}
+                ).encode()
+            )
+        )
+        <= 2_000
+    )
     assert failure(b'{"content":' + b"[" * 100_000) == "the server's answer is no result of a tool."
 
 
@@ -109,9 +127,17 @@ def test_an_entry_that_cant_be_used_is_left_out_and_costs_no_other() -> None:
             "annotations": {"readOnlyHint": True, "title": "x", "destructiveHint": "no"},
         },
         {"name": "sound", "description": "the second", "inputSchema": SCHEMA},
-        {"name": "long", "description": "d" * 100_000, "inputSchema": {"maximum": 2**70}, "annotations": "none"},
+        {
+            "name": "long",
+            "description": "d" * 100_000,
+            "inputSchema": {"maximum": 2**70},
+            "annotations": "none",
+        },
     ]
     tools = read_definitions(entries)
     assert [*tools] == ["sound", "long"]
-    assert (tools["sound"].description, dict(tools["sound"].annotations)) == ("", {"readOnlyHint": True})
+    assert (tools["sound"].description, dict(tools["sound"].annotations)) == (
+        "",
+        {"readOnlyHint": True},
+    )
     assert len(tools["long"].description) == 16 << 10

@@ -1,4 +1,6 @@
-"""MCP servers behind the host at URLs, at the level of bytes: both eras, lost sessions, broken connections, hostile answers."""
+"""MCP servers behind the host at URLs, at the level of bytes: both eras, lost sessions, broken
+connections, hostile answers.
+"""
 
 from __future__ import annotations
 
@@ -50,25 +52,40 @@ async def test_a_url_server_is_called_in_both_eras_in_json_and_in_events(
         assert b'"d":1.10' in call.body
         assert call.headers["authorization"] == f"Bearer {TOKEN}"
         if server.is_stateless:
-            assert (call.headers["mcp-name"], call.headers["mcp-method"], call.session) == ("echo", "tools/call", "")
+            assert (call.headers["mcp-name"], call.headers["mcp-method"], call.session) == (
+                "echo",
+                "tools/call",
+                "",
+            )
         else:
             assert call.session in server.sessions
-    await happens(lambda: len(server.of("DELETE")) == (0 if server.is_stateless else 1), "the session is ended")
+    await happens(
+        lambda: len(server.of("DELETE")) == (0 if server.is_stateless else 1),
+        "the session is ended",
+    )
 
 
 @pytest.mark.requirement("servers:not-repeated")
-async def test_a_lost_session_is_opened_anew_and_the_calls_are_made_once_more(server: ScriptedServer) -> None:
+async def test_a_lost_session_is_opened_anew_and_the_calls_are_made_once_more(
+    server: ScriptedServer,
+) -> None:
     async with behind(at(server)) as desk:
         server.forget_sessions()
-        results = await asyncio.gather(*(desk.call("echo", text=str(number)) for number in range(5)))
-        assert [f'"{number}"' in result["output"] for number, result in enumerate(results)] == [True] * 5
+        results = await asyncio.gather(
+            *(desk.call("echo", text=str(number)) for number in range(5))
+        )
+        assert [f'"{number}"' in result["output"] for number, result in enumerate(results)] == [
+            True
+        ] * 5
         assert len(server.of("initialize")) == 2, "they share the new session"
         assert len(server.of("tools/call")) <= 10
         assert desk.changes == ["desk"]
 
 
 @pytest.mark.requirement("servers:not-repeated")
-async def test_a_server_that_always_forgets_is_asked_twice_and_no_more(server: ScriptedServer) -> None:
+async def test_a_server_that_always_forgets_is_asked_twice_and_no_more(
+    server: ScriptedServer,
+) -> None:
     async with behind(at(server)) as desk:
         server.says("tools/call", *[lambda exchange: exchange.respond(404)] * 9)
         error = await desk.fails("echo", text="a")
@@ -114,7 +131,10 @@ async def test_a_call_without_answer_is_not_repeated_and_says_that_it_may_have_h
     async with behind(at(server)) as desk:
         server.says("tools/call", script)
         error = await desk.fails("echo", text="a")
-        assert (error.code, "may have taken effect" in error.message) == (ErrorCode.EXECUTION_FAILED, True)
+        assert (error.code, "may have taken effect" in error.message) == (
+            ErrorCode.EXECUTION_FAILED,
+            True,
+        )
         assert "127.0.0.1" not in error.message
         assert "10.0.0.1" not in error.message
         assert len(server.of("tools/call")) == 1
@@ -123,9 +143,13 @@ async def test_a_call_without_answer_is_not_repeated_and_says_that_it_may_have_h
 
 @pytest.mark.requirement("servers:down-at-start")
 @pytest.mark.parametrize("versions", [HANDSHAKE, (STATELESS,)])
-async def test_a_url_server_that_comes_later_has_its_tools_then_and_may_go_and_come_again(versions: tuple[str, ...]) -> None:
+async def test_a_url_server_that_comes_later_has_its_tools_then_and_may_go_and_come_again(
+    versions: tuple[str, ...],
+) -> None:
     port = free_port()
-    async with behind(McpServerSettings("desk", url=f"http://127.0.0.1:{port}/"), ready=False) as desk:
+    async with behind(
+        McpServerSettings("desk", url=f"http://127.0.0.1:{port}/"), ready=False
+    ) as desk:
         await happens(lambda: len(desk.of("restarts")) >= 2, "it is tried again")
         assert (desk.server.state, await desk.names()) == ("down", set())
         assert "can't be reached" in desk.of("failed")[0]["reason"]
@@ -138,7 +162,8 @@ async def test_a_url_server_that_comes_later_has_its_tools_then_and_may_go_and_c
         server = ScriptedServer(versions, port=port).start()
         await happens(lambda: desk.server.state == "ready", "it is there again")
         await desk.call("echo", text="a")
-        # A client that is cancelled while it closes several dead connections leaves some to the garbage collector (httpcore2).
+        # A client that is cancelled while it closes several dead connections leaves some to the
+        # garbage collector (httpcore2).
         await happens(lambda: server.of("tools/list"), "no dead connection is left")
     server.stop()
 
@@ -146,7 +171,9 @@ async def test_a_url_server_that_comes_later_has_its_tools_then_and_may_go_and_c
 @pytest.mark.requirement("servers:timeout")
 async def test_a_call_to_a_url_that_takes_too_long_is_cancelled(server: ScriptedServer) -> None:
     async with behind(at(server, call_seconds=0.3)) as desk:
-        while not server.of("tools/call"):  # On a busy machine its time may be over before the server has it
+        while not server.of(
+            "tools/call"
+        ):  # On a busy machine its time may be over before the server has it
             server.says("tools/call", hold)
             error = await desk.fails("echo", text="a")
         server.scripts.clear()
@@ -154,7 +181,9 @@ async def test_a_call_to_a_url_that_takes_too_long_is_cancelled(server: Scripted
         sent = server.of("tools/call")[0].message["id"]
 
         def cancelled() -> list[int]:
-            return [each.message["params"]["requestId"] for each in server.of("notifications/cancelled")]
+            return [
+                each.message["params"]["requestId"] for each in server.of("notifications/cancelled")
+            ]
 
         await happens(lambda: sent in cancelled(), "the server is told")
         while True:  # Its time may be over before the answer
@@ -177,7 +206,9 @@ async def test_a_call_that_waits_holds_no_other_back(server: ScriptedServer) -> 
 
 
 @pytest.mark.requirement("servers:list-changed")
-async def test_a_url_server_says_on_its_own_stream_that_its_tools_have_changed(server: ScriptedServer) -> None:
+async def test_a_url_server_says_on_its_own_stream_that_its_tools_have_changed(
+    server: ScriptedServer,
+) -> None:
     go = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -210,7 +241,10 @@ async def test_a_stateless_server_says_so_to_those_who_listen(server: ScriptedSe
 
     server.says("subscriptions/listen", announce)
     async with behind(at(server)) as desk:
-        await happens(lambda: desk.server._tools is not None and "other" in desk.server._tools, "the list is read anew")
+        await happens(
+            lambda: desk.server._tools is not None and "other" in desk.server._tools,
+            "the list is read anew",
+        )
 
 
 @pytest.mark.requirement("servers:pages")
@@ -237,20 +271,26 @@ def _page_script(number: int, last: int) -> Any:
 
 
 @pytest.mark.requirement("servers:child-asks")
-async def test_a_request_of_a_url_server_with_the_id_of_the_call_is_answered_and_is_no_answer(server: ScriptedServer) -> None:
+async def test_a_request_of_a_url_server_with_the_id_of_the_call_is_answered_and_is_no_answer(
+    server: ScriptedServer,
+) -> None:
     async def ask(exchange: Exchange) -> None:
         number = exchange.message["id"]
         await exchange.begin_stream()
         for method in ("ping", "roots/list", "sampling/createMessage"):
             await exchange.event({"id": number, "method": method})
-        await exchange.event({"id": number, "result": {"content": [{"type": "text", "text": "the answer"}]}})
+        await exchange.event(
+            {"id": number, "result": {"content": [{"type": "text", "text": "the answer"}]}}
+        )
         await exchange.end_stream()
 
     server.says("tools/call", ask)
     async with behind(at(server)) as desk:
         assert await desk.call("echo", text="a") == {"output": "the answer"}
         await happens(lambda: len(server.of("")) == 3, "all are answered")
-        answers = sorted(json.dumps(each.message.get("result", "refused")) for each in server.of(""))
+        answers = sorted(
+            json.dumps(each.message.get("result", "refused")) for each in server.of("")
+        )
         assert answers == ['"refused"', '{"roots": []}', "{}"]
 
 
@@ -258,7 +298,9 @@ async def test_a_request_of_a_url_server_with_the_id_of_the_call_is_answered_and
 async def test_a_redirect_is_not_followed_with_the_credential(server: ScriptedServer) -> None:
     other = ScriptedServer().start()
     async with behind(at(server, headers={"x-key": Secret(TOKEN)})) as desk:
-        server.says("tools/call", lambda exchange: exchange.respond(307, b"", f"location: {other.url}/mcp"))
+        server.says(
+            "tools/call", lambda exchange: exchange.respond(307, b"", f"location: {other.url}/mcp")
+        )
         error = await desk.fails("echo", text="a")
         assert error.code == ErrorCode.EXECUTION_FAILED
         assert other.url not in error.message
@@ -267,7 +309,9 @@ async def test_a_redirect_is_not_followed_with_the_credential(server: ScriptedSe
 
 
 @pytest.mark.requirement("servers:credentials")
-async def test_the_proxies_of_the_environment_get_nothing(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_proxies_of_the_environment_get_nothing(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = ScriptedServer().start()
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, other.url)
@@ -278,12 +322,20 @@ async def test_the_proxies_of_the_environment_get_nothing(server: ScriptedServer
 
 
 @pytest.mark.requirement("servers:secrets")
-async def test_what_a_url_server_echoes_of_the_credential_is_redacted(server: ScriptedServer) -> None:
+async def test_what_a_url_server_echoes_of_the_credential_is_redacted(
+    server: ScriptedServer,
+) -> None:
     async with behind(at(server, headers={"authorization": Secret(f"Bearer {TOKEN}")})) as desk:
         assert TOKEN not in str(await desk.call("echo", text=TOKEN))
-        server.says("tools/call", lambda exchange: exchange.error(-32000, f"no {TOKEN} " + "x" * 9_000))
+        server.says(
+            "tools/call", lambda exchange: exchange.error(-32000, f"no {TOKEN} " + "x" * 9_000)
+        )
         error = await desk.fails("echo", text="a")
-        assert (error.code, TOKEN in error.message, len(error.message) < 2_100) == (ErrorCode.EXECUTION_FAILED, False, True)
+        assert (error.code, TOKEN in error.message, len(error.message) < 2_100) == (
+            ErrorCode.EXECUTION_FAILED,
+            False,
+            True,
+        )
         assert error.message.startswith("the server refused the call: no ••••••")
 
 

@@ -27,7 +27,9 @@ CHUNKED = head(200, TEXT, "transfer-encoding: chunked")
 
 @cache
 def gzip_bomb() -> bytes:
-    """Return 200 KB, made by the test that needs them, and not by each process that collects this module."""
+    """Return 200 KB, made by the test that needs them, and not by each process that
+    collects this module.
+    """
     return gzip.compress(bytes([32]) * (200 * MIB), 9, mtime=0)
 
 
@@ -65,7 +67,9 @@ async def test_ten_megabytes_are_read(act: Act) -> None:
 
 
 @pytest.mark.requirement("fetch:body-limit")
-@pytest.mark.parametrize(("said", "sent", "shown"), [(1 << 62, b"abc", b"abc"), (2, b"abc", b"ab"), (0, b"abc", b"")])
+@pytest.mark.parametrize(
+    ("said", "sent", "shown"), [(1 << 62, b"abc", b"abc"), (2, b"abc", b"ab"), (0, b"abc", b"")]
+)
 async def test_a_content_length_that_lies_is_no_harm(said: int, sent: bytes, shown: bytes) -> None:
     async with serving(bytes_only(head(200, TEXT, f"content-length: {said}") + sent)) as peer:
         page = await call(fetcher(peer), url=peer.url)
@@ -83,7 +87,9 @@ async def test_a_content_length_that_lies_is_no_harm(said: int, sent: bytes, sho
     ],
     ids=["gzip", "members", "deflate", "raw deflate"],
 )
-async def test_a_bomb_unpacks_to_ten_megabytes_in_bounded_memory(coding: str, bomb: Callable[[], bytes]) -> None:
+async def test_a_bomb_unpacks_to_ten_megabytes_in_bounded_memory(
+    coding: str, bomb: Callable[[], bytes]
+) -> None:
     async with serving(answers(200, bomb(), "text/plain", f"content-encoding: {coding}")) as peer:
         tracemalloc.start()
         page = await call(fetcher(peer), url=peer.url)
@@ -121,7 +127,10 @@ async def test_a_coding_that_is_not_read_fails(coding: str, body: bytes) -> None
 
 @pytest.mark.requirement("fetch:bombs")
 async def test_codings_that_are_read() -> None:
-    several, raw = gzip.compress(b"one ") + gzip.compress(b"two"), zlib.compress(b"one two", wbits=-15)
+    several, raw = (
+        gzip.compress(b"one ") + gzip.compress(b"two"),
+        zlib.compress(b"one two", wbits=-15),
+    )
     inner = gzip.compress(b"\0" * 100)
     for coding, body in (
         ("GZIP", several),
@@ -133,7 +142,8 @@ async def test_codings_that_are_read() -> None:
             page = await call(fetcher(peer), url=peer.url)
             assert (page["text"], page["truncated"]) == ("one two", False)
     async with serving(
-        answers(200, gzip.compress(inner), "application/gzip", GZIP), answers(200, b"", "text/plain", GZIP)
+        answers(200, gzip.compress(inner), "application/gzip", GZIP),
+        answers(200, b"", "text/plain", GZIP),
     ) as peer:
         assert (await call(fetcher(peer), url=peer.url))["bytes"] == len(inner)  # one layer only
         assert (await call(fetcher(peer), url=peer.url))["text"] == ""
@@ -159,7 +169,15 @@ async def test_a_body_that_breaks_off_is_truncated(act: Act) -> None:
 
 @pytest.mark.requirement("fetch:broken-body")
 @pytest.mark.parametrize(
-    "sent", [b"", b"HTTP/1.1 2", b"SSH-2.0-OpenSSH_9\r\n\r\n", b"\x16\x03\x01", b"+PONG\r\n", b"HTTP/1.1 999999 x\r\n\r\n"]
+    "sent",
+    [
+        b"",
+        b"HTTP/1.1 2",
+        b"SSH-2.0-OpenSSH_9\r\n\r\n",
+        b"\x16\x03\x01",
+        b"+PONG\r\n",
+        b"HTTP/1.1 999999 x\r\n\r\n",
+    ],
 )
 async def test_what_is_no_http_fails(sent: bytes) -> None:
     async with serving(bytes_only(sent)) as peer:
@@ -206,7 +224,11 @@ async def test_a_large_head_fails(act: Act) -> None:
 
 
 @pytest.mark.requirement("fetch:large-head")
-@pytest.mark.parametrize("chunk", [b"1\r\na\r\n" * 10_000, b"1;" + b"x" * 60_000 + b"\r\na\r\n"], ids=["small", "extended"])
+@pytest.mark.parametrize(
+    "chunk",
+    [b"1\r\na\r\n" * 10_000, b"1;" + b"x" * 60_000 + b"\r\na\r\n"],
+    ids=["small", "extended"],
+)
 async def test_a_flood_of_chunks_is_cut(chunk: bytes) -> None:
     async with serving(repeats_for_ever(CHUNKED, chunk)) as peer, asyncio.timeout(DEADLINE):
         page = await call(fetcher(peer), url=peer.url)

@@ -19,12 +19,47 @@ from tests.gateway.certificates import Authority
 from tests.raw import Act, answers, bytes_only, head
 from tests.tools.web import LOCAL, call, connections, fails, fetcher, resolver, serving
 
-DENIED, INVALID, FAILED = ErrorCode.PERMISSION_DENIED, ErrorCode.INVALID_ARGS, ErrorCode.EXECUTION_FAILED
+DENIED, INVALID, FAILED = (
+    ErrorCode.PERMISSION_DENIED,
+    ErrorCode.INVALID_ARGS,
+    ErrorCode.EXECUTION_FAILED,
+)
 
-STRANGE_CHARSETS = ("punycode", "idna", "no-such", "zip", "..", "rot13", "unicode_escape", "utf-7", "x" * 999)
-ODD_NAMES = ("accept ", "accept:", "accept\r\nhost", "accept\u017f", "accept-encoding", "expect", "")
-CREDENTIALS = ("Authorization", "Cookie", "Proxy-Authorization", "Metadata-Flavor", "X-aws-ec2-metadata-token")
-FRAMING = ("Host", "Transfer-Encoding", "Content-Length", "Connection", "X-Forwarded-For", "Upgrade")
+STRANGE_CHARSETS = (
+    "punycode",
+    "idna",
+    "no-such",
+    "zip",
+    "..",
+    "rot13",
+    "unicode_escape",
+    "utf-7",
+    "x" * 999,
+)
+ODD_NAMES = (
+    "accept ",
+    "accept:",
+    "accept\r\nhost",
+    "accept\u017f",
+    "accept-encoding",
+    "expect",
+    "",
+)
+CREDENTIALS = (
+    "Authorization",
+    "Cookie",
+    "Proxy-Authorization",
+    "Metadata-Flavor",
+    "X-aws-ec2-metadata-token",
+)
+FRAMING = (
+    "Host",
+    "Transfer-Encoding",
+    "Content-Length",
+    "Connection",
+    "X-Forwarded-For",
+    "Upgrade",
+)
 BAD_VALUES = ("a\r\nHost: b", "a\n", "\u00fc", "", " a", "a" * 1_025, "a\0b", 1, None, ["a"])
 
 
@@ -47,9 +82,11 @@ async def test_a_page_is_fetched() -> None:
         }
         line, *headers = peer.received[0].decode().split("\r\n")
         assert line == "GET /a?b=%C3%BC&c=%20 HTTP/1.1"
-        assert {f"host: {LOCAL}:{peer.port}", "accept-encoding: gzip, deflate", "connection: close"} <= {
-            *map(str.lower, headers)
-        }
+        assert {
+            f"host: {LOCAL}:{peer.port}",
+            "accept-encoding: gzip, deflate",
+            "connection: close",
+        } <= {*map(str.lower, headers)}
 
 
 @pytest.mark.requirement("fetch:charset")
@@ -58,7 +95,11 @@ async def test_a_page_is_fetched() -> None:
     [
         ("text/html; charset=ISO-8859-1", b"caf\xe9", "caf\xe9"),
         ("text/html", b'<meta charset="windows-1252">\x80', '<meta charset="windows-1252">\u20ac'),
-        ("text/html", b'<meta http-equiv=x content="text/html; charset=shift_jis">\x82\xa0', "\u3042"),
+        (
+            "text/html",
+            b'<meta http-equiv=x content="text/html; charset=shift_jis">\x82\xa0',
+            "\u3042",
+        ),
         ("text/plain; charset=utf-16", "caf\xe9".encode("utf-16"), "caf\xe9"),
         ("text/plain", b"\xef\xbb\xbfcaf\xc3\xa9", "caf\xe9"),
         ("text/plain; charset=utf-8", b"caf\xe9", "caf\ufffd"),
@@ -83,7 +124,10 @@ async def test_a_character_on_the_border_of_two_slices_is_whole() -> None:
 
 
 @pytest.mark.requirement("fetch:binary")
-@pytest.mark.parametrize(("content_type", "body"), [("image/png", b"\x89PNG"), ("text/plain", b"a\0b"), ("", b"\x7fELF\0")])
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [("image/png", b"\x89PNG"), ("text/plain", b"a\0b"), ("", b"\x7fELF\0")],
+)
 async def test_what_is_no_text_is_not_shown(content_type: str, body: bytes) -> None:
     async with serving(answers(200, body, content_type)) as peer:
         page = await call(fetcher(peer), url=peer.url)
@@ -107,11 +151,27 @@ async def test_a_model_reads_on_in_a_long_text() -> None:
 @pytest.mark.requirement("fetch:redirects")
 async def test_five_redirects_are_followed() -> None:
     async with serving() as peer:
-        elsewhere = [leads_to(f"//127.0.0.1:{peer.port}/3", 303), leads_to("/4", 307), leads_to(f"{peer.url}/5", 308)]
-        peer.script += [leads_to("/1", 301), leads_to("2?x=1"), *elsewhere, answers(200, b"there", "text/plain")]
+        elsewhere = [
+            leads_to(f"//127.0.0.1:{peer.port}/3", 303),
+            leads_to("/4", 307),
+            leads_to(f"{peer.url}/5", 308),
+        ]
+        peer.script += [
+            leads_to("/1", 301),
+            leads_to("2?x=1"),
+            *elsewhere,
+            answers(200, b"there", "text/plain"),
+        ]
         page = await call(fetcher(peer), url=f"{peer.url}/a/0")
         assert (page["text"], page["url"]) == ("there", f"{peer.url}/5")
-        assert [request.split()[1].decode() for request in peer.received] == ["/a/0", "/1", "/2?x=1", "/3", "/4", "/5"]
+        assert [request.split()[1].decode() for request in peer.received] == [
+            "/a/0",
+            "/1",
+            "/2?x=1",
+            "/3",
+            "/4",
+            "/5",
+        ]
 
 
 @pytest.mark.requirement("fetch:redirects")
@@ -126,8 +186,21 @@ async def test_a_loop_of_redirects_ends() -> None:
 @pytest.mark.parametrize(
     "location",
     [
-        *("http://169.254.169.254/latest/meta-data/", "http://[::ffff:169.254.169.254]/", "//10.0.0.1/", "http://2130706433/"),
-        *("file:///etc/passwd", "gopher://x/", "ftp://x/", "javascript:1", "http://x@y/", "http://bad.example/", "http://["),
+        *(
+            "http://169.254.169.254/latest/meta-data/",
+            "http://[::ffff:169.254.169.254]/",
+            "//10.0.0.1/",
+            "http://2130706433/",
+        ),
+        *(
+            "file:///etc/passwd",
+            "gopher://x/",
+            "ftp://x/",
+            "javascript:1",
+            "http://x@y/",
+            "http://bad.example/",
+            "http://[",
+        ),
         *("http://localhost:22/", "http://blocked.example/", "/a b"),
     ],
 )
@@ -135,7 +208,9 @@ async def test_a_redirect_is_checked_as_the_first_url(location: str) -> None:
     names = resolver(bad_example=["93.184.216.34", "127.0.0.1"])
     async with serving(leads_to(location), answers(200, b"inside", "text/plain")) as peer:
         with connections() as made:
-            error = await fails(fetcher(peer, look_up=names, blocked_domains=("blocked.example",)), url=peer.url)
+            error = await fails(
+                fetcher(peer, look_up=names, blocked_domains=("blocked.example",)), url=peer.url
+            )
         assert error.code in {DENIED, INVALID}
         assert made == [(LOCAL, peer.port)]
 
@@ -164,7 +239,9 @@ async def test_chosen_headers_stay_at_their_origin() -> None:
         ({f"x-{number}": "y" for number in range(50)}, INVALID),
     ],
 )
-async def test_a_header_that_is_not_on_the_list_is_refused(headers: dict[str, Any], code: ErrorCode) -> None:
+async def test_a_header_that_is_not_on_the_list_is_refused(
+    headers: dict[str, Any], code: ErrorCode
+) -> None:
     with connections() as made:
         assert (await fails(fetcher(), url="http://127.0.0.1/", headers=headers)).code is code
     assert made == []
@@ -173,7 +250,9 @@ async def test_a_header_that_is_not_on_the_list_is_refused(headers: dict[str, An
 @pytest.mark.requirement("fetch:headers")
 async def test_a_range_is_asked_for_without_a_coding() -> None:
     async with serving(answers(206, b"part", "text/plain")) as peer:
-        assert (await call(fetcher(peer), url=peer.url, headers={"Range": "bytes=0-3"}))["status"] == 206
+        assert (await call(fetcher(peer), url=peer.url, headers={"Range": "bytes=0-3"}))[
+            "status"
+        ] == 206
         assert b"range: bytes=0-3" in peer.received[0]
         assert b"accept-encoding: identity" in peer.received[0]
 
@@ -186,7 +265,10 @@ async def test_another_method_is_refused(method: Any) -> None:
 
 @pytest.mark.requirement("fetch:no-proxy")
 async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving(answers(200, b"direct", "text/plain")) as peer, serving(answers(200, b"proxied", "text/plain")) as proxy:
+    async with (
+        serving(answers(200, b"direct", "text/plain")) as peer,
+        serving(answers(200, b"proxied", "text/plain")) as proxy,
+    ):
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"):
             monkeypatch.setenv(name, proxy.url)
         assert (await call(fetcher(peer), url=peer.url))["text"] == "direct"
@@ -210,7 +292,9 @@ async def tls_server(certificate: Path, names: list[str | None]) -> tuple[asynci
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await reader.readuntil(b"\r\n\r\n")
-        names.append(next(line for line in request.decode().split("\r\n") if line.startswith("host: ")))
+        names.append(
+            next(line for line in request.decode().split("\r\n") if line.startswith("host: "))
+        )
         to = b"location: http://site.example/\r\n" if b"/down" in request else b""
         writer.write(b"HTTP/1.1 302 Moved\r\n" + to + b"content-length: 6\r\n\r\nsecret")
         writer.close()
@@ -225,29 +309,45 @@ async def test_tls_is_verified_for_the_name_and_never_left(certificate: Path) ->
     server, port = await tls_server(certificate, seen)
     async with server:
         hosts = ("site.example", "other.example")
-        tool = WebFetch(UrlPolicy(ports=(port, 80), allow_private=hosts), resolver(site_example=[LOCAL], other_example=[LOCAL]))
+        tool = WebFetch(
+            UrlPolicy(ports=(port, 80), allow_private=hosts),
+            resolver(site_example=[LOCAL], other_example=[LOCAL]),
+        )
         assert (await call(tool, url=f"https://site.example:{port}/"))["text"] == "secret"
         assert seen == ["site.example", f"host: site.example:{port}"]
         down = await fails(tool, url=f"https://site.example:{port}/down")
-        assert (down.code, down.message) == (DENIED, "it redirects from https to http, which is not followed.")
+        assert (down.code, down.message) == (
+            DENIED,
+            "it redirects from https to http, which is not followed.",
+        )
         other = await fails(tool, url=f"https://other.example:{port}/")
-        assert other.message == "the host can't be reached: its certificate is not valid for this name."
+        assert (
+            other.message
+            == "the host can't be reached: its certificate is not valid for this name."
+        )
         plain = await fails(tool, url=f"http://site.example:{port}/")
         assert plain.code is FAILED
 
 
 @pytest.mark.requirement("fetch:host-stays")
-async def test_a_certificate_of_a_stranger_is_refused(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_certificate_of_a_stranger_is_refused(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     dialer._tls_context.cache_clear()
     server, port = await tls_server(certificate, [])
     async with server:
-        tool = WebFetch(UrlPolicy(ports=(port,), allow_private=("site.example",)), resolver(site_example=[LOCAL]))
+        tool = WebFetch(
+            UrlPolicy(ports=(port,), allow_private=("site.example",)),
+            resolver(site_example=[LOCAL]),
+        )
         assert "certificate" in (await fails(tool, url=f"https://site.example:{port}/")).message
 
 
 @pytest.mark.requirement("fetch:result")
 async def test_a_status_that_redirects_nowhere_is_a_page() -> None:
-    async with serving(bytes_only(head(304)), bytes_only(head(200, "content-type: text/\u00fc") + b"ok")) as peer:
+    async with serving(
+        bytes_only(head(304)), bytes_only(head(200, "content-type: text/\u00fc") + b"ok")
+    ) as peer:
         assert (await call(fetcher(peer), url=peer.url))["status"] == 304
         assert (await call(fetcher(peer), url=peer.url))["content_type"] == "text/\\xfc"

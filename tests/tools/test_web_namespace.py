@@ -1,4 +1,6 @@
-"""``web_fetch`` in a network of its own, with a public address, a DNS server and the system's resolver."""
+"""``web_fetch`` in a network of its own, with a public address, a DNS server and
+the system's resolver.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.not_tested import need, skip_for_kernel
 
 PUBLIC, ROOT = "93.184.216.34", Path(__file__).parents[2]
 
-PRIVATE = "an address of this host is private: an operator can open it with url_policy.allow_private."
+PRIVATE = (
+    "an address of this host is private: an operator can open it with url_policy.allow_private."
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +30,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     rights = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     unshare = [need("unshare"), *rights, "--net", "--mount", "--", sys.executable]
     command = [*unshare, "-m", "tests.tools.web_network", PUBLIC, str(home)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
     if done.returncode and "unshare" in done.stderr.partition("\n")[0]:
         skip_for_kernel("network namespaces", done.stderr)
     assert done.returncode == 0, done.stderr
@@ -40,10 +46,15 @@ def test_a_public_address_needs_no_setting(found: Any) -> None:
 
 
 @pytest.mark.requirement("fetch:rebinding")
-def test_a_name_that_is_public_first_and_private_then_is_only_reached_at_its_public_address(found: Any) -> None:
+def test_a_name_that_is_public_first_and_private_then_is_only_reached_at_its_public_address(
+    found: Any,
+) -> None:
     assert found["rebinding"] == [
         "public",
-        "an address of this host is private: an operator can open it with url_policy.allow_private.",
+        (
+            "an address of this host is private: an operator can open it with "
+            "url_policy.allow_private."
+        ),
     ]
     assert found["asked"]["rebinding.example."] == 2
     assert found["reached inside"] == 0
@@ -52,4 +63,7 @@ def test_a_name_that_is_public_first_and_private_then_is_only_reached_at_its_pub
 @pytest.mark.requirement("fetch:redirects", "fetch:every-answer")
 def test_a_public_page_leads_to_no_private_one(found: Any) -> None:
     assert found["redirected"] == found["mixed"] == found["localhost"] == PRIVATE
-    assert found["metadata"] == "an address of this host is link-local or a metadata service, which no setting opens."
+    assert (
+        found["metadata"]
+        == "an address of this host is link-local or a metadata service, which no setting opens."
+    )

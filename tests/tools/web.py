@@ -34,7 +34,9 @@ sys.addaudithook(_record)
 
 @contextlib.contextmanager
 def connections() -> Iterator[list[Any]]:
-    """Yield a list of the addresses that this process connects to, as the interpreter itself reports them."""
+    """Yield a list of the addresses that this process connects to, as the
+    interpreter itself reports them.
+    """
     record: list[Any] = []
     _records.append(record)
     try:
@@ -78,14 +80,20 @@ async def serving(*script: Act) -> Any:
 
 
 def resolver(**hosts: list[str]) -> Any:
-    """Return a resolver of these names; ``_`` stands for a dot. Another name is asked of the system."""
+    """Return a resolver of these names; ``_`` stands for a dot.
+
+    Another name is asked of the system.
+    """
     table = {name.replace("_", "."): addresses for name, addresses in hosts.items()}
 
     def look_up(host: str, port: int) -> Any:
         if host not in table:
             return resolve(host, port)
         kinds = [socket.AF_INET6 if ":" in address else socket.AF_INET for address in table[host]]
-        return [(kind, socket.SOCK_STREAM, 6, "", (address, port)) for kind, address in zip(kinds, table[host], strict=True)]
+        return [
+            (kind, socket.SOCK_STREAM, 6, "", (address, port))
+            for kind, address in zip(kinds, table[host], strict=True)
+        ]
 
     return look_up
 
@@ -93,4 +101,7 @@ def resolver(**hosts: list[str]) -> Any:
 def fetcher(*peers: Peer, look_up: Any = resolve, **policy: Any) -> WebFetch:
     """Return a ``web_fetch`` that may reach these peers on loopback."""
     ports = (80, 443, *(peer.port for peer in peers))
-    return WebFetch(UrlPolicy(**{"ports": ports, "allow_private": (LOCAL,), "max_seconds": 30.0, **policy}), look_up)
+    return WebFetch(
+        UrlPolicy(**{"ports": ports, "allow_private": (LOCAL,), "max_seconds": 30.0, **policy}),
+        look_up,
+    )

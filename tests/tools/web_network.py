@@ -1,6 +1,8 @@
-"""A network of its own: a public address and loopback, a web server at each, and a DNS server that changes its mind.
+"""A network of its own: a public address and loopback, a web server at each, and a
+DNS server that changes its mind.
 
-``test_web_namespace`` runs it in new namespaces of network and mounts; it prints what ``web_fetch`` found.
+``test_web_namespace`` runs it in new namespaces of network and mounts; it prints what ``web_fetch``
+found.
 """
 
 from __future__ import annotations
@@ -43,8 +45,13 @@ class Names(asyncio.DatagramProtocol):
             turns = self._answers[name]
             found = turns[min(self.asked[name], len(turns) - 1)]
             self.asked[name] += 1
-        head = data[:2] + struct.pack(">HHHHH", 0x8580 | (3 if name not in self._answers else 0), 1, len(found), 0, 0)
-        records = [b"\xc0\x0c" + struct.pack(">HHIH", _A, 1, 0, 4) + socket.inet_aton(address) for address in found]
+        head = data[:2] + struct.pack(
+            ">HHHHH", 0x8580 | (3 if name not in self._answers else 0), 1, len(found), 0, 0
+        )
+        records = [
+            b"\xc0\x0c" + struct.pack(">HHIH", _A, 1, 0, 4) + socket.inet_aton(address)
+            for address in found
+        ]
         self._transport.sendto(head + question + b"".join(records), peer)
 
 
@@ -52,7 +59,9 @@ async def serve(address: str, text: str, hits: Counter[str]) -> asyncio.Server:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         hits[address] += 1
         request = await reader.readuntil(b"\r\n\r\n")
-        moved = b"302 Moved\r\nlocation: http://inside.example/" if b"/moved" in request else b"200 OK"
+        moved = (
+            b"302 Moved\r\nlocation: http://inside.example/" if b"/moved" in request else b"200 OK"
+        )
         head = b"HTTP/1.1 " + moved + b"\r\ncontent-type: text/plain\r\n"
         writer.write(head + f"content-length: {len(text)}\r\n\r\n{text}".encode())
         writer.close()
@@ -81,7 +90,10 @@ async def find(public: str) -> dict[str, Any]:
         except ToolError as error:
             return error.message
 
-    rebinding = [(await fetch("http://rebinding.example/"))["text"], await fetch("http://rebinding.example/")]
+    rebinding = [
+        (await fetch("http://rebinding.example/"))["text"],
+        await fetch("http://rebinding.example/"),
+    ]
     found = {
         "literal": await fetch(f"http://{public}/"),
         "named": await fetch("http://STEADY.example./"),

@@ -44,10 +44,14 @@ def openai_turn(pod: Pod) -> None:
     """Run a turn with two hidden rounds, the second of which repeats a call that may write."""
     trade = ("desk__trade", {"symbol": "X"})
     pod.provider.says(
-        calls(("c1", "desk__balance", {}), ("c2", *trade)), calls(("c3", *trade)), text("Bought. \x1b[2J 49,000 are left.")
+        calls(("c1", "desk__balance", {}), ("c2", *trade)),
+        calls(("c3", *trade)),
+        text("Bought. \x1b[2J 49,000 are left."),
     )
     with pod.client().chat.completions.create(model="gpt", messages=HELLO, stream=True) as stream:
-        assert "Bought." in "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+        assert "Bought." in "".join(
+            chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices
+        )
 
 
 def anthropic_turn(pod: Pod) -> None:
@@ -57,8 +61,13 @@ def anthropic_turn(pod: Pod) -> None:
 
 
 def failed_and_resumed_turns(pod: Pod) -> None:
-    """Run a turn whose provider fails after a write, and the same request again, which resumes it."""
-    pod.provider.says(calls(("c1", "desk__trade", {"symbol": "Y"})), JSONResponse({"error": {"message": "no"}}, 400))
+    """Run a turn whose provider fails after a write, and the same request again,
+    which resumes it.
+    """
+    pod.provider.says(
+        calls(("c1", "desk__trade", {"symbol": "Y"})),
+        JSONResponse({"error": {"message": "no"}}, 400),
+    )
     asked: list[Any] = [{"role": "user", "content": "Buy a Y."}]
     with pytest.raises(openai.BadRequestError):
         pod.client().chat.completions.create(model="gpt", messages=asked)
@@ -68,7 +77,9 @@ def failed_and_resumed_turns(pod: Pod) -> None:
 
 def responses_turn(pod: Pod) -> None:
     asks = responses.response(responses.function_call("c1", "desk__balance", "{}"))
-    pod.provider.says(JSONResponse(asks), JSONResponse(responses.response(responses.message("50,000 are there."))))
+    pod.provider.says(
+        JSONResponse(asks), JSONResponse(responses.response(responses.message("50,000 are there.")))
+    )
     answer = pod.client().responses.create(model="gpt", input="What is there?", store=False)
     assert answer.output_text == "50,000 are there."
 
@@ -111,7 +122,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     pod, web = furnished(tmp_path_factory.mktemp("pod")), Mitmweb()
     pod.program = MITMWEB
     columns = ("icon", "path", "status", "size", "time", "comment")
-    pod.start(*web.arguments, *(part for name in columns for part in ("--set", f"web_columns={name}")))
+    pod.start(
+        *web.arguments, *(part for name in columns for part in ("--set", f"web_columns={name}"))
+    )
     openai_turn(pod)
     anthropic_turn(pod)
     yield Live(pod, web)

@@ -32,7 +32,9 @@ class Mitmweb:
         settings = {"web_open_browser": "false", "web_port": self.port, "web_password": PASSWORD}
         return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
 
-    def ask(self, path: str, body: Any = None, *, method: str | None = None, password: str = PASSWORD) -> Any:
+    def ask(
+        self, path: str, body: Any = None, *, method: str | None = None, password: str = PASSWORD
+    ) -> Any:
         headers = {"authorization": f"Bearer {password}", "content-type": "application/json"}
         headers |= {"cookie": "_mitmproxy_xsrf=aabbccdd", "x-xsrftoken": "aabbccdd"}
         data = None if body is None else json.dumps(body).encode()
@@ -52,15 +54,21 @@ class Mitmweb:
 
     def turns(self) -> list[dict[str, Any]]:
         """Return the runners' flows, in their order."""
-        return [flow for flow in self.flows() if "llama" in flow["marked"] or flow["marked"] == "🦙"]
+        return [
+            flow for flow in self.flows() if "llama" in flow["marked"] or flow["marked"] == "🦙"
+        ]
 
-    def view(self, flow: dict[str, Any], name: str = "auto", message: str = "response") -> dict[str, Any]:
+    def view(
+        self, flow: dict[str, Any], name: str = "auto", message: str = "response"
+    ) -> dict[str, Any]:
         found: dict[str, Any] = self.ask(f"/flows/{flow['id']}/{message}/content/{name}.json")
         return found
 
 
 def offline(home: Path, flows: Path, context: Path) -> tuple[Mitmweb, subprocess.Popen[bytes]]:
-    """Start ``mitmweb -n -r FILE``, which shows flows of a file without keys, a pod or a listener."""
+    """Start ``mitmweb -n -r FILE``, which shows flows of a file without keys, a pod
+    or a listener.
+    """
     web = Mitmweb()
     script = ["-s", str(ROOT / "addons" / "cllama.py"), "--set", f"cllama_context={context}"]
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,6 @@
-"""mitmweb as a pod's proxy: a real browser's view, the commands, and options that the page can't switch off."""
+"""mitmweb as a pod's proxy: a real browser's view, the commands, and options that
+the page can't switch off.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,14 @@ SECONDS = 60
 expect.set_options(timeout=SECONDS * 1000)
 SCREENSHOT = os.environ.get("CLAW_SCREENSHOT")
 """The file for a picture of the page, if somebody wants one (``make screenshot``)."""
-HIDDEN = ["model round 1", "desk.balance round 1", "desk.trade round 1", "model round 2", "desk.trade round 2", "model round 3"]
+HIDDEN = [
+    "model round 1",
+    "desk.balance round 1",
+    "desk.trade round 1",
+    "model round 2",
+    "desk.trade round 2",
+    "model round 3",
+]
 
 
 @dataclass
@@ -57,12 +66,16 @@ class Browser:
 
     def find(self, terms: str) -> Any:
         """Search the list of flows; return the rows that are left."""
-        self.page.get_by_role("button", name="Flow List").or_(self.page.get_by_text("Flow List")).first.click()
+        self.page.get_by_role("button", name="Flow List").or_(
+            self.page.get_by_text("Flow List")
+        ).first.click()
         self.page.get_by_placeholder("Search").fill(terms)
         return self.page.locator("tr:has(td.col-path)")
 
     def received(self) -> str:
-        bodies = [found.body().decode(errors="replace") for found in self.responses if found.status == 200]
+        bodies = [
+            found.body().decode(errors="replace") for found in self.responses if found.status == 200
+        ]
         return "\n".join([*bodies, *self.frames])
 
 
@@ -92,11 +105,15 @@ def test_mitmweb_says_where_its_page_is(live: Live) -> None:
 
 
 @pytest.mark.requirement("web:browser")
-def test_an_operator_finds_a_turn_reads_it_and_sees_its_hidden_requests_and_no_secret(live: Live, browser: Browser) -> None:
+def test_an_operator_finds_a_turn_reads_it_and_sees_its_hidden_requests_and_no_secret(
+    live: Live, browser: Browser
+) -> None:
     found = browser.find("~marker llama & ~u chat/completions")
     expect(found.first).to_be_visible()
     openai_turn(live.pod)  # the page shows it while it runs
-    expect(found).to_have_count(sum("/chat/" in turn["request"]["path"] for turn in live.web.turns()))
+    expect(found).to_have_count(
+        sum("/chat/" in turn["request"]["path"] for turn in live.web.turns())
+    )
     found.first.click()
     browser.page.get_by_text("Response", exact=True).click()
     shown = browser.page.locator(".contentview")
@@ -119,19 +136,28 @@ def test_an_operator_finds_a_turn_reads_it_and_sees_its_hidden_requests_and_no_s
         browser.page.screenshot(path=SCREENSHOT)
     everything = browser.received() + browser.page.content()
     assert "desk__balance" in everything
-    assert any("flows/add" in frame and "claw desk.trade round 1" in frame for frame in browser.frames)
-    assert [key for key in (SECRET, TOOL_TOKEN, PROVIDER_KEY, ANTHROPIC_KEY) if key in everything] == []
+    assert any(
+        "flows/add" in frame and "claw desk.trade round 1" in frame for frame in browser.frames
+    )
+    assert [
+        key for key in (SECRET, TOOL_TOKEN, PROVIDER_KEY, ANTHROPIC_KEY) if key in everything
+    ] == []
 
 
 @pytest.mark.requirement("web:commands")
-def test_agents_and_providers_are_read_again_when_that_is_asked_and_what_changed_is_said(live: Live) -> None:
+def test_agents_and_providers_are_read_again_when_that_is_asked_and_what_changed_is_said(
+    live: Live,
+) -> None:
     pod = live.pod
     assert live.web.command("claw.reload") == "nothing has changed"
     pod.agent("analyst", pod.tool("balance", path="/other"), pod.tool("quote"))
     pod.agent("clerk", pod.tool("quote"))
     (pod.home / "auth").mkdir()
     providers = pod.home / "auth" / "providers.json"
-    providers.write_text(json.dumps({"providers": {"openai": {"api_key": "sk-another-key-planted-0007"}}}), encoding="utf-8")
+    providers.write_text(
+        json.dumps({"providers": {"openai": {"api_key": "sk-another-key-planted-0007"}}}),
+        encoding="utf-8",
+    )
     told = live.web.command("claw.reload")
     pod.agent("analyst", *granted(pod))
     shutil.rmtree(pod.home / "context" / "clerk")
@@ -143,13 +169,21 @@ def test_agents_and_providers_are_read_again_when_that_is_asked_and_what_changed
         "clerk: added, 1 tool",
         "provider openai has keys api_key (before: env:OPENAI_API_KEY)",
     ]
-    assert then.splitlines()[:2] == ["analyst: + desk.trade, - desk.quote, desk.balance changed", "clerk: removed"]
+    assert then.splitlines()[:2] == [
+        "analyst: + desk.trade, - desk.quote, desk.balance changed",
+        "clerk: removed",
+    ]
     assert then.splitlines()[2].startswith("providers.json can't be used: ")
-    assert live.web.command("claw.reload") == "provider openai has keys env:OPENAI_API_KEY (before: api_key)"
+    assert (
+        live.web.command("claw.reload")
+        == "provider openai has keys env:OPENAI_API_KEY (before: api_key)"
+    )
 
 
 @pytest.mark.requirement("web:replay")
-def test_a_turn_that_is_still_in_the_list_is_played_again_without_anybody_being_asked(live: Live) -> None:
+def test_a_turn_that_is_still_in_the_list_is_played_again_without_anybody_being_asked(
+    live: Live,
+) -> None:
     asked = len(live.pod.provider.received), len(live.pod.service.received)
     told = live.web.command("claw.replay", f"@{live.web.turns()[0]['id']}")
     assert told.splitlines()[1:] == ["nothing differs"]
@@ -171,8 +205,12 @@ def test_the_page_can_unload_the_script_and_then_nothing_governed_goes_out(live:
 
 
 @pytest.mark.requirement("web:guarded")
-@pytest.mark.parametrize("change", [{"stream_large_bodies": "1k"}, {"ignore_hosts": [".*"]}, {"rawtcp": True}], ids=str)
-def test_the_page_cannot_set_what_lets_requests_out_undecided(live: Live, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change", [{"stream_large_bodies": "1k"}, {"ignore_hosts": [".*"]}, {"rawtcp": True}], ids=str
+)
+def test_the_page_cannot_set_what_lets_requests_out_undecided(
+    live: Live, change: dict[str, Any]
+) -> None:
     with pytest.raises(urllib.error.HTTPError, match="400"):
         live.web.ask("/options", change, method="PUT")
     openai_turn(live.pod)
@@ -180,6 +218,10 @@ def test_the_page_cannot_set_what_lets_requests_out_undecided(live: Live, change
 
 @pytest.mark.requirement("web:guarded")
 def test_without_the_password_the_page_tells_and_does_nothing(live: Live) -> None:
-    for path, body in (("/flows", None), ("/options", None), ("/commands/claw.turn", {"arguments": ["@all"]})):
+    for path, body in (
+        ("/flows", None),
+        ("/options", None),
+        ("/commands/claw.turn", {"arguments": ["@all"]}),
+    ):
         with pytest.raises(urllib.error.HTTPError, match="403"):
             live.web.ask(path, body, password="another")

@@ -1,4 +1,6 @@
-"""Turns in a file of mitmdump: shown in mitmweb without a pod, and replayed without asking any peer."""
+"""Turns in a file of mitmdump: shown in mitmweb without a pod, and replayed without
+asking any peer.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,16 @@ def test_a_turn_over_responses_is_shown_with_its_hidden_requests(recorded: Recor
 
 
 @pytest.mark.requirement("web:turn-view")
-def test_a_hidden_request_is_shown_as_what_it_says_and_as_a_part_of_its_turn_when_that_is_chosen(recorded: Recorded) -> None:
+def test_a_hidden_request_is_shown_as_what_it_says_and_as_a_part_of_its_turn_when_that_is_chosen(
+    recorded: Recorded,
+) -> None:
     hidden = [flow for flow in recorded.web.flows() if " round 1 of " in flow["comment"]]
     assert recorded.web.view(hidden[0])["view_name"] == "JSON"
     turn_id = recorded.web.view(hidden[0], "turn")["text"].split()[3]
-    parts = [recorded.web.view(flow, "turn")["text"].replace(turn_id, "ID").split("\n") for flow in hidden[:3]]
+    parts = [
+        recorded.web.view(flow, "turn")["text"].replace(turn_id, "ID").split("\n")
+        for flow in hidden[:3]
+    ]
     assert [[line for line in lines if " ms" not in line] for lines in parts] == snapshot(
         [
             [
@@ -96,7 +103,9 @@ def test_a_turn_is_told_of_its_flow_and_of_each_hidden_request_of_it(recorded: R
     told = recorded.web.command("claw.turn", f"@{parent['id']}")
     assert "cllama → desk → model: " in told
     assert told.endswith(ANSWERS[0])
-    hidden = [flow for flow in recorded.web.flows() if parent["comment"].split()[1] in flow["comment"]]
+    hidden = [
+        flow for flow in recorded.web.flows() if parent["comment"].split()[1] in flow["comment"]
+    ]
     assert len(hidden) == 7
     assert {recorded.web.command("claw.turn", f"@{flow['id']}") for flow in hidden} == {told}
 
@@ -110,7 +119,13 @@ def test_agents_are_told_with_their_tools_and_problems_and_no_secret(recorded: R
     told = recorded.web.command("claw.agents")
     for agent_id in ("broken", "clerk"):
         shutil.rmtree(pod.home / "context" / agent_id)
-    told_of = ["analyst · 2 tools", "  desk.trade · write", "broken · refused", "  problem: metadata.json: ", "clerk · 1 tool"]
+    told_of = [
+        "analyst · 2 tools",
+        "  desk.trade · write",
+        "broken · refused",
+        "  problem: metadata.json: ",
+        "clerk · 1 tool",
+    ]
     told_of.append("  problem: tool desk.odd: ")
     assert [line for line in told_of if f"\n{line}" not in f"\n{told}"] == []
     assert [secret for secret in (SECRET, TOOL_TOKEN) if secret in told] == []
@@ -118,21 +133,31 @@ def test_agents_are_told_with_their_tools_and_problems_and_no_secret(recorded: R
 
 @pytest.mark.requirement("web:commands")
 def test_what_is_not_there_is_said_in_a_line(recorded: Recorded) -> None:
-    assert recorded.web.command("claw.reload") == {"error": "nothing is governed here: there is no server (-n)"}
+    assert recorded.web.command("claw.reload") == {
+        "error": "nothing is governed here: there is no server (-n)"
+    }
     ready = next(flow for flow in recorded.web.flows() if flow["request"]["path"] == "/ready")
     assert recorded.web.command("claw.replay", f"@{ready['id']}") == {
         "error": "this flow is no finished turn: it has no line of history"
     }
 
 
-@pytest.mark.parametrize("number", range(5), ids=["openai", "anthropic", "failed", "resumed", "responses"])
+@pytest.mark.parametrize(
+    "number", range(5), ids=["openai", "anthropic", "failed", "resumed", "responses"]
+)
 @pytest.mark.requirement("web:replay")
-def test_a_turn_is_played_again_from_its_file_and_nothing_differs(recorded: Recorded, number: int) -> None:
+def test_a_turn_is_played_again_from_its_file_and_nothing_differs(
+    recorded: Recorded, number: int
+) -> None:
     parent, asked = recorded.web.turns()[number], len(recorded.pod.provider.received)
     told = recorded.web.command("claw.replay", f"@{parent['id']}")
     assert told.splitlines()[0].startswith(f"replay of {parent['id']}, turn turn_")
     assert told.splitlines()[1:] == ["nothing differs"]
-    new = next(flow for flow in recorded.web.flows() if flow["comment"].startswith(f"replay of {parent['id']}"))
+    new = next(
+        flow
+        for flow in recorded.web.flows()
+        if flow["comment"].startswith(f"replay of {parent['id']}")
+    )
     assert new["comment"] == f"replay of {parent['id']}: nothing differs"
     assert recorded.web.view(new)["text"] == told + "\n\n" + _as_now(recorded.web.view(new)["text"])
     assert told_of_answer(recorded, new) == [*ANSWERS, *LATER][number]
@@ -148,7 +173,9 @@ def _as_now(text: str) -> str:
 
 
 @pytest.mark.requirement("web:guarded")
-def test_a_server_that_is_opened_where_a_file_is_looked_at_governs_as_ever(recorded: Recorded) -> None:
+def test_a_server_that_is_opened_where_a_file_is_looked_at_governs_as_ever(
+    recorded: Recorded,
+) -> None:
     proxy, base = free_port(), free_port()
     addresses = {"cllama_listen": f"127.0.0.1:{base}", "cllama_proxy": f"127.0.0.1:{proxy}"}
     recorded.web.ask("/options", {"server": True, **addresses}, method="PUT")
@@ -166,8 +193,12 @@ def test_a_server_that_is_opened_where_a_file_is_looked_at_governs_as_ever(recor
 
 @pytest.mark.requirement("web:replay")
 def test_mitmweb_without_a_pod_holds_no_secret(recorded: Recorded) -> None:
-    everything = recorded.file.read_bytes().decode(errors="replace") + json.dumps(recorded.web.flows())
-    assert [key for key in (SECRET, TOOL_TOKEN, PROVIDER_KEY, ANTHROPIC_KEY) if key in everything] == []
+    everything = recorded.file.read_bytes().decode(errors="replace") + json.dumps(
+        recorded.web.flows()
+    )
+    assert [
+        key for key in (SECRET, TOOL_TOKEN, PROVIDER_KEY, ANTHROPIC_KEY) if key in everything
+    ] == []
 
 
 def flows(recorded: Recorded) -> list[http.HTTPFlow]:
@@ -179,12 +210,18 @@ def flows(recorded: Recorded) -> list[http.HTTPFlow]:
 
 
 def parents(kept: list[http.HTTPFlow]) -> list[http.HTTPFlow]:
-    return [flow for flow in kept if flow.metadata.get("claw.entry") and PARENT not in flow.metadata]
+    return [
+        flow for flow in kept if flow.metadata.get("claw.entry") and PARENT not in flow.metadata
+    ]
 
 
 @pytest.fixture
-def granting(recorded: Recorded, tmp_path: Path) -> Callable[[Callable[[dict[str, Any]], None]], Path]:
-    """Return a function that makes a context directory like the recording's, with a changed manifest."""
+def granting(
+    recorded: Recorded, tmp_path: Path
+) -> Callable[[Callable[[dict[str, Any]], None]], Path]:
+    """Return a function that makes a context directory like the recording's, with a
+    changed manifest.
+    """
 
     def make(change: Callable[[dict[str, Any]], None]) -> Path:
         context = tmp_path / "context"
@@ -273,13 +310,17 @@ async def test_a_recording_that_is_not_complete_says_what_is_missing(
 ) -> None:
     kept = flows(recorded)
     agents = AgentDirectory(recorded.pod.home / "context")
-    with pytest.raises(NotReplayableError, match=f"the recording is not complete: it lacks {what}$"):
+    with pytest.raises(
+        NotReplayableError, match=f"the recording is not complete: it lacks {what}$"
+    ):
         await replay(parents(kept)[0], [flow for flow in kept if not lost(flow)], agents)
 
 
 @pytest.mark.requirement("web:replay")
 @pytest.mark.parametrize("junk", [None, 7, ["x"], "[[["], ids=str)
-async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(recorded: Recorded, junk: Any) -> None:
+async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(
+    recorded: Recorded, junk: Any
+) -> None:
     agents = AgentDirectory(recorded.pod.home / "context")
     turn, *kept = [flow for flow in flows(recorded) if "claw.turn" in flow.metadata][:8]
     for flow in (turn, *kept):
@@ -292,7 +333,9 @@ async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(recorde
 
 
 @pytest.mark.requirement("web:replay")
-async def test_text_of_a_file_that_is_no_unicode_is_played_and_shown_so_that_it_can_be_saved(recorded: Recorded) -> None:
+async def test_text_of_a_file_that_is_no_unicode_is_played_and_shown_so_that_it_can_be_saved(
+    recorded: Recorded,
+) -> None:
     agents = AgentDirectory(recorded.pod.home / "context")
     kept = flows(recorded)
     turn = parents(kept)[0]

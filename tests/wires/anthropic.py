@@ -21,7 +21,9 @@ check = anthropic_rules.check
 
 def message(*blocks: Any, **more: Any) -> Body:
     """Return a model's message; a string stands for a text block."""
-    content = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
+    content = [
+        {"type": "text", "text": block} if isinstance(block, str) else block for block in blocks
+    ]
     called = any(block["type"] == "tool_use" for block in content)
     return {
         "id": "msg_1",
@@ -53,14 +55,21 @@ def user(words: str) -> Body:
 
 
 def results(given: Sequence[tuple[str, str]]) -> list[Body]:
-    blocks = [{"type": "tool_result", "tool_use_id": call_id, "content": output} for call_id, output in given]
+    blocks = [
+        {"type": "tool_result", "tool_use_id": call_id, "content": output}
+        for call_id, output in given
+    ]
     return [{"role": "user", "content": blocks}]
 
 
 def choice(word: str, *, parallel: bool | None = None) -> Body:
     kind = _CHOICES.get(word)
     told = {"type": kind} if kind else {"type": "tool", "name": word}
-    return {"tool_choice": told if parallel is None else {**told, "disable_parallel_tool_use": not parallel}}
+    return {
+        "tool_choice": told
+        if parallel is None
+        else {**told, "disable_parallel_tool_use": not parallel}
+    }
 
 
 def foreign(name: str) -> Body:
@@ -69,14 +78,20 @@ def foreign(name: str) -> Body:
 
 def picture(words: str) -> Body:
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
-    return {"role": "user", "content": [{"type": "image", "source": source}, {"type": "text", "text": words}]}
+    return {
+        "role": "user",
+        "content": [{"type": "image", "source": source}, {"type": "text", "text": words}],
+    }
 
 
 def echoes(message: Body) -> dict[str, Body]:
     blocks = message["content"]
     forms = {
         "as it came": blocks,
-        "with a mark for the cache": [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}],
+        "with a mark for the cache": [
+            *blocks[:-1],
+            {**blocks[-1], "cache_control": {"type": "ephemeral"}},
+        ],
         "without what it thought": [block for block in blocks if block["type"] != "thinking"],
     }
     if len(forms["without what it thought"]) == 1 and blocks[-1]["type"] == "text":
@@ -84,11 +99,19 @@ def echoes(message: Body) -> dict[str, Body]:
     return {name: {"role": "assistant", "content": content} for name, content in forms.items()}
 
 
-def reply(text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False) -> bytes:
-    thinking = [{"type": "thinking", "thinking": thought, "signature": f"sig+{thought}=="}] if thought else []
+def reply(
+    text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False
+) -> bytes:
+    thinking = (
+        [{"type": "thinking", "thinking": thought, "signature": f"sig+{thought}=="}]
+        if thought
+        else []
+    )
     made = [tool_use(call.id, call.name, _input(call.arguments)) for call in calls]
     reason = {"stop_reason": "max_tokens"} if cut else {}
-    return msgspec.json.encode(message(*thinking, *([text] if text else []), *made, **reason, **more))
+    return msgspec.json.encode(
+        message(*thinking, *([text] if text else []), *made, **reason, **more)
+    )
 
 
 def ended(body: bytes) -> str:
@@ -97,7 +120,9 @@ def ended(body: bytes) -> str:
 
 
 def _input(arguments: str) -> msgspec.Raw | str:
-    """Return the arguments in their own spelling; a text that is not JSON becomes a string, as from some gateways."""
+    """Return the arguments in their own spelling; a text that is not JSON becomes a
+    string, as from some gateways.
+    """
     try:
         json.loads(arguments)
     except ValueError:
@@ -124,9 +149,15 @@ class _Message(msgspec.Struct):
 
 def said(body: bytes) -> Said:
     blocks = msgspec.json.decode(body, type=_Message).content
-    calls = [Made(block.id, block.name, _text(block.input)) for block in blocks if block.type == "tool_use"]
+    calls = [
+        Made(block.id, block.name, _text(block.input))
+        for block in blocks
+        if block.type == "tool_use"
+    ]
     text = "".join(block.text for block in blocks if block.type == "text")
-    return Said(text, tuple(calls), "".join(block.thinking for block in blocks if block.type == "thinking"))
+    return Said(
+        text, tuple(calls), "".join(block.thinking for block in blocks if block.type == "thinking")
+    )
 
 
 def _text(raw: msgspec.Raw) -> str:
@@ -155,7 +186,9 @@ def assembled(stream: bytes) -> bytes:
     grown: dict[str, list[str]] | None = None
     for event in between:
         kind = event["type"]
-        assert kind in {"content_block_start", "content_block_delta", "content_block_stop"}, "one lifecycle"
+        assert kind in {"content_block_start", "content_block_delta", "content_block_stop"}, (
+            "one lifecycle"
+        )
         assert (grown is None) == (kind == "content_block_start"), "one block at a time"
         if grown is None:
             blocks.append(event["content_block"])
@@ -190,7 +223,9 @@ _GROWS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta"
 
 
 def _grow(block: Body, grown: dict[str, list[str]], delta: Body) -> None:
-    """Add a delta to its block: it must fit the block, and the member that grows must begin empty."""
+    """Add a delta to its block: it must fit the block, and the member that grows
+    must begin empty.
+    """
     match block["type"], delta["type"]:
         case "text", "citations_delta":
             block["citations"].append(delta["citation"])
@@ -238,7 +273,11 @@ def parts(messages: Sequence[Body]) -> list[str]:
 
 
 def answers(messages: Sequence[Body]) -> list[tuple[str, str]]:
-    return [(block["tool_use_id"], block["content"]) for one in messages for block in of_type(one, "tool_result")]
+    return [
+        (block["tool_use_id"], block["content"])
+        for one in messages
+        for block in of_type(one, "tool_result")
+    ]
 
 
 def called(request: Body) -> list[str]:

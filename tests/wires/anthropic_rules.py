@@ -17,7 +17,9 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
     assert request.get("stream", False) is False
     _check_tools(request)
     messages = _taken([one for one in request["messages"] if one["role"] != "system"])
-    assert [one["role"] for one in messages] == [("user", "assistant")[n % 2] for n in range(len(messages))]
+    assert [one["role"] for one in messages] == [
+        ("user", "assistant")[n % 2] for n in range(len(messages))
+    ]
     ids: set[str] = set()
     for before, one, behind in zip([{}, *messages], messages, [*messages[1:], {}], strict=False):
         _check_content(one)
@@ -25,7 +27,9 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
         given = [block["tool_use_id"] for block in of_type(one, "tool_result")]
         if one["role"] == "assistant":
             assert not given
-            assert sorted(made) == sorted(block["tool_use_id"] for block in of_type(behind, "tool_result"))
+            assert sorted(made) == sorted(
+                block["tool_use_id"] for block in of_type(behind, "tool_result")
+            )
             assert not ids.intersection(made), "ids of calls are unique"
             ids.update(made)
             _check_thinking(one, replies)
@@ -53,7 +57,9 @@ def _blocks(one: Body) -> list[Body]:
 def of_type(one: Body, kind: str) -> list[Body]:
     """Return the blocks of one type in a message."""
     content = one.get("content")
-    return [block for block in content if block["type"] == kind] if isinstance(content, list) else []
+    return (
+        [block for block in content if block["type"] == kind] if isinstance(content, list) else []
+    )
 
 
 def _check_tools(request: Body) -> None:
@@ -87,14 +93,18 @@ def _check_block(block: Body) -> None:
             assert _ID.fullmatch(block["id"])
             assert isinstance(block["input"], dict), block
         case "tool_result":
-            failed = isinstance(block["content"], str) and block["content"].startswith('{"ok":false')
+            failed = isinstance(block["content"], str) and block["content"].startswith(
+                '{"ok":false'
+            )
             assert block.get("is_error", False) is failed
         case _:
             pass  # any other block is the runner's or the model's own
 
 
 def _check_thinking(one: Body, replies: Mapping[str, bytes]) -> None:
-    """Check that a message with calls has all the thinking that led to them, in order and unchanged."""
+    """Check that a message with calls has all the thinking that led to them, in
+    order and unchanged.
+    """
     for block in of_type(one, "tool_use"):
         was = json.loads(replies[block["id"]])
         assert _thinking(one["content"]) == _thinking(was["content"])

@@ -15,7 +15,9 @@ TRANSCRIPT = "messages"
 check = openai_rules.check
 
 
-def completion(text: str | None = None, *, calls: list[tuple[str, str, Any]] | None = None, **more: Any) -> dict[str, Any]:
+def completion(
+    text: str | None = None, *, calls: list[tuple[str, str, Any]] | None = None, **more: Any
+) -> dict[str, Any]:
     """Return a chat completion: text, or calls as (id, name, arguments)."""
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if calls:
@@ -23,7 +25,10 @@ def completion(text: str | None = None, *, calls: list[tuple[str, str, Any]] | N
             {
                 "id": call_id,
                 "type": "function",
-                "function": {"name": name, "arguments": args if isinstance(args, str) else json.dumps(args)},
+                "function": {
+                    "name": name,
+                    "arguments": args if isinstance(args, str) else json.dumps(args),
+                },
             }
             for call_id, name, args in calls
         ]
@@ -42,7 +47,9 @@ def completion(text: str | None = None, *, calls: list[tuple[str, str, Any]] | N
 def request(messages: Sequence[Body], native: Sequence[str], *, stream: bool, more: Body) -> Body:
     body: Body = {"model": MODEL, "messages": list(messages), **more}
     if native:
-        functions = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in native]
+        functions = [
+            {"type": "function", "function": {"name": name, "parameters": {}}} for name in native
+        ]
         body["tools"] = [*more.get("tools", ()), *functions]
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -54,7 +61,9 @@ def user(words: str) -> Body:
 
 
 def results(given: Sequence[tuple[str, str]]) -> list[Body]:
-    return [{"role": "tool", "tool_call_id": call_id, "content": output} for call_id, output in given]
+    return [
+        {"role": "tool", "tool_call_id": call_id, "content": output} for call_id, output in given
+    ]
 
 
 def choice(word: str, *, parallel: bool | None = None) -> Body:
@@ -76,15 +85,21 @@ def echoes(message: Body) -> dict[str, Body]:
     forms = {
         "as it came": message,
         "with nulls": {"refusal": None, "annotations": [], "audio": None, **message},
-        "without what it thought": {name: value for name, value in message.items() if name != "reasoning_content"},
+        "without what it thought": {
+            name: value for name, value in message.items() if name != "reasoning_content"
+        },
     }
     if message.get("content"):
         forms["in parts"] = {**message, "content": [{"type": "text", "text": message["content"]}]}
     return forms
 
 
-def reply(text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False) -> bytes:
-    body = completion(text or None, calls=[(call.id, call.name, call.arguments) for call in calls], **more)
+def reply(
+    text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False
+) -> bytes:
+    body = completion(
+        text or None, calls=[(call.id, call.name, call.arguments) for call in calls], **more
+    )
     choice = body["choices"][0]
     choice["message"] |= {"reasoning_content": thought} if thought else {}
     choice["finish_reason"] = "length" if cut else choice["finish_reason"]
@@ -97,20 +112,25 @@ def ended(body: bytes) -> str:
 
 
 def error(code: str, message: str) -> Body:
-    return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+    return {
+        "error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    }
 
 
 def said(body: bytes) -> Said:
     message = json.loads(body)["choices"][0]["message"]
     calls = [
-        Made(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()
+        Made(call["id"], call["function"]["name"], call["function"]["arguments"])
+        for call in message.get("tool_calls") or ()
     ]
     return Said(message.get("content") or "", tuple(calls), message.get("reasoning_content") or "")
 
 
 def kept(body: bytes) -> Body:
     message: Body = json.loads(body)["choices"][0]["message"]
-    return {name: value for name, value in message.items() if value is not None or name == "content"}
+    return {
+        name: value for name, value in message.items() if value is not None or name == "content"
+    }
 
 
 def usage(body: bytes) -> tuple[int, int]:
@@ -137,7 +157,10 @@ def assembled(stream: bytes) -> bytes:
             _grow(message, part["delta"])
             ends += [part["finish_reason"]] if part["finish_reason"] else []
     assert len(ends) == 1
-    body = {"choices": [{"index": 0, "message": message, "finish_reason": ends[0]}], "usage": tokens}
+    body = {
+        "choices": [{"index": 0, "message": message, "finish_reason": ends[0]}],
+        "usage": tokens,
+    }
     return json.dumps({**chunks[0], "object": "chat.completion", **body}).encode()
 
 
@@ -184,11 +207,19 @@ def parts(messages: Sequence[Body]) -> list[str]:
 
 
 def answers(messages: Sequence[Body]) -> list[tuple[str, str]]:
-    return [(message["tool_call_id"], message["content"]) for message in messages if message["role"] == "tool"]
+    return [
+        (message["tool_call_id"], message["content"])
+        for message in messages
+        if message["role"] == "tool"
+    ]
 
 
 def called(request: Body) -> list[str]:
-    return [call["function"]["name"] for one in request["messages"] for call in one.get("tool_calls", ())]
+    return [
+        call["function"]["name"]
+        for one in request["messages"]
+        for call in one.get("tool_calls", ())
+    ]
 
 
 def tools(request: Body) -> dict[str, str]:
@@ -199,5 +230,9 @@ def tools(request: Body) -> dict[str, str]:
 def chosen(request: Body) -> tuple[str | None, bool | None]:
     word = request.get("tool_choice")
     if isinstance(word, dict):
-        word = word["function"]["name"] if word["type"] == "function" else word["allowed_tools"]["mode"]
+        word = (
+            word["function"]["name"]
+            if word["type"] == "function"
+            else word["allowed_tools"]["mode"]
+        )
     return word, request.get("parallel_tool_calls")

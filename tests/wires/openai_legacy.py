@@ -1,4 +1,6 @@
-"""OpenAI chat completions before tools, as a runner speaks it: functions in, a function call out, tools upstream."""
+"""OpenAI chat completions before tools, as a runner speaks it: functions in, a
+function call out, tools upstream.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ chosen = openai.chosen
 
 def request(messages: Sequence[Body], native: Sequence[str], *, stream: bool, more: Body) -> Body:
     body = openai.request(messages, (), stream=stream, more=more)
-    return body | ({"functions": [{"name": name, "parameters": {}} for name in native]} if native else {})
+    return body | (
+        {"functions": [{"name": name, "parameters": {}} for name in native]} if native else {}
+    )
 
 
 def results(given: Sequence[tuple[str, str]]) -> list[Body]:
@@ -60,17 +64,28 @@ def parts(messages: Sequence[Body]) -> list[str]:
 
 
 def check(request: Body, replies: Mapping[str, bytes]) -> None:
-    """Check that nothing of the old form is left, and that the ids which the proxy gave to calls are valid."""
+    """Check that nothing of the old form is left, and that the ids which the proxy
+    gave to calls are valid.
+    """
     assert not request.keys() & {"functions", "function_call"}
     calls = [call for message in request["messages"] for call in message.get("tool_calls") or ()]
-    assert all("function_call" not in message and message["role"] != "function" for message in request["messages"])
+    assert all(
+        "function_call" not in message and message["role"] != "function"
+        for message in request["messages"]
+    )
     minted = [call["id"] for call in calls if call["id"] not in replies]
     assert all(call_id.isalnum() and len(call_id) <= 40 for call_id in minted)
     assert len(minted) == len(set(minted))
-    said = {call["id"]: _said_with(message) for message in request["messages"] for call in message.get("tool_calls", ())}
+    said = {
+        call["id"]: _said_with(message)
+        for message in request["messages"]
+        for call in message.get("tool_calls", ())
+    }
     openai.check(request, {**said, **replies})
 
 
 def _said_with(message: Body) -> bytes:
-    """Return a reply made of the message itself: nobody has the reply to a call whose id the proxy made."""
+    """Return a reply made of the message itself: nobody has the reply to a call
+    whose id the proxy made.
+    """
     return json.dumps({"choices": [{"message": message}]}).encode()

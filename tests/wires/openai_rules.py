@@ -18,7 +18,9 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
     open_calls: list[str] = []
     for message in request["messages"]:
         if message["role"] == "tool":
-            assert message["tool_call_id"] in open_calls, "each result answers a call right before it, once"
+            assert message["tool_call_id"] in open_calls, (
+                "each result answers a call right before it, once"
+            )
             assert isinstance(message["content"], str)
             open_calls.remove(message["tool_call_id"])
             continue
@@ -47,7 +49,8 @@ def _check_assistant(message: Body, replies: Mapping[str, bytes]) -> list[str]:
     for call in calls or ():
         assert _NAME.fullmatch(call["function"]["name"]), call
         arguments = call["function"]["arguments"]
-        # OpenAI accepts any text; others parse it (vLLM, Mistral, Gemini through its OpenAI interface).
+        # OpenAI accepts any text; others parse it (vLLM, Mistral, Gemini through its OpenAI
+        # interface).
         assert not arguments.strip() or isinstance(json.loads(arguments), dict), call
         _check_thought(message, replies[call["id"]])
     ids = [call["id"] for call in calls or ()]

@@ -1,6 +1,7 @@
 """OpenAI Responses, as a runner's SDK and the provider see them.
 
-A runner keeps an answer as several items; here they travel as one message, ``{"items": […]}``, until a request is written.
+A runner keeps an answer as several items; here they travel as one message, ``{"items": […]}``,
+until a request is written.
 """
 
 from __future__ import annotations
@@ -44,23 +45,42 @@ def response(*output: Body, **more: Any) -> Body:
 
 def message(text: str, item_id: str = "msg_1") -> Body:
     content = [{"type": "output_text", "text": text, "annotations": []}]
-    return {"type": "message", "id": item_id, "role": "assistant", "status": "completed", "content": content}
+    return {
+        "type": "message",
+        "id": item_id,
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
 
 
 def function_call(call_id: str, name: str, arguments: str) -> Body:
-    item = {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": name, "arguments": arguments}
+    item = {
+        "type": "function_call",
+        "id": f"fc_{call_id}",
+        "call_id": call_id,
+        "name": name,
+        "arguments": arguments,
+    }
     return {**item, "status": "completed"}
 
 
 def reasoning(thought: str) -> Body:
     summary = [{"type": "summary_text", "text": thought}]
-    return {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": f"sealed+{thought}=="}
+    return {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": summary,
+        "encrypted_content": f"sealed+{thought}==",
+    }
 
 
 def request(messages: Sequence[Body], native: Sequence[str], *, stream: bool, more: Body) -> Body:
     body: Body = {"model": MODEL, "input": items_of(messages), "store": False, **more}
     if native:
-        functions = [{"type": "function", "name": name, "parameters": {}, "strict": False} for name in native]
+        functions = [
+            {"type": "function", "name": name, "parameters": {}, "strict": False} for name in native
+        ]
         body["tools"] = [*more.get("tools", ()), *functions]
     return body | ({"stream": True} if stream else {})
 
@@ -70,7 +90,10 @@ def user(words: str) -> Body:
 
 
 def results(given: Sequence[tuple[str, str]]) -> list[Body]:
-    return [{"type": "function_call_output", "call_id": call_id, "output": output} for call_id, output in given]
+    return [
+        {"type": "function_call_output", "call_id": call_id, "output": output}
+        for call_id, output in given
+    ]
 
 
 def choice(word: str, *, parallel: bool | None = None) -> Body:
@@ -103,10 +126,16 @@ def _without(item: Body, *names: str) -> Body:
     return {name: value for name, value in item.items() if name not in names}
 
 
-def reply(text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False) -> bytes:
+def reply(
+    text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False
+) -> bytes:
     made = [function_call(call.id, call.name, call.arguments) for call in calls]
     output = [*([reasoning(thought)] if thought else []), *([message(text)] if text else []), *made]
-    cut_off = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}} if cut else {}
+    cut_off = (
+        {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        if cut
+        else {}
+    )
     return json.dumps(response(*output, **cut_off, **more)).encode()
 
 
@@ -124,15 +153,28 @@ def said(body: bytes) -> Said:
     document = json.loads(body)
     output = document["output"]
     assert document["object"] == "response"
-    texts = [part.get("text", "") for item in output if item["type"] == "message" for part in item["content"]]
-    calls = [Made(item["call_id"], item["name"], item["arguments"]) for item in output if item["type"] == "function_call"]
-    thoughts = [part["text"] for item in output if item["type"] == "reasoning" for part in item["summary"]]
+    texts = [
+        part.get("text", "")
+        for item in output
+        if item["type"] == "message"
+        for part in item["content"]
+    ]
+    calls = [
+        Made(item["call_id"], item["name"], item["arguments"])
+        for item in output
+        if item["type"] == "function_call"
+    ]
+    thoughts = [
+        part["text"] for item in output if item["type"] == "reasoning" for part in item["summary"]
+    ]
     return Said("".join(texts), tuple(calls), "".join(thoughts))
 
 
 def kept(body: bytes) -> Body:
     output = json.loads(body)["output"]
-    assert all(isinstance(item["id"], str) and item["id"] for item in output), "strict clients refuse an item without an id"
+    assert all(isinstance(item["id"], str) and item["id"] for item in output), (
+        "strict clients refuse an item without an id"
+    )
     return {"items": output}
 
 
@@ -193,7 +235,9 @@ _DELTAS = {
     "reasoning_text.delta": ("content", "content_index", "text"),
     "reasoning_summary_text.delta": ("summary", "summary_index", "text"),
 }
-"""The member of a part that a delta makes longer: the list of parts, the member with its place in it, the text."""
+"""The member of a part that a delta makes longer: the list of parts, the member
+with its place in it, the text.
+"""
 _PARTS = {
     "content_part": ("content", "content_index", "part"),
     "reasoning_summary_part": ("summary", "summary_index", "part"),
@@ -241,7 +285,9 @@ def stream_error(stream: bytes) -> bytes | None:
     assert failed["status"] == "failed"
     assert failed["error"] == {name: errors[0][name] for name in ("code", "message")}
     code, words = errors[0]["code"], errors[0]["message"]
-    if code == "server_error" and ": " in words:  # The API's clients know few codes: ours stands in the message
+    if (
+        code == "server_error" and ": " in words
+    ):  # The API's clients know few codes: ours stands in the message
         code, _, words = words.partition(": ")
     return json.dumps(error(code, words)).encode()
 
@@ -265,7 +311,11 @@ def parts(messages: Sequence[Body]) -> list[str]:
 
 
 def answers(messages: Sequence[Body]) -> list[tuple[str, str]]:
-    return [(item["call_id"], item["output"]) for item in items_of(messages) if item.get("type") == "function_call_output"]
+    return [
+        (item["call_id"], item["output"])
+        for item in items_of(messages)
+        if item.get("type") == "function_call_output"
+    ]
 
 
 def called(request: Body) -> list[str]:
@@ -273,7 +323,11 @@ def called(request: Body) -> list[str]:
 
 
 def tools(request: Body) -> dict[str, str]:
-    return {tool["name"]: tool.get("description", "") for tool in request.get("tools", ()) if "name" in tool}
+    return {
+        tool["name"]: tool.get("description", "")
+        for tool in request.get("tools", ())
+        if "name" in tool
+    }
 
 
 def chosen(request: Body) -> tuple[str | None, bool | None]:

@@ -12,7 +12,14 @@ from tests.wires import Body
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MAX_ID = 64
 _CALLS = {"function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call"}
-_LED_TO = {"message", "reasoning", "mcp_approval_request", "web_search_call", "image_generation_call", *_CALLS}
+_LED_TO = {
+    "message",
+    "reasoning",
+    "mcp_approval_request",
+    "web_search_call",
+    "image_generation_call",
+    *_CALLS,
+}
 
 
 def items_of(messages: Sequence[Body] | str) -> list[Body]:
@@ -36,7 +43,9 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
     if isinstance(items, str):
         return
     named = request.get("previous_response_id")
-    open_calls = [call_id for call_id, reply in replies.items() if named and json.loads(reply)["id"] == named]
+    open_calls = [
+        call_id for call_id, reply in replies.items() if named and json.loads(reply)["id"] == named
+    ]
     for item in items:
         assert "items" not in item
         kind = item.get("type", "message")
@@ -48,7 +57,9 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
             assert call_id in open_calls, "each output answers a call before it, once"
             open_calls.remove(call_id)
         elif kind == "message":
-            assert not open_calls or item["role"] == "assistant", "No tool output found for function call"
+            assert not open_calls or item["role"] == "assistant", (
+                "No tool output found for function call"
+            )
     assert not open_calls, "No tool output found for function call"
     _check_reasoning(items, is_kept=request.get("store") is not False)
 
@@ -58,7 +69,9 @@ def _check_tools(request: Body) -> None:
     names = [tool["name"] for tool in tools if "name" in tool]
     assert len(names) == len(set(names))
     assert len(tools) <= 128
-    assert all(tool.get("strict") is not None for tool in tools if tool["type"] == "function"), "strict is taken for true"
+    assert all(tool.get("strict") is not None for tool in tools if tool["type"] == "function"), (
+        "strict is taken for true"
+    )
     choice = request.get("tool_choice")
     assert choice is None or names, "a choice needs tools"
     if not isinstance(choice, dict):

@@ -1,8 +1,9 @@
-"""An agent's Compose service: the user's, with the agent's files, networks and environment (docs/spec/compile.md "Output").
+"""An agent's Compose service: the user's, with the agent's files, networks and environment
+(docs/spec/compile.md "Output").
 
-Rules. Files are mounted one by one and read-only: a container keeps those that it started with, and its ``claw.digest``
-changes with them, so that ``up`` makes it anew. An agent is on no network but those that are derived, and those that
-the pod file names for it.
+Rules. Files are mounted one by one and read-only: a container keeps those that it started with, and
+its ``claw.digest`` changes with them, so that ``up`` makes it anew. An agent is on no network but
+those that are derived, and those that the pod file names for it.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,9 @@ from claw_compile.policy.agent import Agent
 from claw_compile.policy.topology import PROXY
 
 DISTRIBUTION_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-HOME = "/claw"  # The directory with an agent's contract, the page about its pod, its skills, and its client's configuration
+# The directory with an agent's contract, the page about its pod, its skills, and its client's
+# configuration
+HOME = "/claw"
 
 
 def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
@@ -41,21 +44,37 @@ def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
     if env in deployment.tree:
         # Raw: Compose would interpolate what it reads.
         body = add_env_file(body, {"path": f"./{RUNTIME}/{env}", "format": "raw"})
-    pages = (bind(f"./{RUNTIME}/{path}", target) for path, target in readable_files(agent, deployment).items())
+    pages = (
+        bind(f"./{RUNTIME}/{path}", target)
+        for path, target in readable_files(agent, deployment).items()
+    )
     body = extend_list(body, "volumes", [*pages, *_surfaces(agent), *_trust(agent)])
     if agent.has_proxy:
         body = depend_on(body, {PROXY: "service_healthy"})
     if agent.has_proxy and agent.mode == "transparent":
-        # A link's name is the agent's alone. An alias would be everybody's on the network, and so the proxy's own.
-        body = extend_list(body, "links", [f"{HOLDER}:{host}" for host in sorted(governed_hosts(deployment.resolved))])
+        # A link's name is the agent's alone. An alias would be everybody's on the network, and so
+        # the proxy's own.
+        body = extend_list(
+            body,
+            "links",
+            [f"{HOLDER}:{host}" for host in sorted(governed_hosts(deployment.resolved))],
+        )
     return _join_agent_networks(body, agent, deployment)
 
 
 def _labels(agent: Agent, deployment: Deployment) -> dict[str, str]:
     ordinal = {} if agent.ordinal is None else {"claw.ordinal": str(agent.ordinal)}
-    files = {path: deployment.tree[path] for path in (_env_path(agent), *readable_files(agent, deployment))}
+    files = {
+        path: deployment.tree[path]
+        for path in (_env_path(agent), *readable_files(agent, deployment))
+    }
     digest = deployment.digest({str(path): content for path, content in files.items()})
-    return {"claw.pod": deployment.pod_name, "claw.service": agent.spec.name.text, **ordinal, "claw.digest": digest}
+    return {
+        "claw.pod": deployment.pod_name,
+        "claw.service": agent.spec.name.text,
+        **ordinal,
+        "claw.digest": digest,
+    }
 
 
 def _env_path(agent: Agent) -> PurePosixPath:
@@ -63,9 +82,15 @@ def _env_path(agent: Agent) -> PurePosixPath:
 
 
 def readable_files(agent: Agent, deployment: Deployment) -> dict[PurePosixPath, str]:
-    """Return the files of the compiled tree that the agent itself may read, and their paths in its container."""
+    """Return the files of the compiled tree that the agent itself may read, and
+    their paths in its container.
+    """
     context = PurePosixPath("context", agent.id)
-    own = (path for path in sorted(deployment.tree) if path.is_relative_to(context) and is_for_its_agent(path))
+    own = (
+        path
+        for path in sorted(deployment.tree)
+        if path.is_relative_to(context) and is_for_its_agent(path)
+    )
     return {path: f"{HOME}/{path.relative_to(context)}" for path in own}
 
 
@@ -74,9 +99,16 @@ def _surfaces(agent: Agent) -> Iterator[Data]:
         read_only = surface.mode != "rw"
         if surface.scheme == "volume":
             target = f"/mnt/{surface.target}"
-            yield {"type": "volume", "source": surface.target, "target": target, "read_only": read_only}
+            yield {
+                "type": "volume",
+                "source": surface.target,
+                "target": target,
+                "read_only": read_only,
+            }
         elif surface.scheme == "host":
-            yield bind(escape_dollars(surface.target), escape_dollars(surface.target), read_only=read_only)
+            yield bind(
+                escape_dollars(surface.target), escape_dollars(surface.target), read_only=read_only
+            )
 
 
 def _trust(agent: Agent) -> Iterator[Data]:
@@ -87,8 +119,16 @@ def _trust(agent: Agent) -> Iterator[Data]:
 
 
 def bind(source: str, target: str, *, read_only: bool = True) -> Data:
-    """Return a bind mount in the long form: a path may hold a colon. A missing path is an error, not an empty directory."""
-    mount: dict[str, Data] = {"type": "bind", "source": source, "target": target, "read_only": read_only}
+    """Return a bind mount in the long form: a path may hold a colon.
+
+    A missing path is an error, not an empty directory.
+    """
+    mount: dict[str, Data] = {
+        "type": "bind",
+        "source": source,
+        "target": target,
+        "read_only": read_only,
+    }
     return mount | {"bind": {"create_host_path": False}}
 
 

@@ -1,8 +1,9 @@
-"""compose.generated.yml: the pod file as Compose runs it (docs/spec/compile.md "Output"; decision 0018).
+"""compose.generated.yml: the pod file as Compose runs it (docs/spec/compile.md
+"Output"; decision 0018).
 
-Rules. A pure function of the pod and the compiled tree. Every key that the user wrote passes through with its meaning,
-``x-claw`` apart; ``${…}`` of theirs stays for Compose, and a ``$`` of ours is ``$$``. Every path is relative to the
-file. No secret is in it.
+Rules. A pure function of the pod and the compiled tree. Every key that the user wrote passes
+through with its meaning, ``x-claw`` apart; ``${…}`` of theirs stays for Compose, and a ``$`` of
+ours is ``$$``. Every path is relative to the file. No secret is in it.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,12 @@ from collections.abc import Iterator
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.compose.agent_service import agent_service
 from claw_compile.output.compose.edits import drop_key, join_networks, name_ordinals, set_key
-from claw_compile.output.compose.proxy_service import HISTORY_VOLUME, STATE_VOLUME, compose_secrets, proxy_services
+from claw_compile.output.compose.proxy_service import (
+    HISTORY_VOLUME,
+    STATE_VOLUME,
+    compose_secrets,
+    proxy_services,
+)
 from claw_compile.output.deployment import CLAW_KEY, Deployment
 from claw_compile.output.tools_host import compose_host, tools_hosts, volume_of
 from claw_compile.output.yaml_text import Data, as_yaml, entry, mapping
@@ -29,7 +35,9 @@ def compose(deployment: Deployment) -> bytes:
         services += proxy_services(deployment)
     if document.get("services"):
         document = set_key(document, "services", MapNode(tuple(services), document.span))
-    networks: dict[str, Data] = {each.name: {"internal": each.internal} for each in deployment.topology.networks}
+    networks: dict[str, Data] = {
+        each.name: {"internal": each.internal} for each in deployment.topology.networks
+    }
     for key, added in (
         ("networks", networks),
         ("volumes", _volumes(deployment)),
@@ -64,7 +72,12 @@ def _services(spec: ServiceSpec, deployment: Deployment) -> Iterator[Entry]:
 
 
 def _volumes(deployment: Deployment) -> dict[str, Data]:
-    named = {surface.target for agent in deployment.agents for surface in agent.surfaces if surface.scheme == "volume"}
+    named = {
+        surface.target
+        for agent in deployment.agents
+        for surface in agent.surfaces
+        if surface.scheme == "volume"
+    }
     named |= {volume_of(service) for service in tools_hosts(deployment.pod)}
     ours = {HISTORY_VOLUME, STATE_VOLUME} if deployment.has_proxy else set()
     return dict.fromkeys(sorted(named | ours))

@@ -1,13 +1,22 @@
-"""Edits of one Compose service, key by key (docs/spec/compile.md "Grammar": keys outside ``x-claw`` pass through).
+"""Edits of one Compose service, key by key (docs/spec/compile.md "Grammar": keys
+outside ``x-claw`` pass through).
 
-Rules. What the user wrote stays where it stands, in its own form; ours is added behind it. A shape that Compose would
-refuse is left to Compose, which says so.
+Rules. What the user wrote stays where it stands, in its own form; ours is added behind it. A shape
+that Compose would refuse is left to Compose, which says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
 from claw_compile.output.yaml_text import Data, entry, mapping, tree
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, entries_of, items_of
+from claw_compile.parsing.node import (
+    Entry,
+    ListNode,
+    MapNode,
+    Node,
+    ScalarNode,
+    entries_of,
+    items_of,
+)
 
 type Containers = Callable[[str], Sequence[str]]
 """The containers that a service becomes: its own name, or one for each of ``count``."""
@@ -20,13 +29,17 @@ def escape_dollars(text: str) -> str:
 
 def set_key(body: MapNode, key: str, value: Data) -> MapNode:
     """Return the mapping with ``key`` replaced where it stands, or added at the end."""
-    changed = tuple(Entry(each.key, tree(value)) if each.key.text == key else each for each in body.entries)
+    changed = tuple(
+        Entry(each.key, tree(value)) if each.key.text == key else each for each in body.entries
+    )
     added = () if body.get(key) else (entry(key, value),)
     return MapNode((*changed, *added), body.span, body.tag)
 
 
 def drop_key(body: MapNode, key: str) -> MapNode:
-    return MapNode(tuple(each for each in body.entries if each.key.text != key), body.span, body.tag)
+    return MapNode(
+        tuple(each for each in body.entries if each.key.text != key), body.span, body.tag
+    )
 
 
 def is_absent(node: Node | None) -> bool:
@@ -39,7 +52,9 @@ def extend_list(body: MapNode, key: str, items: Sequence[Data]) -> MapNode:
     if not items or not (is_absent(node) or isinstance(node, ListNode)):
         return body
     own = items_of(node)
-    return set_key(body, key, ListNode((*own, *(tree(item) for item in items)), body.span, _tag(node)))
+    return set_key(
+        body, key, ListNode((*own, *(tree(item) for item in items)), body.span, _tag(node))
+    )
 
 
 def add_env_file(body: MapNode, file: Data) -> MapNode:
@@ -54,7 +69,11 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
     """Add labels in the form that the service has, map or list; ours win."""
     node = body.value("labels")
     if isinstance(node, ListNode):
-        replaced = [each for each in node.items if isinstance(each, ScalarNode) and each.text.partition("=")[0] in labels]
+        replaced = [
+            each
+            for each in node.items
+            if isinstance(each, ScalarNode) and each.text.partition("=")[0] in labels
+        ]
         own = [each for each in node.items if each not in replaced]
         ours = [f"{name}={escape_dollars(value)}" for name, value in labels.items()]
         return set_key(body, "labels", ListNode((*own, *map(tree, ours)), node.span, node.tag))
@@ -67,14 +86,22 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
 
 
 def join_networks(body: MapNode, joined: Mapping[str, Data], *, keeps_default: bool) -> MapNode:
-    """Put the service on more networks. ``keeps_default``: naming some would otherwise take it off the default one."""
+    """Put the service on more networks.
+
+    ``keeps_default``: naming some would otherwise take it off the default one.
+    """
     node = body.value("networks")
     if not joined or not (is_absent(node) or isinstance(node, ListNode | MapNode)):
         return body
-    own = (*entries_of(node), *(Entry(item, tree(None)) for item in items_of(node) if isinstance(item, ScalarNode)))
+    own = (
+        *entries_of(node),
+        *(Entry(item, tree(None)) for item in items_of(node) if isinstance(item, ScalarNode)),
+    )
     if is_absent(node) and keeps_default:
         own = mapping({"default": None}).entries
-    return set_key(body, "networks", MapNode((*own, *mapping(joined).entries), body.span, _tag(node)))
+    return set_key(
+        body, "networks", MapNode((*own, *mapping(joined).entries), body.span, _tag(node))
+    )
 
 
 def depend_on(body: MapNode, needed: Mapping[str, str]) -> MapNode:
@@ -93,7 +120,9 @@ def _condition(word: str) -> dict[str, Data]:
 
 
 def name_ordinals(body: MapNode, containers: Containers) -> MapNode:
-    """Make names of a counted service names of each of its containers; a condition is kept for each."""
+    """Make names of a counted service names of each of its containers; a condition
+    is kept for each.
+    """
     waits = body.value("depends_on")
     if isinstance(waits, MapNode):
         named = {name: each for each in waits.entries for name in containers(each.key.text)}

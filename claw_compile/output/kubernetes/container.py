@@ -1,6 +1,8 @@
-"""A Compose service as a container of Kubernetes: keys with a counterpart are carried over, and the others are reported.
+"""A Compose service as a container of Kubernetes: keys with a counterpart are carried over, and the
+others are reported.
 
-Rules. Variables are filled in here, since kubectl fills in none; so every value of ``environment`` goes into a Secret.
+Rules. Variables are filled in here, since kubectl fills in none; so every value of ``environment``
+goes into a Secret.
 """
 
 import re
@@ -18,13 +20,30 @@ from claw_compile.parsing.environment import Lookup, interpolate, variables
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, child, items_of
 from claw_compile.policy.connect import MAX_PORT
 
-_ELSEWHERE = {*("image", "build", "environment", "expose", "networks", "x-claw", "init", "container_name", "deploy", "restart")}
+_ELSEWHERE = {
+    *(
+        "image",
+        "build",
+        "environment",
+        "expose",
+        "networks",
+        "x-claw",
+        "init",
+        "container_name",
+        "deploy",
+        "restart",
+    )
+}
 """Keys that are read elsewhere, or that a Deployment covers by itself."""
 _COMMANDS = {"entrypoint": "command", "command": "args"}
 _SECURITY = {"user", "read_only", "cap_add", "cap_drop", "privileged"}
 _FLAGS = {"stdin_open": "stdin", "tty": "tty"}
 _PORT = re.compile(r"(?P<port>[0-9]{1,5})(/(?P<protocol>[a-z]+))?")
-_TIMES = {"interval": "periodSeconds", "timeout": "timeoutSeconds", "start_period": "initialDelaySeconds"}
+_TIMES = {
+    "interval": "periodSeconds",
+    "timeout": "timeoutSeconds",
+    "start_period": "initialDelaySeconds",
+}
 _PROTOCOLS = {"TCP", "UDP", "SCTP"}
 _VARIABLE = re.compile(r"\$(?=[$(])")
 _DURATION = re.compile(r"([0-9]+)(h|m|s)")
@@ -35,7 +54,10 @@ _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 @dataclass
 class Converter:
-    """The conversion of one service. ``volumes`` are those of its pod, ``claims`` the named volumes that it needs."""
+    """The conversion of one service.
+
+    ``volumes`` are those of its pod, ``claims`` the named volumes that it needs.
+    """
 
     spec: ServiceSpec
     lookup: Lookup
@@ -60,7 +82,9 @@ class Converter:
     def environment(self) -> dict[str, bytes]:
         values: dict[str, bytes] = {}
         for variable in variables(self.body.value("environment"), self.lookup):
-            self.diagnostics.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
+            self.diagnostics.extend(
+                problem_at(variable.node, problem) for problem in variable.value.problems
+            )
             values[variable.name] = variable.value.text.encode()
         return values
 
@@ -71,9 +95,15 @@ class Converter:
             for item in items_of(self.body.value(key)):
                 target = item.value("target") if isinstance(item, MapNode) else item
                 protocol = child(item, "protocol")
-                text = self._text(target).rpartition(":")[2] if isinstance(target, ScalarNode) else ""
+                text = (
+                    self._text(target).rpartition(":")[2] if isinstance(target, ScalarNode) else ""
+                )
                 if (match := _PORT.fullmatch(text)) is not None:
-                    said = self._text(protocol) if isinstance(protocol, ScalarNode) else match["protocol"]
+                    said = (
+                        self._text(protocol)
+                        if isinstance(protocol, ScalarNode)
+                        else match["protocol"]
+                    )
                     port = int(match["port"]), (said or "tcp").upper()
                     if 0 < port[0] <= MAX_PORT and port[1] in _PROTOCOLS:
                         ports.add(port)
@@ -88,7 +118,11 @@ class Converter:
 
     def _key(self, entry: Entry, result: Object) -> None:
         key, node = entry.key.text, entry.value
-        if key in _ELSEWHERE or key.startswith("x-") or (isinstance(node, ScalarNode) and node.is_null):
+        if (
+            key in _ELSEWHERE
+            or key.startswith("x-")
+            or (isinstance(node, ScalarNode) and node.is_null)
+        ):
             return
         if key in _COMMANDS:
             words = self._words(node)
@@ -104,7 +138,11 @@ class Converter:
         elif key in {"tmpfs", "volumes"}:
             self._storage(key, node)
         else:
-            what = "a port is reached in the cluster only, by who may" if key == "ports" else quote(key)
+            what = (
+                "a port is reached in the cluster only, by who may"
+                if key == "ports"
+                else quote(key)
+            )
             self._report(entry.key, f"{what} ({self.spec.name.text})")
 
     def _storage(self, key: str, node: Node) -> None:
@@ -112,14 +150,20 @@ class Converter:
             for item in items_of(node) if isinstance(node, ListNode) else [node]:
                 if isinstance(item, ScalarNode) and not item.is_null:
                     path, _, options = self._text(item).partition(":")
-                    sizes = (option.removeprefix("size=") for option in options.split(",") if option.startswith("size="))
+                    sizes = (
+                        option.removeprefix("size=")
+                        for option in options.split(",")
+                        if option.startswith("size=")
+                    )
                     self._mount_memory(item, path, next(sizes, ""))
             return
         for item in items_of(node):
             self._volume(item)
 
     def _report(self, node: Node, what: str) -> None:
-        self.diagnostics.append(codes.NOT_CARRIED.at(node.span, f"not carried over to Kubernetes: {what}"))
+        self.diagnostics.append(
+            codes.NOT_CARRIED.at(node.span, f"not carried over to Kubernetes: {what}")
+        )
 
     def _image(self) -> str:
         node, build, name = self.body.value("image"), self.body.get("build"), self.spec.name
@@ -155,7 +199,8 @@ class Converter:
         match entry.key.text:
             case "cap_add" | "cap_drop" as key:
                 capabilities = cast("Object", context.setdefault("capabilities", {}))
-                # Compose takes any spelling, and some container runtimes do, of names that others do not know.
+                # Compose takes any spelling, and some container runtimes do, of names that others
+                # do not know.
                 names = [word.upper().removeprefix("CAP_") for word in words]
                 capabilities[key.removeprefix("cap_")] = [*names]
             case "read_only":
@@ -165,7 +210,9 @@ class Converter:
             case _:
                 user, _, group = (words or [""])[0].partition(":")
                 if not user.isdecimal() or (group and not group.isdecimal()):
-                    self._report(entry.key, f"the user {quote(user)}, which is a name and no number")
+                    self._report(
+                        entry.key, f"the user {quote(user)}, which is a name and no number"
+                    )
                     return
                 context["runAsUser"] = int(user)
                 if group:
@@ -199,13 +246,19 @@ class Converter:
         elif isinstance(item, MapNode):
             scalars = ((each.key.text, each.value) for each in item.entries)
             said = {key: self._text(node) for key, node in scalars if isinstance(node, ScalarNode)}
-            source, target, kind = said.get("source", ""), said.get("target", ""), said.get("type", "")
+            source, target, kind = (
+                said.get("source", ""),
+                said.get("target", ""),
+                said.get("type", ""),
+            )
             mode = "ro" if said.get("read_only") == "true" else ""
         else:
             return
         if kind == "tmpfs":
             size = child(child(item, "tmpfs"), "size")
-            self._mount_memory(item, target, self._text(size) if isinstance(size, ScalarNode) else "")
+            self._mount_memory(
+                item, target, self._text(size) if isinstance(size, ScalarNode) else ""
+            )
         elif kind == "volume" and source:
             self.claim(source, target, read_only="ro" in mode.split(","))
         else:
@@ -218,7 +271,9 @@ class Converter:
         self._mount(target, {"persistentVolumeClaim": {"claimName": name}}, read_only=read_only)
 
     def _mount_memory(self, item: Node, path: str, size: str) -> None:
-        """Mount memory as a folder, of ``size`` at most: bytes, or a number with a unit, as Compose writes them."""
+        """Mount memory as a folder, of ``size`` at most: bytes, or a number with a
+        unit, as Compose writes them.
+        """
         bounded: Object = {"medium": "Memory"}
         parts = _SIZE.fullmatch(size.strip().lower())
         if parts is not None and int(parts["number"]):

@@ -1,16 +1,18 @@
 """``--target kubernetes``: one file for ``kubectl apply`` (docs/spec/compile.md "Verbs").
 
-Rules. The same policy as in compose.generated.yml, and nothing that is not derived from the pod. The file holds
-Secrets, so it is in the compiled tree, which only its owner reads. Keys of Compose without a counterpart are reported,
-each once.
+Rules. The same policy as in compose.generated.yml, and nothing that is not derived from the pod.
+The file holds Secrets, so it is in the compiled tree, which only its owner reads. Keys of Compose
+without a counterpart are reported, each once.
 
-An agent's pod is the agent, and its proxy as a native sidecar (an init container that restarts). Containers of one pod share
-its network, so a step with NET_ADMIN first lets nothing but the proxy's user leave it; then the proxy starts, and with it
-healthy the agent. ``cllama`` is a name of this pod's own address. The proxy's files are a Secret that no other container
-mounts. An agent gets nothing by which it could change the guard's rules, go below them, or be the user that they let pass:
-such keys are left out and reported, and that user itself is refused.
+An agent's pod is the agent, and its proxy as a native sidecar (an init container that restarts).
+Containers of one pod share its network, so a step with NET_ADMIN first lets nothing but the proxy's
+user leave it; then the proxy starts, and with it healthy the agent. ``cllama`` is a name of this
+pod's own address. The proxy's files are a Secret that no other container mounts. An agent gets
+nothing by which it could change the guard's rules, go below them, or be the user that they let
+pass: such keys are left out and reported, and that user itself is refused.
 
-With ``--topology gateway`` an agent's pod is the agent alone, and the policies are all that holds it (``gateway``).
+With ``--topology gateway`` an agent's pod is the agent alone, and the policies are all that holds
+it (``gateway``).
 """
 
 import re
@@ -23,7 +25,12 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, 
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.agent_files import CA_BUNDLE
 from claw_compile.output.compose.agent_service import HOME, readable_files
-from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE, MODES, proxy_command
+from claw_compile.output.compose.proxy_service import (
+    DEFAULT_IMAGE,
+    IMAGE_VARIABLE,
+    MODES,
+    proxy_command,
+)
 from claw_compile.output.deployment import CA_DIRECTORY, CA_PRIVATE, Deployment
 from claw_compile.output.kubernetes.container import Converter
 from claw_compile.output.kubernetes.gateway import check_gateway, context_files, gateway_objects
@@ -60,15 +67,29 @@ from claw_compile.policy.agent import Agent
 from claw_compile.policy.topology import PROXY
 
 _CAPABILITIES = {
-    *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "IPC_LOCK", "KILL", "NET_BIND_SERVICE"),
+    *(
+        "AUDIT_WRITE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "IPC_LOCK",
+        "KILL",
+        "NET_BIND_SERVICE",
+    ),
     *("SETGID", "SYS_CHROOT", "SYS_NICE"),
 }
-"""Those that an agent beside a proxy may have: by no other user, packet or namespace do they lead past the guard."""
+"""Those that an agent beside a proxy may have: by no other user, packet or
+namespace do they lead past the guard.
+"""
 KUBERNETES_FILE = "kubernetes.generated.yml"
 _HOST = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _CLUSTERS_OWN = "kubernetes"
 _CARRIED = {"services", "name", "version", "networks", "volumes", "x-claw"}
-_PATIENT: Object = {"periodSeconds": 10, "timeoutSeconds": 5}  # As in Compose: a busy proxy is alive, too
+_PATIENT: Object = {
+    "periodSeconds": 10,
+    "timeoutSeconds": 5,
+}  # As in Compose: a busy proxy is alive, too
 _FIRST = ("apiVersion", "kind", "metadata")
 _ORDER = (
     *("Secret", "ConfigMap", "PersistentVolumeClaim", "NetworkPolicy", "Service", "Deployment"),
@@ -79,7 +100,9 @@ _ORDER = (
 def kubernetes(whole: Deployment, lookup: Lookup) -> Result[bytes]:
     """Return the file, and a diagnostic for each part of the pod that is not in it."""
     diagnostics: list[Diagnostic] = [
-        codes.NOT_CARRIED.at(each.key.span, f"not carried over to Kubernetes: {quote(each.key.text)} of the pod")
+        codes.NOT_CARRIED.at(
+            each.key.span, f"not carried over to Kubernetes: {quote(each.key.text)} of the pod"
+        )
         for each in whole.pod.document.entries
         if each.key.text not in _CARRIED and not each.key.text.startswith("x-")
     ]
@@ -91,7 +114,9 @@ def kubernetes(whole: Deployment, lookup: Lookup) -> Result[bytes]:
     return Result("---\n".join(documents).encode(), tuple(dict.fromkeys(diagnostics)))
 
 
-def _objects(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -> Iterator[tuple[Span, Object]]:
+def _objects(
+    whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]
+) -> Iterator[tuple[Span, Object]]:
     assert whole.pod.name is not None
     for result in (*_pod_wide(whole), *_fleet(whole, lookup)):
         yield whole.pod.name.span, result
@@ -112,18 +137,24 @@ def _objects(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -
 
 
 def _check_unique(objects: Iterable[tuple[Span, Object]]) -> Iterator[Diagnostic]:
-    """Check that no two objects have one name; names differ, but for what a digest of eight digits may do."""
+    """Check that no two objects have one name; names differ, but for what a digest
+    of eight digits may do.
+    """
     first: dict[tuple[str, str], Span] = {}
     for span, result in objects:
         kind, name = identity(result)
         if (kind, name) in first:
             notes = [Note(first[kind, name], "and here")]
-            yield codes.DUPLICATE_OBJECT.at(span, f"the {kind} {quote(name)} is made twice", notes=notes)
+            yield codes.DUPLICATE_OBJECT.at(
+                span, f"the {kind} {quote(name)} is made twice", notes=notes
+            )
         first.setdefault((kind, name), span)
 
 
 def _place(placed: tuple[Span, Object]) -> tuple[int, str]:
-    """Return the sort key of an object: Secrets and claims before the objects that need them; then by name."""
+    """Return the sort key of an object: Secrets and claims before the objects that
+    need them; then by name.
+    """
     kind, name = identity(placed[1])
     return _ORDER.index(kind), name
 
@@ -140,14 +171,20 @@ def _pod_wide(whole: Deployment) -> Iterator[Object]:
         yield secret(object_name(pod, what="proxy-env"), pod, variables)
     tops: tuple[PodWide, ...] = ("auth", "secrets")
     for top in tops:
-        files = {path.name: content for path, content in tree.items() if path.parts[0] == top and path != ENV_FILE}
+        files = {
+            path.name: content
+            for path, content in tree.items()
+            if path.parts[0] == top and path != ENV_FILE
+        }
         if files or (top == "secrets" and whole.pod.secrets):
             yield secret(object_name(pod, what=top), pod, files)
 
 
 def _fleet(whole: Deployment, lookup: Lookup) -> Iterator[Object]:
     if whole.is_gateway and whole.has_proxy:
-        yield from gateway_objects(whole, _proxy_container(whole, lookup), [*_common_volumes(whole)])
+        yield from gateway_objects(
+            whole, _proxy_container(whole, lookup), [*_common_volumes(whole)]
+        )
 
 
 def _manual_steps(whole: Deployment) -> Iterator[Diagnostic]:
@@ -167,7 +204,11 @@ def _manual_steps(whole: Deployment) -> Iterator[Diagnostic]:
 
 
 def _members(
-    spec: ServiceSpec, whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic], claims: set[str]
+    spec: ServiceSpec,
+    whole: Deployment,
+    lookup: Lookup,
+    diagnostics: list[Diagnostic],
+    claims: set[str],
 ) -> Iterator[Object]:
     """Yield the objects of a service: for an agent with ``count``, of each of its ordinals."""
     if spec.body is None:
@@ -178,7 +219,10 @@ def _members(
         if not _HOST.fullmatch(host)
     )
     diagnostics.extend(
-        codes.KUBERNETES_NAME.at(spec.name.span, f"{quote(host)} is the cluster's own service, in the namespace 'default'")
+        codes.KUBERNETES_NAME.at(
+            spec.name.span,
+            f"{quote(host)} is the cluster's own service, in the namespace 'default'",
+        )
         for host in spec.hosts
         if host == _CLUSTERS_OWN
     )
@@ -203,14 +247,26 @@ def _service_objects(whole: Deployment, converter: Converter) -> Iterator[Object
         yield secret(f"{name}.env", pod, environment)
         container["envFrom"] = [{"secretRef": {"name": f"{name}.env"}}]
     files = _host_files(whole, converter)
-    template: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False, "containers": [container]}
+    template: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [container],
+    }
     if files:
         yield secret(f"{name}.toolhost", pod, _by_key(files))
-        container["securityContext"] = restricted(PROXY_UID) | cast("Object", container["securityContext"])
+        container["securityContext"] = restricted(PROXY_UID) | cast(
+            "Object", container["securityContext"]
+        )
         template["securityContext"] = {"fsGroup": PROXY_UID}
-        source: Object = {"secretName": f"{name}.toolhost", "defaultMode": 0o440, "items": _items(files)}
+        source: Object = {
+            "secretName": f"{name}.toolhost",
+            "defaultMode": 0o440,
+            "items": _items(files),
+        }
         converter.volumes.append({"name": "toolhost", "secret": source})
-        converter.mounts.append({"name": "toolhost", "mountPath": str(PurePosixPath(CONFIG).parent), "readOnly": True})
+        converter.mounts.append(
+            {"name": "toolhost", "mountPath": str(PurePosixPath(CONFIG).parent), "readOnly": True}
+        )
     if converter.mounts:
         container["volumeMounts"] = converter.mounts
     if converter.volumes:
@@ -224,14 +280,22 @@ def _host_files(whole: Deployment, converter: Converter) -> dict[str, bytes]:
     if converter.spec.tools_host is None:
         return {}
     mounts = host_mounts(converter.spec, whole)
-    return {str(PurePosixPath(at).relative_to(PurePosixPath(CONFIG).parent)): whole.tree[path] for at, path in mounts.items()}
+    return {
+        str(PurePosixPath(at).relative_to(PurePosixPath(CONFIG).parent)): whole.tree[path]
+        for at, path in mounts.items()
+    }
 
 
 def agent_objects(agent: Agent, whole: Deployment, converter: Converter) -> Iterator[Object]:
     pod, name = whole.pod_name, object_name(whole.pod_name, agent.id)
-    env = converter.environment() | parse_env_pairs(whole.tree[PurePosixPath("agents", agent.id, "env")])
+    env = converter.environment() | parse_env_pairs(
+        whole.tree[PurePosixPath("agents", agent.id, "env")]
+    )
     yield secret(f"{name}.env", pod, env)
-    pages = {target.removeprefix(f"{HOME}/"): whole.tree[path] for path, target in readable_files(agent, whole).items()}
+    pages = {
+        target.removeprefix(f"{HOME}/"): whole.tree[path]
+        for path, target in readable_files(agent, whole).items()
+    }
     yield config(f"{name}.pages", pod, _by_key(pages))
     files = context_files(whole, agent.id)
     yield secret(f"{name}.context", pod, _by_key(files))
@@ -252,25 +316,37 @@ def _items(files: Mapping[str, bytes]) -> list[Data]:
 
 
 def _template(
-    agent: Agent, whole: Deployment, converter: Converter, files: tuple[Mapping[str, bytes], Mapping[str, bytes]]
+    agent: Agent,
+    whole: Deployment,
+    converter: Converter,
+    files: tuple[Mapping[str, bytes], Mapping[str, bytes]],
 ) -> Object:
     name = object_name(whole.pod_name, agent.id)
     pages, context = files
     main = converter.container()
     for surface in agent.surfaces:
         if surface.scheme == "volume":
-            converter.claim(surface.target, f"/mnt/{surface.target}", read_only=surface.mode != "rw")
+            converter.claim(
+                surface.target, f"/mnt/{surface.target}", read_only=surface.mode != "rw"
+            )
         elif surface.scheme == "host":
             message = f"not carried over to Kubernetes: the path {surface.shown} of the host"
             converter.diagnostics.append(codes.NOT_CARRIED.at(surface.span, message))
     main["envFrom"] = [{"secretRef": {"name": f"{name}.env"}}]
     if agent.has_proxy:
         drop_rights(main, converter)
-    volumes: list[Data] = [{"name": "pages", "configMap": {"name": f"{name}.pages", "items": _items(pages)}}]
+    volumes: list[Data] = [
+        {"name": "pages", "configMap": {"name": f"{name}.pages", "items": _items(pages)}}
+    ]
     converter.mounts.append({"name": "pages", "mountPath": HOME, "readOnly": True})
     spec: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False}
     if agent.has_proxy and whole.uses_ca and agent.mode != "base-url":
-        volumes.append({"name": "trust", "secret": {"secretName": object_name(whole.pod_name, what="ca-public")}})
+        volumes.append(
+            {
+                "name": "trust",
+                "secret": {"secretName": object_name(whole.pod_name, what="ca-public")},
+            }
+        )
         directory = str(PurePosixPath(CA_BUNDLE).parent)
         converter.mounts.append({"name": "trust", "mountPath": directory, "readOnly": True})
     if agent.has_proxy and not whole.is_gateway:
@@ -292,14 +368,24 @@ def _image(lookup: Lookup) -> str:
 def _guard(agent: Agent, whole: Deployment, converter: Converter) -> Object:
     command: Data = ["nft", rules(agent, whole, converter)]
     context = restricted(add=["NET_ADMIN"]) | {"runAsUser": 0, "runAsNonRoot": False}
-    return {"name": "cllama-guard", "image": _image(converter.lookup), "command": command, "securityContext": context}
+    return {
+        "name": "cllama-guard",
+        "image": _image(converter.lookup),
+        "command": command,
+        "securityContext": context,
+    }
 
 
 def _proxy(agent: Agent, whole: Deployment, converter: Converter) -> Object:
     result = _proxy_container(whole, converter.lookup)
     result["restartPolicy"] = "Always"
-    command, mounts = cast("list[Data]", result["command"]), cast("list[Data]", result["volumeMounts"])
-    command += [word for mode in MODES for word in ("--mode", mode)] if agent.mode == "transparent" else []
+    command, mounts = (
+        cast("list[Data]", result["command"]),
+        cast("list[Data]", result["volumeMounts"]),
+    )
+    command += (
+        [word for mode in MODES for word in ("--mode", mode)] if agent.mode == "transparent" else []
+    )
     mounts[:0] = [
         {"name": "context", "mountPath": f"{RUNTIME_MOUNT}/context/{agent.id}", "readOnly": True},
         {"name": "state", "mountPath": HISTORY, "subPath": "history"},
@@ -309,16 +395,24 @@ def _proxy(agent: Agent, whole: Deployment, converter: Converter) -> Object:
 
 
 def _proxy_container(whole: Deployment, lookup: Lookup) -> Object:
-    """Return the proxy's container, without the mounts of an agent's files, of history and of the state."""
+    """Return the proxy's container, without the mounts of an agent's files, of
+    history and of the state.
+    """
     environment, _ = proxy_environment(whole)
     mounts: list[Data] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - a volume of its own
-    mounts += [{"name": name, "mountPath": path, "readOnly": True} for name, path in _shared(whole).items()]
+    mounts += [
+        {"name": name, "mountPath": path, "readOnly": True} for name, path in _shared(whole).items()
+    ]
     result: Object = {
         "name": PROXY,
         "image": _image(lookup),
         "command": [*proxy_command(whole)],
         "env": [{"name": key, "value": value} for key, value in sorted(environment.items())],
-        "startupProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 1, "failureThreshold": 60},
+        "startupProbe": {
+            "httpGet": {"path": "/health", "port": 8080},
+            "periodSeconds": 1,
+            "failureThreshold": 60,
+        },
         "livenessProbe": _PATIENT | {"httpGet": {"path": "/health", "port": 8080}},
         "readinessProbe": _PATIENT | {"httpGet": {"path": "/ready", "port": 8080}},
         "securityContext": restricted(PROXY_UID),
@@ -331,7 +425,9 @@ def _proxy_container(whole: Deployment, lookup: Lookup) -> Object:
 
 def _shared(whole: Deployment) -> dict[Literal["auth", "secrets", "ca"], str]:
     tops = {path.parts[0] for path in whole.tree if path != ENV_FILE}
-    shared: dict[Literal["auth", "secrets", "ca"], str] = {"auth": f"{RUNTIME_MOUNT}/auth"} if "auth" in tops else {}
+    shared: dict[Literal["auth", "secrets", "ca"], str] = (
+        {"auth": f"{RUNTIME_MOUNT}/auth"} if "auth" in tops else {}
+    )
     shared |= {"secrets": "/run/secrets"} if whole.pod.secrets else {}
     return shared | ({"ca": CA_MOUNT} if whole.uses_ca else {})
 
@@ -353,12 +449,16 @@ def _common_volumes(whole: Deployment) -> Iterator[Data]:
         sources: list[Data] = [{"secret": {"name": secret_name}}]
         for named in (each.name.text for each in whole.pod.secrets if each.source == "file"):
             item: Data = {"key": "value", "path": named}
-            sources.append({"secret": {"name": object_name(whole.pod_name, named, "secret"), "items": [item]}})
+            sources.append(
+                {"secret": {"name": object_name(whole.pod_name, named, "secret"), "items": [item]}}
+            )
         yield {"name": volume, "projected": {"defaultMode": 0o440, "sources": sources}}
 
 
 def drop_rights(main: Object, converter: Converter) -> None:
-    """Take from the agent's container all rights by which it could change or pass the guard, and report what it loses."""
+    """Take from the agent's container all rights by which it could change or pass
+    the guard, and report what it loses.
+    """
     context = cast("Object", main.setdefault("securityContext", {}))
     context["allowPrivilegeEscalation"] = False
     if context.pop("privileged", False):
@@ -370,11 +470,19 @@ def drop_rights(main: Object, converter: Converter) -> None:
         capabilities["add"] = [*kept]
     for name in added:
         if name not in kept:
-            _tell(converter, "cap_add", f"the capability {quote(name)}, by which it could get out past its proxy")
+            _tell(
+                converter,
+                "cap_add",
+                f"the capability {quote(name)}, by which it could get out past its proxy",
+            )
     if context.get("runAsUser") == PROXY_UID and (entry := converter.body.get("user")) is not None:
-        converter.diagnostics.append(codes.PROXYS_USER.at(entry.key.span, f"{PROXY_UID} is the user of the proxy"))
+        converter.diagnostics.append(
+            codes.PROXYS_USER.at(entry.key.span, f"{PROXY_UID} is the user of the proxy")
+        )
 
 
 def _tell(converter: Converter, key: str, what: str) -> None:
     if (entry := converter.body.get(key)) is not None:
-        converter.diagnostics.append(codes.NOT_CARRIED.at(entry.key.span, f"not carried over to Kubernetes: {what}"))
+        converter.diagnostics.append(
+            codes.NOT_CARRIED.at(entry.key.span, f"not carried over to Kubernetes: {what}")
+        )

@@ -11,19 +11,25 @@ from claw_compile.output.yaml_text import Data
 type Object = dict[str, Data]
 
 PROXY_UID = 52110
-"""The proxy's user, which no image usually has: the guard lets this user out, and would not hold such an image."""
+"""The proxy's user, which no image usually has: the guard lets this user out, and
+would not hold such an image.
+"""
 _MAX_NAME = 52  # The longest name; the controllers add to it
 _DIGESTED = re.compile(r".*-[0-9a-f]{8}")
 
 type Kept = Literal["volume", "secret"]  # Kinds of names of the pod file that are no member
-type PodWide = Literal["ca", "ca-public", "auth", "secrets", "proxy-env", "deny", "state", "metrics", "history"]
+type PodWide = Literal[
+    "ca", "ca-public", "auth", "secrets", "proxy-env", "deny", "state", "metrics", "history"
+]
 
 
 def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None = None) -> str:
-    """Return ``pod-member``, ``pod-notes.volume`` or ``pod.deny``: a name that the API takes, and that is unique.
+    """Return ``pod-member``, ``pod-notes.volume`` or ``pod.deny``: a name that the
+    API takes, and that is unique.
 
-    Nothing of the pod file has a dot here: what follows one is ours, as in a member's ``.env``, and says what it is. A name
-    that had to be changed has a digest, and so has one that looks as if it had.
+    Nothing of the pod file has a dot here: what follows one is ours, as in a member's ``.env``, and
+    says what it is. A name that had to be changed has a digest, and so has one that looks as if it
+    had.
     """
     whole = pod if named is None else f"{pod}-{named}"
     safe = re.sub(r"[^a-z0-9-]", "-", whole.lower()).strip("-")[:_MAX_NAME]
@@ -38,7 +44,12 @@ def labels(pod: str, member: str | None = None) -> dict[str, Data]:
 
 
 def kubernetes_object(api: str, kind: str, name: str, pod: str, **body: Data) -> Object:
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "labels": labels(pod)}, **body}
+    return {
+        "apiVersion": api,
+        "kind": kind,
+        "metadata": {"name": name, "labels": labels(pod)},
+        **body,
+    }
 
 
 def identity(result: Object) -> tuple[str, str]:
@@ -65,12 +76,19 @@ def claim(name: str, pod: str, access: str = "ReadWriteOnce", size: str = "1Gi")
 
 
 def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
-    listed: Data = [{"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol} for port, protocol in ports]
-    return kubernetes_object("v1", "Service", name, pod, spec={"selector": labels(pod, name), "ports": listed})
+    listed: Data = [
+        {"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol}
+        for port, protocol in ports
+    ]
+    return kubernetes_object(
+        "v1", "Service", name, pod, spec={"selector": labels(pod, name), "ports": listed}
+    )
 
 
 def deployment(name: str, pod: str, member: str, template: Object, replicas: int = 1) -> Object:
-    """Return a Deployment; what holds a volume or an identity is not run twice, even for a moment."""
+    """Return a Deployment; what holds a volume or an identity is not run twice,
+    even for a moment.
+    """
     annotations: Data = template.pop("annotations", {})
     described: Data = {"labels": labels(pod, member), "annotations": annotations}
     spec: Data = {
@@ -83,7 +101,10 @@ def deployment(name: str, pod: str, member: str, template: Object, replicas: int
 
 
 def parse_env_pairs(env_file: bytes) -> dict[str, bytes]:
-    """Parse an env file of ours: one ``NAME=value`` a line, taken as it is. Only a line feed ends a line."""
+    """Parse an env file of ours: one ``NAME=value`` a line, taken as it is.
+
+    Only a line feed ends a line.
+    """
     pairs = (line.partition(b"=") for line in env_file.split(b"\n") if line)
     return {name.decode(): value for name, _, value in pairs}
 
@@ -106,4 +127,6 @@ def restricted(uid: int | None = None, *, add: Sequence[str] = ()) -> Object:
         "readOnlyRootFilesystem": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    return context | ({} if uid is None else {"runAsUser": uid, "runAsGroup": uid, "runAsNonRoot": uid != 0})
+    return context | (
+        {} if uid is None else {"runAsUser": uid, "runAsGroup": uid, "runAsNonRoot": uid != 0}
+    )

@@ -1,12 +1,14 @@
-"""Anthropic messages: ``POST …/messages`` and ``…/messages/count_tokens``. The dialect; ``request`` reads the runner's side.
+"""Anthropic messages: ``POST …/messages`` and ``…/messages/count_tokens``.
 
-Blocks of every type survive as they came: thinking with its signature, server tools and their results, citations, images,
-types that nobody knows yet. Only the calls that leave the transcript are taken out, and blank text, which the API gives now
-and then but does not take back.
+The dialect; ``request`` reads the runner's side.
 
-A stream (docs/spec/mediation.md section 6) has one ``message_start``, block indexes 0, 1, 2 … without gaps, every block type
-with its own deltas, all other blocks whole. Members that we do not know travel as they are. The usage is always there: an SDK
-breaks without it.
+Blocks of every type survive as they came: thinking with its signature, server tools and their
+results, citations, images, types that nobody knows yet. Only the calls that leave the transcript
+are taken out, and blank text, which the API gives now and then but does not take back.
+
+A stream (docs/spec/mediation.md section 6) has one ``message_start``, block indexes 0, 1, 2 …
+without gaps, every block type with its own deltas, all other blocks whole. Members that we do not
+know travel as they are. The usage is always there: an SDK breaks without it.
 """
 
 import hashlib
@@ -36,7 +38,15 @@ from claw_mediate.dialects.base import (
     UnreadableResponseError,
 )
 from claw_mediate.dialects.bodies import Changes, encode, unique_ids
-from claw_mediate.dialects.sse import Members, as_raw, split_array, split_object, split_text, string_member, without_line_breaks
+from claw_mediate.dialects.sse import (
+    Members,
+    as_raw,
+    split_array,
+    split_object,
+    split_text,
+    string_member,
+    without_line_breaks,
+)
 from claw_state.continuity import Anchor
 
 NAME: Final = "anthropic-messages"
@@ -53,15 +63,21 @@ add_context = anthropic_request.add_context
 
 
 def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
-    """Return the body with hidden rounds behind the last message; a message that the runner began is continued."""
+    """Return the body with hidden rounds behind the last message; a message that
+    the runner began is continued.
+    """
     if not hidden:
         return request.body
     first, *rest = hidden
-    return request.with_messages([merge_messages(request.prefill, first) if request.prefill else first, *rest])
+    return request.with_messages(
+        [merge_messages(request.prefill, first) if request.prefill else first, *rest]
+    )
 
 
 def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
-    """Return the anchor: by the native calls' ids where there are any, else by the text, with what the runner began of it."""
+    """Return the anchor: by the native calls' ids where there are any, else by the text, with what
+    the runner began of it.
+    """
     if response.calls and not terminal:
         return Anchor(calls_key(call.id for call in response.calls), request.evidence.before)
     text = response_text(response)
@@ -70,7 +86,10 @@ def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal
 
 
 def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-    """Return ``event: ping``, as the API itself does; or a comment with the note. Neither opens the message."""
+    """Return ``event: ping``, as the API itself does; or a comment with the note.
+
+    Neither opens the message.
+    """
     del opening
     return sse.comment(note) if kind == "comment" else _PING
 
@@ -105,18 +124,26 @@ _THINKING = ("thinking", "redacted_thinking")
 _READ_MEMBERS = ("content", "usage", "stop_reason")
 _BLOCK_MEMBERS = ("type", "id", "name", "input", "text")
 _READ_MARKS, _BLOCK_MARKS = json_splice.marks(_READ_MEMBERS), json_splice.marks(_BLOCK_MEMBERS)
-_response_decoder, _raw_response = msgspec.json.Decoder(_Response), msgspec.json.Decoder(_RawResponse)
+_response_decoder, _raw_response = (
+    msgspec.json.Decoder(_Response),
+    msgspec.json.Decoder(_RawResponse),
+)
 
 
 def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
-    """Return the view of a response; its ``message`` is the array of content blocks. Raises ``UnreadableResponseError``."""
+    """Return the view of a response; its ``message`` is the array of content blocks.
+
+    Raises ``UnreadableResponseError``.
+    """
     try:
         json_splice.check_utf8(body)
         view = _response_decoder.decode(body)
         if not all(block.type for block in view.content):
             raise UnreadableResponseError("the provider's response has a block without a type")
         if len(view.content) > MAX_PARTS:
-            raise UnreadableResponseError(f"the provider's response holds more than {MAX_PARTS} blocks")
+            raise UnreadableResponseError(
+                f"the provider's response holds more than {MAX_PARTS} blocks"
+            )
         content = _find_content(body)
         calls = _read_calls(view, catalog, hashlib.sha256(body).hexdigest()[:16])
     except json_splice.JsonSpliceError as error:
@@ -127,7 +154,10 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
 
 
 def _find_content(body: bytes) -> bytes:
-    """Return the array of blocks. Raises ``RepeatedMemberError`` for a member that is read here and stands twice."""
+    """Return the array of blocks.
+
+    Raises ``RepeatedMemberError`` for a member that is read here and stands twice.
+    """
     if json_splice.stand_once(_READ_MARKS, body):
         content = bytes(_raw_response.decode(body).content)
     else:
@@ -139,8 +169,13 @@ def _find_content(body: bytes) -> bytes:
     return content
 
 
-def write_response(response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
-    """Return the provider's bytes with ``usage``. A terminal response has the model's words without its call."""
+def write_response(
+    response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
+) -> bytes:
+    """Return the provider's bytes with ``usage``.
+
+    A terminal response has the model's words without its call.
+    """
     del request
     changes: dict[str, bytes | None] = {}
     if usage != response.usage:
@@ -150,20 +185,31 @@ def write_response(response: ModelResponse, request: RunnerRequest, usage: JsonO
         has_text = any(read_block.decode(block).type == "text" for block in words)
         done = [] if has_text else [encode({"type": "text", "text": TERMINAL_TEXT})]
         changes |= {"content": _write_array([*words, *done]), "stop_reason": b'"end_turn"'}
-    elif response.calls and (named := _blocks_with_calls(response, response.calls)) != _raw_blocks(response):
+    elif response.calls and (named := _blocks_with_calls(response, response.calls)) != _raw_blocks(
+        response
+    ):
         changes["content"] = _write_array(named)  # with the ids that were minted
     return json_splice.edit(response.body, changes) if changes else response.body
 
 
 def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
-    """Return, for each round, the assistant's message with the calls that were answered, and the user's with their results."""
+    """Return, for each round, the assistant's message with the calls that were answered, and the
+    user's with their results.
+    """
     messages: list[bytes] = []
     for past in rounds:
-        kept = [result for result in past.results if not (replayed and result.code in tool_result.NOT_REINJECTED)]
+        kept = [
+            result
+            for result in past.results
+            if not (replayed and result.code in tool_result.NOT_REINJECTED)
+        ]
         if kept:
-            blocks = _blocks_with_calls(past.response, [result.call for result in kept], resendable=True)
+            blocks = _blocks_with_calls(
+                past.response, [result.call for result in kept], resendable=True
+            )
             messages += [
-                b'{"role":"assistant","content":%b}' % _write_array([block for block in blocks if not _is_blank(block)]),
+                b'{"role":"assistant","content":%b}'
+                % _write_array([block for block in blocks if not _is_blank(block)]),
                 _write_results(kept),
             ]
     return tuple(messages)
@@ -178,12 +224,16 @@ def _write_results(results: Sequence[ToolResult]) -> bytes:
 
 
 def merge_messages(prefill: bytes, message: bytes) -> bytes:
-    """Return an assistant's message that the runner began and the model continued, as one message."""
+    """Return an assistant's message that the runner began and the model continued,
+    as one message.
+    """
     blocks = json_splice.Object(prefill).value("content") or b"[]"
     if blocks[:1] == b'"':
         blocks = _write_array([encode({"type": "text", "text": msgspec.json.decode(blocks)})])
     continued = json_splice.Object(message).value("content") or b"[]"
-    content = json_splice.append(blocks, [continued[start:end] for start, end in json_splice.element_spans(continued)])
+    content = json_splice.append(
+        blocks, [continued[start:end] for start, end in json_splice.element_spans(continued)]
+    )
     return b'{"role":"assistant","content":%b}' % content
 
 
@@ -194,7 +244,9 @@ def response_text(response: ModelResponse) -> str:
 def _read_calls(view: _Response, catalog: ToolCatalog, seed: str) -> tuple[ToolCall, ...]:
     blocks = [block for block in view.content if block.type == "tool_use"]
     calls: list[ToolCall] = []
-    for block, call_id in zip(blocks, unique_ids((block.id for block in blocks), f"toolu{seed}"), strict=True):
+    for block, call_id in zip(
+        blocks, unique_ids((block.id for block in blocks), f"toolu{seed}"), strict=True
+    ):
         # The last block of a response that ran out of tokens may have been closed for the model.
         cut = view.stop_reason == "max_tokens" and block is view.content[-1]
         name = block.name if isinstance(block.name, str) else ""
@@ -203,10 +255,14 @@ def _read_calls(view: _Response, catalog: ToolCatalog, seed: str) -> tuple[ToolC
 
 
 def _raw_blocks(response: ModelResponse) -> list[bytes]:
-    return [response.message[start:end] for start, end in json_splice.element_spans(response.message)]
+    return [
+        response.message[start:end] for start, end in json_splice.element_spans(response.message)
+    ]
 
 
-def _blocks_with_calls(response: ModelResponse, kept: Sequence[ToolCall], *, resendable: bool = False) -> list[bytes]:
+def _blocks_with_calls(
+    response: ModelResponse, kept: Sequence[ToolCall], *, resendable: bool = False
+) -> list[bytes]:
     calls = iter(response.calls)
     ids = {call.id for call in kept}
     blocks: list[bytes] = []
@@ -228,7 +284,9 @@ def _is_blank(block: bytes) -> bool:
 
 
 def _resendable_changes(view: Block, call: ToolCall) -> Changes:
-    """Return the changes that let the API take a call back: its name is of plain characters, its input an object."""
+    """Return the changes that let the API take a call back: its name is of plain
+    characters, its input an object.
+    """
     changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
     if bytes(view.input)[:1] != b"{":
         changes["input"] = b'{"invalid_json":%b}' % view.input
@@ -238,8 +296,14 @@ def _resendable_changes(view: Block, call: ToolCall) -> Changes:
 def _result_block(result: ToolResult) -> JsonObject:
     content: Any = result.content.decode()
     if result.images:
-        sources = [{"type": "base64", "media_type": image.media_type, "data": image.data} for image in result.images]
-        content = [{"type": "text", "text": content}, *({"type": "image", "source": source} for source in sources)]
+        sources = [
+            {"type": "base64", "media_type": image.media_type, "data": image.data}
+            for image in result.images
+        ]
+        content = [
+            {"type": "text", "text": content},
+            *({"type": "image", "source": source} for source in sources),
+        ]
     block: JsonObject = {"type": "tool_result", "tool_use_id": result.call.id, "content": content}
     return block if result.ok else {**block, "is_error": True}
 
@@ -249,16 +313,23 @@ def _write_array(blocks: Sequence[bytes]) -> bytes:
 
 
 def summarize(messages: bytes) -> bytes:
-    """Return hidden messages with their calls and how each went, without what was said, sent and answered."""
-    # The thinking before a call stays: it is signed, and the API takes the call with all of it or not at all.
+    """Return hidden messages with their calls and how each went, without what was
+    said, sent and answered.
+    """
+    # The thinking before a call stays: it is signed, and the API takes the call with all of it or
+    # not at all.
     array = b"[%b]" % messages
-    return b",".join(_summarize_message(array[start:end]) for start, end in json_splice.element_spans(array))
+    return b",".join(
+        _summarize_message(array[start:end]) for start, end in json_splice.element_spans(array)
+    )
 
 
 def _summarize_message(message: bytes) -> bytes:
     parsed = json_splice.Object(message)
     content = parsed.value("content") or b"[]"
-    blocks = [_summarize_block(content[start:end]) for start, end in json_splice.element_spans(content)]
+    blocks = [
+        _summarize_block(content[start:end]) for start, end in json_splice.element_spans(content)
+    ]
     return parsed.edit({"content": b"[%b]" % b",".join(filter(None, blocks))})
 
 
@@ -269,7 +340,9 @@ def _summarize_block(block: bytes) -> bytes:
         return block if summary is None else json_splice.edit(block, {"input": encode(summary)})
     if view.type == "tool_result":
         content = msgspec.json.decode(json_splice.Object(block).value("content") or b'""')
-        result = content if isinstance(content, str) else content[0]["text"]  # its images are left out
+        result = (
+            content if isinstance(content, str) else content[0]["text"]
+        )  # its images are left out
         return json_splice.edit(block, {"content": encode(summarize_result(result))})
     return block if view.type in _THINKING else b""
 
@@ -277,7 +350,9 @@ def _summarize_block(block: bytes) -> bytes:
 _FINAL_MEMBERS = ("stop_reason", "stop_sequence")
 
 
-def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
+def stream(
+    body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
+) -> Iterator[bytes]:
     del request, opening
     message = split_object(without_line_breaks(body))
     usage = _usage(message.get("usage"))
@@ -337,7 +412,11 @@ def _input_deltas(block: Members) -> Iterator[dict[str, Any]]:
 
 def _citations(block: Members) -> list[msgspec.Raw]:
     raw = block.get("citations")
-    return msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw is not None and raw[:1] == b"[" else []
+    return (
+        msgspec.json.decode(raw, type=list[msgspec.Raw])
+        if raw is not None and raw[:1] == b"["
+        else []
+    )
 
 
 def _usage(raw: bytes | None) -> dict[str, Any]:

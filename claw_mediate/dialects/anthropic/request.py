@@ -50,7 +50,10 @@ read_block = msgspec.json.Decoder(Block)
 
 
 def visible_text(content: Content) -> str:
-    """Return the visible text of a content: a string, blocks, or nothing. Thinking is not part of it."""
+    """Return the visible text of a content: a string, blocks, or nothing.
+
+    Thinking is not part of it.
+    """
     return "".join(text_blocks(content))
 
 
@@ -58,13 +61,21 @@ def text_blocks(content: Content) -> Sequence[str]:
     """Return the same, block by block."""
     if isinstance(content, str):
         return [content]
-    return [block.text for block in content or () if block.type == "text" and isinstance(block.text, str)]
+    return [
+        block.text
+        for block in content or ()
+        if block.type == "text" and isinstance(block.text, str)
+    ]
 
 
 def call_ids(content: Content) -> Sequence[str]:
     if not isinstance(content, list):
         return ()
-    return [block.id if isinstance(block.id, str) else "" for block in content if block.type == "tool_use"]
+    return [
+        block.id if isinstance(block.id, str) else ""
+        for block in content
+        if block.type == "tool_use"
+    ]
 
 
 class _SentMessage(msgspec.Struct):
@@ -92,32 +103,52 @@ _READ = frozenset(_Request.__struct_fields__)
 
 
 def read_request(body: bytes) -> RunnerRequest:
-    """Return the view of a runner's request, also of one that counts tokens. Raises ``UnreadableRequestError``."""
+    """Return the view of a runner's request, also of one that counts tokens.
+
+    Raises ``UnreadableRequestError``.
+    """
     view = decode_request(_read_request, body, "messages request")
-    messages = [Message(sent.role, decode_or_none(read_content, sent.content)) for sent in view.messages]
+    messages = [
+        Message(sent.role, decode_or_none(read_content, sent.content)) for sent in view.messages
+    ]
     choice = view.tool_choice
     return RunnerRequest(
         body=body,
         model=view.model,
         stream=view.stream is True,
         include_usage=True,
-        declared_tools=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
+        declared_tools=tuple(
+            tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name
+        ),
         bypass="tool_choice_none" if choice is not None and choice.get("type") == "none" else None,
         tool_choice=choice,
         load_evidence=evidence_reader(messages, _text_parts, _key),
         session_hints=SessionHints(view.metadata),
-        user_texts=tuple(filter(None, ("\n".join(text_blocks(one.content)) for one in messages if one.role == "user"))),
+        user_texts=tuple(
+            filter(
+                None,
+                ("\n".join(text_blocks(one.content)) for one in messages if one.role == "user"),
+            )
+        ),
         system="\n".join(text_blocks(decode_or_none(read_content, view.system))),
         max_tokens=view.max_tokens if type(view.max_tokens) is int else None,
         prefill_text=_prefill(messages),
     )
 
 
-def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own."""
-    # A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
+def build_request(
+    request: RunnerRequest, catalog: ToolCatalog, additions: Additions
+) -> RequestVariants:
+    """Return the body for the provider without the rounds of this turn.
+
+    Managed tools stand behind the runner's own.
+    """
+    # A member that is read and stands twice is refused: two parsers could disagree about which one
+    # is meant.
     body = json_splice.Object(request.body, unique=_READ)
-    changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))}
+    changes: Changes = {
+        "tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))
+    }
     if additions.insertions:
         changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
     if additions.context:
@@ -130,7 +161,11 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
         ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
     }
     variants = request_variants(body, changes, choices.__getitem__)
-    return (lambda use: _split_prefill(variants(use))) if request.prefill_text is not None else variants
+    return (
+        (lambda use: _split_prefill(variants(use)))
+        if request.prefill_text is not None
+        else variants
+    )
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
@@ -143,22 +178,33 @@ def _system_with_context(body: json_splice.Object, context: str) -> Changes:
 
 
 def _split_prefill(request: ProviderRequest) -> ProviderRequest:
-    """Split off the assistant's message that the runner began: hidden rounds begin with it, since roles must take turns."""
+    """Split off the assistant's message that the runner began: hidden rounds begin
+    with it, since roles must take turns.
+    """
     start = json_splice.element_spans(
-        b"%b]" % request.head, json_splice.find_members(b"%b]}" % request.head, ["messages"])["messages"].start
+        b"%b]" % request.head,
+        json_splice.find_members(b"%b]}" % request.head, ["messages"])["messages"].start,
     )[-1][0]
-    return ProviderRequest(request.head[:start].rstrip(b" \t\r\n,"), request.tail, prefill=request.head[start:])
+    return ProviderRequest(
+        request.head[:start].rstrip(b" \t\r\n,"), request.tail, prefill=request.head[start:]
+    )
 
 
 @lru_cache(maxsize=4096)
 def _wire_tool(offered: OfferedTool) -> bytes:
-    return encode({"name": offered.alias, "description": offered.description, "input_schema": offered.schema})
+    return encode(
+        {"name": offered.alias, "description": offered.description, "input_schema": offered.schema}
+    )
 
 
 def _choice_as_requested(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
     name = choice.get("name") if isinstance(choice, dict) else None
     alias = catalog.find_alias(name) if isinstance(name, str) else None
-    return {} if alias is None or not isinstance(choice, dict) else {"tool_choice": encode({**choice, "name": alias})}
+    return (
+        {}
+        if alias is None or not isinstance(choice, dict)
+        else {"tool_choice": encode({**choice, "name": alias})}
+    )
 
 
 def _released_choice(choice: JsonObject | str | None) -> Changes:

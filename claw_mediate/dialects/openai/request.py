@@ -26,7 +26,11 @@ from claw_mediate.dialects.bodies import (
     insert_messages,
     request_variants,
 )
-from claw_mediate.dialects.openai.functions import function_key, functions_as_tool_messages, functions_as_tools
+from claw_mediate.dialects.openai.functions import (
+    function_key,
+    functions_as_tool_messages,
+    functions_as_tools,
+)
 from claw_mediate.dialects.openai.wire_types import (
     SYSTEM,
     Message,
@@ -81,13 +85,19 @@ def read_request(body: bytes) -> RunnerRequest:
         model=view.model,
         stream=view.stream is True,
         include_usage=bool(view.stream_options and view.stream_options.include_usage is True),
-        declared_tools=tuple(filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))),
+        declared_tools=tuple(
+            filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))
+        ),
         bypass=_bypass(view, choice),
         tool_choice=choice,
         load_evidence=evidence_reader(view.messages, text_parts, _key),
         session_hints=SessionHints(view.metadata, view.prompt_cache_key),
-        user_texts=tuple(visible_text(message, "\n") for message in view.messages if message.role == "user"),
-        system="\n".join(map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))),
+        user_texts=tuple(
+            visible_text(message, "\n") for message in view.messages if message.role == "user"
+        ),
+        system="\n".join(
+            map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))
+        ),
         max_tokens=_integer(view.max_completion_tokens) or _integer(view.max_tokens),
         uses_functions=bool(view.functions) and not view.tools,
     )
@@ -122,9 +132,15 @@ def _key(message: Message, text: str) -> str:
     return function_key(function) if function else text_key(text)
 
 
-def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own."""
-    # A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
+def build_request(
+    request: RunnerRequest, catalog: ToolCatalog, additions: Additions
+) -> RequestVariants:
+    """Return the body for the provider without the rounds of this turn.
+
+    Managed tools stand behind the runner's own.
+    """
+    # A member that is read and stands twice is refused: two parsers could disagree about which one
+    # is meant.
     body = json_splice.Object(request.body, unique=_READ)
     own = array_member(body, "tools")
     messages = array_member(body, "messages")
@@ -135,7 +151,9 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
         "function_call": None,
         "stream_options": None,
     }
-    if (edited := _edit_messages(messages, additions, functions_as_tool_messages(messages))) != messages:
+    if (
+        edited := _edit_messages(messages, additions, functions_as_tool_messages(messages))
+    ) != messages:
         changes["messages"] = edited
     if body.value("stream") is not None:
         changes["stream"] = b"false"
@@ -150,17 +168,27 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
     body = json_splice.Object(request.body)
-    return body.edit({"messages": _edit_messages(array_member(body, "messages"), Additions(context=context))})
+    return body.edit(
+        {"messages": _edit_messages(array_member(body, "messages"), Additions(context=context))}
+    )
 
 
 @lru_cache(maxsize=4096)
 def _wire_tool(offered: OfferedTool) -> bytes:
-    function = {"name": offered.alias, "description": offered.description, "parameters": offered.schema}
+    function = {
+        "name": offered.alias,
+        "description": offered.description,
+        "parameters": offered.schema,
+    }
     return encode({"type": "function", "function": function})
 
 
-def _edit_messages(messages: bytes, additions: Additions, cuts: Sequence[tuple[int, int, bytes]] = ()) -> bytes:
-    """Insert hidden rounds in their places, and the context at the end of the last system message, or in one of its own."""
+def _edit_messages(
+    messages: bytes, additions: Additions, cuts: Sequence[tuple[int, int, bytes]] = ()
+) -> bytes:
+    """Insert hidden rounds in their places, and the context at the end of the last
+    system message, or in one of its own.
+    """
     if not additions.context:
         return insert_messages(messages, additions.insertions, *cuts)
     places = json_splice.element_spans(messages)
@@ -175,15 +203,21 @@ def _edit_messages(messages: bytes, additions: Additions, cuts: Sequence[tuple[i
     if not places:
         return b"[%b]" % first
     hidden = [additions.insertions[0]] if 0 in additions.insertions else []
-    return insert_messages(messages, {**additions.insertions, 0: b",".join([first, *hidden])}, *cuts)
+    return insert_messages(
+        messages, {**additions.insertions, 0: b",".join([first, *hidden])}, *cuts
+    )
 
 
 def _is_system(messages: bytes, place: tuple[int, int]) -> bool:
     return decode_request_outline(read_message, copy_span(messages, *place)).role in SYSTEM
 
 
-def _choice_as_requested(body: json_splice.Object, choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """Return the change of a choice that names managed tools canonically, to their aliases; else the runner's bytes stay."""
+def _choice_as_requested(
+    body: json_splice.Object, choice: JsonObject | str | None, catalog: ToolCatalog
+) -> Changes:
+    """Return the change of a choice that names managed tools canonically, to their
+    aliases; else the runner's bytes stay.
+    """
     if isinstance(choice, dict) and (named := _choice_by_alias(choice, catalog)) != choice:
         return {"tool_choice": encode(named)}
     is_given = body.value("tool_choice") not in (None, b"null")
@@ -191,7 +225,10 @@ def _choice_as_requested(body: json_splice.Object, choice: JsonObject | str | No
 
 
 def _released_choice(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """Return the change that releases a forced choice; tools that it left out stay left out. Empty for other choices."""
+    """Return the change that releases a forced choice; tools that it left out stay left out.
+
+    Empty for other choices.
+    """
     if not isinstance(choice, dict):
         return {"tool_choice": b'"auto"'} if choice == "required" else {}
     allowed = choice.get("allowed_tools")
@@ -199,14 +236,21 @@ def _released_choice(choice: JsonObject | str | None, catalog: ToolCatalog) -> C
         return {"tool_choice": b'"auto"'}
     if allowed.get("mode") == "auto":
         return {}
-    return {"tool_choice": encode(_choice_by_alias({**choice, "allowed_tools": {**allowed, "mode": "auto"}}, catalog))}
+    return {
+        "tool_choice": encode(
+            _choice_by_alias({**choice, "allowed_tools": {**allowed, "mode": "auto"}}, catalog)
+        )
+    }
 
 
 def _choice_by_alias(choice: JsonObject, catalog: ToolCatalog) -> JsonObject:
     allowed = choice.get("allowed_tools")
     if not isinstance(allowed, dict) or not isinstance(allowed.get("tools"), list):
         return _tool_by_alias(choice, catalog)
-    tools = [_tool_by_alias(tool, catalog) if isinstance(tool, dict) else tool for tool in allowed["tools"]]
+    tools = [
+        _tool_by_alias(tool, catalog) if isinstance(tool, dict) else tool
+        for tool in allowed["tools"]
+    ]
     return {**choice, "allowed_tools": {**allowed, "tools": tools}}
 
 

@@ -1,7 +1,7 @@
 """Views of OpenAI messages: wire JSON that is read and never rebuilt.
 
-A member is decoded when it is needed, and of a content only its text: an image of 30 MB is stepped over. Anything of a shape
-that we do not know is ignored, and left for the provider to judge.
+A member is decoded when it is needed, and of a content only its text: an image of 30 MB is stepped
+over. Anything of a shape that we do not know is ignored, and left for the provider to judge.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,9 @@ _string = msgspec.json.Decoder(str)
 
 
 def visible_text(message: Message, between: str = "") -> str:
-    """Return the visible text of a message, whose content may be a string, parts, null or absent."""
+    """Return the visible text of a message, whose content may be a string, parts,
+    null or absent.
+    """
     return between.join(text_parts(message))
 
 

@@ -1,6 +1,8 @@
-"""The anchors of answers in OpenAI Responses: of those in a request, and of the one that a turn ends with.
+"""The anchors of answers in OpenAI Responses: of those in a request, and of the one
+that a turn ends with.
 
-An answer is several items. A runner sends back some of them, in another order, or as one (docs/spec/responses.md section 8).
+An answer is several items. A runner sends back some of them, in another order, or as one
+(docs/spec/responses.md section 8).
 
 stored                        is found by
 ────────────────────────────  ──────────────────────────────────────────────────────────────────────
@@ -9,13 +11,22 @@ the joined text               a message with that text, or neighbouring messages
 the text of its last message  a message with that text
 its call ids                  the same calls, or one of them
 
-Reasoning and hosted items lead to the message or call behind them, so their ids are names of that one.
+Reasoning and hosted items lead to the message or call behind them, so their ids are names of that
+one.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from claw_mediate.core.continuity import EMPTY_TEXT_KEY, Block, Evidence, Transcript, calls_key, item_key, text_key
+from claw_mediate.core.continuity import (
+    EMPTY_TEXT_KEY,
+    Block,
+    Evidence,
+    Transcript,
+    calls_key,
+    item_key,
+    text_key,
+)
 from claw_mediate.dialects.openai.wire_types import text_parts, visible_text
 from claw_mediate.dialects.responses.items import REFERENCE, Item, output_text
 from claw_state.continuity import MAX_NAMES, Anchor
@@ -28,25 +39,34 @@ def answer_anchor(items: Sequence[Item], before: tuple[str, ...]) -> Anchor:
     ids = tuple(filter(None, map(_id_name, items)))[-_MAX_IDS:]
     if any(item.is_call for item in items):
         keys = [calls_key([_call_id(item)]) for item in items if item.is_call]
-        return Anchor(_whole_key(items), before, names=(*ids, *(keys[-_MAX_IDS:] if len(keys) > 1 else ())))
+        return Anchor(
+            _whole_key(items), before, names=(*ids, *(keys[-_MAX_IDS:] if len(keys) > 1 else ()))
+        )
     messages = [item for item in items if item.is_message]
     parts = (text_key(visible_text(messages[-1])),) if len(messages) > 1 else ()
     return Anchor(text_key(output_text(items)), before, names=(*ids, *parts))
 
 
 def read_evidence(items: Sequence[Item]) -> Evidence:
-    """Return the evidence of a request's items. What stands before a compaction is not looked for: it is in it."""
+    """Return the evidence of a request's items.
+
+    What stands before a compaction is not looked for: it is in it.
+    """
     anchors: dict[int, Anchor] = {}
     gaps: dict[int, Anchor] = {}
     blocks: dict[int, Block] = {}
     transcript = Transcript()
-    index = stretch = 1 + max((at for at, item in enumerate(items) if item.kind == "compaction"), default=-1)
+    index = stretch = 1 + max(
+        (at for at, item in enumerate(items) if item.kind == "compaction"), default=-1
+    )
     is_unanswered = False
     while index < len(items):
         item = items[index]
         if item.speaker == "assistant":
             end = _block_end(items, index)
-            found = {index + place: anchor for place, anchor in _read_block(items[index:end], transcript)}
+            found = {
+                index + place: anchor for place, anchor in _read_block(items[index:end], transcript)
+            }
             anchors |= found
             blocks |= dict.fromkeys(found, Block(index, stretch))
             is_unanswered, index = False, end
@@ -63,7 +83,9 @@ def read_evidence(items: Sequence[Item]) -> Evidence:
 
 
 def _block_end(items: Sequence[Item], start: int) -> int:
-    """Return the index behind the model's items that are neighbours; types that nobody knows are among them."""
+    """Return the index behind the model's items that are neighbours; types that
+    nobody knows are among them.
+    """
     end = start
     while end < len(items) and items[end].speaker in {"assistant", None}:
         end += 1
@@ -81,7 +103,15 @@ def _read_block(items: Sequence[Item], transcript: Transcript) -> Iterator[tuple
         ids = (*ids[1 - _MAX_IDS :], name) if (name := _id_name(item)) else ids
         if item.is_message:
             names = (*ids, *joined) if place == messages[-1] else ids
-            yield place, _message_anchor(visible_text(item), transcript, names, whole if calls and place < calls[-1] else ())
+            yield (
+                place,
+                _message_anchor(
+                    visible_text(item),
+                    transcript,
+                    names,
+                    whole if calls and place < calls[-1] else (),
+                ),
+            )
         elif item.is_call:
             key = calls_key([_call_id(item)])
             transcript.add_assistant(key)
@@ -95,8 +125,12 @@ def _read_block(items: Sequence[Item], transcript: Transcript) -> Iterator[tuple
         ids = ()
 
 
-def _message_anchor(text: str, transcript: Transcript, names: tuple[str, ...], whole: tuple[str, ...]) -> Anchor:
-    """Return the anchor of a message; ``whole``: the key of the calls behind it, of whose handoff it is a part."""
+def _message_anchor(
+    text: str, transcript: Transcript, names: tuple[str, ...], whole: tuple[str, ...]
+) -> Anchor:
+    """Return the anchor of a message; ``whole``: the key of the calls behind it, of
+    whose handoff it is a part.
+    """
     anchor = transcript.add_assistant(text_key(text), text)
     transcript.add_text(text)
     if whole:

@@ -1,15 +1,17 @@
-"""Items of OpenAI Responses, in a request's ``input`` and a response's ``output`` (docs/spec/responses.md section 4).
+"""Items of OpenAI Responses, in a request's ``input`` and a response's ``output``
+(docs/spec/responses.md section 4).
 
-item                                                      kind     its answer, where the proxy gives one
-────────────────────────────────────────────────────────  ───────  ─────────────────────────────────────
-function_call                                             call     function_call_output
-custom_tool_call                                          call     custom_tool_call_output
-local_shell_call, shell_call, apply_patch_call            call     its own …_output
-mcp_approval_request                                      call     mcp_approval_response: not approved
-computer_call, tool_search_call of the client             call     none: the item leaves the transcript
-everything else, unknown types too                        other    none
+item                                                      kind     its answer, where the proxy gives
+one ────────────────────────────────────────────────────────  ───────
+───────────────────────────────────── function_call                                             call
+function_call_output custom_tool_call                                          call
+custom_tool_call_output local_shell_call, shell_call, apply_patch_call            call     its own
+…_output mcp_approval_request                                      call     mcp_approval_response:
+not approved computer_call, tool_search_call of the client             call     none: the item
+leaves the transcript everything else, unknown types too                        other    none
 
-A ``reasoning`` item belongs to the items behind it, up to the next one: the API takes neither without the other.
+A ``reasoning`` item belongs to the items behind it, up to the next one: the API takes neither
+without the other.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,8 +34,20 @@ REFERENCE: Final = "item_reference"
 _SHELL = "shell_call"
 _APPROVAL = "mcp_approval_request"
 _SEARCH = "tool_search_call"
-_CALLS = {FUNCTION, CUSTOM, "local_shell_call", _SHELL, "apply_patch_call", _APPROVAL, "computer_call", _SEARCH}
-_HOSTED = {*("web_search_call", "file_search_call", "code_interpreter_call", IMAGE), *("mcp_call", "mcp_list_tools", "program")}
+_CALLS = {
+    FUNCTION,
+    CUSTOM,
+    "local_shell_call",
+    _SHELL,
+    "apply_patch_call",
+    _APPROVAL,
+    "computer_call",
+    _SEARCH,
+}
+_HOSTED = {
+    *("web_search_call", "file_search_call", "code_interpreter_call", IMAGE),
+    *("mcp_call", "mcp_list_tools", "program"),
+}
 TOLD: Final = ("input_messages", "output_messages")
 """Members of vLLM's responses with all that its model was told, and said, in a form of its own."""
 _LOCAL = (None, "local")
@@ -91,8 +105,12 @@ class Item(Message):
 
     @property
     def is_in_summary(self) -> bool:
-        """Return whether the item stays where there is room for the calls and how each went only."""
-        return self.is_call or self.is_message or self.kind == "compaction" or self.speaker == "tool"
+        """Return whether the item stays where there is room for the calls and how
+        each went only.
+        """
+        return (
+            self.is_call or self.is_message or self.kind == "compaction" or self.speaker == "tool"
+        )
 
     @property
     def own_call_id(self) -> Any:
@@ -101,7 +119,9 @@ class Item(Message):
 
     @property
     def speaker(self) -> Role:
-        """Return ``user``, ``assistant``, ``system``, ``developer``, ``tool``; None for an item that says nothing of it."""
+        """Return ``user``, ``assistant``, ``system``, ``developer``, ``tool``; None
+        for an item that says nothing of it.
+        """
         if self.is_message:
             return self.role if isinstance(self.role, str) else None
         if self.kind in {REASONING, REFERENCE} or self.kind in _CALLS or self.kind in _HOSTED:
@@ -122,7 +142,10 @@ def read_item(raw: bytes) -> Item:
 
 
 def check_parts(item: Item) -> None:
-    """Check that the parts of a message, or of reasoning, are objects: only such can be streamed. Raise ``DecodeError``."""
+    """Check that the parts of a message, or of reasoning, are objects: only such can be streamed.
+
+    Raise ``DecodeError``.
+    """
     if item.kind in {MESSAGE, REASONING}:
         for parts in (item.content, item.summary):
             if bytes(parts)[:1] == b"[":
@@ -138,12 +161,18 @@ def item_name(item: Item) -> str:
 
 
 def tool_name(raw: bytes) -> str | None:
-    """Return the name of a declared tool, also in chat's form; "" for one without; None for what is no tool."""
+    """Return the name of a declared tool, also in chat's form; "" for one without;
+    None for what is no tool.
+    """
     try:
         tool = _named_tool.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
-    name = tool.function.get("name") if tool.name is None and isinstance(tool.function, dict) else tool.name
+    name = (
+        tool.function.get("name")
+        if tool.name is None and isinstance(tool.function, dict)
+        else tool.name
+    )
     return name if isinstance(name, str) else "" if name is None else None
 
 
@@ -156,8 +185,11 @@ def output_text(items: Iterable[Item]) -> str:
     return "".join(visible_text(item) for item in items if item.is_message)
 
 
-def keep_items(raw: Sequence[bytes], views: Sequence[Item], stays: Callable[[int], bool], *, dropped: str = "") -> list[bytes]:
-    """Return the items without the calls that leave, and without the reasoning that led to nothing else.
+def keep_items(
+    raw: Sequence[bytes], views: Sequence[Item], stays: Callable[[int], bool], *, dropped: str = ""
+) -> list[bytes]:
+    """Return the items without the calls that leave, and without the reasoning that
+    led to nothing else.
 
     ``dropped``: a type of items that leave too.
     """
@@ -193,13 +225,27 @@ def write_answer(item: Item, result: ToolResult) -> bytes:
         case "local_shell_call":
             answer = {"type": "local_shell_call_output", "id": call_id, "output": text}
         case "apply_patch_call":
-            answer = {"type": "apply_patch_call_output", "call_id": call_id, "status": "failed", "output": text}
+            answer = {
+                "type": "apply_patch_call_output",
+                "call_id": call_id,
+                "status": "failed",
+                "output": text,
+            }
         case "mcp_approval_request":
-            answer = {"type": "mcp_approval_response", "approval_request_id": call_id, "approve": False, "reason": text}
+            answer = {
+                "type": "mcp_approval_response",
+                "approval_request_id": call_id,
+                "approve": False,
+                "reason": text,
+            }
         case "custom_tool_call":
             answer = {"type": "custom_tool_call_output", "call_id": call_id, "output": text}
         case _:
-            answer = {"type": "function_call_output", "call_id": call_id, "output": _output(text, result)}
+            answer = {
+                "type": "function_call_output",
+                "call_id": call_id,
+                "output": _output(text, result),
+            }
     if _type_of(item.caller) == "program":
         answer["caller"] = msgspec.json.decode(item.caller)
     return encode(answer)
@@ -209,7 +255,10 @@ def _output(text: str, result: ToolResult) -> Any:
     if not result.images:
         return text
     urls = [f"data:{image.media_type};base64,{image.data}" for image in result.images]
-    return [{"type": "input_text", "text": text}, *({"type": "input_image", "image_url": url} for url in urls)]
+    return [
+        {"type": "input_text", "text": text},
+        *({"type": "input_image", "image_url": url} for url in urls),
+    ]
 
 
 def _type_of(raw: msgspec.Raw) -> Any:

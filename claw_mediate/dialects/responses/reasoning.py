@@ -1,12 +1,15 @@
-"""Reasoning in OpenAI Responses, which only its maker takes back (docs/spec/responses.md section 4).
+"""Reasoning in OpenAI Responses, which only its maker takes back
+(docs/spec/responses.md section 4).
 
 reasoning of a hidden round                        what happens to it
-─────────────────────────────────────────────────  ───────────────────────────────────────────────────────────
-encrypted, or kept by the provider (in its turn)   it goes back, to the provider and model that made it
-made by another provider or model                  it leaves the transcript
-neither encrypted nor kept                         the same, and later requests ask for the encrypted content
+─────────────────────────────────────────────────
+─────────────────────────────────────────────────────────── encrypted, or kept by the provider (in
+its turn)   it goes back, to the provider and model that made it made by another provider or model
+it leaves the transcript neither encrypted nor kept                         the same, and later
+requests ask for the encrypted content
 
-Where reasoning leaves, what it led to loses its ``id``: by that the API knows that something is missing.
+Where reasoning leaves, what it led to loses its ``id``: by that the API knows that something is
+missing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +23,8 @@ from claw_mediate.dialects.base import ReplayRules
 from claw_mediate.dialects.bodies import encode
 from claw_mediate.dialects.responses.items import IMAGE, REASONING, Item, read_item, split_items
 
-_MAKER: Final = "claw_maker"  # The member of a stored reasoning item that names its provider and model; it is never sent
+# The member of a stored reasoning item that names its provider and model; it is never sent
+_MAKER: Final = "claw_maker"
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
@@ -70,14 +74,25 @@ class ReasoningRules(ReplayRules):
             return b",".join(without_reasoning(items))
         if not any(makers):
             return messages
-        return b",".join(json_splice.edit(item, {_MAKER: None}) if _read_maker(item) else item for item in items)
+        return b",".join(
+            json_splice.edit(item, {_MAKER: None}) if _read_maker(item) else item for item in items
+        )
 
     def find_losses(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[str, ...]:
-        views = [(past.response, [read_item(item) for item in split_items(past.response.message)]) for past in rounds]
+        views = [
+            (past.response, [read_item(item) for item in split_items(past.response.message)])
+            for past in rounds
+        ]
         if replayed:
-            return ("hidden_output_dropped",) if any(view.kind == IMAGE for _, items in views for view in items) else ()
+            return (
+                ("hidden_output_dropped",)
+                if any(view.kind == IMAGE for _, items in views for view in items)
+                else ()
+            )
         return (
-            () if all(response.is_kept or is_replayable(items) for response, items in views) else ("reasoning_not_replayable",)
+            ()
+            if all(response.is_kept or is_replayable(items) for response, items in views)
+            else ("reasoning_not_replayable",)
         )
 
     def ask_for_replayable(self, body: bytes) -> bytes:

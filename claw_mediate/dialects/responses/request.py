@@ -1,4 +1,6 @@
-"""OpenAI Responses, the runner's request: its view, and the edited body for the provider (docs/spec/responses.md section 3)."""
+"""OpenAI Responses, the runner's request: its view, and the edited body for the provider
+(docs/spec/responses.md section 3).
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache, partial
@@ -15,7 +17,13 @@ from claw_mediate.core.json_pieces import contains, join_pieces
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, ProviderRequest, RequestVariants, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.base import (
+    Additions,
+    ProviderRequest,
+    RequestVariants,
+    RunnerRequest,
+    UnreadableRequestError,
+)
 from claw_mediate.dialects.bodies import (
     ABSENT,
     Changes,
@@ -80,7 +88,10 @@ _READ = frozenset(_Request.__struct_fields__)
 """Members that are read: one that stands twice could mean another thing to the provider."""
 _NAMING = ("previous_response_id", "conversation")
 _KEPT_ELSEWHERE = (b'"file_id"', b'"vector_store_ids"')
-"""Members whose ids only one provider knows, anywhere in the body. No text holds them, for its quotes are escaped."""
+"""Members whose ids only one provider knows, anywhere in the body.
+
+No text holds them, for its quotes are escaped.
+"""
 
 
 def read_request(body: bytes) -> RunnerRequest:
@@ -88,19 +99,27 @@ def read_request(body: bytes) -> RunnerRequest:
     outline = outline_request(body).text
     _check_named_once(outline)
     items = view.messages
-    previous, conversation = view.previous_response_id or "", _conversation_id(bytes(view.conversation))
+    previous, conversation = (
+        view.previous_response_id or "",
+        _conversation_id(bytes(view.conversation)),
+    )
     leans = bool(previous or conversation) or view.prompt is not None
     return RunnerRequest(
         body=body,
         model=view.model,
         stream=view.stream is True,
         declared_tools=tuple(_declared_names(view)),
-        declares_elsewhere=leans or any(tool.type == "tool_search" or tool.defer_loading is True for tool in view.tools or ()),
+        declares_elsewhere=leans
+        or any(
+            tool.type == "tool_search" or tool.defer_loading is True for tool in view.tools or ()
+        ),
         bypass=_find_bypass(view),
         tool_choice=view.tool_choice,
         load_evidence=cache(partial(read_evidence, items)),
         load_resent=partial(find_resent_items, body, items),
-        session_hints=SessionHints(view.metadata, view.prompt_cache_key, view.client_metadata, conversation),
+        session_hints=SessionHints(
+            view.metadata, view.prompt_cache_key, view.client_metadata, conversation
+        ),
         user_texts=tuple(visible_text(item, "\n") for item in items if item.speaker == "user"),
         system="\n".join(_system_texts(view)),
         max_tokens=view.max_output_tokens if type(view.max_output_tokens) is int else None,
@@ -109,20 +128,26 @@ def read_request(body: bytes) -> RunnerRequest:
         instructions_length=len(view.instructions) if isinstance(view.instructions, str) else 0,
         previous_response=previous,
         conversation=conversation,
-        is_bound=leans or _refers(items) or any(contains(outline, name) for name in _KEPT_ELSEWHERE),
+        is_bound=leans
+        or _refers(items)
+        or any(contains(outline, name) for name in _KEPT_ELSEWHERE),
         go_on_from=partial(_go_on_from, body),
     )
 
 
 def _check_named_once(body: bytes) -> None:
-    """Raise ``RepeatedMemberError`` where what the provider keeps is named twice: it could go on from the other one."""
+    """Raise ``RepeatedMemberError`` where what the provider keeps is named twice:
+    it could go on from the other one.
+    """
     # A name is spelled with escapes, or not; most bodies have neither escapes nor the name twice.
     if b"\\u" in body or any(body.count(b'"%b"' % name.encode()) > 1 for name in _NAMING):
         json_splice.find_members(body, _NAMING)
 
 
 def _conversation_id(named: bytes) -> str:
-    """Return the id of a conversation, which is a text, or an object with an ``id``; "" for null."""
+    """Return the id of a conversation, which is a text, or an object with an
+    ``id``; "" for null.
+    """
     if named == b"null":
         return ""
     try:
@@ -131,11 +156,15 @@ def _conversation_id(named: bytes) -> str:
         json_splice.find_members(named, ("id",))
         return msgspec.json.decode(named, type=_Conversation).id
     except msgspec.DecodeError as error:
-        raise UnreadableRequestError(f"the request is not a Responses request: its conversation has no id: {error}") from error
+        raise UnreadableRequestError(
+            f"the request is not a Responses request: its conversation has no id: {error}"
+        ) from error
 
 
 def _refers(items: Sequence[Item]) -> bool:
-    """Return whether an item is one that the provider keeps, and the runner names by its id only."""
+    """Return whether an item is one that the provider keeps, and the runner names
+    by its id only.
+    """
     return any(item.kind == "item_reference" for item in items)
 
 
@@ -148,7 +177,9 @@ def _go_on_from(body: bytes, previous: str, owed: bytes) -> bytes:
 
 
 def _input_items(raw: bytes | None) -> bytes:
-    """Return the items of an ``input``: none where there is none, and a text as one message of the user's."""
+    """Return the items of an ``input``: none where there is none, and a text as one
+    message of the user's.
+    """
     if raw is None or raw == b"null":
         return b"[]"
     return join_pieces([b'[{"role":"user","content":', raw, b"}]"]) if raw[:1] == b'"' else raw
@@ -160,17 +191,24 @@ def _find_bypass(view: _Request) -> str | None:
         "background_not_mediated": view.background is True,
         "tool_choice_none": view.tool_choice == "none",
         "no_generation": view.generate is False,
-        "no_input": view.input is None and not (view.previous_response_id or bytes(view.conversation) != b"null"),
+        "no_input": view.input is None
+        and not (view.previous_response_id or bytes(view.conversation) != b"null"),
         "prompt_template": view.prompt is not None and view.tools is None,
     }
     return next((name for name, holds in rules.items() if holds), None)
 
 
 def _find_side_request(view: _Request) -> str | None:
-    """Return the rule of a request that a runner's program marks as its own housekeeping (section 9)."""
+    """Return the rule of a request that a runner's program marks as its own
+    housekeeping (section 9).
+    """
     if view.messages and view.messages[-1].kind == "compaction_trigger":
         return "compaction-trigger"
-    told = view.client_metadata.get(_COMPACTION_TURN) if isinstance(view.client_metadata, dict) else None
+    told = (
+        view.client_metadata.get(_COMPACTION_TURN)
+        if isinstance(view.client_metadata, dict)
+        else None
+    )
     try:
         turn = msgspec.json.decode(told, type=dict[str, Any]) if isinstance(told, str) else {}
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
@@ -185,11 +223,15 @@ def _system_texts(view: _Request) -> Iterator[str]:
 
 
 def _declared_names(view: _Request) -> Iterator[str]:
-    """Yield the names of the runner's tools: those of the request, of its namespaces, and those that items brought."""
+    """Yield the names of the runner's tools: those of the request, of its
+    namespaces, and those that items brought.
+    """
     yield from _names(view.tools or ())
     for item in view.messages:
         if item.kind in {"tool_search_output", "additional_tools"} and isinstance(item.tools, list):
-            yield from _names(msgspec.convert(each, _Tool) for each in item.tools if isinstance(each, dict))
+            yield from _names(
+                msgspec.convert(each, _Tool) for each in item.tools if isinstance(each, dict)
+            )
 
 
 def _names(tools: Any) -> Iterator[str]:
@@ -202,13 +244,20 @@ def _names(tools: Any) -> Iterator[str]:
                 yield name
 
 
-def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own."""
+def build_request(
+    request: RunnerRequest, catalog: ToolCatalog, additions: Additions
+) -> RequestVariants:
+    """Return the body for the provider without the rounds of this turn.
+
+    Managed tools stand behind the runner's own.
+    """
     body = json_splice.Object(request.body, unique=_READ)
     own = array_member(body, "tools")
     is_programmatic = any(_type(tool) == "programmatic_tool_calling" for tool in split_items(own))
     changes: Changes = {
-        "tools": json_splice.append(own, [_wire_tool(tool, is_programmatic) for tool in catalog.offered]),
+        "tools": json_splice.append(
+            own, [_wire_tool(tool, is_programmatic) for tool in catalog.offered]
+        ),
         "stream_options": None,
     }
     if body.value("stream") is not None:
@@ -218,8 +267,12 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
         body = json_splice.Object(body.edit({"input": b"[]"}))
     own_items = _input_items(raw)
     items = insert_messages(own_items, additions.insertions)
-    # What stands in the input of a conversation stays in it for good; instructions hold for one request.
-    changes |= {"input": items, **_add_context(body, b"[]" if request.keeps_rounds else items, additions.context)}
+    # What stands in the input of a conversation stays in it for good; instructions hold for one
+    # request.
+    changes |= {
+        "input": items,
+        **_add_context(body, b"[]" if request.keeps_rounds else items, additions.context),
+    }
     choices: dict[ToolUse, Changes] = {
         ToolUse.AS_REQUESTED: _choice_as_requested(request.tool_choice, catalog),
         ToolUse.RELEASED: _released_choice(request.tool_choice, catalog),
@@ -227,7 +280,8 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
     }
     # A text stays a text, and what is absent absent, as long as nothing is put behind it.
     stays = own_items is not raw and changes["input"] is own_items
-    # A conversation has the runner's input from the first call on; behind it only what is new is sent.
+    # A conversation has the runner's input from the first call on; behind it only what is new is
+    # sent.
     extended = {**changes, "input": b"[]"} if request.keeps_rounds else changes
     variants = request_variants(body, extended, choices.__getitem__, "input")
     if not stays and not request.keeps_rounds:
@@ -243,18 +297,24 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
 def add_context(request: RunnerRequest, context: str) -> bytes:
     body = json_splice.Object(request.body)
     raw = body.value("input") or b"[]"
-    return body.edit(_add_context(body, raw if raw[:1] == b"[" and not request.keeps_rounds else b"[]", context))
+    return body.edit(
+        _add_context(body, raw if raw[:1] == b"[" and not request.keeps_rounds else b"[]", context)
+    )
 
 
 def _add_context(body: json_splice.Object, items: bytes, context: str) -> Changes:
-    """Return the changes that put text at the end of the instructions, or of the last leading system message."""
+    """Return the changes that put text at the end of the instructions, or of the
+    last leading system message.
+    """
     if not context:
         return {}
     instructions = body.value("instructions")
     if instructions not in (None, b"null", b'""') and instructions[:1] == b'"':
         return {"instructions": append_text(instructions, context)}
     raw = split_items(items)
-    leading = list(takewhile(lambda item: decode_request_outline(item_decoder, item).speaker in SYSTEM, raw))
+    leading = list(
+        takewhile(lambda item: decode_request_outline(item_decoder, item).speaker in SYSTEM, raw)
+    )
     if not leading:
         return {"instructions": encode(context)}
     message = json_splice.Object(leading[-1])
@@ -271,7 +331,8 @@ def _append_text(content: bytes, text: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _wire_tool(offered: OfferedTool, is_programmatic: bool) -> bytes:
-    # Without ``strict`` the API takes it for true, and refuses schemas that are not of its strict subset.
+    # Without ``strict`` the API takes it for true, and refuses schemas that are not of its strict
+    # subset.
     tool: JsonObject = {
         "type": "function",
         "name": offered.alias,
@@ -283,14 +344,19 @@ def _wire_tool(offered: OfferedTool, is_programmatic: bool) -> bytes:
 
 
 def _choice_as_requested(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """Return the change of a choice that names managed tools canonically, to their aliases; else the runner's bytes stay."""
+    """Return the change of a choice that names managed tools canonically, to their
+    aliases; else the runner's bytes stay.
+    """
     if isinstance(choice, dict) and (named := _choice_by_alias(choice, catalog)) != choice:
         return {"tool_choice": encode(named)}
     return {}
 
 
 def _released_choice(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """Return the change that releases a forced choice; tools that it left out stay left out. Empty for other choices."""
+    """Return the change that releases a forced choice; tools that it left out stay left out.
+
+    Empty for other choices.
+    """
     if not isinstance(choice, dict):
         return {"tool_choice": b'"auto"'} if choice == "required" else {}
     if choice.get("type") != "allowed_tools":
@@ -301,7 +367,10 @@ def _released_choice(choice: JsonObject | str | None, catalog: ToolCatalog) -> C
 def _choice_by_alias(choice: JsonObject, catalog: ToolCatalog) -> JsonObject:
     if choice.get("type") != "allowed_tools" or not isinstance(choice.get("tools"), list):
         return _tool_by_alias(choice, catalog)
-    tools = [_tool_by_alias(tool, catalog) if isinstance(tool, dict) else tool for tool in choice["tools"]]
+    tools = [
+        _tool_by_alias(tool, catalog) if isinstance(tool, dict) else tool
+        for tool in choice["tools"]
+    ]
     return {**choice, "tools": tools}
 
 

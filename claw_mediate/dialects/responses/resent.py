@@ -1,4 +1,5 @@
-"""Items of an answer that was cut off on its way, at the end of a request (docs/spec/responses.md section 11).
+"""Items of an answer that was cut off on its way, at the end of a request
+(docs/spec/responses.md section 11).
 
 Codex asks again with its last request and, behind its items, those of the answer that it got whole.
 """
@@ -27,9 +28,15 @@ def find_resent_items(body: bytes, items: Sequence[Item]) -> list[ResentItems]:
     if not ids:
         return []
     place = json_splice.find_members(body, ["input"])["input"]
-    ends = [place.start + end for _, end in json_splice.element_spans(copy_span(body, place.start, place.end))]
+    ends = [
+        place.start + end
+        for _, end in json_splice.element_spans(copy_span(body, place.start, place.end))
+    ]
     return [
-        ResentItems(json_splice.splice(body, [(ends[-count - 1], ends[-1], b"")]), partial(_leave_out, tuple(ids[-count:])))
+        ResentItems(
+            json_splice.splice(body, [(ends[-count - 1], ends[-1], b"")]),
+            partial(_leave_out, tuple(ids[-count:])),
+        )
         for count in range(1, len(ids) + 1)
     ]
 

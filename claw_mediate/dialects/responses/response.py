@@ -1,7 +1,10 @@
-"""OpenAI Responses: ``POST …/responses``. The dialect; ``request`` reads the runner's side (docs/spec/responses.md).
+"""OpenAI Responses: ``POST …/responses``.
 
-A response's ``message`` is its array ``output``. Its items stay as the provider wrote them: changed are only ids that are
-missing, and names and arguments that providers do not take back; items that must leave the transcript are left out.
+The dialect; ``request`` reads the runner's side (docs/spec/responses.md).
+
+A response's ``message`` is its array ``output``. Its items stay as the provider wrote them: changed
+are only ids that are missing, and names and arguments that providers do not take back; items that
+must leave the transcript are left out.
 """
 
 import hashlib
@@ -51,7 +54,12 @@ from claw_mediate.dialects.responses.items import (
     tool_name,
     write_answer,
 )
-from claw_mediate.dialects.responses.reasoning import ReasoningRules, is_replayable, sign, without_reasoning
+from claw_mediate.dialects.responses.reasoning import (
+    ReasoningRules,
+    is_replayable,
+    sign,
+    without_reasoning,
+)
 from claw_state.continuity import Anchor
 
 NAME: Final = "openai-responses"
@@ -114,14 +122,19 @@ def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
 
 
 def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
-    """Return the view of a response. Raise ``UnreadableResponseError``, or ``FailedResponseError`` for one that failed."""
+    """Return the view of a response.
+
+    Raise ``UnreadableResponseError``, or ``FailedResponseError`` for one that failed.
+    """
     try:
         json_splice.check_utf8(body)
         view = _response_decoder.decode(body)
         parsed = json_splice.Object(body, unique=_READ)
         raw = items = split_items(parsed.value("output") or b"[]")
         if len(raw) > MAX_PARTS:
-            raise UnreadableResponseError(f"the provider's response holds more than {MAX_PARTS} items")
+            raise UnreadableResponseError(
+                f"the provider's response holds more than {MAX_PARTS} items"
+            )
         for each in view.output:
             check_parts(each)
         for item in items:
@@ -136,13 +149,17 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
     except json_splice.JsonSpliceError as error:
         raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise UnreadableResponseError("the provider's response is not one of the Responses API") from error
+        raise UnreadableResponseError(
+            "the provider's response is not one of the Responses API"
+        ) from error
     message = join_items(raw)
     found: json_splice.Object | None = parsed
     if raw != items:
         body, found = parsed.edit({"output": message}), None
     response_id = view.id if isinstance(view.id, str) else ""
-    return ModelResponse(body, message, calls, view.usage or {}, response_id, view.store is True, owed, parsed=found)
+    return ModelResponse(
+        body, message, calls, view.usage or {}, response_id, view.store is True, owed, parsed=found
+    )
 
 
 def _check_status(view: _Response) -> str:
@@ -156,12 +173,17 @@ def _check_status(view: _Response) -> str:
         case "failed":
             raise _failure(view.error)
         case status:
-            raise UnreadableResponseError(f"the provider's response has the status {str(status)[:32]!r}")
+            raise UnreadableResponseError(
+                f"the provider's response has the status {str(status)[:32]!r}"
+            )
 
 
 def _failure(error: Any) -> FailedResponseError:
     details = error if isinstance(error, dict) else {}
-    code, message = str(details.get("code") or "server_error"), str(details.get("message") or "the provider failed")
+    code, message = (
+        str(details.get("code") or "server_error"),
+        str(details.get("message") or "the provider failed"),
+    )
     shown = {"message": message, "type": "api_error", "param": None, "code": code}
     status = _FAILED_STATUS.get(code, 400 if any(word in code for word in _OF_THE_REQUEST) else 502)
     return FailedResponseError(status, encode({"error": shown}))
@@ -193,7 +215,8 @@ def _make_call(view: Item, call_id: str, catalog: ToolCatalog, *, cut: bool) -> 
     if view.kind == FUNCTION:
         return catalog.make_call(call_id, name, _arguments(view), cut=cut)
     if view.kind == CUSTOM:
-        # Its input is free text: the runner's to read. No managed tool takes it, least of all for ``{}``.
+        # Its input is free text: the runner's to read. No managed tool takes it, least of all for
+        # ``{}``.
         return catalog.make_call(call_id, name, _FREE_TEXT)
     return replace(catalog.make_native_call(call_id, view.kind), is_answerable=has_answer(view))
 
@@ -207,18 +230,28 @@ def _answer_filtered(views: Sequence[Item], calls: Sequence[ToolCall]) -> tuple[
     made = zip((view for view in views if view.is_call), calls, strict=True)
     reason = "the answer was filtered before it was complete."
     return tuple(
-        write_answer(view, tool_result.invalid_arguments(call, reason)) for view, call in made if call.owner != "native"
+        write_answer(view, tool_result.invalid_arguments(call, reason))
+        for view, call in made
+        if call.owner != "native"
     )
 
 
-def _without_managed_calls(raw: Sequence[bytes], views: Sequence[Item], calls: Sequence[ToolCall]) -> list[bytes]:
+def _without_managed_calls(
+    raw: Sequence[bytes], views: Sequence[Item], calls: Sequence[ToolCall]
+) -> list[bytes]:
     owners = iter(calls)
-    native = {index for index, view in enumerate(views) if view.is_call and next(owners).owner == "native"}
+    native = {
+        index for index, view in enumerate(views) if view.is_call and next(owners).owner == "native"
+    }
     return keep_items(raw, views, native.__contains__)
 
 
-def write_response(response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
-    """Return the provider's bytes as the runner may see them (section 6): its own tools and choices, and ``usage``."""
+def write_response(
+    response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
+) -> bytes:
+    """Return the provider's bytes as the runner may see them (section 6): its own
+    tools and choices, and ``usage``.
+    """
     body = response.parsed or json_splice.Object(response.body)
     changes: Changes = _echo(body, request)
     named = _delivered_items(response, terminal=terminal)
@@ -243,8 +276,12 @@ def _echo(body: json_splice.Object, request: RunnerRequest) -> Changes:
     tools = body.value("tools")
     if tools is not None and tools[:1] == b"[":
         declared = frozenset(("", *request.declared_tools))  # Tools of other types have no name
-        changes["tools"] = join_items(tool for tool in split_items(tools) if tool_name(tool) in declared)
-    if echoed := [name for name in _EchoedMembers.__struct_fields__ if body.value(name) is not None]:
+        changes["tools"] = join_items(
+            tool for tool in split_items(tools) if tool_name(tool) in declared
+        )
+    if echoed := [
+        name for name in _EchoedMembers.__struct_fields__ if body.value(name) is not None
+    ]:
         changes |= _asked_members(request.body, echoed)
     changes |= {name: b"null" for name in TOLD if body.value(name) is not None}
     if body.value("previous_response_id") is not None:
@@ -290,16 +327,23 @@ def _seed(body: bytes) -> str:
 
 
 def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
-    """Return, for each round, the response's items without those that leave the transcript, and the answers to its calls."""
+    """Return, for each round, the response's items without those that leave the
+    transcript, and the answers to its calls.
+    """
     items: list[bytes] = []
     for past in rounds:
         kept = {
-            result.call.id: result for result in past.results if not (replayed and result.code in tool_result.NOT_REINJECTED)
+            result.call.id: result
+            for result in past.results
+            if not (replayed and result.code in tool_result.NOT_REINJECTED)
         }
         if kept:
             # An image is large, and the model has seen it: later turns do without.
             written = _round_items(
-                past.response, kept, IMAGE if replayed else "", is_known=past.response.is_kept and not replayed
+                past.response,
+                kept,
+                IMAGE if replayed else "",
+                is_known=past.response.is_kept and not replayed,
             )
             items += sign(written, past.response.maker) if replayed else written
     return tuple(items)
@@ -308,11 +352,15 @@ def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[byt
 def write_answers(answered: Round) -> tuple[bytes, ...]:
     given = {result.call.id: result for result in answered.results}
     views = map(read_item, split_items(answered.response.message))
-    calls = [view for view in views if view.is_call and view.own_call_id in given and has_answer(view)]
+    calls = [
+        view for view in views if view.is_call and view.own_call_id in given and has_answer(view)
+    ]
     return tuple(write_answer(view, given[view.own_call_id]) for view in calls)
 
 
-def _round_items(response: ModelResponse, kept: dict[str, ToolResult], dropped: str, *, is_known: bool) -> Iterator[bytes]:
+def _round_items(
+    response: ModelResponse, kept: dict[str, ToolResult], dropped: str, *, is_known: bool
+) -> Iterator[bytes]:
     raw = split_items(response.message)
     views = [read_item(item) for item in raw]
     answered = {
@@ -320,7 +368,10 @@ def _round_items(response: ModelResponse, kept: dict[str, ToolResult], dropped: 
         for index, view in enumerate(views)
         if view.is_call and view.own_call_id in kept and has_answer(view)
     }
-    sent = [_resendable(item, answered[index].call) if index in answered else item for index, item in enumerate(raw)]
+    sent = [
+        _resendable(item, answered[index].call) if index in answered else item
+        for index, item in enumerate(raw)
+    ]
     transcript = keep_items(sent, views, answered.__contains__, dropped=dropped)
     yield from transcript if is_known or is_replayable(views) else without_reasoning(transcript)
     for index, result in answered.items():
@@ -328,7 +379,9 @@ def _round_items(response: ModelResponse, kept: dict[str, ToolResult], dropped: 
 
 
 def _resendable(raw: bytes, call: ToolCall) -> bytes:
-    """Return a call as providers take it back: with a name of plain characters, and arguments that are an object's JSON."""
+    """Return a call as providers take it back: with a name of plain characters, and
+    arguments that are an object's JSON.
+    """
     view = read_item(raw)
     if view.kind != FUNCTION:
         return raw
@@ -339,11 +392,16 @@ def _resendable(raw: bytes, call: ToolCall) -> bytes:
 
 
 def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
-    return answer_anchor([read_item(item) for item in _delivered_items(response, terminal=terminal)], request.evidence.before)
+    return answer_anchor(
+        [read_item(item) for item in _delivered_items(response, terminal=terminal)],
+        request.evidence.before,
+    )
 
 
 def summarize(messages: bytes) -> bytes:
-    """Return hidden items with their calls and how each went, without what was sent and answered."""
+    """Return hidden items with their calls and how each went, without what was sent
+    and answered.
+    """
     items = without_reasoning(split_items(b"[%b]" % messages))
     return b",".join(_summarize_item(item) for item in items if read_item(item).is_in_summary)
 
@@ -352,7 +410,11 @@ def _summarize_item(item: bytes) -> bytes:
     view = read_item(item)
     if view.kind == FUNCTION:
         summary = summarize_arguments(_arguments(view))
-        return item if summary is None else json_splice.edit(item, {"arguments": encode(encode(summary).decode())})
+        return (
+            item
+            if summary is None
+            else json_splice.edit(item, {"arguments": encode(encode(summary).decode())})
+        )
     if view.kind != "function_call_output":
         return item
     parsed = json_splice.Object(item)

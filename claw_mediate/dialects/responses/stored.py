@@ -1,7 +1,9 @@
-"""Responses and items that a provider keeps, as the runner may read them (docs/spec/responses.md section 10).
+"""Responses and items that a provider keeps, as the runner may read them
+(docs/spec/responses.md section 10).
 
-A kept response repeats the request that the provider got, and its items are those of that request and of all that it goes on
-from. So managed tools leave the first, and hidden items the second. Paging is over what is left.
+A kept response repeats the request that the provider got, and its items are those of that request
+and of all that it goes on from. So managed tools leave the first, and hidden items the second.
+Paging is over what is left.
 """
 
 from collections.abc import Mapping, Sequence
@@ -74,7 +76,9 @@ def ids_in(items: bytes) -> frozenset[str]:
     for raw in split_items(b"[%b]" % items):
         view = read_item(raw)
         ids = (view.id, view.own_call_id, _answered_call(raw, view))
-        found.update(each for each in ids if isinstance(each, str) and each)  # Providers may give anything
+        found.update(
+            each for each in ids if isinstance(each, str) and each
+        )  # Providers may give anything
     return frozenset(found)
 
 
@@ -85,7 +89,10 @@ def ids_of_output(body: bytes) -> frozenset[str]:
 
 
 def show_response(body: bytes, echo: ShownEcho, concealment: Concealment) -> bytes:
-    """Return a kept response as its runner may read it. Raise ``UnreadableResponseError`` for anything else."""
+    """Return a kept response as its runner may read it.
+
+    Raise ``UnreadableResponseError`` for anything else.
+    """
     try:
         json_splice.check_utf8(body)
         _object_decoder.decode(body)
@@ -96,7 +103,9 @@ def show_response(body: bytes, echo: ShownEcho, concealment: Concealment) -> byt
         tools = document.value("tools")
         if tools is not None and tools[:1] == b"[":
             hidden = {None, *concealment.names} if concealment.names else set()
-            changes["tools"] = join_items(tool for tool in split_items(tools) if tool_name(tool) not in hidden)
+            changes["tools"] = join_items(
+                tool for tool in split_items(tools) if tool_name(tool) not in hidden
+            )
         if echo.tool_choice and document.value("tool_choice") is not None:
             changes["tool_choice"] = echo.tool_choice
         instructions = document.value("instructions")
@@ -111,12 +120,19 @@ def show_response(body: bytes, echo: ShownEcho, concealment: Concealment) -> byt
             changes |= {name: b"null" for name in TOLD if document.value(name) is not None}
         changed = {name: value for name, value in changes.items() if value != document.value(name)}
         return document.edit(changed) if changed else body
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, json_splice.JsonSpliceError) as error:
+    except (
+        msgspec.DecodeError,
+        RecursionError,
+        UnicodeDecodeError,
+        json_splice.JsonSpliceError,
+    ) as error:
         raise UnreadableResponseError("the provider's answer is not one response") from error
 
 
 def show_items(raw: Sequence[bytes], concealment: Concealment) -> list[bytes]:
-    """Return the items, oldest first, without hidden ones and without the reasoning that led to nothing else."""
+    """Return the items, oldest first, without hidden ones and without the reasoning
+    that led to nothing else.
+    """
     views = [read_item(item) for item in raw]
     managed = [view.own_call_id for view in views if _is_managed(view, concealment)]
     hidden = concealment.ids.union(each for each in managed if isinstance(each, str))
@@ -124,7 +140,9 @@ def show_items(raw: Sequence[bytes], concealment: Concealment) -> list[bytes]:
     has_led_to = is_in_vain = False  # What is behind led to something; to nothing that is shown
     for item, view in zip(reversed(raw), reversed(views), strict=True):
         names = (view.id, view.own_call_id, _answered_call(item, view))
-        is_hidden = _is_managed(view, concealment) or any(isinstance(each, str) and each in hidden for each in names)
+        is_hidden = _is_managed(view, concealment) or any(
+            isinstance(each, str) and each in hidden for each in names
+        )
         if view.kind == REASONING:
             if is_hidden or is_in_vain:
                 continue  # and the reasoning right before it goes too
@@ -140,7 +158,11 @@ def show_items(raw: Sequence[bytes], concealment: Concealment) -> list[bytes]:
 
 
 def _is_managed(view: Item, concealment: Concealment) -> bool:
-    return view.kind in {FUNCTION, CUSTOM} and not view.namespace and item_name(view) in concealment.names
+    return (
+        view.kind in {FUNCTION, CUSTOM}
+        and not view.namespace
+        and item_name(view) in concealment.names
+    )
 
 
 def _answered_call(raw: bytes, view: Item) -> Any:
@@ -152,7 +174,8 @@ def _answered_call(raw: bytes, view: Item) -> Any:
 
 
 def read_page(body: bytes) -> tuple[list[bytes], str]:
-    """Return the items of a provider's page, and the id after which the next one begins: "" behind the last one.
+    """Return the items of a provider's page, and the id after which the next one
+    begins: "" behind the last one.
 
     Raise ``UnreadableResponseError``.
     """
@@ -169,7 +192,10 @@ def read_page(body: bytes) -> tuple[list[bytes], str]:
 
 
 def write_page(items: Sequence[bytes], asked: Mapping[str, str]) -> bytes:
-    """Return the page of items (oldest first) that a query asks for. Raise ``UnreadableRequestError``."""
+    """Return the page of items (oldest first) that a query asks for.
+
+    Raise ``UnreadableRequestError``.
+    """
     size, order = asked.get("limit", str(_DEFAULT_SIZE)), asked.get("order", "desc")
     if not (size.isdecimal() and size.isascii() and 0 < int(size) <= PAGE_SIZE):
         raise UnreadableRequestError(f"'limit' is a whole number from 1 to {PAGE_SIZE}")
@@ -186,7 +212,12 @@ def write_page(items: Sequence[bytes], asked: Mapping[str, str]) -> bytes:
     named = ids[start:end][: int(size)]
     first, last = (encode(named[0]), encode(named[-1])) if named else (b"null", b"null")
     has_more = b"true" if start + len(page) < end else b"false"
-    return b'{"object":"list","data":%b,"first_id":%b,"last_id":%b,"has_more":%b}' % (join_items(page), first, last, has_more)
+    return b'{"object":"list","data":%b,"first_id":%b,"last_id":%b,"has_more":%b}' % (
+        join_items(page),
+        first,
+        last,
+        has_more,
+    )
 
 
 def _place(ids: Sequence[Any], item_id: str, name: str) -> int:

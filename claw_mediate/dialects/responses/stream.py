@@ -1,7 +1,9 @@
-"""A finished response of the Responses API as one well-formed stream (docs/spec/responses.md section 7).
+"""A finished response of the Responses API as one well-formed stream
+(docs/spec/responses.md section 7).
 
-``sequence_number`` counts every event from 0, ``output_index`` the items; ids are the same in all events. What we do not know
-travels whole. A stream that began before its response was there keeps the id with which it began.
+``sequence_number`` counts every event from 0, ``output_index`` the items; ids are the same in all
+events. What we do not know travels whole. A stream that began before its response was there keeps
+the id with which it began.
 """
 
 import hashlib
@@ -13,12 +15,31 @@ import msgspec
 
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import Keepalive, RunnerRequest, StreamOpening
-from claw_mediate.dialects.sse import Members, as_raw, split_array, split_object, split_text, string_member, without_line_breaks
+from claw_mediate.dialects.sse import (
+    Members,
+    as_raw,
+    split_array,
+    split_object,
+    split_text,
+    string_member,
+    without_line_breaks,
+)
 
 ID_PREFIX = "resp_"
 _TERMINAL: Final = {"incomplete": "response.incomplete", "failed": "response.failed"}
-_EMPTY: Final[dict[str, Any]] = {"output": [], "usage": None, "error": None, "incomplete_details": None}
-_CODES: Final = {"server_error", "rate_limit_exceeded", "context_length_exceeded", "insufficient_quota", "invalid_prompt"}
+_EMPTY: Final[dict[str, Any]] = {
+    "output": [],
+    "usage": None,
+    "error": None,
+    "incomplete_details": None,
+}
+_CODES: Final = {
+    "server_error",
+    "rate_limit_exceeded",
+    "context_length_exceeded",
+    "insufficient_quota",
+    "invalid_prompt",
+}
 """Error codes that runners know. Any other one is told in the message."""
 _NO_USAGE: Final = {
     "input_tokens": 0,
@@ -31,7 +52,9 @@ _NO_USAGE: Final = {
 type _Event = dict[str, Any]
 
 
-def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
+def stream(
+    body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
+) -> Iterator[bytes]:
     del request
     response = split_object(without_line_breaks(body))
     if opening is not None:
@@ -55,28 +78,40 @@ def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = 
 
 
 def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-    """Return a comment, which every SDK skips; native: the events that open the stream, or the last of them again."""
+    """Return a comment, which every SDK skips; native: the events that open the
+    stream, or the last of them again.
+    """
     if kind == "comment":
         return sse.comment(note)
     numbers, response = count(_events_sent(opening)), _opened(opening)
-    names = ["response.in_progress"] if opening.beats else ["response.created", "response.in_progress"]
+    names = (
+        ["response.in_progress"] if opening.beats else ["response.created", "response.in_progress"]
+    )
     return b"".join(_write(numbers, {"type": name, "response": response}) for name in names)
 
 
 def stream_error(error: bytes, opening: StreamOpening) -> bytes:
     """Return the two events of an error: JavaScript's clients read the first, Codex the second.
 
-    ``response.created`` stands before them where it was not sent yet: strict clients read nothing else first.
+    ``response.created`` stands before them where it was not sent yet: strict clients read nothing
+    else first.
     """
     details = msgspec.json.decode(error).get("error") or {}
-    code, message = str(details.get("code") or "server_error"), str(details.get("message") or "the request failed")
+    code, message = (
+        str(details.get("code") or "server_error"),
+        str(details.get("message") or "the request failed"),
+    )
     if code not in _CODES:
         code, message = "server_error", f"{code}: {message}"
     told = {"code": code, "message": message}
     numbers, response = count(_events_sent(opening)), _opened(opening)
-    events: list[_Event] = [] if opening.beats else [{"type": "response.created", "response": response}]
+    events: list[_Event] = (
+        [] if opening.beats else [{"type": "response.created", "response": response}]
+    )
     events.append({"type": "error", **told, "param": None})
-    events.append({"type": "response.failed", "response": {**response, "status": "failed", "error": told}})
+    events.append(
+        {"type": "response.failed", "response": {**response, "status": "failed", "error": told}}
+    )
     return b"".join(_write(numbers, event) for event in events)
 
 
@@ -101,7 +136,9 @@ def _opened(opening: StreamOpening) -> _Event:
 
 def _write(numbers: Iterator[int], event: _Event) -> bytes:
     kind = event.pop("type")
-    return sse.event(msgspec.json.encode({"type": kind, "sequence_number": next(numbers), **event}), kind)
+    return sse.event(
+        msgspec.json.encode({"type": kind, "sequence_number": next(numbers), **event}), kind
+    )
 
 
 def _item_events(item: Members) -> Iterator[_Event]:
@@ -115,9 +152,15 @@ def _item_events(item: Members) -> Iterator[_Event]:
             empty, own = _emptied(item, "summary", "content"), _reasoning_events(item)
         case "function_call" if string_member(item, "arguments") is not None:
             name = {"name": msgspec.Raw(item["name"])} if "name" in item else {}
-            empty, own = {"arguments": ""}, _text_events(item, "response.function_call_arguments", "arguments", name)
+            empty, own = (
+                {"arguments": ""},
+                _text_events(item, "response.function_call_arguments", "arguments", name),
+            )
         case "custom_tool_call" if string_member(item, "input") is not None:
-            empty, own = {"input": ""}, _text_events(item, "response.custom_tool_call_input", "input", {})
+            empty, own = (
+                {"input": ""},
+                _text_events(item, "response.custom_tool_call_input", "input", {}),
+            )
         case _:
             empty, own = {}, iter(())
     begun = {"status": "in_progress"} if "status" in item else {}
@@ -150,7 +193,11 @@ def _content_events(item: Members) -> Iterator[_Event]:
         text = string_member(part, "text")
         refusal = string_member(part, "refusal")
         if kind == "refusal" and refusal is not None:
-            yield {"type": "response.content_part.added", **place, "part": {**as_raw(part), "refusal": ""}}
+            yield {
+                "type": "response.content_part.added",
+                **place,
+                "part": {**as_raw(part), "refusal": ""},
+            }
             for piece in split_text(refusal):
                 yield {"type": "response.refusal.delta", **place, "delta": piece}
             yield {"type": "response.refusal.done", **place, "refusal": refusal}
@@ -177,15 +224,23 @@ def _output_text_events(part: Members, text: str) -> Iterator[_Event]:
 
 
 def _reasoning_events(item: Members) -> Iterator[_Event]:
-    for index, raw in enumerate(split_array(item["summary"]) if _is_array(item.get("summary")) else []):
+    for index, raw in enumerate(
+        split_array(item["summary"]) if _is_array(item.get("summary")) else []
+    ):
         part, place = split_object(raw), {"summary_index": index}
         text = string_member(part, "text") or ""
-        yield {"type": "response.reasoning_summary_part.added", **place, "part": {**as_raw(part), "text": ""}}
+        yield {
+            "type": "response.reasoning_summary_part.added",
+            **place,
+            "part": {**as_raw(part), "text": ""},
+        }
         for piece in split_text(text):
             yield {"type": "response.reasoning_summary_text.delta", **place, "delta": piece}
         yield {"type": "response.reasoning_summary_text.done", **place, "text": text}
         yield {"type": "response.reasoning_summary_part.done", **place, "part": as_raw(part)}
-    for index, raw in enumerate(split_array(item["content"]) if _is_array(item.get("content")) else []):
+    for index, raw in enumerate(
+        split_array(item["content"]) if _is_array(item.get("content")) else []
+    ):
         part, place = split_object(raw), {"content_index": index}
         text = string_member(part, "text") or ""
         yield {"type": "response.content_part.added", **place, "part": {**as_raw(part), "text": ""}}

@@ -1,7 +1,9 @@
-"""The addresses that ungoverned connections may lead to: global ones, and networks that the operator opens (decision 0024).
+"""The addresses that ungoverned connections may lead to: global ones, and networks that the
+operator opens (decision 0024).
 
-The address that is dialled is checked, and not the one that a name had a moment before: the check stands in the loop's
-resolver, for the task that dials. What the configuration names is not checked: a provider, another proxy of ``--mode``.
+The address that is dialled is checked, and not the one that a name had a moment before: the check
+stands in the loop's resolver, for the task that dials. What the configuration names is not checked:
+a provider, another proxy of ``--mode``.
 """
 
 import asyncio
@@ -18,7 +20,9 @@ _PORTS: Final = {"http": 80, "https": 443}
 _PRIVATE: Final = "its address is private, and CLLAMA_EGRESS_NETWORKS does not open it"
 _CLOSED: Final = "its address is of a special kind, which nobody may reach"
 
-_networks_of_dial: ContextVar[Collection[Network] | None] = ContextVar("networks_of_dial", default=None)
+_networks_of_dial: ContextVar[Collection[Network] | None] = ContextVar(
+    "networks_of_dial", default=None
+)
 """The private networks that this task may dial; None where nothing is checked."""
 
 
@@ -27,7 +31,9 @@ class ClosedAddressError(OSError):
 
 
 def find_refusal(host: str, networks: Iterable[Network]) -> str | None:
-    """Return why nobody may connect to this host, if it is an address; None for a name, and for an address that is open."""
+    """Return why nobody may connect to this host, if it is an address; None for a
+    name, and for an address that is open.
+    """
     try:
         address = ip_address(canonical(host))
     except ValueError:
@@ -69,8 +75,12 @@ def install_check(loop: asyncio.AbstractEventLoop) -> None:
         if networks is None:
             return found
 
-        refusals = [_refuse(ip_address(str(place[0]).partition("%")[0]), networks) for *_, place in found]
-        open_places = [each for each, refusal in zip(found, refusals, strict=True) if refusal is None]
+        refusals = [
+            _refuse(ip_address(str(place[0]).partition("%")[0]), networks) for *_, place in found
+        ]
+        open_places = [
+            each for each, refusal in zip(found, refusals, strict=True) if refusal is None
+        ]
         if not open_places:
             raise ClosedAddressError(next(filter(None, refusals), _CLOSED))
         return open_places

@@ -1,4 +1,5 @@
-"""Hosts that are not governed: their TLS is never decrypted, and ``egress=deny`` blocks them (decision 0024).
+"""Hosts that are not governed: their TLS is never decrypted, and ``egress=deny``
+blocks them (decision 0024).
 
     what comes                                       allow              deny
     CONNECT                                          its tunnel         403
@@ -7,10 +8,12 @@
     HTTP that names a governed host in its Host      403                403
     anything to a private or special address         403, or 502        403
 
-In the last row a name gets 502: its address is known, and checked, only when it is dialled (``destinations``).
+In the last row a name gets 502: its address is known, and checked, only when it is dialled
+(``destinations``).
 
-About the row before it: over plain HTTP no handshake names a host, so a transparent proxy knows an address only. Such a
-request is meant for a provider and carries the agent's credential, but would go wherever that address leads.
+About the row before it: over plain HTTP no handshake names a host, so a transparent proxy knows an
+address only. Such a request is meant for a provider and carries the agent's credential, but would
+go wherever that address leads.
 
 The addon outlives the script, and denies everything until a script has set what is governed.
 """
@@ -33,7 +36,11 @@ from claw_mediate.mitm.gate import destinations, guard
 from claw_mediate.mitm.governance import Governance, canonical
 
 _DENIED = (403, "egress_denied", "this host is not governed, and egress is denied")
-_NOT_OVER_TLS = (403, "not_over_tls", "this host is governed, and is reached over TLS only: use https")
+_NOT_OVER_TLS = (
+    403,
+    "not_over_tls",
+    "this host is governed, and is reached over TLS only: use https",
+)
 _UNGOVERNED = "it is not governed, and egress is denied"
 _MAX_SHOWN = 255  # Characters of a host's name
 _log = logging.getLogger(__name__)
@@ -53,13 +60,20 @@ class EgressAddon:
         destinations.install_check(asyncio.get_running_loop())
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
-        """Let TLS to ungoverned hosts pass; when egress is denied, go on to a handshake that fails."""
-        if not self._governance.denies_egress and not self._governs(data.context, data.client_hello.sni):
+        """Let TLS to ungoverned hosts pass; when egress is denied, go on to a
+        handshake that fails.
+        """
+        if not self._governance.denies_egress and not self._governs(
+            data.context, data.client_hello.sni
+        ):
             data.ignore_connection = True
             self._governance.connections.note_tunnel(data.context.client.id)
 
     def tls_start_client(self, data: tls.TlsData) -> None:
-        """Fail the handshake for an ungoverned host. This comes after mitmproxy's own hook, which would decrypt it."""
+        """Fail the handshake for an ungoverned host.
+
+        This comes after mitmproxy's own hook, which would decrypt it.
+        """
         if not self._governs(data.context, data.context.client.sni):
             self._log_refusal_of_tls(data.context)
             data.ssl_conn = SSL.Connection(_NO_CERTIFICATE, None)
@@ -74,8 +88,11 @@ class EgressAddon:
 
     @guard.fail_closed
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Refuse plain HTTP to ungoverned hosts, and to governed ones that only its Host header names."""
-        # The script has just read which hosts are governed; without one the guard refuses whatever was.
+        """Refuse plain HTTP to ungoverned hosts, and to governed ones that only its
+        Host header names.
+        """
+        # The script has just read which hosts are governed; without one the guard refuses whatever
+        # was.
         if self._governance.governs(flow) or flow.response is not None or self._is_governed(flow):
             return
         host = flow.request.host
@@ -91,11 +108,15 @@ class EgressAddon:
     async def server_connect(self, data: ServerConnectionHookData) -> None:
         """Refuse connections to this proxy itself, and check where ungoverned ones lead.
 
-        It would connect to itself again and again (mitmproxy knows itself by two names only), and its loopback, where metrics
-        and pages need no token, is not for runners.
+        It would connect to itself again and again (mitmproxy knows itself by two names only), and
+        its loopback, where metrics and pages need no token, is not for runners.
         """
         host, port, *_ = data.server.address or ("", 0)
-        if port in self._own_ports() and data.server.error is None and await _is_this_host(host, port):
+        if (
+            port in self._own_ports()
+            and data.server.error is None
+            and await _is_this_host(host, port)
+        ):
             data.server.error = "this is the proxy itself"
         if data.server.error is None and not self._is_configured(data.client, host, port):
             data.server.error = destinations.find_refusal(host, self._governance.egress_networks)
@@ -114,7 +135,9 @@ class EgressAddon:
         return destinations.find_refusal(host, self._governance.egress_networks)
 
     def _is_configured(self, client: connection.Client, host: str, port: int) -> bool:
-        """Return whether the configuration names this place: as a provider's, or as the other proxy of ``--mode``."""
+        """Return whether the configuration names this place: as a provider's, or as
+        the other proxy of ``--mode``.
+        """
         mode, mediator = client.proxy_mode, self._governance.mediator
         if isinstance(mode, ReverseMode | UpstreamMode) and mode.address == (host, port):
             return True
@@ -133,10 +156,16 @@ class EgressAddon:
 
     def _log_refusal_of_tls(self, context: Context) -> None:
         address = context.server.address
-        self._log_refusal(context.client.sni or (address[0] if address else "an unknown host"), _UNGOVERNED, "TLS of ")
+        self._log_refusal(
+            context.client.sni or (address[0] if address else "an unknown host"),
+            _UNGOVERNED,
+            "TLS of ",
+        )
 
     def _log_refusal(self, host: str, problem: str, what: str = "") -> None:
-        """Log one line a minute for each host: a runner often sees only a closed connection, and can't say why."""
+        """Log one line a minute for each host: a runner often sees only a closed
+        connection, and can't say why.
+        """
         left_out = self._limit.take(f"{what}{host}")
         if left_out is not None:
             more = f" ({left_out} more were not logged)" if left_out else ""
@@ -147,7 +176,9 @@ class EgressAddon:
         page = {ctx.options.web_port} if "web_port" in ctx.options else set()
         metrics = {int(metrics_port)} if metrics_port.isdecimal() else set()
         servers = self._governance.builtin.proxyserver.servers
-        return {address[1] for server in servers for address in server.listen_addrs} | metrics | page
+        return (
+            {address[1] for server in servers for address in server.listen_addrs} | metrics | page
+        )
 
 
 async def _is_this_host(host: str, port: int) -> bool:
@@ -164,7 +195,9 @@ def _routes_here(family: int, place: tuple[Any, ...]) -> bool:
             probe.connect(place)
         except OSError:
             return False
-        return bool(ip_address(place[0].partition("%")[0]).is_loopback or probe.getsockname()[0] == place[0])
+        return bool(
+            ip_address(place[0].partition("%")[0]).is_loopback or probe.getsockname()[0] == place[0]
+        )
 
 
 def _named_hosts(request: http.Request) -> set[str]:

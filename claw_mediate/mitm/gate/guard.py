@@ -1,8 +1,10 @@
-"""The guard: no governed request leaves without a verdict (``docs/spec/mediation.md`` section 2, decision 0004).
+"""The guard: no governed request leaves without a verdict
+(``docs/spec/mediation.md`` section 2, decision 0004).
 
-mitmproxy fails open: a hook that raises, or a script that breaks on hot reload or is deleted, lets the request out unchanged.
-So the guard is added to the master itself and outlives the script, every deciding hook is wrapped in ``fail_closed``, and a
-governed request without a verdict is answered here.
+mitmproxy fails open: a hook that raises, or a script that breaks on hot reload or is deleted, lets
+the request out unchanged. So the guard is added to the master itself and outlives the script, every
+deciding hook is wrapped in ``fail_closed``, and a governed request without a verdict is answered
+here.
 """
 
 import functools
@@ -18,14 +20,26 @@ from claw_mediate.mitm.body_bytes import Limit
 from claw_mediate.mitm.flow_state import is_recorded, state_of
 from claw_mediate.mitm.governance import Governance
 
-TOO_LARGE = (413, "request_too_large", "the body of this request is larger than the proxy reads (body_size_limit)")
-_LARGER_THAN_ALL = (413, "request_too_large", "the body of this request is larger than all that an agent may send at once")
+TOO_LARGE = (
+    413,
+    "request_too_large",
+    "the body of this request is larger than the proxy reads (body_size_limit)",
+)
+_LARGER_THAN_ALL = (
+    413,
+    "request_too_large",
+    "the body of this request is larger than all that an agent may send at once",
+)
 _AGENT_IS_FULL = (
     429,
     "bytes_in_flight",
     "this agent's requests under way are too large together; ask again when one is answered",
 )
-_PROCESS_IS_FULL = (503, "bytes_in_flight", "all requests under way are too large together; ask again later")
+_PROCESS_IS_FULL = (
+    503,
+    "bytes_in_flight",
+    "all requests under way are too large together; ask again later",
+)
 _TOO_MANY_CONNECTIONS = (
     429,
     "too_many_connections",
@@ -48,7 +62,8 @@ def head_problem(request: http.Request) -> str | None:
     if _NOT_IN_A_TARGET.search(request.data.path):
         return "the target of the request holds white space or control characters"
     try:
-        request.data.path.decode()  # runners send UTF-8 where they do not send ASCII, and it goes on unchanged
+        # runners send UTF-8 where they do not send ASCII, and it goes on unchanged
+        request.data.path.decode()
     except UnicodeDecodeError:
         return "the target of the request is neither ASCII nor UTF-8"
     if any(_NOT_IN_A_VALUE.search(value) for _, value in request.headers.fields):
@@ -75,7 +90,10 @@ def chunk_unframed(request: http.Request) -> None:
 
 
 def is_answered(flow: http.HTTPFlow) -> bool:
-    """Return whether another addon has answered. A request that we let stream out could not get that response."""
+    """Return whether another addon has answered.
+
+    A request that we let stream out could not get that response.
+    """
     return flow.response is not None
 
 
@@ -91,15 +109,25 @@ def refuse_body(path: str, limit: Limit) -> RunnerResponse:
         case "one":
             return respond(_LARGER_THAN_ALL[0], build_error_body(path, *_LARGER_THAN_ALL))
         case "agent":
-            return respond(_AGENT_IS_FULL[0], build_error_body(path, *_AGENT_IS_FULL), retry_after=_RETRY_SECONDS)
+            return respond(
+                _AGENT_IS_FULL[0],
+                build_error_body(path, *_AGENT_IS_FULL),
+                retry_after=_RETRY_SECONDS,
+            )
         case "process":
-            return respond(_PROCESS_IS_FULL[0], build_error_body(path, *_PROCESS_IS_FULL), retry_after=_RETRY_SECONDS)
+            return respond(
+                _PROCESS_IS_FULL[0],
+                build_error_body(path, *_PROCESS_IS_FULL),
+                retry_after=_RETRY_SECONDS,
+            )
 
 
 def refuse_connection(path: str) -> RunnerResponse:
     """Return the refusal of a request whose agent has its share of the descriptors."""
     status = _TOO_MANY_CONNECTIONS[0]
-    return respond(status, build_error_body(path, *_TOO_MANY_CONNECTIONS), retry_after=_RETRY_SECONDS)
+    return respond(
+        status, build_error_body(path, *_TOO_MANY_CONNECTIONS), retry_after=_RETRY_SECONDS
+    )
 
 
 def refuse_rest(flow: http.HTTPFlow, limit: Limit) -> None:
@@ -116,7 +144,10 @@ def refuse_rest(flow: http.HTTPFlow, limit: Limit) -> None:
 
 
 def refuse(flow: http.HTTPFlow, status: int, code: str, message: str) -> None:
-    """Answer the flow with a refusal, or end it if its request is already streaming out. Leave recorded flows as they are."""
+    """Answer the flow with a refusal, or end it if its request is already streaming out.
+
+    Leave recorded flows as they are.
+    """
     if is_recorded(flow):
         return
     if flow.request.stream and flow.response is None and flow.killable:
@@ -126,7 +157,9 @@ def refuse(flow: http.HTTPFlow, status: int, code: str, message: str) -> None:
     flow.response = http.Response.make(status, body, {"content-type": "application/json"})
 
 
-def fail_closed[S](hook: Callable[[S, http.HTTPFlow], Awaitable[None]]) -> Callable[[S, http.HTTPFlow], Awaitable[None]]:
+def fail_closed[S](
+    hook: Callable[[S, http.HTTPFlow], Awaitable[None]],
+) -> Callable[[S, http.HTTPFlow], Awaitable[None]]:
     """Wrap a deciding hook: whatever fails in it, the runner gets a 502 and nothing goes out."""
 
     @functools.wraps(hook)
@@ -134,7 +167,12 @@ def fail_closed[S](hook: Callable[[S, http.HTTPFlow], Awaitable[None]]) -> Calla
         try:
             await hook(self, flow)
         except BaseException as error:
-            _log.error("%s failed: %s", hook.__name__, type(error).__name__, exc_info=isinstance(error, Exception))
+            _log.error(
+                "%s failed: %s",
+                hook.__name__,
+                type(error).__name__,
+                exc_info=isinstance(error, Exception),
+            )
             state_of(flow).verdict = None
             refuse(flow, 502, "governance_failed", "the proxy could not decide about this request")
             if isinstance(error, KeyboardInterrupt | SystemExit):

@@ -1,16 +1,18 @@
-"""The CA that runners see: checked before mitmproxy signs with it, and limited in what it signs (decision 0023).
+"""The CA that runners see: checked before mitmproxy signs with it, and limited in
+what it signs (decision 0023).
 
-mitmproxy makes a CA if it finds none, and that one is good for every name. It copies names from the provider's certificate
-into its own and, at a transparent listener, the address that was dialled. A pod's CA may sign neither, so runners would refuse
-the certificate. So each certificate is for one name: the one that the runner asked for.
+mitmproxy makes a CA if it finds none, and that one is good for every name. It copies names from the
+provider's certificate into its own and, at a transparent listener, the address that was dialled. A
+pod's CA may sign neither, so runners would refuse the certificate. So each certificate is for one
+name: the one that the runner asked for.
 
     CLLAMA_CA names no CA, or one for more than hosts       no start
     can't be read, open to others, broken, out of time      no start
     does not cover a governed host that a runner asks for   an event, once
     ends within 30 days, or has ended                       an event a day
 
-With ``--set confdir`` mitmproxy has read or made its CA before a script is loaded. The directory that CLLAMA_CA names becomes
-its ``confdir`` after the check. The addon outlives the script.
+With ``--set confdir`` mitmproxy has read or made its CA before a script is loaded. The directory
+that CLLAMA_CA names becomes its ``confdir`` after the check. The addon outlives the script.
 """
 
 import inspect
@@ -33,14 +35,19 @@ from claw_mediate.mitm.governance import Governance, canonical
 from claw_mediate.settings import Settings
 
 _RENEWED_BEFORE = timedelta(days=7)
-"""Time before its end at which a certificate is made anew: mitmproxy caches each while it runs, and they last 197 days."""
-_NO_NAME = "no-name.invalid"  # The name in a certificate for a runner that asked for a name that no certificate can hold
+"""Time before its end at which a certificate is made anew: mitmproxy caches each while it runs, and
+they last 197 days.
+"""
+# The name in a certificate for a runner that asked for a name that no certificate can hold
+_NO_NAME = "no-name.invalid"
 
 
 class TlsCaAddon:
     name = "claw-authority"
 
-    def __init__(self, governance: Governance, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self, governance: Governance, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._governance = governance
         self._now = now
         self._authority: Authority | None = None  # None: mitmproxy makes its own, for every name
@@ -49,20 +56,35 @@ class TlsCaAddon:
         self._reported_on: date | None = None
 
     def load(self, _: object) -> None:
-        """Replace mitmproxy's ``get_cert`` by ``leaf``. Raise ``RuntimeError`` if mitmproxy's has other parameters."""
+        """Replace mitmproxy's ``get_cert`` by ``leaf``.
+
+        Raise ``RuntimeError`` if mitmproxy's has other parameters.
+        """
         config = self._governance.builtin.tlsconfig
         own, store = inspect.signature(config.get_cert), inspect.signature(CertStore.get_cert)
-        if list(own.parameters) != ["conn_context"] or list(store.parameters)[1:3] != ["commonname", "sans"]:
-            raise RuntimeError("this version of mitmproxy is built differently: it makes its certificates in another way")
+        if list(own.parameters) != ["conn_context"] or list(store.parameters)[1:3] != [
+            "commonname",
+            "sans",
+        ]:
+            raise RuntimeError(
+                "this version of mitmproxy is built differently: it makes its "
+                "certificates in another way"
+            )
         config.get_cert = self.leaf
 
     def configure(self, updated: set[str]) -> None:
-        """Check a ``confdir`` that is set while the proxy runs. Raise ``OptionsError``, and mitmproxy takes the change back."""
+        """Check a ``confdir`` that is set while the proxy runs.
+
+        Raise ``OptionsError``, and mitmproxy takes the change back.
+        """
         if "confdir" in updated and self._checked is not None:
             self._check(Path(ctx.options.confdir).expanduser())
 
     def check(self, settings: Settings) -> None:
-        """Check the CA once before mitmproxy starts, and not when a script is reloaded. Raise ``OptionsError``."""
+        """Check the CA once before mitmproxy starts, and not when a script is reloaded.
+
+        Raise ``OptionsError``.
+        """
         if self._checked == (settings.ca,):
             return
         if settings.ca is None:
@@ -89,7 +111,9 @@ class TlsCaAddon:
         return entry
 
     def _spellings(self, name: str) -> list[x509.GeneralName]:
-        """Return the name; also with the dot at its end if the runner compares it so and the CA may sign for that."""
+        """Return the name; also with the dot at its end if the runner compares it
+        so and the CA may sign for that.
+        """
         general = _general_name(name)
         is_constrained = self._authority is not None and self._authority.permitted is not None
         has_dot = name.endswith(".") and isinstance(general, x509.DNSName) and not is_constrained
@@ -109,22 +133,36 @@ class TlsCaAddon:
         now = self._now()
         if self._authority is None or self._reported_on == now.date():
             return
-        if (problem := self._authority.problem_at(now)) is None and not expires_soon(self._authority, now):
+        if (problem := self._authority.problem_at(now)) is None and not expires_soon(
+            self._authority, now
+        ):
             return
         self._reported_on = now.date()
-        reason = problem or f"it expires on {self._authority.ends:%Y-%m-%d}: run `claw certs rotate`"
+        reason = (
+            problem or f"it expires on {self._authority.ends:%Y-%m-%d}: run `claw certs rotate`"
+        )
         error = "ca_expired" if problem else "ca_expires"
         self._governance.events.event("error", error=error, ca=self._authority.name, reason=reason)
 
     def _report_uncovered(self, name: str) -> None:
         authority = self._authority
-        if authority is None or authority.covers(name) or name in self._uncovered or not self._governs(name):
+        if (
+            authority is None
+            or authority.covers(name)
+            or name in self._uncovered
+            or not self._governs(name)
+        ):
             return
         self._uncovered.add(name)
         reason = "runners refuse what this CA signs for the host: run `claw certs rotate`"
         if is_address(name):
-            reason = "a pod's CA signs for no address: runners reach this provider at the base-URL entrance"
-        self._governance.events.event("error", error="ca_does_not_cover", ca=authority.name, host=name, reason=reason)
+            reason = (
+                "a pod's CA signs for no address: runners reach this provider at the base-URL "
+                "entrance"
+            )
+        self._governance.events.event(
+            "error", error="ca_does_not_cover", ca=authority.name, host=name, reason=reason
+        )
 
     def _governs(self, name: str) -> bool:
         return canonical(name) in self._governance.refresh_hosts()
@@ -133,18 +171,28 @@ class TlsCaAddon:
 def pod_ca_problem(directory: Path, authority: Authority | None) -> str | None:
     """Return why this CA can't be a pod's, with the remedy; None if it can."""
     if authority is None:
-        return f"there is no CA {directory / CA_FILE}: run `claw certs init`, and give the proxy .claw-ca/private as CLLAMA_CA"
+        return (
+            f"there is no CA {directory / CA_FILE}: run `claw certs init`, and give the proxy "
+            ".claw-ca/private as CLLAMA_CA"
+        )
     if (wide := authority.excessive_scope) is not None:
-        return f"the CA {directory / CA_FILE} may sign for {wide}: run `claw certs init --force`, or unset CLLAMA_CA"
+        return (
+            f"the CA {directory / CA_FILE} may sign for {wide}: run `claw certs init "
+            "--force`, or unset CLLAMA_CA"
+        )
     if not (directory / DH_PARAMETERS).exists():
         return f"there is no {directory / DH_PARAMETERS}: run `claw certs init`, which creates it"
     return None
 
 
 def _requested_name(context: Context) -> str:
-    """Return the name that the runner asked for; without one, the host that it wanted, or else the address that it came to."""
+    """Return the name that the runner asked for; without one, the host that it wanted, or else the
+    address that it came to.
+    """
     address = context.server.address
-    return context.client.sni or (address[0] if address else None) or str(context.client.sockname[0])
+    return (
+        context.client.sni or (address[0] if address else None) or str(context.client.sockname[0])
+    )
 
 
 def _general_name(name: str) -> x509.GeneralName:

@@ -1,4 +1,6 @@
-"""Notes of a forwarded answer: its usage, its id, its size in tokens, and the ids of what its provider made for it."""
+"""Notes of a forwarded answer: its usage, its id, its size in tokens, and the ids
+of what its provider made for it.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -21,7 +23,9 @@ class _UsageHolder(msgspec.Struct):
 
 
 class _WireDocument(_UsageHolder):
-    """The places of a usage: OpenAI's at the top, Anthropic's in ``message_start``, and in the last event of Responses."""
+    """The places of a usage: OpenAI's at the top, Anthropic's in ``message_start``,
+    and in the last event of Responses.
+    """
 
     message: _UsageHolder | str | None = None
     response: _UsageHolder | str | None = None
@@ -43,12 +47,16 @@ class AnswerNotes:
     ) -> None:
         """Begin the notes of an answer.
 
-        ``on_id`` is called once, with the id of what the provider keeps; ``on_given`` with the objects that stand at the
-        places of ``shape``. Both are called before the bytes with the ids go on. ``measures``: tokens are counted, too.
+        ``on_id`` is called once, with the id of what the provider keeps; ``on_given`` with the
+        objects that stand at the places of ``shape``. Both are called before the bytes with the ids
+        go on. ``measures``: tokens are counted, too.
         """
         self.usage: dict[str, Any] = {}
         self.is_usage_final = False
-        """True if the usage is of the whole answer so far. Anthropic's ``message_start`` counts the prompt, and one token."""
+        """True if the usage is of the whole answer so far.
+
+        Anthropic's ``message_start`` counts the prompt, and one token.
+        """
         self.tokens = 0.0  # Of what was received
         self.measures = measures
         self._on_id = on_id  # None once the id is known, or where nobody asks for it
@@ -111,7 +119,9 @@ class AnswerNotes:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
 
-        self.report_id(decoded.response.id if isinstance(decoded.response, _UsageHolder) else decoded.id)
+        self.report_id(
+            decoded.response.id if isinstance(decoded.response, _UsageHolder) else decoded.id
+        )
         for holder in (decoded, decoded.message, decoded.response):
             if isinstance(holder, _UsageHolder) and holder.usage is not None:
                 self.add_usage(holder.usage)

@@ -1,7 +1,8 @@
 """A forwarded answer, read from a copy while its own bytes go through.
 
-The copy may be packed, cut anywhere, hostile or endless. Its cost is bounded: some megabytes, and work in proportion to the
-bytes that came in. What is beyond that stays unknown. Nothing of this touches the bytes that go through.
+The copy may be packed, cut anywhere, hostile or endless. Its cost is bounded: some megabytes, and
+work in proportion to the bytes that came in. What is beyond that stays unknown. Nothing of this
+touches the bytes that go through.
 """
 
 import json
@@ -24,10 +25,17 @@ _log = logging.getLogger(__name__)
 
 
 class AnswerTap:
-    """A stream callable of mitmproxy: bytes in, the same bytes out. It never raises, which would hang the runner."""
+    """A stream callable of mitmproxy: bytes in, the same bytes out.
 
-    def __init__(self, content_type: str, applied: tuple[str, ...], notes: AnswerNotes | None = None) -> None:
-        """Begin to read an answer with these content codings, in the order of application; ``notes``: where its facts go."""
+    It never raises, which would hang the runner.
+    """
+
+    def __init__(
+        self, content_type: str, applied: tuple[str, ...], notes: AnswerNotes | None = None
+    ) -> None:
+        """Begin to read an answer with these content codings, in the order of
+        application; ``notes``: where its facts go.
+        """
         self.body = bytearray()  # The beginning of the response, unpacked if possible
         self._notes = AnswerNotes() if notes is None else notes
         self._reader = _reader(content_type.lower(), self._notes)
@@ -84,7 +92,10 @@ class _Reader(ABC):
 
 
 class _EventReader(_Reader):
-    """Reads a stream of events. One that is too long tells nothing, and neither does what came in one piece with it."""
+    """Reads a stream of events.
+
+    One that is too long tells nothing, and neither does what came in one piece with it.
+    """
 
     def __init__(self, notes: AnswerNotes) -> None:
         super().__init__(notes)
@@ -168,7 +179,9 @@ class _DocumentReader(_Reader):
 
 
 _FIRST_ID = re.compile(rb'\s{0,16}\{\s{0,16}"id"\s{0,16}:\s{0,16}"([\w.:-]{1,200})"')
-_MEMBER = re.compile(r'"usage"\s{0,16}:\s{0,16}')  # This can't match within a string, where quotes are escaped
+_MEMBER = re.compile(
+    r'"usage"\s{0,16}:\s{0,16}'
+)  # This can't match within a string, where quotes are escaped
 
 
 def _reader(content_type: str, notes: AnswerNotes) -> _Reader | None:

@@ -48,10 +48,13 @@ _UNREADABLE = ("unreadable_error", "the provider's error can't be unpacked, and 
 
 def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     """Put the decision on the flow; mitmproxy sends it."""
-    with unredacted(flow, "request"):  # the credential goes into what is sent, and not into what is shown
+    with unredacted(
+        flow, "request"
+    ):  # the credential goes into what is sent, and not into what is shown
         _redirect(flow.request, decision)
         _frame(flow.request)
-    # The host that the key is for, not the one of the runner's handshake: mitmproxy would ask for that, and trust it.
+    # The host that the key is for, not the one of the runner's handshake: mitmproxy would ask for
+    # that, and trust it.
     flow.server_conn.sni = flow.request.host
     door.set_fallback(flow, _UNREACHED, decision.write_refusal)
     assert isinstance(decision.handle, PassthroughHandle)
@@ -64,7 +67,9 @@ def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
 
 def _redirect(request: http.Request, decision: Forward) -> None:
     _keep_connection_options(request)
-    dropped = _DROPPED.union(name.lower().encode(errors="surrogateescape") for name in decision.dropped_headers)
+    dropped = _DROPPED.union(
+        name.lower().encode(errors="surrogateescape") for name in decision.dropped_headers
+    )
     kept = (field for field in request.headers.fields if field[0].lower() not in dropped)
     request.headers.fields = (*kept, *raw_headers(decision.credential))
     # Part by part: a path is never read as a part of the authority.
@@ -82,7 +87,9 @@ def _redirect(request: http.Request, decision: Forward) -> None:
 
 
 def _frame(request: http.Request) -> None:
-    """Frame a body that has no frame: the provider would read what follows it as another request."""
+    """Frame a body that has no frame: the provider would read what follows it as
+    another request.
+    """
     if request.raw_content and not guard.is_framed(request):
         request.headers["content-length"] = str(len(request.raw_content))
 
@@ -94,7 +101,9 @@ def begin_response(flow: http.HTTPFlow) -> None:
     state, response = state_of(flow), flow.response
     assert state.forwarded is not None
     mediator, ticket, _ = state.forwarded
-    mediator.passthrough.note_status(ticket, response.status_code, response.headers.get("retry-after", ""))
+    mediator.passthrough.note_status(
+        ticket, response.status_code, response.headers.get("retry-after", "")
+    )
     is_kept = ticket.kept_as is not None and response.status_code < _FIRST_REDIRECT
     on_id = partial(mediator.passthrough.note_id, ticket) if is_kept else None
     codings = coding_names(response.headers.get_all("content-encoding"))
@@ -105,7 +114,8 @@ def begin_response(flow: http.HTTPFlow) -> None:
     tap = AnswerTap(content_type, codings, AnswerNotes(on_id, gives, on_given, measures=has_limit))
     state.forwarded = state.forwarded._replace(tap=tap)
     is_error = response.status_code >= _FIRST_ERROR
-    # What a request made is its agent's before the runner has the id, and may name it at another proxy.
+    # What a request made is its agent's before the runner has the id, and may name it at another
+    # proxy.
     makes_object = gives is not None and not ticket.is_dialect and "json" in content_type.lower()
     if (is_error or makes_object) and guard.declared_length(response) <= MAX_HELD:
         state.held_tap = tap
@@ -113,13 +123,21 @@ def begin_response(flow: http.HTTPFlow) -> None:
     response.stream = tap
     if ticket.hides_usage:
         _hide_usage(flow, tap, codings)
-    if response.is_http2 and flow.request.http_version == "HTTP/1.1" and "content-length" not in response.headers:
-        # It came in frames; without chunks its end would be the end of the connection, like a break.
+    if (
+        response.is_http2
+        and flow.request.http_version == "HTTP/1.1"
+        and "content-length" not in response.headers
+    ):
+        # It came in frames; without chunks its end would be the end of the connection, like a
+        # break.
         response.headers["transfer-encoding"] = "chunked"
 
 
 def _hide_usage(flow: http.HTTPFlow, tap: AnswerTap, codings: tuple[str, ...]) -> None:
-    """Take the usage out of a stream again. It is unpacked for that, and its length is not known any more."""
+    """Take the usage out of a stream again.
+
+    It is unpacked for that, and its length is not known any more.
+    """
     response = flow.response
     assert response is not None
     if not response.headers.get("content-type", "").lower().startswith(EVENT_STREAM):
@@ -130,7 +148,10 @@ def _hide_usage(flow: http.HTTPFlow, tap: AnswerTap, codings: tuple[str, ...]) -
         return
 
     response.headers.pop("content-encoding", None)
-    if response.headers.pop("content-length", None) is not None and flow.request.http_version == "HTTP/1.1":
+    if (
+        response.headers.pop("content-length", None) is not None
+        and flow.request.http_version == "HTTP/1.1"
+    ):
         response.headers["transfer-encoding"] = "chunked"
 
 
@@ -140,9 +161,16 @@ def _break_off(flow: http.HTTPFlow) -> None:
 
 
 async def end_response(flow: http.HTTPFlow) -> None:
-    """Handle a complete response: one that was held back is read before it goes on, and an error is cleared of our keys."""
+    """Handle a complete response: one that was held back is read before it goes on,
+    and an error is cleared of our keys.
+    """
     forwarded, response = state_of(flow).forwarded, flow.response
-    if forwarded is not None and forwarded.tap is not None and response is not None and not response.stream:
+    if (
+        forwarded is not None
+        and forwarded.tap is not None
+        and response is not None
+        and not response.stream
+    ):
         forwarded.tap(response.raw_content or b"")
         forwarded.tap(b"")
         if response.status_code >= _FIRST_ERROR:
@@ -173,10 +201,12 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
 
 
 def finish_lost(client_id: str) -> None:
-    """Report the end of what was forwarded for a runner whose connection has been closed for a while.
+    """Report the end of what was forwarded for a runner whose connection has been
+    closed for a while.
 
-    Of a request that waits to be connected when its runner leaves, mitmproxy forgets to say that it was not: it connects
-    no more than five at a time for one runner, and cancels those that wait for their turn without a word.
+    Of a request that waits to be connected when its runner leaves, mitmproxy forgets to say that it
+    was not: it connects no more than five at a time for one runner, and cancels those that wait for
+    their turn without a word.
     """
     for flow in [*_of_clients.get(client_id, ())]:
         state_of(flow).runner_left = True
@@ -196,7 +226,9 @@ def has_forwarded(client_id: str) -> bool:
 
 
 def _no_answer(flow: http.HTTPFlow) -> ReceivedAnswer:
-    """Return what came where there was no response: a provider that was connected may have worked all the same."""
+    """Return what came where there was no response: a provider that was connected
+    may have worked all the same.
+    """
     was_asked = flow.server_conn.timestamp_tcp_setup is not None
     return ReceivedAnswer(0 if was_asked else None, {})
 
@@ -206,13 +238,22 @@ def record_unfinished() -> None:
     for state in all_states():
         if state.forwarded is not None:
             (mediator, ticket, tap), state.forwarded = state.forwarded, None
-            answer, body = (tap.received(_OK), bytes(tap.body)) if tap is not None else (_ASKED, b"")
+            answer, body = (
+                (tap.received(_OK), bytes(tap.body)) if tap is not None else (_ASKED, b"")
+            )
             mediator.passthrough.record_end(ticket, _SHUTTING_DOWN, answer, body, whole=False)
 
 
 def _keep_connection_options(request: http.Request) -> None:
-    """Keep the Connection options that mitmproxy acts on. By others a runner could remove a header behind us, even the key."""
-    named = [option.strip().lower() for value in request.headers.get_all("connection") for option in value.split(",")]
+    """Keep the Connection options that mitmproxy acts on.
+
+    By others a runner could remove a header behind us, even the key.
+    """
+    named = [
+        option.strip().lower()
+        for value in request.headers.get_all("connection")
+        for option in value.split(",")
+    ]
     options = [option for option in named if option in _CONNECTION_OPTIONS]
     request.headers.pop("connection", None)
     if options:
@@ -220,19 +261,32 @@ def _keep_connection_options(request: http.Request) -> None:
 
 
 def _remove_keys(ticket: PassthroughHandle, response: http.Response) -> None:
-    """Remove our keys from an error that repeats them; replace an error that nobody can read. Leave any other unchanged."""
+    """Remove our keys from an error that repeats them; replace an error that nobody can read.
+
+    Leave any other unchanged.
+    """
     redactor = ticket.context.redactor
     fields = response.headers.fields
-    response.headers.fields = tuple(each for each in fields if redactor.data(line := b": ".join(each)) == line)
+    response.headers.fields = tuple(
+        each for each in fields if redactor.data(line := b": ".join(each)) == line
+    )
     if redactor.data(response.data.reason) != response.data.reason:
         response.data.reason = standard_phrase(response.status_code)
     if not (packed := response.raw_content):
         return
     try:
-        body = decode_known(packed, coding_names(response.headers.get_all("content-encoding")), _MAX_UNPACKED, _UNPACK_SECONDS)
+        body = decode_known(
+            packed,
+            coding_names(response.headers.get_all("content-encoding")),
+            _MAX_UNPACKED,
+            _UNPACK_SECONDS,
+        )
         clear = redactor.document(body)
     except DecodingError:
-        body, clear = packed, build_error_body(ticket.context.request.path, response.status_code, *_UNREADABLE)
+        body, clear = (
+            packed,
+            build_error_body(ticket.context.request.path, response.status_code, *_UNREADABLE),
+        )
         response.headers["content-type"] = "application/json"
     if clear != body:
         response.headers.pop("content-encoding", None)

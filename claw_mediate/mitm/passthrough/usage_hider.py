@@ -8,13 +8,22 @@ from claw_mediate.mitm.passthrough.answer_tap import MAX_UNPACKED
 
 
 class StreamWithoutUsage:
-    """A stream callable that hides from the runner the usage that only we have asked for; a tap reads it before.
+    """A stream callable that hides from the runner the usage that only we have
+    asked for; a tap reads it before.
 
     A packed stream goes on unpacked. Like the tap, it never raises.
     """
 
-    def __init__(self, tap: Callable[[bytes], bytes], applied: tuple[str, ...], on_failure: Callable[[], None]) -> None:
-        """Raise ``DecodingError`` for codings that can't be read. ``on_failure``: called where the stream must break off."""
+    def __init__(
+        self,
+        tap: Callable[[bytes], bytes],
+        applied: tuple[str, ...],
+        on_failure: Callable[[], None],
+    ) -> None:
+        """Raise ``DecodingError`` for codings that can't be read.
+
+        ``on_failure``: called where the stream must break off.
+        """
         self._tap = tap
         self._decoder: Decoder | None = Decoder(applied, MAX_UNPACKED)
         self._filter = UsageChunkFilter()
@@ -34,5 +43,7 @@ class StreamWithoutUsage:
 
 
 def _pieces(data: bytes) -> list[bytes]:
-    """Return the pieces to send: none is empty, since an empty chunk would be the end of the message."""
+    """Return the pieces to send: none is empty, since an empty chunk would be the
+    end of the message.
+    """
     return [data] if data else []

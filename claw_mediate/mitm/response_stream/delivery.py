@@ -1,15 +1,17 @@
-"""The delivery of an answer: it ends when the last byte has left the process (docs/spec/mediation.md section 5).
+"""The delivery of an answer: it ends when the last byte has left the process
+(docs/spec/mediation.md section 5).
 
     expect          the answer is whole, and goes to the layers of its connection; HTTP/2 may hold it back for want of a window
     note_sent       its last byte goes to the socket now. What the kernel does not take waits in the buffer of the transport
     it is delivered that buffer is empty: the kernel has the answer, whether or not the runner reads it
     it is lost      the runner leaves before, by the end or a reset of its stream or connection
 
-The buffer is looked at and never limited: a limit of zero bytes would keep mitmproxy from reading this connection until all
-is sent, and a runner that first writes its next request would wait forever.
+The buffer is looked at and never limited: a limit of zero bytes would keep mitmproxy from reading
+this connection until all is sent, and a runner that first writes its next request would wait
+forever.
 
-A connection that is no socket of asyncio's (HTTP/3, WireGuard) does not tell what has left the process. There an answer is
-never delivered, and the same request gets it again.
+A connection that is no socket of asyncio's (HTTP/3, WireGuard) does not tell what has left the
+process. There an answer is never delivered, and the same request gets it again.
 """
 
 import asyncio
@@ -24,8 +26,10 @@ from mitmproxy.proxy import commands, server
 from claw_mediate.mitm.flow_state import PendingRequest, finish, state_of
 
 _FIRST_PAUSE, _MAX_PAUSE = 0.005, 0.1
-"""Seconds between two looks at a buffer that is not empty; the pause doubles. A lookup of retries waits for longer than it
-(``claw_mediate/turns/idempotency.py``)."""
+"""Seconds between two looks at a buffer that is not empty; the pause doubles.
+
+A lookup of retries waits for longer than it (``claw_mediate/turns/idempotency.py``).
+"""
 
 
 class Delivery:
@@ -42,7 +46,9 @@ class Delivery:
         """None as long as that is open."""
 
     def note_sent(self, writer: object) -> Coroutine[Any, Any, None]:
-        """Note that the last byte has just been written; return what marks the answer once it has left the process."""
+        """Note that the last byte has just been written; return what marks the
+        answer once it has left the process.
+        """
         self.was_sent = True
         if self._flow.is_replay:
             self._is_delivered = True  # There is no connection: who replays a flow looks at it here
@@ -50,14 +56,21 @@ class Delivery:
             self._writer = writer
             self._is_delivered = True if _is_empty(writer) else None
         else:
-            self._is_delivered = False  # mitmproxy writes nothing to a connection that is being closed
+            self._is_delivered = (
+                False  # mitmproxy writes nothing to a connection that is being closed
+            )
         return self._end()
 
     def note_runner_left(self) -> None:
-        """Settle the delivery when its connection ends on the runner's side. A reset has emptied the buffer, too."""
+        """Settle the delivery when its connection ends on the runner's side.
+
+        A reset has emptied the buffer, too.
+        """
         if self._is_delivered is None:
             writer = self._writer
-            self._is_delivered = writer is not None and not writer.is_closing() and _is_empty(writer)
+            self._is_delivered = (
+                writer is not None and not writer.is_closing() and _is_empty(writer)
+            )
 
     def lose(self) -> None:
         """Note that the runner will not get the whole answer."""
@@ -94,7 +107,9 @@ class Delivery:
         return self._is_delivered
 
     async def _wait_until_closed(self, writer: asyncio.StreamWriter) -> bool:
-        """Wait for the end of a connection that we close behind the answer: what is buffered is sent before."""
+        """Wait for the end of a connection that we close behind the answer: what is
+        buffered is sent before.
+        """
         try:
             await writer.wait_closed()
         except OSError:
@@ -112,7 +127,10 @@ _under_way: WeakKeyDictionary[connection.Connection, dict[int, Delivery]] = Weak
 
 @dataclass
 class ResponseSentHook(commands.StartHook):
-    """The place right behind the last byte of an answer. No addon is asked: the connection's handler takes it."""
+    """The place right behind the last byte of an answer.
+
+    No addon is asked: the connection's handler takes it.
+    """
 
     client: connection.Connection
     delivery: Delivery
@@ -130,11 +148,15 @@ def expect(flow: http.HTTPFlow, stream_id: int) -> None:
 
 def unsent(client: connection.Connection) -> list[int]:
     """Return the streams with answers that the layers of this connection still hold back."""
-    return [stream_id for stream_id, each in _under_way.get(client, {}).items() if not each.was_sent]
+    return [
+        stream_id for stream_id, each in _under_way.get(client, {}).items() if not each.was_sent
+    ]
 
 
 def note_sent(client: connection.Connection, stream_id: int) -> Iterator[commands.Command]:
-    """Yield what tells the connection's handler that the last byte of this stream's answer was written."""
+    """Yield what tells the connection's handler that the last byte of this stream's
+    answer was written.
+    """
     delivery = _under_way.get(client, {}).get(stream_id)
     if delivery is not None and not delivery.was_sent:
         yield ResponseSentHook(client, delivery)
@@ -154,7 +176,10 @@ def lose_unsent(client: connection.Connection) -> None:
 
 
 def note_runner_left(client: connection.Connection) -> None:
-    """Settle all deliveries of a connection whose runner has ended it. One that we close sends what it holds."""
+    """Settle all deliveries of a connection whose runner has ended it.
+
+    One that we close sends what it holds.
+    """
     if client.state & connection.ConnectionState.CAN_WRITE:
         for delivery in _under_way.get(client, {}).values():
             delivery.note_runner_left()
@@ -163,8 +188,13 @@ def note_runner_left(client: connection.Connection) -> None:
 _hook_task: Any = server.ConnectionHandler.hook_task
 
 
-def take_hook(handler: server.ConnectionHandler, hook: commands.StartHook) -> Coroutine[Any, Any, None]:
-    """Return the task of a hook: mitmproxy's, or the end of a delivery. Its writer is taken now: it may be closed next."""
+def take_hook(
+    handler: server.ConnectionHandler, hook: commands.StartHook
+) -> Coroutine[Any, Any, None]:
+    """Return the task of a hook: mitmproxy's, or the end of a delivery.
+
+    Its writer is taken now: it may be closed next.
+    """
     if not isinstance(hook, ResponseSentHook):
         task: Coroutine[Any, Any, None] = _hook_task(handler, hook)
         return task

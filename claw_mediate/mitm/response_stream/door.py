@@ -1,9 +1,11 @@
 """The door: a response to a runner, chunk by chunk, from inside mitmproxy (decision 0003).
 
-mitmproxy cannot send a byte before a ``request`` hook returns, and cannot stream from an addon. ``HttpStream.send_response`` is
-the one place where an addon's response is written. Our stream (``layer.py``) sends the headers at once and then pulls chunks by
-a *blocking* hook, so that mitmproxy itself awaits our generator. When the runner leaves, a ``RequestProtocolError`` reaches
-``handle_event`` even while the stream waits, and the generator, or the hook that is still deciding, is cancelled at once.
+mitmproxy cannot send a byte before a ``request`` hook returns, and cannot stream from an addon.
+``HttpStream.send_response`` is the one place where an addon's response is written. Our stream
+(``layer.py``) sends the headers at once and then pulls chunks by a *blocking* hook, so that
+mitmproxy itself awaits our generator. When the runner leaves, a ``RequestProtocolError`` reaches
+``handle_event`` even while the stream waits, and the generator, or the hook that is still deciding,
+is cancelled at once.
 
 ``DoorAddon.load`` checks the internals of mitmproxy that this relies on.
 """
@@ -27,7 +29,9 @@ def stream_response(flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
     """Answer the flow chunk by chunk. Call this in its ``request`` hook."""
     headers = [(name.encode(), value.encode()) for name, value in exchange.headers]
     if flow.request.http_version == "HTTP/1.1":
-        headers.append((b"transfer-encoding", b"chunked"))  # HTTP/1.0 reads until close; HTTP/2 and 3 have frames
+        headers.append(
+            (b"transfer-encoding", b"chunked")
+        )  # HTTP/1.0 reads until close; HTTP/2 and 3 have frames
     flow.response = http.Response.make(exchange.status, b"", headers)
     flow.response.headers.pop("content-length", None)
     flow.response.http_version = flow.request.http_version
@@ -37,16 +41,22 @@ def stream_response(flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
 async def set_response(flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
     """Answer the flow with one body."""
     body = b"".join([chunk async for chunk in exchange.chunks])
-    flow.response = http.Response.make(exchange.status, body, [(n.encode(), v.encode()) for n, v in exchange.headers])
+    flow.response = http.Response.make(
+        exchange.status, body, [(n.encode(), v.encode()) for n, v in exchange.headers]
+    )
 
 
 def set_fallback(flow: http.HTTPFlow, status: int, body: Callable[[], bytes]) -> None:
     """Set the response that the runner gets if the provider of a forwarded flow gives none."""
-    state_of(flow).fallback = lambda: http.Response.make(status, body(), {"content-type": "application/json"})
+    state_of(flow).fallback = lambda: http.Response.make(
+        status, body(), {"content-type": "application/json"}
+    )
 
 
 def clear_fallback(flow: http.HTTPFlow) -> None:
-    """Forget the fallback of a flow that is over, or whose provider has answered; hold no response back any more."""
+    """Forget the fallback of a flow that is over, or whose provider has answered;
+    hold no response back any more.
+    """
     state = state_of(flow)
     state.fallback = state.held_tap = None
 
@@ -76,7 +86,9 @@ class DoorAddon:
         parameters = list(inspect.signature(layers.HttpStream.send_response).parameters)
         used = layers.HttpLayer.make_stream.__code__.co_names
         if "HttpStream" not in used or parameters != ["self", "already_streamed"]:
-            raise RuntimeError("this version of mitmproxy is built differently: streaming answers are not possible")
+            raise RuntimeError(
+                "this version of mitmproxy is built differently: streaming answers are not possible"
+            )
         DoorStream.check()
         layers.HttpStream = DoorStream  # type: ignore[misc, assignment]
         patches.install()
@@ -94,7 +106,9 @@ class DoorAddon:
         await asyncio.sleep(0)
 
     def client_disconnected(self, client: connection.Client) -> None:
-        """Close the sockets of this connection: mitmproxy forgets those that are to be closed while a hook is under way."""
+        """Close the sockets of this connection: mitmproxy forgets those that are to
+        be closed while a hook is under way.
+        """
         delivery.lose_unsent(client)
         handler = self._connection_handler(client)
         for transport in handler.transports.values() if handler is not None else ():

@@ -28,7 +28,9 @@ from claw_mediate.mitm.response_stream import delivery, patches
 from claw_mediate.mitm.view.redaction import is_sendable, original_data, restore_originals
 
 _PIECE_BYTES = 256 * 1024  # Bytes of a large body that are sent, and encrypted, at once
-MAX_HELD = 1 << 20  # Bytes of a response that are held back until it is whole; a longer one goes on as it is
+MAX_HELD = (
+    1 << 20
+)  # Bytes of a response that are held back until it is whole; a longer one goes on as it is
 _MULTIPLEXED = (b"h2", b"h3")
 _log = logging.getLogger(__name__)
 
@@ -44,13 +46,16 @@ class DoorChunkHook(commands.StartHook):
 
 @dataclass
 class DoorPieceHook(commands.StartHook):
-    """A blocking hook, ``door_piece``: other connections get a turn between two pieces of a large body."""
+    """A blocking hook, ``door_piece``: other connections get a turn between two
+    pieces of a large body.
+    """
 
     flow: http.HTTPFlow
 
 
 class BodyBuffer:
-    """A body as it comes in, in the place of mitmproxy's list of chunks: that of 60 MB would be joined in one step.
+    """A body as it comes in, in the place of mitmproxy's list of chunks: that of 60
+    MB would be joined in one step.
 
     The bytes grow where they are, and are given out without a copy.
     """
@@ -79,18 +84,27 @@ class DoorStream(layers.HttpStream):
     @classmethod
     def check(cls) -> None:
         """Raise ``RuntimeError`` for a mitmproxy that is built differently."""
-        if "request_body_buf" not in layers.HttpStream.state_consume_request_body.__wrapped__.__code__.co_names:
-            raise RuntimeError("this version of mitmproxy is built differently: bodies would be joined in the event loop")
+        if (
+            "request_body_buf"
+            not in layers.HttpStream.state_consume_request_body.__wrapped__.__code__.co_names
+        ):
+            raise RuntimeError(
+                "this version of mitmproxy is built differently: bodies would be joined "
+                "in the event loop"
+            )
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.request_body_buf: Any = BodyBuffer()
 
-    _waiting_bytes = 0  # Bytes of the body that came while a hook was under way or a provider was being connected
+    # Bytes of the body that came while a hook was under way or a provider was being connected
+    _waiting_bytes = 0
 
     def handle_event(self, event: Any) -> _Commands[None]:
         if isinstance(event, layers.RequestTrailers | layers.ResponseTrailers):
-            return  # may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on over HTTP/1
+            # may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on over
+            # HTTP/1
+            return
         own: http.HTTPFlow | None = getattr(self, "flow", None)
         if own is None:
             yield from super().handle_event(event)
@@ -104,7 +118,9 @@ class DoorStream(layers.HttpStream):
             patches.set_waiting(self.context.client, self.stream_id, 0)
 
     def _handle_event_of(self, own: http.HTTPFlow, state: FlowState, event: Any) -> _Commands[None]:
-        """Handle an event of a flow that there is: cancel what is made for a runner that leaves, restore what is sent."""
+        """Handle an event of a flow that there is: cancel what is made for a runner
+        that leaves, restore what is sent.
+        """
         if isinstance(event, layers.RequestProtocolError):
             state.runner_left = True
             if state.source is not None:
@@ -112,7 +128,11 @@ class DoorStream(layers.HttpStream):
             if state.decision is not None:
                 state.decision.cancel()
         commands = super().handle_event(event)
-        yield from commands if state.redaction is None else restore_originals(own, state, commands, self.context.client)
+        yield from (
+            commands
+            if state.redaction is None
+            else restore_originals(own, state, commands, self.context.client)
+        )
         if not self._paused:
             end_pending(own, state)
 
@@ -123,10 +143,14 @@ class DoorStream(layers.HttpStream):
             yield from self._answer_early()
 
     def state_consume_request_body(self, event: Any) -> _Commands[None]:
-        """Send a large body piece by piece: over TLS, mitmproxy would encrypt all of it in one step."""
+        """Send a large body piece by piece: over TLS, mitmproxy would encrypt all
+        of it in one step.
+        """
         # A small body stays small, unless it is unpacked before it is sent.
         is_small = len(self.request_body_buf) <= _PIECE_BYTES
-        if isinstance(event, layers.RequestData) or (is_small and "content-encoding" not in self.flow.request.headers):
+        if isinstance(event, layers.RequestData) or (
+            is_small and "content-encoding" not in self.flow.request.headers
+        ):
             yield from super().state_consume_request_body(event)
             return
 
@@ -138,7 +162,9 @@ class DoorStream(layers.HttpStream):
             except StopIteration:
                 return
             reply = None
-            if isinstance(command, layers.SendHttp) and isinstance(command.event, layers.RequestData):
+            if isinstance(command, layers.SendHttp) and isinstance(
+                command.event, layers.RequestData
+            ):
                 yield from self._send_pieces(command, command.event.data)
             else:
                 reply = yield command
@@ -180,7 +206,11 @@ class DoorStream(layers.HttpStream):
 
     def check_invalid(self, request: bool) -> _Commands[bool]:
         """Use the fallback for a response whose head two programs might read differently."""
-        if not request and self.flow.response is not None and state_of(self.flow).fallback is not None:
+        if (
+            not request
+            and self.flow.response is not None
+            and state_of(self.flow).fallback is not None
+        ):
             try:
                 validate_headers(self.flow.response)
             except ValueError:
@@ -203,7 +233,11 @@ class DoorStream(layers.HttpStream):
 
     def handle_protocol_error(self, event: Any) -> _Commands[None]:
         is_providers = isinstance(event, layers.ResponseProtocolError)
-        if is_providers and self.client_state == self.state_stream_request_body and self.server_state == self.state_done:
+        if (
+            is_providers
+            and self.client_state == self.state_stream_request_body
+            and self.server_state == self.state_done
+        ):
             # The provider answered before the upload was over, and hung up: the answer stands.
             self.client_state = self.state_done
             yield from self.flow_done()
@@ -251,20 +285,31 @@ class DoorStream(layers.HttpStream):
         self.client_state = self.server_state = self.state_errored
 
     def _send(self, source: ChunkSource) -> _Commands[bool]:
-        """Send headers, then chunks. Return whether the end was reached, and the stream not cut by the runner or an error."""
+        """Send headers, then chunks.
+
+        Return whether the end was reached, and the stream not cut by the runner or an error.
+        """
         assert self.flow.response is not None
-        yield layers.SendHttp(layers.ResponseHeaders(self.stream_id, self.flow.response, end_stream=False), self.context.client)
+        yield layers.SendHttp(
+            layers.ResponseHeaders(self.stream_id, self.flow.response, end_stream=False),
+            self.context.client,
+        )
         sent = bytearray()
         while not source.has_ended:
             source.was_pulled = False
             yield DoorChunkHook(self.flow)
             if not source.was_pulled:  # nobody is there to serve the hook: do not spin
-                source.error, source.has_ended = source.error or RuntimeError("the door is not loaded"), True
+                source.error, source.has_ended = (
+                    source.error or RuntimeError("the door is not loaded"),
+                    True,
+                )
             if (yield from self.check_killed(True)):
                 return False
             if source.ready:
                 sent += source.ready
-                yield layers.SendHttp(layers.ResponseData(self.stream_id, source.ready), self.context.client)
+                yield layers.SendHttp(
+                    layers.ResponseData(self.stream_id, source.ready), self.context.client
+                )
         if source.error is not None:
             yield from self._cut(source.error)
             return False
@@ -277,7 +322,9 @@ class DoorStream(layers.HttpStream):
         self.flow.error = flow.Error("cllama: the answer broke off")
         yield layers.HttpErrorHook(self.flow)
         yield layers.SendHttp(
-            layers.ResponseProtocolError(self.stream_id, "the answer broke off", layers.ErrorCode.GENERIC_SERVER_ERROR),
+            layers.ResponseProtocolError(
+                self.stream_id, "the answer broke off", layers.ErrorCode.GENERIC_SERVER_ERROR
+            ),
             self.context.client,
         )
         self.flow.live = False

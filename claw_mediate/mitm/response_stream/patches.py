@@ -8,12 +8,14 @@ Odd traffic:
     endless pipelined requests
     h3 offered over TCP               is accepted, and crashes the connection, which has no HTTP/3: it is not accepted
 
-Back-pressure: mitmproxy buffers without a limit what an HTTP/2 peer gives no window for, and an upload while its provider is
-being connected. A task that reads a connection waits before it reads on (``ConnectionHandler.drain_writers``) until there is
-room again at every other connection of this runner, and in its streams. It does not wait for others while its own peer has no
-room: that peer must be read, or both would wait forever.
+Back-pressure: mitmproxy buffers without a limit what an HTTP/2 peer gives no window for, and an
+upload while its provider is being connected. A task that reads a connection waits before it reads
+on (``ConnectionHandler.drain_writers``) until there is room again at every other connection of this
+runner, and in its streams. It does not wait for others while its own peer has no room: that peer
+must be read, or both would wait forever.
 
-Half heads: each connection of a runner tells since when it has the beginning of a head, and not yet its end.
+Half heads: each connection of a runner tells since when it has the beginning of a head, and not yet
+its end.
 
 Deliveries: each connection to a runner tells where in its bytes an answer ends (``delivery``).
 
@@ -54,12 +56,22 @@ def install() -> None:
         ("hook_task", server.ConnectionHandler.server_event),
     ]
     for name, where in required_names:
-        if name not in where.__code__.co_names and name not in getattr(where, "__wrapped__", where).__code__.co_names:
-            raise RuntimeError(f"this version of mitmproxy is built differently: {name} can't be fixed")
+        if (
+            name not in where.__code__.co_names
+            and name not in getattr(where, "__wrapped__", where).__code__.co_names
+        ):
+            raise RuntimeError(
+                f"this version of mitmproxy is built differently: {name} can't be fixed"
+            )
     if "stream_buffers" not in _http2.BufferedH2Connection.__annotations__:
-        raise RuntimeError("this version of mitmproxy is built differently: HTTP/2 would have no back-pressure")
+        raise RuntimeError(
+            "this version of mitmproxy is built differently: HTTP/2 would have no back-pressure"
+        )
     if not {"_data", "_headers_buffer"} <= vars(h2.frame_buffer.FrameBuffer()).keys():
-        raise RuntimeError("this version of mitmproxy is built differently: half a head over HTTP/2 would have no limit")
+        raise RuntimeError(
+            "this version of mitmproxy is built differently: half a head over HTTP/2 "
+            "would have no limit"
+        )
     _http1.ChunkedReader = _ChunkedReader  # type: ignore[misc]
     _http2.parse_h2_request_headers = _parse_request_head  # type: ignore[assignment]
     layers.Http1Server = _Http1Server  # type: ignore[misc]
@@ -114,9 +126,11 @@ def _drop_unread(connection: _http1.Http1Connection) -> Generator[Any, Any, None
 
 
 _half_heads: WeakKeyDictionary["_Http1Server | _Http2Server", float] = WeakKeyDictionary()
-"""When the first byte of a head came whose end did not come yet (``time.monotonic``), by the layer that reads it.
+"""When the first byte of a head came whose end did not come yet
+(``time.monotonic``), by the layer that reads it.
 
-Not by connection: behind CONNECT, two layers read one connection, and one of them only passes its bytes on.
+Not by connection: behind CONNECT, two layers read one connection, and one of them only passes its
+bytes on.
 """
 
 
@@ -153,7 +167,10 @@ def set_waiting(client: connection.Client, stream_id: int, size: int) -> None:
     waiting[stream_id] = size
     if not size:
         del waiting[stream_id]
-    _set(_streams_have_room.setdefault(client, asyncio.Event()), has_room=sum(waiting.values()) < MAX_BUFFERED)
+    _set(
+        _streams_have_room.setdefault(client, asyncio.Event()),
+        has_room=sum(waiting.values()) < MAX_BUFFERED,
+    )
 
 
 def _set(event: asyncio.Event, *, has_room: bool) -> None:
@@ -169,8 +186,12 @@ class _Http2Server(layers.Http2Server):
     def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
         if isinstance(event, events.ConnectionClosed):
             delivery.note_runner_left(self.conn)
-        elif isinstance(event, layers.ResponseEndOfMessage) and not self.is_open_for_us(event.stream_id):
-            delivery.lose(self.conn, event.stream_id)  # mitmproxy drops what a closed stream is sent
+        elif isinstance(event, layers.ResponseEndOfMessage) and not self.is_open_for_us(
+            event.stream_id
+        ):
+            delivery.lose(
+                self.conn, event.stream_id
+            )  # mitmproxy drops what a closed stream is sent
         yield from super()._handle_event(event)
         _check_room(self)
         is_half = _has_half_a_frame(self.h2_conn.incoming_buffer)
@@ -197,7 +218,10 @@ class _Http2Client(layers.Http2Client):
 
 
 def _has_half_a_frame(buffer: h2.frame_buffer.FrameBuffer) -> bool:
-    """Return whether a frame, or a head of several frames, has begun and not ended. No frame is made to be slow."""
+    """Return whether a frame, or a head of several frames, has begun and not ended.
+
+    No frame is made to be slow.
+    """
     return bool(buffer._data or buffer._headers_buffer)  # noqa: SLF001 - h2 tells it nobody else
 
 
@@ -208,7 +232,10 @@ def _check_room(layer: _http2.Http2Connection) -> None:
         return
     buffered = sum(len(part.data) for buffer in buffers.values() for part in buffer)
     is_closed = not layer.conn.state & connection.ConnectionState.CAN_WRITE
-    _set(_has_room.setdefault(layer.conn, asyncio.Event()), has_room=buffered < MAX_BUFFERED or is_closed)
+    _set(
+        _has_room.setdefault(layer.conn, asyncio.Event()),
+        has_room=buffered < MAX_BUFFERED or is_closed,
+    )
 
 
 async def _drain(handler: server.ConnectionHandler) -> None:

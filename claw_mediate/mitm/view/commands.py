@@ -1,4 +1,5 @@
-"""Commands of an operator, for mitmweb, mitmproxy's console and scripts; and the Turn view (``docs/spec/inspect.md``).
+"""Commands of an operator, for mitmweb, mitmproxy's console and scripts; and the Turn view
+(``docs/spec/inspect.md``).
 
     claw.turn FLOW     the turn of a flow, as a transcript
     claw.agents        the agents, their tools and their problems
@@ -35,7 +36,9 @@ class CommandsAddon:
     def turn(self, flow: flow.Flow) -> str:
         """Show the turn of this flow as a transcript."""
         parent = flow.metadata.get(hidden_flows.PARENT)
-        return turn_view.describe(next((other for other in self._flows() if other.id == parent), flow))
+        return turn_view.describe(
+            next((other for other in self._flows() if other.id == parent), flow)
+        )
 
     def agents(self) -> str:
         """List every agent with the tools that it was granted, and its problems."""
@@ -55,13 +58,19 @@ class CommandsAddon:
             raise exceptions.CommandError(str(error)) from error
 
     def replay(self, flow: flow.Flow) -> str:
-        """Replay this flow's turn from its recording, under the agent's present manifest. Nothing is sent to anybody."""
+        """Replay this flow's turn from its recording, under the agent's present manifest.
+
+        Nothing is sent to anybody.
+        """
         if not isinstance(flow, http.HTTPFlow):
             raise exceptions.CommandError("this flow is no turn")
         agents = AgentDirectory(Path(ctx.options.cllama_context))
-        # A command is no coroutine, and this loop is running: the replay, which never waits, gets a loop of its own.
+        # A command is no coroutine, and this loop is running: the replay, which never waits, gets a
+        # loop of its own.
         with ThreadPoolExecutor(1) as thread:
-            replaying = thread.submit(lambda: asyncio.run(replay.replay(flow, self._flows(), agents)))
+            replaying = thread.submit(
+                lambda: asyncio.run(replay.replay(flow, self._flows(), agents))
+            )
         try:
             result = replaying.result()
         except replay.NotReplayableError as error:

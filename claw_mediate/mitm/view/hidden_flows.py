@@ -1,11 +1,13 @@
-"""Hidden requests as flows of their own: each round of the model and each tool call (``docs/spec/inspect.md``, decision 0025).
+"""Hidden requests as flows of their own: each round of the model and each tool call
+(``docs/spec/inspect.md``, decision 0025).
 
     who hears of them   the view, the dumper, and what saves flows; never a script, nor an addon that changes flows
     when                a flow is there as soon as it is asked, and has its response later
     the parent          the flow of the runner's request: it is shown with the provider that is asked, and gets the turn's line
                         of history when the turn is over
 
-While nobody observes flows, none is made. Metadata is plain values, because flows are copied and saved with it.
+While nobody observes flows, none is made. Metadata is plain values, because flows are copied and
+saved with it.
 """
 
 import asyncio
@@ -52,7 +54,8 @@ MARKS = {"turn": ":llama:", "model": ":robot:", "tool": ":wrench:"}
 MAX_SHOWN = 4 << 20  # Bytes that are kept of a body, and of a line of history
 NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of requests that were not made: such names never resolve (RFC 2606)."""
-_MAX_NAME_LENGTH = 128  # Of a tool: a model may invent one of any length, with characters that move a terminal's cursor
+# Of a tool: a model may invent one of any length, with characters that move a terminal's cursor
+_MAX_NAME_LENGTH = 128
 _PORTS = {"http": 80, "https": 443}
 _ENTRY_SECONDS = 1.0
 
@@ -68,7 +71,9 @@ def stop_waiting(parent: http.HTTPFlow) -> None:
 
 
 async def wait_for_entry(parent: http.HTTPFlow) -> None:
-    """Wait a moment for the line of history of a turn that its last runner has left: it is saved with the flow."""
+    """Wait a moment for the line of history of a turn that its last runner has
+    left: it is saved with the flow.
+    """
     turn_id = parent.metadata.get(TURN)
     if turn_id is None or flows_awaiting(turn_id) or ENTRY in parent.metadata:
         return
@@ -132,7 +137,9 @@ class _ParentObserver(_Notifier):
 
     @_fail_silently(None)
     def on_end(self, entry: bytes) -> None:
-        """Give the line of history to all flows that wait for the turn: also to those that joined it after this one left."""
+        """Give the line of history to all flows that wait for the turn: also to
+        those that joined it after this one left.
+        """
         text = _bounded(entry)
         turn_id = self._flow.metadata.get(TURN)
         waiting = flows_awaiting(turn_id) if turn_id is not None else []
@@ -155,7 +162,9 @@ class _ParentObserver(_Notifier):
 
 
 class _HiddenFlow(_Notifier):
-    def __init__(self, parent: http.HTTPFlow, hidden: HiddenRequest, governance: Governance) -> None:
+    def __init__(
+        self, parent: http.HTTPFlow, hidden: HiddenRequest, governance: Governance
+    ) -> None:
         super().__init__(governance)
         self._started = time.monotonic()
         self._flow = _flow(parent, hidden)
@@ -168,7 +177,9 @@ class _HiddenFlow(_Notifier):
         fields = raw_headers([("content-type", said.content_type), ("content-length", str(length))])
         reason = RESPONSES.get(said.status, "").encode()
         content = said.body[:MAX_SHOWN]
-        self._flow.response = http.Response(b"HTTP/1.1", said.status, reason, http.Headers(fields), content, None, now, now)
+        self._flow.response = http.Response(
+            b"HTTP/1.1", said.status, reason, http.Headers(fields), content, None, now, now
+        )
         self._end(HttpResponseHeadersHook(self._flow), HttpResponseHook(self._flow))
 
     @_fail_silently(None)
@@ -184,7 +195,10 @@ class _HiddenFlow(_Notifier):
 
 def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
     about, now = hidden.subject, time.time()
-    name = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in about.name[:_MAX_NAME_LENGTH])
+    name = "".join(
+        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for each in about.name[:_MAX_NAME_LENGTH]
+    )
     scheme, host, port, path = _place(hidden.request.url or _url_of_no_request(hidden, name))
     server = connection.Server(address=(host, port), timestamp_start=now)
     child = http.HTTPFlow(parent.client_conn, server)
@@ -222,7 +236,9 @@ def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
 
 def _headers(asked: RequestInfo, authority: str) -> http.Headers:
     fields = raw_headers([("host", authority), *asked.headers])
-    return http.Headers([*fields, (b"content-length", b"%d" % len(asked.body))] if asked.body else fields)
+    return http.Headers(
+        [*fields, (b"content-length", b"%d" % len(asked.body))] if asked.body else fields
+    )
 
 
 def _url_of_no_request(hidden: HiddenRequest, name: str) -> str:
@@ -243,8 +259,12 @@ def _place(text: str) -> tuple[str, str, int, str]:
 
 
 def _bounded(entry: bytes) -> str:
-    """Return a line of history; without its requests if it is too long, and empty if it is too long even so."""
+    """Return a line of history; without its requests if it is too long, and empty
+    if it is too long even so.
+    """
     if len(entry) > MAX_SHOWN:
         document: dict[str, Any] = msgspec.json.decode(entry, type=dict[str, msgspec.Raw])
-        entry = msgspec.json.encode({**document, "request_original": None, "request_effective": None})
+        entry = msgspec.json.encode(
+            {**document, "request_original": None, "request_effective": None}
+        )
     return entry.decode(errors="replace").strip() if len(entry) <= MAX_SHOWN else ""

@@ -1,4 +1,6 @@
-"""A message without its secrets, and its original parts, which are put back into what is sent (``redaction``)."""
+"""A message without its secrets, and its original parts, which are put back into
+what is sent (``redaction``).
+"""
 
 from itertools import chain
 from urllib.parse import unquote_to_bytes
@@ -17,24 +19,40 @@ _NAMES = frozenset(name.encode() for name in (*CREDENTIALS, "set-cookie"))
 _DOTS = DOTS.encode()
 _UNREADABLE_BODY = b"(a body that can't be unpacked, and so is not shown)"
 _MAX_TOKENS, _MAX_TOKEN_LENGTH = 6, 8 << 10
-"""Headers in which a credential is searched for, and their bytes: anybody may send a megabyte of them."""
+"""Headers in which a credential is searched for, and their bytes: anybody may send
+a megabyte of them.
+"""
 _MAX_UNPACKED, _UNPACK_SECONDS = 64 << 20, 1.0
 
 
 def shown_tokens(request: http.Request) -> list[str]:
-    """Return what the request has as credentials, known or not: each whole, without its scheme, and its secret half."""
-    # More or longer headers than a few are no credentials: they are not shown either, but not searched for elsewhere.
-    values = [value for name, value in request.headers.fields if name.lower() in _NAMES][:_MAX_TOKENS]
+    """Return what the request has as credentials, known or not: each whole, without
+    its scheme, and its secret half.
+    """
+    # More or longer headers than a few are no credentials: they are not shown either, but not
+    # searched for elsewhere.
+    values = [value for name, value in request.headers.fields if name.lower() in _NAMES][
+        :_MAX_TOKENS
+    ]
     tokens = []
-    for value in (each.decode(errors="surrogateescape") for each in values if len(each) <= _MAX_TOKEN_LENGTH):
+    for value in (
+        each.decode(errors="surrogateescape") for each in values if len(each) <= _MAX_TOKEN_LENGTH
+    ):
         token = value.strip().rpartition(" ")[2]
         tokens += [value, token, token.partition(":")[2]]
     return [each for each in tokens if each]
 
 
 def redact_head(message: http.Message, redactor: Redactor | None) -> Originals:
-    """Redact the head of a message in place, credentials always and known secrets with a redactor. Return the originals."""
-    originals, fields, line = Originals(head_searched=redactor is not None), message.data.headers.fields, _line(message)
+    """Redact the head of a message in place, credentials always and known secrets with a redactor.
+
+    Return the originals.
+    """
+    originals, fields, line = (
+        Originals(head_searched=redactor is not None),
+        message.data.headers.fields,
+        _line(message),
+    )
     shown = [(each[0], _DOTS) if each[0].lower() in _NAMES and each[1] else each for each in fields]
     if redactor is not None:
         own = getattr(message.data, line)
@@ -42,7 +60,11 @@ def redact_head(message: http.Message, redactor: Redactor | None) -> Originals:
         if (clear := redactor.lines(lines)) is not lines:
             shown = list(zip(clear[1::2], clear[2::2], strict=True))
         if clear[0] != own:
-            phrase = standard_phrase(message.status_code) if isinstance(message, http.Response) else clear[0]
+            phrase = (
+                standard_phrase(message.status_code)
+                if isinstance(message, http.Response)
+                else clear[0]
+            )
             setattr(message.data, line, phrase)
             originals.line = (phrase, own)
     for place, (each, original) in enumerate(zip(shown, fields, strict=True)):
@@ -54,7 +76,9 @@ def redact_head(message: http.Message, redactor: Redactor | None) -> Originals:
     return originals
 
 
-def _number(shown: HeaderField, place: int, original: HeaderField, originals: Originals) -> HeaderField:
+def _number(
+    shown: HeaderField, place: int, original: HeaderField, originals: Originals
+) -> HeaderField:
     name, value = shown
     while (key := (name.lower(), value)) in originals.fields:
         value = b"%b %d" % (value, place)
@@ -71,7 +95,9 @@ def _line(message: http.Message) -> str:
 
 
 def has_dots(target: bytes) -> bool:
-    """Return whether a target contains the dots, as they are or as an editor of queries encodes them."""
+    """Return whether a target contains the dots, as they are or as an editor of
+    queries encodes them.
+    """
     return _DOTS in unquote_to_bytes(target)
 
 
@@ -82,7 +108,12 @@ def redact_body(message: http.Message, originals: Originals, redactor: Redactor)
         return
     originals.body_searched = True
     try:
-        plain = decode_known(own, coding_names(message.headers.get_all("content-encoding")), _MAX_UNPACKED, _UNPACK_SECONDS)
+        plain = decode_known(
+            own,
+            coding_names(message.headers.get_all("content-encoding")),
+            _MAX_UNPACKED,
+            _UNPACK_SECONDS,
+        )
     except DecodingError:
         clear = _UNREADABLE_BODY
     else:
@@ -96,12 +127,17 @@ def redact_body(message: http.Message, originals: Originals, redactor: Redactor)
 
 
 def original_fields(message: http.Message, originals: Originals) -> HeaderFields:
-    """Return the headers to send. One that somebody put together from dots has no original, and is left out."""
+    """Return the headers to send.
+
+    One that somebody put together from dots has no original, and is left out.
+    """
     fields = message.data.headers.fields
     if originals.head is not None and fields is originals.head[0]:
         return originals.head[1]
     own = (
-        originals.fields.get((name.lower(), value)) if _DOTS in value or _DOTS in name else (name, value)
+        originals.fields.get((name.lower(), value))
+        if _DOTS in value or _DOTS in name
+        else (name, value)
         for name, value in fields
     )
     return tuple(each for each in own if each is not None)
@@ -115,9 +151,14 @@ def _copy[T](of: T) -> T:
 
 
 def restore[M: http.Message](message: M, originals: Originals) -> M:
-    """Return the message to send: with its originals, and with what was edited meanwhile. The given one stays redacted."""
+    """Return the message to send: with its originals, and with what was edited meanwhile.
+
+    The given one stays redacted.
+    """
     fields, body = original_fields(message, originals), originals.own_body(message)
-    has_line = originals.line is not None and getattr(message.data, _line(message)) == originals.line[0]
+    has_line = (
+        originals.line is not None and getattr(message.data, _line(message)) == originals.line[0]
+    )
     if fields is message.data.headers.fields and originals.body is None and not has_line:
         return message
     whole = _copy(message)
@@ -128,6 +169,8 @@ def restore[M: http.Message](message: M, originals: Originals) -> M:
         setattr(whole.data, _line(message), originals.line[1])
     if originals.body is not None:
         whole.data.content = body
-        if "content-length" in whole.headers:  # also after an edit it must be the length of what is sent
+        if (
+            "content-length" in whole.headers
+        ):  # also after an edit it must be the length of what is sent
             whole.headers["content-length"] = str(len(body or b""))
     return whole

@@ -1,12 +1,13 @@
-"""Redaction of flows: a flow never holds a secret, and what is sent does (``docs/spec/inspect.md``, decision 0025).
+"""Redaction of flows: a flow never holds a secret, and what is sent does
+(``docs/spec/inspect.md``, decision 0025).
 
     heads      credentials become dots before any other addon hears of the flow, and so do known secrets in headers and the
                target; the originals are put back into a copy as the head leaves
     bodies     are kept without known secrets, and cut if they are long; what is sent is whole
     streams    are not kept; if an option keeps them (``store_streamed_bodies``), they are cleared after they have passed
 
-While nobody observes flows, only headers with credentials are redacted. Originals live as long as their flow is under way. The
-addon stands before all scripts, and outlives them.
+While nobody observes flows, only headers with credentials are redacted. Originals live as long as
+their flow is under way. The addon stands before all scripts, and outlives them.
 """
 
 import logging
@@ -24,19 +25,33 @@ from claw_mediate.mitm.flow_state import FlowRedaction, FlowState, Originals, re
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view import hidden_flows
-from claw_mediate.mitm.view.redacted_message import has_dots, original_fields, redact_body, redact_head, restore, shown_tokens
+from claw_mediate.mitm.view.redacted_message import (
+    has_dots,
+    original_fields,
+    redact_body,
+    redact_head,
+    restore,
+    shown_tokens,
+)
 
 _PLAIN_MESSAGES = ("client ", "server ")  # The beginnings of messages that name peers only
-_REDACTED_LOGGERS = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress")  # Loggers that report what a peer sent
+_REDACTED_LOGGERS = (
+    "mitmproxy.proxy.server",
+    "claw_mediate.mitm.gate.egress",
+)  # Loggers that report what a peer sent
 _MAX_REPORTED = 4 << 10
-"""Characters of such a report. mitmproxy quotes what it can't read, however long it is, and mitmweb keeps 10,000 reports."""
+"""Characters of such a report. mitmproxy quotes what it can't read, however long it is, and mitmweb
+keeps 10,000 reports.
+"""
 
 
 def _redact(redaction: FlowRedaction, message: http.Message) -> Originals:
     return _redact_body(redaction, message, redact_head(message, redaction.heads))
 
 
-def _redact_rest(redaction: FlowRedaction, message: http.Message, originals: Originals) -> Originals:
+def _redact_rest(
+    redaction: FlowRedaction, message: http.Message, originals: Originals
+) -> Originals:
     """Redact what is not yet redacted: somebody may observe flows only since a moment ago."""
     if originals.head_searched:
         return _redact_body(redaction, message, originals)
@@ -44,7 +59,9 @@ def _redact_rest(redaction: FlowRedaction, message: http.Message, originals: Ori
     return _redact(redaction, message)
 
 
-def _redact_body(redaction: FlowRedaction, message: http.Message, originals: Originals) -> Originals:
+def _redact_body(
+    redaction: FlowRedaction, message: http.Message, originals: Originals
+) -> Originals:
     if redaction.heads is not None and not originals.body_searched:
         redact_body(message, originals, redaction.bodies or redaction.heads)
     return originals
@@ -66,7 +83,9 @@ def original_request(flow: http.HTTPFlow) -> http.Request:
 def original_body(flow: http.HTTPFlow) -> bytes:
     """Return the body of the request as it came in."""
     redaction = state_of(flow).redaction
-    return (flow.request.raw_content if redaction is None else redaction.request.own_body(flow.request)) or b""
+    return (
+        flow.request.raw_content if redaction is None else redaction.request.own_body(flow.request)
+    ) or b""
 
 
 def original_data(flow: http.HTTPFlow, data: bytes) -> bytes:
@@ -77,7 +96,9 @@ def original_data(flow: http.HTTPFlow, data: bytes) -> bytes:
 
 
 def is_sendable(flow: http.HTTPFlow) -> bool:
-    """Return whether the target is the original, or another without dots: one that was edited around dots has no original."""
+    """Return whether the target is the original, or another without dots: one that was edited
+    around dots has no original.
+    """
     redaction, path = state_of(flow).redaction, flow.request.data.path
     line = redaction.request.line if redaction is not None else None
     return line is None or path == line[0] or not has_dots(path)
@@ -85,7 +106,9 @@ def is_sendable(flow: http.HTTPFlow) -> bool:
 
 @contextmanager
 def unredacted(flow: http.HTTPFlow, part: Literal["request", "response"]) -> Iterator[None]:
-    """Let the flow hold its real message within the block, in which no other addon must hear of the flow."""
+    """Let the flow hold its real message within the block, in which no other addon
+    must hear of the flow.
+    """
     redaction, message = state_of(flow).redaction or FlowRedaction(), getattr(flow, part)
     message.data = restore(message, getattr(redaction, part)).data
     try:
@@ -94,12 +117,17 @@ def unredacted(flow: http.HTTPFlow, part: Literal["request", "response"]) -> Ite
         setattr(redaction, part, _redact(redaction, message))
 
 
-def restore_originals(flow: http.HTTPFlow, state: FlowState, commands: Iterator[Any], client: Any) -> Iterator[Any]:
+def restore_originals(
+    flow: http.HTTPFlow, state: FlowState, commands: Iterator[Any], client: Any
+) -> Iterator[Any]:
     """Yield the commands of a flow's stream, with the originals in what they send."""
     for command in commands:
         redaction = state.redaction
         if redaction is not None and isinstance(command, layers.SendHttp):
-            event, originals = command.event, redaction.response if command.connection is client else redaction.request
+            event, originals = (
+                command.event,
+                redaction.response if command.connection is client else redaction.request,
+            )
             if isinstance(event, layers.RequestHeaders):
                 event.request = restore(event.request, originals)
             elif isinstance(event, layers.ResponseHeaders):
@@ -128,7 +156,9 @@ class RedactionAddon:
         self._governance = governance
 
     def install(self) -> None:
-        """Add this before all scripts, and behind the addon that checks mitmproxy's own credentials."""
+        """Add this before all scripts, and behind the addon that checks mitmproxy's
+        own credentials.
+        """
         # The chain becomes a new list, because the present one may just be iterated over.
         addons = ctx.master.addons
         place = addons.chain.index(self._governance.builtin.proxyauth) + 1
@@ -202,17 +232,26 @@ class RedactionAddon:
         release(flow, state)
         if flow.websocket is not None:
             flow.websocket.messages.clear()
-            if (redactor := self._redactor_if_observed(flow, redaction)) is not None and flow.websocket.close_reason:
+            if (
+                redactor := self._redactor_if_observed(flow, redaction)
+            ) is not None and flow.websocket.close_reason:
                 flow.websocket.close_reason = redactor.text(flow.websocket.close_reason)
 
     def _redact_record(self, record: logging.LogRecord) -> bool:
-        """Redact and shorten a log record: of a message that can't be read, mitmproxy logs the bytes."""
+        """Redact and shorten a log record: of a message that can't be read,
+        mitmproxy logs the bytes.
+        """
         is_plain = str(record.msg).startswith(_PLAIN_MESSAGES)
         if not is_plain and (record.levelno >= logging.WARNING or self._governance.is_observed()):
-            record.msg, record.args = _short(self._governance.redactor().text(record.getMessage())), ()
+            record.msg, record.args = (
+                _short(self._governance.redactor().text(record.getMessage())),
+                (),
+            )
         return True
 
-    def _redactor_if_observed(self, flow: http.HTTPFlow, redaction: FlowRedaction) -> Redactor | None:
+    def _redactor_if_observed(
+        self, flow: http.HTTPFlow, redaction: FlowRedaction
+    ) -> Redactor | None:
         """Return the redactor for heads; None while nobody observes flows."""
         if not self._governance.is_observed():
             return None
@@ -226,9 +265,19 @@ def _prepare_replay(flow: http.HTTPFlow) -> None:
     # Headers with dots are dropped, because their originals are gone.
     flow.request.headers.fields = original_fields(flow.request, Originals())
     if hidden_flows.KIND in flow.metadata:
-        guard.refuse(flow, 403, "not_replayed", "a hidden request is not sent again: claw.replay plays its turn")
+        guard.refuse(
+            flow,
+            403,
+            "not_replayed",
+            "a hidden request is not sent again: claw.replay plays its turn",
+        )
     elif has_dots(flow.request.data.path):
-        guard.refuse(flow, 403, "not_replayed", "a request is not sent again without the secret that stood in its URL")
+        guard.refuse(
+            flow,
+            403,
+            "not_replayed",
+            "a request is not sent again without the secret that stood in its URL",
+        )
 
 
 def _short(report: str) -> str:
@@ -237,12 +286,24 @@ def _short(report: str) -> str:
 
 
 def _refuse_secret_names(flow: http.HTTPFlow, redactor: Redactor) -> None:
-    """Refuse a request whose host, method or SNI contains a secret: we cannot show one name and connect to another."""
+    """Refuse a request whose host, method or SNI contains a secret: we cannot show
+    one name and connect to another.
+    """
     data, client = flow.request.data, flow.client_conn
     offers = [offer for offer in client.alpn_offers if redactor.data(offer) == offer]
     sni = (client.sni or "").encode(errors="replace")
     names = (data.host.encode(errors="replace"), data.authority, data.method, data.scheme, sni)
     if any(redactor.data(name) != name for name in names) or len(offers) < len(client.alpn_offers):
-        data.host, data.authority, data.method, data.scheme = "redacted.invalid", b"", b"GET", b"http"
+        data.host, data.authority, data.method, data.scheme = (
+            "redacted.invalid",
+            b"",
+            b"GET",
+            b"http",
+        )
         client.sni, client.alpn_offers = None, offers
-        guard.refuse(flow, 400, "credential_in_url", "a credential must not stand in the name of a host or of a method")
+        guard.refuse(
+            flow,
+            400,
+            "credential_in_url",
+            "a credential must not stand in the name of a host or of a method",
+        )

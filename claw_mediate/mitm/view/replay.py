@@ -1,7 +1,8 @@
-"""Replay of a turn in the view: from its flows, into a new flow (``claw.replay``, ``docs/spec/inspect.md``).
+"""Replay of a turn in the view: from its flows, into a new flow (``claw.replay``,
+``docs/spec/inspect.md``).
 
-The new flow is a copy of the runner's, with the response that it would get now. Its comment names the original, and its Turn
-view begins with the differences.
+The new flow is a copy of the runner's, with the response that it would get now. Its comment names
+the original, and its Turn view begins with the differences.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,8 +37,13 @@ class ReplayResult(NamedTuple):
     report: str
 
 
-async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: AgentDirectory) -> ReplayResult:
-    """Replay the turn of this flow; ``flows`` are all that there are. Raise ``NotReplayableError``."""
+async def replay(
+    of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: AgentDirectory
+) -> ReplayResult:
+    """Replay the turn of this flow; ``flows`` are all that there are.
+
+    Raise ``NotReplayableError``.
+    """
     parent = _parent(of, flows := list(flows))
     entry = as_object(turn_view.entry(parent))
     if not entry:
@@ -50,9 +56,12 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
         raise NotReplayableError(str(error)) from error
     if agent is None:
         raise NotReplayableError(
-            f"no agent {as_line(entry.get('claw_id'))!r} can be read in the context directory (cllama_context)"
+            f"no agent {as_line(entry.get('claw_id'))!r} can be read in the context "
+            "directory (cllama_context)"
         )
-    recorded = RecordedTurn(entry, parent.request.path, _content(parent.request), *_hidden(_children(parent, flows)))
+    recorded = RecordedTurn(
+        entry, parent.request.path, _content(parent.request), *_hidden(_children(parent, flows))
+    )
     if lost := recorded.missing():
         raise NotReplayableError(f"the recording is not complete: it lacks {', '.join(lost)}")
     try:
@@ -60,7 +69,9 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
     except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
         raise NotReplayableError(f"the runner's request can't be read: {error}") from error
     except Exception as error:  # a file may hold anything
-        raise NotReplayableError(f"the recording can't be played: {type(error).__name__}") from error
+        raise NotReplayableError(
+            f"the recording can't be played: {type(error).__name__}"
+        ) from error
     return _result(parent, entry, again)
 
 
@@ -69,13 +80,16 @@ def _result(parent: http.HTTPFlow, entry: JsonObject, again: ReplayOutcome) -> R
     lines = [f"replay of {parent.id}, turn {as_line(entry.get('turn_id'))}"]
     if entry.get("digest") != again.entry.get("digest"):
         lines.append(
-            f"recorded under {as_line(entry.get('digest'))[:12]}, replayed under {as_line(again.entry.get('digest'))[:12]}"
+            f"recorded under {as_line(entry.get('digest'))[:12]}, replayed under "
+            f"{as_line(again.entry.get('digest'))[:12]}"
         )
     lines += [f"not recorded: {what}" for what in again.missing]
     lines += [*differing, f"{len(differing)} lines differ"] if differing else ["nothing differs"]
     report = "\n".join(lines)
     flow = parent.copy()
-    flow.response = http.Response.make(again.status, again.body, {"content-type": "application/json"})
+    flow.response = http.Response.make(
+        again.status, again.body, {"content-type": "application/json"}
+    )
     flow.error = None
     flow.marked = MARK
     flow.comment = f"replay of {parent.id}: {lines[-1]}"
@@ -102,7 +116,9 @@ def _children(parent: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> list[htt
     own = [flow for flow in flows if flow.metadata.get(hidden_flows.PARENT) == parent.id]
     turn_id = parent.metadata.get(hidden_flows.TURN)
     joined = [
-        flow for flow in flows if hidden_flows.PARENT in flow.metadata and flow.metadata.get(hidden_flows.TURN) == turn_id
+        flow
+        for flow in flows
+        if hidden_flows.PARENT in flow.metadata and flow.metadata.get(hidden_flows.TURN) == turn_id
     ]
     return own or joined
 
@@ -115,7 +131,11 @@ def _hidden(
     for child in children:
         about = child.metadata
         number, tool = about.get(hidden_flows.ROUND), about.get(hidden_flows.TOOL)
-        if child.request.host == hidden_flows.NOT_MADE or not isinstance(number, int) or not _is_whole(child):
+        if (
+            child.request.host == hidden_flows.NOT_MADE
+            or not isinstance(number, int)
+            or not _is_whole(child)
+        ):
             continue
         if about.get(hidden_flows.KIND) == "model":
             replies[number] = _recorded(child)
@@ -125,9 +145,13 @@ def _hidden(
 
 
 def _is_whole(child: http.HTTPFlow) -> bool:
-    """Return whether enough was kept: all of a model's reply, or at least the beginning of a service's response."""
+    """Return whether enough was kept: all of a model's reply, or at least the
+    beginning of a service's response.
+    """
     is_tool = child.metadata.get(hidden_flows.KIND) == "tool"
-    return child.response is None or is_tool or _size(child.response) <= len(_content(child.response))
+    return (
+        child.response is None or is_tool or _size(child.response) <= len(_content(child.response))
+    )
 
 
 def _recorded(child: http.HTTPFlow) -> RecordedResponse:
@@ -137,8 +161,13 @@ def _recorded(child: http.HTTPFlow) -> RecordedResponse:
         why = child.error.msg if child.error is not None else "no response"
         return RecordedResponse(None, "", why.encode(errors="replace"), 0, milliseconds)
     body, kind = _content(child.response), child.response.headers.get("content-type", "")
-    known = child.metadata.get(hidden_flows.REPLAYED) is True and child.metadata.get(hidden_flows.KIND) == "tool"
-    return RecordedResponse(child.response.status_code, kind, body, _size(child.response), milliseconds, known)
+    known = (
+        child.metadata.get(hidden_flows.REPLAYED) is True
+        and child.metadata.get(hidden_flows.KIND) == "tool"
+    )
+    return RecordedResponse(
+        child.response.status_code, kind, body, _size(child.response), milliseconds, known
+    )
 
 
 def _size(response: http.Response) -> int:
@@ -153,5 +182,7 @@ def _content(message: http.Message) -> bytes:
 def _dialect(path: str) -> Dialect:
     end = find_endpoint(path)
     if end is None or DIALECTS[end].counts:
-        raise NotReplayableError("this request was forwarded as it was: there was nothing to decide")
+        raise NotReplayableError(
+            "this request was forwarded as it was: there was nothing to decide"
+        )
     return DIALECTS[end].dialect

@@ -1,7 +1,8 @@
-"""Retention of flows in the view: the oldest go, so that memory stays bounded over days (``docs/spec/inspect.md``).
+"""Retention of flows in the view: the oldest go, so that memory stays bounded over
+days (``docs/spec/inspect.md``).
 
-Beyond a number of flows, or of their bytes, the oldest request goes, together with its hidden flows. None goes that is under
-way, or that an operator has marked. Without a view nothing is kept.
+Beyond a number of flows, or of their bytes, the oldest request goes, together with its hidden
+flows. None goes that is under way, or that an operator has marked. Without a view nothing is kept.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,9 @@ from claw_mediate.mitm.view.hidden_flows import ENTRY, MARKS, PARENT
 
 _OWN_MARKS = frozenset({"", *MARKS.values()})
 _FLOW_BYTES = 4096  # The approximate size of a flow without its messages
-_TRIM_TO = 0.9  # The part of each limit that is kept when flows go, so that not every request has to trim
+_TRIM_TO = (
+    0.9  # The part of each limit that is kept when flows go, so that not every request has to trim
+)
 
 
 class RetentionAddon:
@@ -27,7 +30,9 @@ class RetentionAddon:
         self._governance = governance
         self._sizes: dict[str, int] = {}
         self._bytes = 0
-        self._retry = 0  # The number of flows at which to trim again, after a time when too few could go
+        self._retry = (
+            0  # The number of flows at which to trim again, after a time when too few could go
+        )
 
     def response(self, flow: http.HTTPFlow) -> None:
         view, limits = self._governance.builtin.view, self._governance
@@ -66,7 +71,9 @@ class RetentionAddon:
                 view.remove([flow])
                 self._bytes -= self._sizes.pop(flow.id, 0)
             count -= len(family)
-        self._retry = count + max_flows // 100 if count > max_flows or self._bytes > max_bytes else 0
+        self._retry = (
+            count + max_flows // 100 if count > max_flows or self._bytes > max_bytes else 0
+        )
 
 
 def _families(flows: list[Flow]) -> list[list[Flow]]:

@@ -1,4 +1,5 @@
-"""The content view "Turn": a mediated turn as its transcript, from the metadata of its flow alone (``docs/spec/inspect.md``).
+"""The content view "Turn": a mediated turn as its transcript, from the metadata of its flow alone
+(``docs/spec/inspect.md``).
 
     a runner's flow       the default view of its response, which is the end of the turn
     a hidden request      only if it is chosen: its turn, and what was said
@@ -18,7 +19,9 @@ from claw_contract.transcript.render import render_transcript
 from claw_contract.transcript.text import as_line
 from claw_mediate.mitm.view import hidden_flows
 
-DIFFERENCES = "claw.differences"  # Flow metadata of a replay: the differences from the recorded turn, as text
+DIFFERENCES = (
+    "claw.differences"  # Flow metadata of a replay: the differences from the recorded turn, as text
+)
 _DEFAULT, _ONLY_IF_CHOSEN = 100.0, -1.0
 
 
@@ -31,7 +34,11 @@ class TurnView(contentviews.Contentview):
     def render_priority(self, _data: bytes, metadata: contentviews.Metadata) -> float:
         of = metadata.flow
         is_answer = isinstance(of, http.HTTPFlow) and metadata.http_message is of.response
-        return _DEFAULT if of is not None and is_answer and hidden_flows.ENTRY in of.metadata else _ONLY_IF_CHOSEN
+        return (
+            _DEFAULT
+            if of is not None and is_answer and hidden_flows.ENTRY in of.metadata
+            else _ONLY_IF_CHOSEN
+        )
 
     def prettify(self, _data: bytes, metadata: contentviews.Metadata) -> str:
         return describe(metadata.flow)
@@ -61,7 +68,10 @@ def _describe_hidden(of: flow.Flow) -> Iterator[str]:
     kind = as_line(about.get(hidden_flows.KIND))
     name = as_line(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER))
     number, latency = about.get(hidden_flows.ROUND), about.get(hidden_flows.LATENCY)
-    yield f"part of turn {as_line(about.get(hidden_flows.TURN)) or '?'} of {as_line(about.get(hidden_flows.AGENT)) or '?'}"
+    yield (
+        f"part of turn {as_line(about.get(hidden_flows.TURN)) or '?'} of "
+        f"{as_line(about.get(hidden_flows.AGENT)) or '?'}"
+    )
     notes = [
         name,
         as_line(about.get(hidden_flows.SERVER)),
@@ -77,7 +87,11 @@ def _describe_hidden(of: flow.Flow) -> Iterator[str]:
     yield ""
     request, response = _body(of.request), _body(of.response)
     if kind == "model":
-        yield from (line for one in said.request_messages(_json(request))[-1:] for line in said.message_lines(one))
+        yield from (
+            line
+            for one in said.request_messages(_json(request))[-1:]
+            for line in said.message_lines(one)
+        )
         yield from said.response_lines(_json(response) or response)
     else:
         yield said.printable(request) or "(no body)"

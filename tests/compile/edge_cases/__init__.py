@@ -13,6 +13,16 @@ from tests.compile.edge_cases.output import OUTPUT
 
 EDGE_CASES: dict[str, EdgeCase] = GRAMMAR | DESCRIPTORS | FILES | OUTPUT
 WORDS = {
-    *("label", "stale", "ambiguous-feed", "many-feeds", "no-models", "unreachable", "healthcheck", "networks", "colon"),
+    *(
+        "label",
+        "stale",
+        "ambiguous-feed",
+        "many-feeds",
+        "no-models",
+        "unreachable",
+        "healthcheck",
+        "networks",
+        "colon",
+    ),
     "handles",
 }

@@ -20,8 +20,14 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         "descriptor-needs-v2, at the key inside the JSON",
         ("compile/cases/descriptors.yml",),
     ),
-    "13": EdgeCase("a descriptor without `version`", "descriptor-version", ("compile/cases/descriptors.yml",)),
-    "14": EdgeCase("a tool with `http` where `mcp` is set", "http-forbidden", ("compile/cases/descriptors.yml",)),
+    "13": EdgeCase(
+        "a descriptor without `version`", "descriptor-version", ("compile/cases/descriptors.yml",)
+    ),
+    "14": EdgeCase(
+        "a tool with `http` where `mcp` is set",
+        "http-forbidden",
+        ("compile/cases/descriptors.yml",),
+    ),
     "15": EdgeCase(
         "`/users/{id}` and no `id` in the schema, or one that is optional, or a list",
         "path-parameter, at the path or at the property",
@@ -30,7 +36,10 @@ DESCRIPTORS: dict[str, EdgeCase] = {
     ),
     "16": EdgeCase(
         "a path or a schema with `claw_id`",
-        "the path needs no such property; the model does not see it, and what it sends for it reaches nobody",
+        (
+            "the path needs no such property; the model does not see it, and what it sends "
+            "for it reaches nobody"
+        ),
         (
             "compile/cases/descriptor-rules.yml",
             "mediate/test_tool_call.py::test_claw_id_is_the_agents_and_never_the_models",
@@ -51,10 +60,17 @@ DESCRIPTORS: dict[str, EdgeCase] = {
     "18": EdgeCase(
         "a service and a tool whose names have more than 64 characters together",
         "cut, with a hash; presented-name says so",
-        ("compile/cases/presented.yml", "contract/test_names.py::test_a_name_of_exactly_the_limit_is_kept_and_one_more_is_cut"),
+        (
+            "compile/cases/presented.yml",
+            "contract/test_names.py::test_a_name_of_exactly_the_limit_is_kept_and_one_more_is_cut",
+        ),
         "docs/spec/compile.md, Tools: a name that every provider takes",
     ),
-    "19": EdgeCase('`x-claw.terminalOnSuccess: "true"`', "bad-annotation", ("compile/cases/descriptor-shapes.yml",)),
+    "19": EdgeCase(
+        '`x-claw.terminalOnSuccess: "true"`',
+        "bad-annotation",
+        ("compile/cases/descriptor-shapes.yml",),
+    ),
     "20": EdgeCase(
         "a DELETE that says it only reads",
         "read-only-delete, and it is a write",
@@ -76,7 +92,10 @@ DESCRIPTORS: dict[str, EdgeCase] = {
     "23": EdgeCase(
         "a port that is a variable",
         "filled in; unset-variable at the port",
-        ("compile/test_base_url.py::test_a_base_url_is_made_of_the_first_tcp_port", "compile/cases/unset-port.yml"),
+        (
+            "compile/test_base_url.py::test_a_base_url_is_made_of_the_first_tcp_port",
+            "compile/cases/unset-port.yml",
+        ),
     ),
     "33": EdgeCase(
         "bearer auth whose variable only the provider has; the agent has; nobody has",

@@ -28,7 +28,10 @@ FILES: dict[str, EdgeCase] = {
     "37": EdgeCase(
         "a contract that leads out of the pod, is a directory, or is missing",
         "path-escapes-pod, unreadable-file",
-        ("compile/cases/files.yml", "compile/test_readers.py::test_a_symlink_out_of_the_pod_is_refused_and_one_inside_is_not"),
+        (
+            "compile/cases/files.yml",
+            "compile/test_readers.py::test_a_symlink_out_of_the_pod_is_refused_and_one_inside_is_not",
+        ),
     ),
     "38": EdgeCase(
         "a duplicate key, a bare `...`, a second document, `cllama` by a merge key",

@@ -8,7 +8,9 @@ GRANTS = "compile/test_authority.py::test_grants_are_united_in_descriptor_order_
 EXPLAINED = "cli/test_explain.py::test_each_reason_has_its_place"
 GRAMMAR: dict[str, EdgeCase] = {
     "1": EdgeCase(
-        "`...` twice in one list", "spread-twice at the second, with the first", ("compile/cases/spread.yml", REMEDY)
+        "`...` twice in one list",
+        "spread-twice at the second, with the first",
+        ("compile/cases/spread.yml", REMEDY),
     ),
     "2": EdgeCase(
         "`...` and no defaults",
@@ -18,14 +20,24 @@ GRAMMAR: dict[str, EdgeCase] = {
     "3": EdgeCase(
         "`tools: []`, or `null`, where the pod has defaults",
         "no tools.json; `claw explain` says where the defaults are suppressed",
-        (GRANTS, "compile/test_authority.py::test_an_agent_without_tools_has_no_tools_json", EXPLAINED),
+        (
+            GRANTS,
+            "compile/test_authority.py::test_an_agent_without_tools_has_no_tools_json",
+            EXPLAINED,
+        ),
     ),
-    "4": EdgeCase("`allow: [all, get_quote]`", "all-mixed-with-names at `all`", ("compile/cases/allow.yml",)),
+    "4": EdgeCase(
+        "`allow: [all, get_quote]`", "all-mixed-with-names at `all`", ("compile/cases/allow.yml",)
+    ),
     "5": EdgeCase(
-        "a bare service name, or no `allow`", "allow-missing, which offers `allow: all`", ("compile/cases/allow.yml", REMEDY)
+        "a bare service name, or no `allow`",
+        "allow-missing, which offers `allow: all`",
+        ("compile/cases/allow.yml", REMEDY),
     ),
     "6": EdgeCase(
-        "a default grants one tool, the service `all`", "every tool once, sorted; both are told", (GRANTS, EXPLAINED)
+        "a default grants one tool, the service `all`",
+        "every tool once, sorted; both are told",
+        (GRANTS, EXPLAINED),
     ),
     "7": EdgeCase("two grants on one service", "united, without a word", (GRANTS,)),
     "8": EdgeCase(
@@ -47,7 +59,11 @@ GRAMMAR: dict[str, EdgeCase] = {
         "tools-without-cllama; where inherited, with the default as a second place",
         ("compile/cases/tools-without-cllama.yml", REMEDY),
     ),
-    "24": EdgeCase("a provider with `count`", "counted-provider, with its names", ("compile/cases/count.yml", REMEDY)),
+    "24": EdgeCase(
+        "a provider with `count`",
+        "counted-provider, with its names",
+        ("compile/cases/count.yml", REMEDY),
+    ),
     "25": EdgeCase(
         "a counted service, and another with an ordinal's name",
         "ordinal-collision, with both places",
@@ -61,7 +77,11 @@ GRAMMAR: dict[str, EdgeCase] = {
             "compile/cases/reach.yml",
         ),
     ),
-    "27": EdgeCase("an agent with `scale` or `deploy.replicas`", "count-conflict", ("compile/cases/count.yml", REMEDY)),
+    "27": EdgeCase(
+        "an agent with `scale` or `deploy.replicas`",
+        "count-conflict",
+        ("compile/cases/count.yml", REMEDY),
+    ),
     "29": EdgeCase(
         "services called `..`, `cllama`, `clawdash`, or like another but for capitals",
         "bad-service-name or bad-agent-id; reserved-name; same-host",
@@ -70,12 +90,19 @@ GRAMMAR: dict[str, EdgeCase] = {
     "36": EdgeCase(
         "two values for one variable of the proxy",
         "proxy-env-conflict, with both places and no value",
-        ("compile/cases/proxies.yml", REMEDY, "compile/test_cases.py::test_no_report_holds_the_value_of_a_variable"),
+        (
+            "compile/cases/proxies.yml",
+            REMEDY,
+            "compile/test_cases.py::test_no_report_holds_the_value_of_a_variable",
+        ),
     ),
     "ambiguous-feed": EdgeCase(
         "a feed that two services declare",
         "ambiguous-feed, with both candidates",
-        ("compile/cases/feeds.yml", "compile/test_defaults.py::test_an_ambiguous_feed_is_told_with_its_candidates"),
+        (
+            "compile/cases/feeds.yml",
+            "compile/test_defaults.py::test_an_ambiguous_feed_is_told_with_its_candidates",
+        ),
     ),
     "many-feeds": EdgeCase(
         "feeds of more than 64 KiB in total",
@@ -86,19 +113,26 @@ GRAMMAR: dict[str, EdgeCase] = {
     "no-models": EdgeCase(
         "`models: {}`",
         "no models: the pod's are suppressed, and labels of images are not asked",
-        ("compile/test_defaults.py::test_models_are_the_pods_slot_by_slot_and_fallbacks_are_replaced_as_one",),
+        (
+            "compile/test_defaults.py::test_models_are_the_pods_slot_by_slot_and_fallbacks_are_replaced_as_one",
+        ),
         "a compile needs no image",
     ),
     "unreachable": EdgeCase(
         "a runner of one protocol, and a fallback of another",
         "the proxy asks only who speaks the request's protocol, and tells the others",
-        ("mediate/test_model_policy.py::test_only_providers_that_speak_the_requests_protocol_are_asked",),
+        (
+            "mediate/test_model_policy.py::test_only_providers_that_speak_the_requests_protocol_are_asked",
+        ),
         "which protocol a runner speaks shows in its requests",
     ),
     "handles": EdgeCase(
         "handles of the pod and of a service",
         "not-acted-on, and both are carried as they are written",
-        ("compile/test_original_pod.py::test_what_is_carried_is_as_it_is_written", "compile/cases/not-acted-on.yml"),
+        (
+            "compile/test_original_pod.py::test_what_is_carried_is_as_it_is_written",
+            "compile/cases/not-acted-on.yml",
+        ),
         "docs/spec/compile.md, Grammar: handles are known, and not acted on",
     ),
 }

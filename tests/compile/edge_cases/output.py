@@ -19,9 +19,11 @@ OUTPUT: dict[str, EdgeCase] = {
         ("compile/test_compose.py::test_a_secret_with_a_dollar_sign_arrives_byte_for_byte",),
     ),
     "35": EdgeCase(
-        "an agent's environment holds a provider's key, by name or by shape; or `env_file`, `secrets`, `configs`, build args, a"
+        "an agent's environment holds a provider's key, by name or by shape; or `env_file`, "
+        "`secrets`, `configs`, build args, a"
         " Dockerfile or an `extends` parent does; or its own token stands there",
-        "provider-key-variable, provider-key-value or token-visible-to-agent, each at its own place; the token is allowed."
+        "provider-key-variable, provider-key-value or token-visible-to-agent, each at its own "
+        "place; the token is allowed."
         " What is in a finished image can't be seen without Docker",
         (
             "compile/cases/starvation/claw-pod.yml",
@@ -31,16 +33,22 @@ OUTPUT: dict[str, EdgeCase] = {
     "healthcheck": EdgeCase(
         "a health check of the user's",
         "kept",
-        ("compile/test_compose.py::test_what_the_user_wrote_for_an_agent_stays_beside_what_is_ours",),
+        (
+            "compile/test_compose.py::test_what_the_user_wrote_for_an_agent_stays_beside_what_is_ours",
+        ),
     ),
     "networks": EdgeCase(
         "networks of the user's, with aliases",
         "kept, with ours beside them",
-        ("compile/test_compose.py::test_networks_that_the_user_gave_an_agent_are_kept_in_either_form",),
+        (
+            "compile/test_compose.py::test_networks_that_the_user_gave_an_agent_are_kept_in_either_form",
+        ),
     ),
     "colon": EdgeCase(
         "a host path with a `:`",
         "mounted as it is called",
-        ("compile/test_compose.py::test_volumes_and_host_paths_are_mounted_whatever_is_in_their_names",),
+        (
+            "compile/test_compose.py::test_volumes_and_host_paths_are_mounted_whatever_is_in_their_names",
+        ),
     ),
 }

@@ -27,9 +27,18 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     provider.start()
     service.start()
     made: Any = Pod(tmp_path_factory.mktemp("responses"), provider, service)  # type: ignore[arg-type]  # it needs no script
-    made.environment = {"CLLAMA_KEEPALIVE_RESPONSES": "native", "CLLAMA_KEEPALIVE_MS": "100", "CLLAMA_EGRESS": "deny"}
+    made.environment = {
+        "CLLAMA_KEEPALIVE_RESPONSES": "native",
+        "CLLAMA_KEEPALIVE_MS": "100",
+        "CLLAMA_EGRESS": "deny",
+    }
     (made.home / "runner").mkdir()
-    made.agent("analyst", made.tool("balance"), made.tool("wait", schema=_PLAY), made.tool("trade", "POST", schema=_PLAY))
+    made.agent(
+        "analyst",
+        made.tool("balance"),
+        made.tool("wait", schema=_PLAY),
+        made.tool("trade", "POST", schema=_PLAY),
+    )
     made.start()
     metronome.start(made)
     try:
@@ -42,6 +51,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="package")
-def performance(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Performance:
+def performance(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Performance:
     """Return the outcome of all clients' conversations, which they have once in a run."""
-    return make_once(tmp_path_factory, "responses", lambda: request.getfixturevalue("stage").perform())
+    return make_once(
+        tmp_path_factory, "responses", lambda: request.getfixturevalue("stage").perform()
+    )

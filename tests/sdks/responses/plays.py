@@ -1,4 +1,6 @@
-"""Conversations of real Responses clients through the proxy: every client, way of asking and mode, each with all scenarios."""
+"""Conversations of real Responses clients through the proxy: every client, way of asking and mode,
+each with all scenarios.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ WAYS = {
     "langchain": ("plain", "events"),
     "pydantic-ai": ("plain", "events"),
 }
-"""How a client asks: for a whole answer, for a stream that it reads event by event, or with the SDK's own reader of streams."""
+"""How a client asks: for a whole answer, for a stream that it reads event by event, or with the
+SDK's own reader of streams.
+"""
 MODES = {
     "openai-py": ("resend", "kept", "chain", "conversation"),
     "openai-js": ("resend", "kept", "chain", "conversation"),
@@ -45,9 +49,11 @@ MODES = {
     "langchain": ("resend", "kept", "chain"),
     "pydantic-ai": ("resend", "kept", "chain"),
 }
-"""Who remembers: ``resend``, the runner only (``store: false``); ``kept``, both; ``chain`` and ``conversation``, the provider.
+"""Who remembers: ``resend``, the runner only (``store: false``); ``kept``, both; ``chain`` and
+``conversation``, the provider.
 
-Vercel's SDK sends a turn's messages and outputs to a conversation again at each of its steps, which the API refuses.
+Vercel's SDK sends a turn's messages and outputs to a conversation again at each of its steps, which
+the API refuses.
 """
 ENTRANCES = {"plain": "base-url", "events": "forward-proxy", "helper": "base-url"}
 SCENARIOS = {
@@ -57,13 +63,19 @@ SCENARIOS = {
     "write": "Done with write for {number}.",
     "again": "I remember: balance, balance, shell, wait, trade.",
 }
-"""The turns of each conversation, with the model's answers. In the last one it is asked what it remembers."""
+"""The turns of each conversation, with the model's answers.
+
+In the last one it is asked what it remembers.
+"""
 _BEATS = 3
 
 
 @dataclass(frozen=True)
 class Play:
-    """One conversation of a client. ``base``: its base URL; None: it believes that it talks to the provider."""
+    """One conversation of a client.
+
+    ``base``: its base URL; None: it believes that it talks to the provider.
+    """
 
     runner: str
     way: str
@@ -121,7 +133,9 @@ class Stage:
     metronome: Metronome
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of a runner that may use both entrances: a base URL at loopback, or the forward proxy."""
+        """Return the environment of a runner that may use both entrances: a base
+        URL at loopback, or the forward proxy.
+        """
         bundle = authority(self.pod)
         proxy = f"http://127.0.0.1:{self.pod.proxy_port}"
         return {
@@ -148,21 +162,35 @@ class Stage:
         install(".venv/runners/.installed")
         with ThreadPoolExecutor(len(commands)) as pool:
             some, others = pool.map(lambda each: self._perform(*each), commands)
-        traded = Counter(str(json.loads(request.body)["play"]) for request in self.service.received if request.path == "/trade")
+        traded = Counter(
+            str(json.loads(request.body)["play"])
+            for request in self.service.received
+            if request.path == "/trade"
+        )
         return Performance(some | others, traded, self.provider.refused)
 
     def _perform(self, command: Sequence[Path | str], some: list[Play]) -> dict[str, Played]:
         given = json.dumps([{**asdict(play), "words": play.words} for play in some]).encode()
         run = subprocess.run(
-            command, input=given, env=self.environment(), capture_output=True, check=False, timeout=SECONDS, cwd=self.pod.home
+            command,
+            input=given,
+            env=self.environment(),
+            capture_output=True,
+            check=False,
+            timeout=SECONDS,
+            cwd=self.pod.home,
         )
         assert run.returncode == 0, run.stderr.decode()[-3000:]
         results: list[dict[str, Any]] = json.loads(run.stdout)
-        return {str(play): Played(play.number, **each) for play, each in zip(some, results, strict=True)}
+        return {
+            str(play): Played(play.number, **each) for play, each in zip(some, results, strict=True)
+        }
 
 
 class Metronome:
-    """A slow tool that answers once streams were kept alive: it watches a stream of its own, which waits all the time."""
+    """A slow tool that answers once streams were kept alive: it watches a stream of
+    its own, which waits all the time.
+    """
 
     def __init__(self) -> None:
         self.beats = 0
@@ -184,12 +212,17 @@ class Metronome:
         if request.query_params["play"] == "0":
             await asyncio.to_thread(self.is_over.wait, SECONDS)
         else:
-            await happens(lambda: self.is_over.is_set() or self.beats >= begun + _BEATS, "streams are kept alive")
+            await happens(
+                lambda: self.is_over.is_set() or self.beats >= begun + _BEATS,
+                "streams are kept alive",
+            )
         return JSONResponse({"waited": PLANTED})
 
     def _listen(self, pod: Pod) -> None:
         body = {"model": "gpt-test", "input": "case:slow 0;", "stream": True, "store": False}
         headers = {"authorization": f"Bearer {pod.token()}"}
-        with httpx2.stream("POST", f"{pod.url}/v1/responses", json=body, headers=headers, timeout=SECONDS) as answer:
+        with httpx2.stream(
+            "POST", f"{pod.url}/v1/responses", json=body, headers=headers, timeout=SECONDS
+        ) as answer:
             for line in answer.iter_lines():
                 self.beats += line.startswith("event: response.in_progress")

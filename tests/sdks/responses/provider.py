@@ -1,6 +1,8 @@
-"""OpenAI's Responses API for real clients: it keeps what it is asked to keep, and refuses what the API refuses.
+"""OpenAI's Responses API for real clients: it keeps what it is asked to keep, and
+refuses what the API refuses.
 
-Its model follows a case, which the last words of the user name (``case:hidden 17;``; the number is that of the play).
+Its model follows a case, which the last words of the user name (``case:hidden 17;``; the number is
+that of the play).
 """
 
 from __future__ import annotations
@@ -18,11 +20,19 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tests.peers import Peer
 from tests.wires import Body, responses
-from tests.wires.responses_refusals import RefusedError, check_context, check_items, check_members, kind_of
+from tests.wires.responses_refusals import (
+    RefusedError,
+    check_context,
+    check_items,
+    check_members,
+    kind_of,
+)
 from tests.wires.responses_rules import items_of
 
 FAILURES = 3
-"""How often the model fails behind a write: as often as the proxy asks it, so that the runner gets to know."""
+"""How often the model fails behind a write: as often as the proxy asks it, so that
+the runner gets to know.
+"""
 NATIVE = {"shell": {"command": "ls"}, "exec_command": {"cmd": "echo three files"}}
 """The runner's own tool, by the names that clients give it, with the arguments of its call."""
 _EVERYTHING = ("balance", "", "wait", "trade")
@@ -32,7 +42,9 @@ _CASE = re.compile(r"case:(\w+) (\d+);")
 
 @dataclass
 class KeepingProvider(Peer):
-    """The API's memory is ``responses`` (the whole context behind each id), ``conversations`` and ``kept`` (items by id)."""
+    """The API's memory is ``responses`` (the whole context behind each id),
+    ``conversations`` and ``kept`` (items by id).
+    """
 
     responses: dict[str, list[Body]] = field(default_factory=dict)
     conversations: dict[str, list[Body]] = field(default_factory=dict)
@@ -58,10 +70,17 @@ class KeepingProvider(Peer):
             self.refused.append(str(refused))
             return JSONResponse(refused.body, refused.status)
         if answer is None:
-            failure = {"message": "The server had an error.", "type": "server_error", "param": None, "code": None}
+            failure = {
+                "message": "The server had an error.",
+                "type": "server_error",
+                "param": None,
+                "code": None,
+            }
             return JSONResponse({"error": failure}, 500)
         return (
-            StreamingResponse(_events(answer), media_type="text/event-stream") if body.get("stream") else JSONResponse(answer)
+            StreamingResponse(_events(answer), media_type="text/event-stream")
+            if body.get("stream")
+            else JSONResponse(answer)
         )
 
     def _id(self, prefix: str) -> str:
@@ -77,7 +96,11 @@ class KeepingProvider(Peer):
         earlier = self._earlier(body)
         given = items_of(body.get("input") or [])
         if not given and not earlier:
-            raise RefusedError("Missing required parameter: 'input'.", code="missing_required_parameter", param="input")
+            raise RefusedError(
+                "Missing required parameter: 'input'.",
+                code="missing_required_parameter",
+                param="input",
+            )
         check_items(given)
         context = earlier + [self._referenced(item) for item in given]
         check_context(context, self.kept, self.sealed)
@@ -87,11 +110,17 @@ class KeepingProvider(Peer):
         if previous := body.get("previous_response_id"):
             if previous not in self.responses:
                 message = f"Previous response with id '{previous}' not found."
-                raise RefusedError(message, code="previous_response_not_found", param="previous_response_id")
+                raise RefusedError(
+                    message, code="previous_response_not_found", param="previous_response_id"
+                )
             return self.responses[previous]
         if conversation := _id_of(body.get("conversation")):
             if conversation not in self.conversations:
-                raise RefusedError(f"Conversation with id '{conversation}' not found.", param="conversation", status=404)
+                raise RefusedError(
+                    f"Conversation with id '{conversation}' not found.",
+                    param="conversation",
+                    status=404,
+                )
             return self.conversations[conversation]
         return []
 
@@ -103,12 +132,17 @@ class KeepingProvider(Peer):
         return self.kept[item["id"]]
 
     def _answer(self, body: Body, context: list[Body]) -> Body | None:
-        """Return the response, and keep it where the request asks for that; None where the model fails."""
+        """Return the response, and keep it where the request asks for that; None
+        where the model fails.
+        """
         made = self._next(body, context)
         if made is None:
             return None
         is_kept = body.get("store") is not False
-        output = [self._reasoning(is_sealed="reasoning.encrypted_content" in (body.get("include") or ())), made]
+        output = [
+            self._reasoning(is_sealed="reasoning.encrypted_content" in (body.get("include") or ())),
+            made,
+        ]
         response = _response(body, self._id("resp"), output)
         if is_kept:
             self.responses[response["id"]] = context + output
@@ -118,31 +152,45 @@ class KeepingProvider(Peer):
         return response
 
     def _reasoning(self, *, is_sealed: bool) -> Body:
-        item: Body = {"type": "reasoning", "id": self._id("rs"), "summary": [{"type": "summary_text", "text": "Hm."}]}
+        item: Body = {
+            "type": "reasoning",
+            "id": self._id("rs"),
+            "summary": [{"type": "summary_text", "text": "Hm."}],
+        }
         if is_sealed:
             item["encrypted_content"] = f"sealed+{item['id']}=="
             self.sealed.add(item["encrypted_content"])
         return item
 
     def _next(self, body: Body, context: list[Body]) -> Body | None:
-        """Return the model's next item, by the case and by how much of it is done; None: it fails."""
+        """Return the model's next item, by the case and by how much of it is done;
+        None: it fails.
+        """
         last = max(place for place, item in enumerate(context) if item.get("role") == "user")
         case, number = _case(context[last])
-        done = [item["output"] for item in context[last:] if kind_of(item) == "function_call_output"]
+        done = [
+            item["output"] for item in context[last:] if kind_of(item) == "function_call_output"
+        ]
         match case, len(done):
             case (("hidden" | "native"), 0):
                 return self._call(body, "balance", {})
             case "native", 1:
                 return self._call(body, _native(body), NATIVE[_native(body)])
             case "native", _:
-                return self._words(f"There are {'three' if 'three files' in done[1] else 'no'} files for {number}.")
+                return self._words(
+                    f"There are {'three' if 'three files' in done[1] else 'no'} files for {number}."
+                )
             case "slow", 0:
                 return self._call(body, "wait", {"play": number})
             case "write", 0:
                 return self._call(body, "trade", {"play": number})
             case "everything", place if place < len(_EVERYTHING):
                 tool = _EVERYTHING[place] or _native(body)
-                return self._call(body, tool, NATIVE.get(tool) or ({"play": number} if tool in {"wait", "trade"} else {}))
+                return self._call(
+                    body,
+                    tool,
+                    NATIVE.get(tool) or ({"play": number} if tool in {"wait", "trade"} else {}),
+                )
             case (("write" | "everything"), _) if self.failed[number] < FAILURES:
                 self.failed[number] += 1
                 return None
@@ -154,12 +202,23 @@ class KeepingProvider(Peer):
         name = next((name for name in sorted(_names(body)) if name.endswith(tool)), None)
         if name is None:
             return self._words(f"I have no {tool}.")
-        call = {"type": "function_call", "id": self._id("fc"), "call_id": self._id("call"), "name": name}
+        call = {
+            "type": "function_call",
+            "id": self._id("fc"),
+            "call_id": self._id("call"),
+            "name": name,
+        }
         return {**call, "arguments": json.dumps(arguments), "status": "completed"}
 
     def _words(self, words: str) -> Body:
         content = [{"type": "output_text", "text": words, "annotations": [], "logprobs": []}]
-        return {"type": "message", "id": self._id("msg"), "role": "assistant", "status": "completed", "content": content}
+        return {
+            "type": "message",
+            "id": self._id("msg"),
+            "role": "assistant",
+            "status": "completed",
+            "content": content,
+        }
 
 
 def _id_of(named: Any) -> str:
@@ -190,11 +249,18 @@ def _remembered(context: list[Body]) -> Iterator[str]:
 
 
 def _response(body: Body, response_id: str, output: list[Body]) -> Body:
-    """Return a response, which repeats much of its request. A function without ``strict`` comes back as a strict one."""
+    """Return a response, which repeats much of its request.
+
+    A function without ``strict`` comes back as a strict one.
+    """
     tools = [
-        {**tool, "strict": tool.get("strict", True)} if tool["type"] == "function" else tool for tool in body.get("tools") or ()
+        {**tool, "strict": tool.get("strict", True)} if tool["type"] == "function" else tool
+        for tool in body.get("tools") or ()
     ]
-    repeated = {name: body.get(name) for name in ("instructions", "previous_response_id", "max_output_tokens", "user")}
+    repeated = {
+        name: body.get(name)
+        for name in ("instructions", "previous_response_id", "max_output_tokens", "user")
+    }
     conversation = _id_of(body.get("conversation"))
     return responses.response(
         *output,
@@ -220,7 +286,12 @@ def _events(response: Body) -> Iterator[bytes]:
     started = {**response, "status": "in_progress", "output": [], "usage": None}
     events: list[Body] = [{"type": "response.created", "response": started}]
     for index, item in enumerate(response["output"]):
-        events += [{"type": f"response.output_item.{step}", "output_index": index, "item": item} for step in ("added", "done")]
+        events += [
+            {"type": f"response.output_item.{step}", "output_index": index, "item": item}
+            for step in ("added", "done")
+        ]
     events.append({"type": "response.completed", "response": response})
     for number, event in enumerate(events):
-        yield f"event: {event['type']}\ndata: {json.dumps({**event, 'sequence_number': number})}\n\n".encode()
+        yield (
+            f"event: {event['type']}\ndata: {json.dumps({**event, 'sequence_number': number})}\n\n"
+        ).encode()

@@ -1,7 +1,10 @@
-"""Runners in Python, as their makers ship them, which play scenarios over Responses. One process plays everything at once.
+"""Runners in Python, as their makers ship them, which play scenarios over Responses.
 
-It runs in an environment of its own, without the packages of these tests. stdin: JSON plays; stdout: for each, what the runner
-got: ``said`` (one text a turn), ``ran`` (how often its own tool ran), ``errors``, and ``seen`` (all that it was shown).
+One process plays everything at once.
+
+It runs in an environment of its own, without the packages of these tests. stdin: JSON plays;
+stdout: for each, what the runner got: ``said`` (one text a turn), ``ran`` (how often its own tool
+ran), ``errors``, and ``seen`` (all that it was shown).
 """
 
 import asyncio
@@ -11,7 +14,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from agents import Agent as OpenAIAgent
-from agents import ModelSettings, OpenAIResponsesModel, RunConfig, Runner, function_tool, set_tracing_disabled
+from agents import (
+    ModelSettings,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI
@@ -29,7 +39,10 @@ type Play = dict[str, Any]
 
 
 class Talk(Protocol):
-    """A runner with its history. ``ask`` is one turn of a user, with as many model calls as it takes."""
+    """A runner with its history.
+
+    ``ask`` is one turn of a user, with as many model calls as it takes.
+    """
 
     async def ask(self, words: str) -> str: ...
 
@@ -53,7 +66,12 @@ class Sdk:
     """The OpenAI SDK with the loop that its users write. ``way``: plain, events or helper."""
 
     def __init__(self, play: Play, record: Record) -> None:
-        self.client, self.record, self.mode, self.way = client(play), record, play["mode"], play["way"]
+        self.client, self.record, self.mode, self.way = (
+            client(play),
+            record,
+            play["mode"],
+            play["way"],
+        )
         self.history: list[Any] = []
         self.previous: str | None = None
         self.conversation: str | None = None
@@ -63,7 +81,10 @@ class Sdk:
         while True:
             response = await self._try(self._body(given))
             self.record.seen.append(response.model_dump_json(warnings=False))
-            self.history += [*given, *(item.model_dump(exclude_none=True, warnings=False) for item in response.output)]
+            self.history += [
+                *given,
+                *(item.model_dump(exclude_none=True, warnings=False) for item in response.output),
+            ]
             self.previous = response.id
             made = [item for item in response.output if item.type == "function_call"]
             if not made:
@@ -81,7 +102,10 @@ class Sdk:
         whole = [*self.history, *given]
         match self.mode:
             case "chain":
-                return {"input": given, **({"previous_response_id": self.previous} if self.previous else {})}
+                return {
+                    "input": given,
+                    **({"previous_response_id": self.previous} if self.previous else {}),
+                }
             case "conversation":
                 return {"input": given}
             case "resend":
@@ -93,7 +117,9 @@ class Sdk:
             self.conversation = self.conversation or (await self.client.conversations.create()).id
             body["conversation"] = self.conversation
         tool = {"type": "function", "name": "shell", "parameters": SCHEMA, "strict": False}
-        return await insist(self.record, lambda: self._respond({"model": MODEL, "tools": [tool], **body}))
+        return await insist(
+            self.record, lambda: self._respond({"model": MODEL, "tools": [tool], **body})
+        )
 
     async def _respond(self, body: dict[str, Any]) -> Any:
         if self.way == "plain":
@@ -116,10 +142,24 @@ class AgentsSdk:
     """OpenAI's Agents SDK. ``way``: plain or events."""
 
     def __init__(self, play: Play, record: Record) -> None:
-        self.client, self.record, self.mode, self.way = client(play), record, play["mode"], play["way"]
-        settings = ModelSettings(store=False, response_include=[SEALED]) if self.mode == "resend" else ModelSettings()
+        self.client, self.record, self.mode, self.way = (
+            client(play),
+            record,
+            play["mode"],
+            play["way"],
+        )
+        settings = (
+            ModelSettings(store=False, response_include=[SEALED])
+            if self.mode == "resend"
+            else ModelSettings()
+        )
         model = OpenAIResponsesModel(MODEL, openai_client=self.client)
-        self.agent = OpenAIAgent(name="analyst", model=model, model_settings=settings, tools=[function_tool(record.shell)])
+        self.agent = OpenAIAgent(
+            name="analyst",
+            model=model,
+            model_settings=settings,
+            tools=[function_tool(record.shell)],
+        )
         self.history: list[Any] = []
         self.chained: dict[str, Any] = {}
 
@@ -129,8 +169,14 @@ class AgentsSdk:
         if self.mode == "chain":
             self.chained["auto_previous_response_id"] = True
         new = {"role": "user", "content": words}
-        result = await insist(self.record, lambda: self._run([new] if self.chained else [*self.history, new]))
-        self.record.seen += [str(result.raw_responses), str(result.new_items), json.dumps(result.to_input_list(), default=str)]
+        result = await insist(
+            self.record, lambda: self._run([new] if self.chained else [*self.history, new])
+        )
+        self.record.seen += [
+            str(result.raw_responses),
+            str(result.new_items),
+            json.dumps(result.to_input_list(), default=str),
+        ]
         if self.mode == "chain":
             self.chained["previous_response_id"] = result.last_response_id
         else:
@@ -157,9 +203,15 @@ class LangChain:
             "chain": {"use_previous_response_id": True},
         }
         model = ChatOpenAI(
-            model=MODEL, base_url=play["base"], api_key=play["key"], use_responses_api=True, **modes.get(play["mode"], {})
+            model=MODEL,
+            base_url=play["base"],
+            api_key=play["key"],
+            use_responses_api=True,
+            **modes.get(play["mode"], {}),
         )
-        self.model = model.bind_tools([{"type": "function", "function": {"name": "shell", "parameters": SCHEMA}}])
+        self.model = model.bind_tools(
+            [{"type": "function", "function": {"name": "shell", "parameters": SCHEMA}}]
+        )
         self.messages: list[Any] = []
 
     async def ask(self, words: str) -> str:
@@ -171,7 +223,9 @@ class LangChain:
             if not said.tool_calls:
                 return str(said.text)
             for call in said.tool_calls:
-                self.messages.append(ToolMessage(self.record.shell(**call["args"]), tool_call_id=call["id"]))
+                self.messages.append(
+                    ToolMessage(self.record.shell(**call["args"]), tool_call_id=call["id"])
+                )
 
     async def _say(self) -> Any:
         if self.way == "plain":
@@ -187,9 +241,14 @@ class PydanticAi:
 
     def __init__(self, play: Play, record: Record) -> None:
         self.record, self.way = record, play["way"]
-        modes: dict[str, dict[str, Any]] = {"resend": {"openai_store": False}, "chain": {"openai_previous_response_id": "auto"}}
+        modes: dict[str, dict[str, Any]] = {
+            "resend": {"openai_store": False},
+            "chain": {"openai_previous_response_id": "auto"},
+        }
         model = PydanticModel(MODEL, provider=OpenAIProvider(openai_client=client(play)))
-        self.agent: Any = Agent(model, model_settings=modes.get(play["mode"], {}), tools=[record.shell])
+        self.agent: Any = Agent(
+            model, model_settings=modes.get(play["mode"], {}), tools=[record.shell]
+        )
         self.messages: list[Any] = []
 
     async def ask(self, words: str) -> str:
@@ -215,7 +274,10 @@ RUNNERS: dict[str, Callable[[Play, Record], Talk]] = {
 
 
 def client(play: Play) -> AsyncOpenAI:
-    """Return the client of a play, with the SDK's own retries. Without ``base`` it asks the provider, as it believes."""
+    """Return the client of a play, with the SDK's own retries.
+
+    Without ``base`` it asks the provider, as it believes.
+    """
     return AsyncOpenAI(base_url=play["base"], api_key=play["key"])
 
 

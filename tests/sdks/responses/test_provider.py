@@ -1,4 +1,6 @@
-"""The scripted API refuses what the real one refuses: else the real clients would prove little at it."""
+"""The scripted API refuses what the real one refuses: else the real clients would
+prove little at it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ async def ask(provider: KeepingProvider, **body: Any) -> tuple[int, Body]:
     async def receive() -> Any:
         return {"type": "http.request", "body": sent}
 
-    scope = {"type": "http", "method": "POST", "path": "/v1/responses", "headers": [], "query_string": b""}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/responses",
+        "headers": [],
+        "query_string": b"",
+    }
     response = await provider.answer(Request(scope, receive))
     return response.status_code, json.loads(bytes(response.body))
 
@@ -42,11 +50,23 @@ async def ask(provider: KeepingProvider, **body: Any) -> tuple[int, Body]:
         ({"input": [{**CALL, "id": f"fc_{'1' * 62}"}]}, "Invalid 'input[0].id': string too long."),
         ({"input": [{**CALL, "id": "call_1"}]}, "Expected an ID that begins with 'fc'."),
         ({"input": [{"type": "item_reference", "id": "msg_9"}]}, "Item with id 'msg_9' not found."),
-        ({"input": [USER], "previous_response_id": "resp_9"}, "Previous response with id 'resp_9' not found."),
-        ({"input": [USER], "conversation": {"id": "conv_9"}}, "Conversation with id 'conv_9' not found."),
-        ({"input": [USER], "previous_response_id": "resp_9", "conversation": "conv_9"}, "Mutually exclusive parameters"),
+        (
+            {"input": [USER], "previous_response_id": "resp_9"},
+            "Previous response with id 'resp_9' not found.",
+        ),
+        (
+            {"input": [USER], "conversation": {"id": "conv_9"}},
+            "Conversation with id 'conv_9' not found.",
+        ),
+        (
+            {"input": [USER], "previous_response_id": "resp_9", "conversation": "conv_9"},
+            "Mutually exclusive parameters",
+        ),
         ({"input": [USER], "tools": [FUNCTION, FUNCTION]}, "Invalid 'tools[1].name'"),
-        ({"input": [USER], "tool_choice": {"type": "function", "name": "sh"}}, "not found in 'tools' parameter"),
+        (
+            {"input": [USER], "tool_choice": {"type": "function", "name": "sh"}},
+            "not found in 'tools' parameter",
+        ),
         ({"input": [USER], "stream_options": {}}, "only allowed when 'stream' is enabled"),
         ({}, "Missing required parameter: 'input'."),
     ],
@@ -69,6 +89,9 @@ async def test_it_keeps_reasoning_with_what_it_led_to_and_takes_a_missing_strict
     output = {**OUTPUT, "call_id": call["call_id"]}
     assert (await ask(provider, input=[output], previous_response_id=first["id"]))[0] == 200
     assert (await ask(provider, input=[USER, thought, call, output]))[0] == 200
-    for items, words in (([call, output], "without its required 'reasoning' item"), ([thought], "required following item")):
+    for items, words in (
+        ([call, output], "without its required 'reasoning' item"),
+        ([thought], "required following item"),
+    ):
         _, refused = await ask(provider, input=[USER, *items])
         assert words in refused["error"]["message"]

@@ -13,7 +13,9 @@ from tests.tools.files.scene import Scene, opened
 
 
 @pytest.fixture(params=["openat2", "walk"])
-def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+def scene(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Scene]:
     """Return a scene, once with the kernel's ``openat2``, and once as where there is none."""
     if request.param == "walk":
         monkeypatch.setattr(workspace, "find_opener", lambda _: open_by_walk)

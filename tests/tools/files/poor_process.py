@@ -1,6 +1,8 @@
-"""``python -m tests.tools.files.poor_process HOME new|old``: the file tools in a process without root's rights.
+"""``python -m tests.tools.files.poor_process HOME new|old``: the file tools in a
+process without root's rights.
 
-``old``: a seccomp filter refuses openat2 and O_TMPFILE, as a kernel or a file system does that does not have them.
+``old``: a seccomp filter refuses openat2 and O_TMPFILE, as a kernel or a file system does that does
+not have them.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def refuse_new_calls() -> None:
     code = b"".join(struct.pack("HBBI", *step) for step in steps)
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-    assert libc.prctl(PR_SET_SECCOMP, FILTER, ctypes.byref(_Program(len(steps), code)), 0, 0) == 0, ctypes.get_errno()
+    assert (
+        libc.prctl(PR_SET_SECCOMP, FILTER, ctypes.byref(_Program(len(steps), code)), 0, 0) == 0
+    ), ctypes.get_errno()
 
 
 async def use_everything(home: Path) -> None:
@@ -59,14 +63,21 @@ async def use_everything(home: Path) -> None:
     assert has_no_capability()
 
     scene = Scene(home, workspace, registry)
-    assert await scene.call("write_file", path="x/f", content="old") == {"bytes": 3, "created": True}
+    assert await scene.call("write_file", path="x/f", content="old") == {
+        "bytes": 3,
+        "created": True,
+    }
     await scene.call("edit_file", path="x/f", old_text="old", new_text="new")
     assert await scene.call("read_file", path="x/../x/f") == {"content": "new"}
     await scene.call("memory_write", content="note")
     names = [each["name"] for each in (await scene.call("list_directory", path="."))["entries"]]
     assert names == ["MEMORY.md", "link", "x"], names
     for path in ("../out/s", "link/s", "link", "/etc/passwd"):
-        for name, more in {"read_file": {}, "write_file": {"content": "x"}, "list_directory": {}}.items():
+        for name, more in {
+            "read_file": {},
+            "write_file": {"content": "x"},
+            "list_directory": {},
+        }.items():
             assert await scene.refused(name, path=path, **more) is ErrorCode.INVALID_PATH
 
 

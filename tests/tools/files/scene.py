@@ -28,7 +28,9 @@ SECRET = "the secret that stands outside"
 
 @dataclass(frozen=True)
 class Scene:
-    """A workspace ``ws`` beside the folders ``out`` and ``ws-evil``, in which nothing may be read or change."""
+    """A workspace ``ws`` beside the folders ``out`` and ``ws-evil``, in which
+    nothing may be read or change.
+    """
 
     home: Path
     workspace: Workspace
@@ -96,7 +98,9 @@ def scene_at(home: Path, settings: FileSettings | None = None) -> Iterator[Scene
 
 def registered(workspace: Workspace, settings: FileSettings | None = None) -> ToolRegistry:
     """Return a registry with the tools of a workspace."""
-    principal = Principal("tester", Path("unused"), ("*",), calls_per_minute=1 << 30, max_concurrent=1_000)
+    principal = Principal(
+        "tester", Path("unused"), ("*",), calls_per_minute=1 << 30, max_concurrent=1_000
+    )
     registry = ToolRegistry(principal, CompositeToolProvider())
     used = settings or FileSettings()
     for tool in (*file_tools(workspace, used), *memory_tools(workspace, used)):

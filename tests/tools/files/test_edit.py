@@ -31,7 +31,9 @@ async def unedited(scene: Scene, content: bytes, old: str, new: str) -> str:
 
 
 @pytest.mark.requirement("files:edit-once")
-async def test_none_several_and_overlapping_matches_are_told_with_their_number(kernel_scene: Scene) -> None:
+async def test_none_several_and_overlapping_matches_are_told_with_their_number(
+    kernel_scene: Scene,
+) -> None:
     scene = kernel_scene
     assert await edited(scene, b"one two three", "two", "2") == b"one 2 three"
     assert "2 times" in await unedited(scene, b"aaa", "aa", "b")
@@ -41,8 +43,14 @@ async def test_none_several_and_overlapping_matches_are_told_with_their_number(k
     for content in (b"", b"abc"):
         assert "is empty" in await unedited(scene, content, "", "b")
     assert "are the same" in await unedited(scene, b"abc", "b", "b")
-    assert await scene.refused("edit_file", path="nope/g", old_text="a", new_text="b") is ErrorCode.FILE_NOT_FOUND
-    assert await scene.refused("edit_file", path="g", old_text="a", new_text="b") is ErrorCode.FILE_NOT_FOUND
+    assert (
+        await scene.refused("edit_file", path="nope/g", old_text="a", new_text="b")
+        is ErrorCode.FILE_NOT_FOUND
+    )
+    assert (
+        await scene.refused("edit_file", path="g", old_text="a", new_text="b")
+        is ErrorCode.FILE_NOT_FOUND
+    )
     assert [path.name for path in scene.ws.iterdir()] == ["f"]
 
 
@@ -59,7 +67,10 @@ async def test_texts_are_literal(kernel_scene: Scene) -> None:
 async def test_a_byte_order_mark_and_crlf_stay(kernel_scene: Scene) -> None:
     scene = kernel_scene
     content = b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\n"
-    assert await edited(scene, content, "one\ntwo", "1\n2\n2.5") == b"\xef\xbb\xbf1\r\n2\r\n2.5\r\nthree\r\n"
+    assert (
+        await edited(scene, content, "one\ntwo", "1\n2\n2.5")
+        == b"\xef\xbb\xbf1\r\n2\r\n2.5\r\nthree\r\n"
+    )
     assert await edited(scene, content, "one\r\ntwo", "1") == b"\xef\xbb\xbf1\r\nthree\r\n"
     mixed = b"one\r\ntwo\nthree\n"
     assert "does not stand" in await unedited(scene, mixed, "one\ntwo", "x")
@@ -68,7 +79,9 @@ async def test_a_byte_order_mark_and_crlf_stay(kernel_scene: Scene) -> None:
 
 @pytest.mark.requirement("files:edit-changed")
 @pytest.mark.parametrize("how", ["replaced", "in place", "removed", "a link"])
-def test_a_file_that_changed_since_it_was_read_keeps_the_other_writers_content(tmp_path: Path, how: str) -> None:
+def test_a_file_that_changed_since_it_was_read_keeps_the_other_writers_content(
+    tmp_path: Path, how: str
+) -> None:
     file = write(tmp_path / "f", "old")
     with Folder(os.open(tmp_path, os.O_RDONLY), open_by_kernel) as folder, folder.lock(Call()):
         found = folder.find_file("f")
@@ -88,11 +101,16 @@ def test_a_file_that_changed_since_it_was_read_keeps_the_other_writers_content(t
 
 @pytest.mark.requirement("files:edit-changed")
 def test_a_change_while_the_new_content_is_written_is_seen(tmp_path: Path) -> None:
-    """The other writer comes in the last step before the rename: the call asks then whether anybody waits for it still."""
+    """The other writer comes in the last step before the rename: the call asks then
+    whether anybody waits for it still.
+    """
 
     class Interrupted(Call):
         def check(self) -> None:
-            if threading.current_thread() is threading.main_thread() and (tmp_path / "f").read_text() == "old":
+            if (
+                threading.current_thread() is threading.main_thread()
+                and (tmp_path / "f").read_text() == "old"
+            ):
                 (tmp_path / "f").write_text("theirs")
 
     write(tmp_path / "f", "old")

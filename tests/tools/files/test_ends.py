@@ -67,14 +67,18 @@ while True:
 
 @pytest.mark.requirement("files:killed")
 @pytest.mark.parametrize("kernel", ["new", "old"])
-def test_a_kill_leaves_the_old_file_or_the_new_one_and_the_next_write_tidies_up(kernel_scene: Scene, kernel: str) -> None:
+def test_a_kill_leaves_the_old_file_or_the_new_one_and_the_next_write_tidies_up(
+    kernel_scene: Scene, kernel: str
+) -> None:
     scene = kernel_scene
     if kernel == "old" and platform.machine() not in OPENAT:
         skip_for_kernel("a filter of this architecture's calls")
     file, seen, left = write(scene.ws / "x" / "f", "old"), set(), 0
     command = [sys.executable, "-c", DOOMED, str(scene.ws), kernel]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(
+        command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
         assert program.stdin is not None
         assert program.stdout is not None
         ended_twice = 0
@@ -87,7 +91,10 @@ def test_a_kill_leaves_the_old_file_or_the_new_one_and_the_next_write_tidies_up(
             seen.add(content)
             assert {path.name for path in file.parent.iterdir()} <= {"f", ".claw-new"}
             left += (file.parent / ".claw-new").exists()
-            assert [each["name"] for each in asyncio.run(scene.call("list_directory", path="x"))["entries"]] == ["f"]
+            assert [
+                each["name"]
+                for each in asyncio.run(scene.call("list_directory", path="x"))["entries"]
+            ] == ["f"]
             asyncio.run(scene.call("write_file", path="x/f", content="old"))
             assert [path.name for path in file.parent.iterdir()] == ["f"]
             program.stdin.write("go on\n")
@@ -100,7 +107,9 @@ def test_a_kill_leaves_the_old_file_or_the_new_one_and_the_next_write_tidies_up(
 
 @contextmanager
 def mounted(home: Path, *mounts: tuple[str, Path, str]) -> Iterator[Workspace]:
-    """Yield a workspace with mounts, each of a source, a place and options, that only one thread's namespace has."""
+    """Yield a workspace with mounts, each of a source, a place and options, that
+    only one thread's namespace has.
+    """
 
     def mount() -> Workspace:
         os.unshare(os.CLONE_FS | os.CLONE_NEWNS)
@@ -137,32 +146,56 @@ async def test_a_full_disk_is_an_error_and_the_old_file_is_whole(tmp_path: Path)
             "memory_write": {"content": "n" * 250_000},
         }.items():
             assert await scene.refused(tool, **args) is ErrorCode.EXECUTION_FAILED
-        assert await scene.call("list_directory", path=".") == {"entries": [{"name": "f", "type": "file", "size": 90_000}]}
+        assert await scene.call("list_directory", path=".") == {
+            "entries": [{"name": "f", "type": "file", "size": 90_000}]
+        }
         assert (await scene.call("read_file", path="f", limit=1))["content"].startswith("oldold")
-        await scene.call("write_file", path="f", content="new" * 30_000)  # There is room: nothing was left
+        await scene.call(
+            "write_file", path="f", content="new" * 30_000
+        )  # There is room: nothing was left
 
 
 @pytest.mark.requirement("files:protected-place")
-async def test_where_the_file_system_has_two_names_for_a_protected_folder_both_are_protected(tmp_path: Path) -> None:
+async def test_where_the_file_system_has_two_names_for_a_protected_folder_both_are_protected(
+    tmp_path: Path,
+) -> None:
     """As one that folds case has: a bind mount is the same folder under another name."""
     for name in ("a/.git/hooks/deep", "a/other"):
         (tmp_path / name).mkdir(parents=True)
-    with mounted(tmp_path, (str(tmp_path / "a" / ".git"), tmp_path / "a" / "other", "")) as workspace:
+    with mounted(
+        tmp_path, (str(tmp_path / "a" / ".git"), tmp_path / "a" / "other", "")
+    ) as workspace:
         scene = Scene(tmp_path, workspace, registered(workspace))
-        for path in ("a/other/hooks/x", "a/other/hooks/deep/x", "a/other/HOOKS/x", "a/other/config"):
-            assert await scene.refused("write_file", path=path, content="x") is ErrorCode.PERMISSION_DENIED
+        for path in (
+            "a/other/hooks/x",
+            "a/other/hooks/deep/x",
+            "a/other/HOOKS/x",
+            "a/other/config",
+        ):
+            assert (
+                await scene.refused("write_file", path=path, content="x")
+                is ErrorCode.PERMISSION_DENIED
+            )
         await scene.call("write_file", path="a/other/description", content="x")
     assert (tmp_path / "a" / ".git" / "description").read_text() == "x"
 
 
 @pytest.mark.requirement("files:dropped", "files:no-openat2")
 @pytest.mark.parametrize("kernel", ["new", "old"])
-def test_a_process_without_roots_rights_works_and_refuses_as_on_an_old_kernel(kernel_scene: Scene, kernel: str) -> None:
+def test_a_process_without_roots_rights_works_and_refuses_as_on_an_old_kernel(
+    kernel_scene: Scene, kernel: str
+) -> None:
     if kernel == "old" and platform.machine() not in OPENAT:
         skip_for_kernel("a filter of this architecture's calls")
     link(kernel_scene.ws / "link", "../out")
     before = kernel_scene.outside()
-    command = [sys.executable, "-m", "tests.tools.files.poor_process", str(kernel_scene.home), kernel]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.tools.files.poor_process",
+        str(kernel_scene.home),
+        kernel,
+    ]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert kernel_scene.outside() == before
@@ -189,7 +222,11 @@ async def test_a_cancelled_call_changes_nothing_afterwards(kernel_scene: Scene) 
         "memory_write": {"content": "new"},
     }
     with locked(scene.ws):
-        tasks = [asyncio.create_task(scene.call(tool, **args)) for tool, args in calls.items() for _ in range(4)]
+        tasks = [
+            asyncio.create_task(scene.call(tool, **args))
+            for tool, args in calls.items()
+            for _ in range(4)
+        ]
         await asyncio.sleep(0)
         for task in tasks:
             task.cancel()
@@ -203,7 +240,10 @@ async def test_a_cancelled_call_changes_nothing_afterwards(kernel_scene: Scene) 
 @pytest.mark.requirement("files:principals")
 async def test_calls_that_wait_in_one_workspace_do_not_hold_up_another(tmp_path: Path) -> None:
     with opened(tmp_path / "a") as one, opened(tmp_path / "b") as other, locked(one.ws):
-        waiting = [asyncio.create_task(one.call("memory_write", content=str(number))) for number in range(20)]
+        waiting = [
+            asyncio.create_task(one.call("memory_write", content=str(number)))
+            for number in range(20)
+        ]
         await other.call("memory_write", content="at once")
         assert not any(task.done() for task in waiting)
         for task in waiting:

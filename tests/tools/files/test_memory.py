@@ -45,20 +45,30 @@ async def test_notes_are_added_as_paragraphs_or_written_over(scene: Scene) -> No
 
 @pytest.mark.requirement("memory:search")
 async def test_a_query_finds_the_first_paragraphs_with_all_its_words(scene: Scene) -> None:
-    paragraphs = [f"Straße {number}\nis LONG." for number in range(30)] + ["A short STRASSE.", "long only"]
+    paragraphs = [f"Straße {number}\nis LONG." for number in range(30)] + [
+        "A short STRASSE.",
+        "long only",
+    ]
     await scene.call("memory_write", content="\n \n\n".join(paragraphs))
     found = await scene.call("memory_read", query="long strasse")
     assert found == {"matches": paragraphs[:20], "count": 30}
-    assert await scene.call("memory_read", query="short") == {"matches": ["A short STRASSE."], "count": 1}
+    assert await scene.call("memory_read", query="short") == {
+        "matches": ["A short STRASSE."],
+        "count": 1,
+    }
     assert await scene.call("memory_read", query="nowhere") == {"matches": [], "count": 0}
     assert await scene.refused("memory_read", query="s " * 501) is ErrorCode.INVALID_ARGS
 
 
 @pytest.mark.requirement("memory:concurrent")
 async def test_of_fifty_concurrent_appends_each_is_there_once(scene: Scene) -> None:
-    await asyncio.gather(*(scene.call("memory_write", content=f"note-{number}") for number in range(50)))
+    await asyncio.gather(
+        *(scene.call("memory_write", content=f"note-{number}") for number in range(50))
+    )
     notes = (await scene.call("memory_read"))["content"].split("\n\n")
-    assert sorted(note.strip() for note in notes) == sorted(f"note-{number}" for number in range(50))
+    assert sorted(note.strip() for note in notes) == sorted(
+        f"note-{number}" for number in range(50)
+    )
 
 
 @pytest.mark.requirement("memory:concurrent", "files:edit-concurrent")
@@ -68,7 +78,9 @@ def test_of_appends_by_two_processes_each_is_there_once(kernel_scene: Scene) -> 
     writers = [subprocess.Popen([*command, name], env=environ) for name in ("a", "b")]
     assert [writer.wait() for writer in writers] == [0, 0]
     notes = (kernel_scene.ws / "MEMORY.md").read_text().split("\n\n")
-    assert sorted(note.strip() for note in notes) == sorted(f"{name}-{number}" for name in "ab" for number in range(25))
+    assert sorted(note.strip() for note in notes) == sorted(
+        f"{name}-{number}" for name in "ab" for number in range(25)
+    )
 
 
 @pytest.mark.requirement("memory:full")
@@ -76,7 +88,10 @@ async def test_what_would_be_too_much_is_refused_whole(tmp_path: Path) -> None:
     with opened(tmp_path, FileSettings(max_memory=1_000)) as scene:
         await scene.call("memory_write", content="x" * 990)
         for mode, size in (("append", 20), ("overwrite", 1_001)):
-            assert await scene.refused("memory_write", content="y" * size, mode=mode) is ErrorCode.MEMORY_FULL
+            assert (
+                await scene.refused("memory_write", content="y" * size, mode=mode)
+                is ErrorCode.MEMORY_FULL
+            )
         assert (scene.ws / "MEMORY.md").read_text() == "x" * 990 + "\n"
         await scene.call("memory_write", content="y" * 1_000, mode="overwrite")
         write(scene.ws / "MEMORY.md", "z" * 5_000)
@@ -87,7 +102,9 @@ async def test_what_would_be_too_much_is_refused_whole(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("memory:link")
 @pytest.mark.parametrize("target", ["../out/s", "../out/new", "/proc/self/environ"])
-async def test_a_memory_that_leads_out_is_neither_read_nor_written(scene: Scene, target: str) -> None:
+async def test_a_memory_that_leads_out_is_neither_read_nor_written(
+    scene: Scene, target: str
+) -> None:
     link(scene.ws / "MEMORY.md", target)
     before = scene.outside()
     assert await scene.refused("memory_read") is ErrorCode.INVALID_PATH
@@ -101,4 +118,6 @@ async def test_each_workspace_has_notes_of_its_own(tmp_path: Path) -> None:
     with opened(tmp_path / "a") as one, opened(tmp_path / "b") as other:
         await one.call("memory_write", content=SECRET)
         assert await other.call("memory_read", query="secret") == {"matches": [], "count": 0}
-        assert await other.refused("read_file", path="../../a/ws/MEMORY.md") is ErrorCode.INVALID_PATH
+        assert (
+            await other.refused("read_file", path="../../a/ws/MEMORY.md") is ErrorCode.INVALID_PATH
+        )

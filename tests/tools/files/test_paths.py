@@ -30,7 +30,17 @@ ESCAPES = [
         "nope/../../x",
         "nope/../../../etc/x",
     ),
-    *("out-link/s", "out-link/new", "out-link", "up/out/s", "a/up/../out/s", "absolute/s", "dangling", "dangling/x", "s-link"),
+    *(
+        "out-link/s",
+        "out-link/new",
+        "out-link",
+        "up/out/s",
+        "a/up/../out/s",
+        "absolute/s",
+        "dangling",
+        "dangling/x",
+        "s-link",
+    ),
 ]
 
 
@@ -38,14 +48,27 @@ def furnish(scene: Scene) -> None:
     """Put links into the workspace, in and out, and a file below a folder."""
     write(scene.ws / "a" / "deep" / "f", "inside")
     write(scene.ws / "f", "inside")
-    targets = {"out-link": "../out", "up": "..", "a/up": "../..", "absolute": scene.out, "dangling": "../out/new"}
-    for name, target in {**targets, "s-link": "../out/s", "in-link": "a/deep", "f-link": "f"}.items():
+    targets = {
+        "out-link": "../out",
+        "up": "..",
+        "a/up": "../..",
+        "absolute": scene.out,
+        "dangling": "../out/new",
+    }
+    for name, target in {
+        **targets,
+        "s-link": "../out/s",
+        "in-link": "a/deep",
+        "f-link": "f",
+    }.items():
         link(scene.ws / name, target)
 
 
 @pytest.mark.requirement("files:escapes")
 @pytest.mark.parametrize("tool", EVERY)
-async def test_every_way_out_is_an_invalid_path_and_nothing_outside_changes(scene: Scene, tool: str) -> None:
+async def test_every_way_out_is_an_invalid_path_and_nothing_outside_changes(
+    scene: Scene, tool: str
+) -> None:
     furnish(scene)
     before, within = scene.outside(), sorted(scene.ws.rglob("*"))
     for path in ESCAPES:
@@ -55,7 +78,9 @@ async def test_every_way_out_is_an_invalid_path_and_nothing_outside_changes(scen
 
 
 @pytest.mark.requirement("files:inside")
-async def test_dots_and_links_that_stay_inside_are_followed_and_a_link_at_the_end_is_not_written(kernel_scene: Scene) -> None:
+async def test_dots_and_links_that_stay_inside_are_followed_and_a_link_at_the_end_is_not_written(
+    kernel_scene: Scene,
+) -> None:
     scene = kernel_scene
     furnish(scene)
     link(scene.ws / "a" / "root", "..")
@@ -81,18 +106,26 @@ async def test_without_openat2_no_link_is_followed_and_dots_still_lead_back(
         for path in ("in-link/f", "f-link", "in-link/../f"):
             assert await scene.refused("read_file", path=path) is ErrorCode.INVALID_PATH, path
         assert await scene.refused("list_directory", path="in-link") is ErrorCode.INVALID_PATH
-        assert await scene.refused("write_file", path="in-link/new", content="x") is ErrorCode.INVALID_PATH
+        assert (
+            await scene.refused("write_file", path="in-link/new", content="x")
+            is ErrorCode.INVALID_PATH
+        )
         assert not (scene.ws / "a" / "deep" / "new").exists()
 
 
 @pytest.mark.requirement("files:missing-folders")
 async def test_missing_folders_are_made_and_never_through_a_link_that_hangs(scene: Scene) -> None:
     link(scene.ws / "hangs", "later")
-    assert await scene.call("write_file", path="x/y/z", content="new") == {"bytes": 3, "created": True}
+    assert await scene.call("write_file", path="x/y/z", content="new") == {
+        "bytes": 3,
+        "created": True,
+    }
     assert (scene.ws / "x" / "y" / "z").read_text() == "new"
     refused = await scene.refused("write_file", path="hangs/f", content="x")
     assert refused in {ErrorCode.INVALID_PATH, ErrorCode.FILE_NOT_FOUND}
-    assert await scene.refused("write_file", path="new/../f", content="x") is ErrorCode.FILE_NOT_FOUND
+    assert (
+        await scene.refused("write_file", path="new/../f", content="x") is ErrorCode.FILE_NOT_FOUND
+    )
     assert sorted(path.name for path in scene.ws.iterdir()) == ["hangs", "x"]
 
 
@@ -114,7 +147,9 @@ def count_descriptors() -> int:
 
 
 @pytest.mark.requirement("files:no-file")
-async def test_what_is_no_file_is_an_invalid_path_at_once_and_no_descriptor_is_left(scene: Scene) -> None:
+async def test_what_is_no_file_is_an_invalid_path_at_once_and_no_descriptor_is_left(
+    scene: Scene,
+) -> None:
     os.mkfifo(scene.ws / "pipe")
     own(scene.ws / "pipe")
     (scene.ws / "folder").mkdir()
@@ -131,7 +166,9 @@ async def test_what_is_no_file_is_an_invalid_path_at_once_and_no_descriptor_is_l
         async with asyncio.timeout(30):  # For a hang
             for tool, args in {"read_file": {}, **WRITING}.items():
                 for name in names:
-                    assert await scene.refused(tool, path=name, **args) is ErrorCode.INVALID_PATH, name
+                    assert await scene.refused(tool, path=name, **args) is ErrorCode.INVALID_PATH, (
+                        name
+                    )
         assert count_descriptors() == before
     assert await scene.refused("list_directory", path="pipe") is ErrorCode.FILE_NOT_FOUND
 
@@ -189,14 +226,20 @@ PARTS = st.sampled_from(
     ]
 )
 PATHS = st.one_of(
-    st.lists(PARTS, min_size=1, max_size=7).map("/".join), st.lists(st.one_of(PARTS, st.text(max_size=3))).map("/".join)
+    st.lists(PARTS, min_size=1, max_size=7).map("/".join),
+    st.lists(st.one_of(PARTS, st.text(max_size=3))).map("/".join),
 )
 
 
 @pytest.mark.requirement("files:any-path")
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=300,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(path=PATHS, tool=st.sampled_from(sorted(EVERY)))
-def test_whatever_the_path_nothing_outside_is_read_or_written(scene: Scene, path: str, tool: str) -> None:
+def test_whatever_the_path_nothing_outside_is_read_or_written(
+    scene: Scene, path: str, tool: str
+) -> None:
     for left in scene.ws.iterdir():
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
     furnish(scene)

@@ -45,7 +45,9 @@ SECONDS = 0.7
 @contextmanager
 def flipping(ws: Path, how: str) -> Iterator[None]:
     """Run the program meanwhile."""
-    with subprocess.Popen([sys.executable, "-c", FLIPPER, str(ws), how], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", FLIPPER, str(ws), how], stdout=subprocess.PIPE
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
@@ -91,15 +93,24 @@ async def test_who_exchanges_a_folder_and_a_link_gets_no_call_out(scene: Scene, 
     done = lost = number = 0
     with flipping(scene.ws, how):
         end = time.monotonic() + SECONDS
-        # On the walk ``d`` is a folder half of the time, so some of the calls are done under every opener.
+        # On the walk ``d`` is a folder half of the time, so some of the calls are done under every
+        # opener.
         while time.monotonic() < end or not done:
-            results = await asyncio.gather(*(try_everything(scene, number + each) for each in range(4)))
-            done, lost, number = done + sum(each[0] for each in results), lost + sum(each[1] for each in results), number + 4
+            results = await asyncio.gather(
+                *(try_everything(scene, number + each) for each in range(4))
+            )
+            done, lost, number = (
+                done + sum(each[0] for each in results),
+                lost + sum(each[1] for each in results),
+                number + 4,
+            )
     assert (lost, scene.outside()) == (0, before)
 
 
 @pytest.mark.requirement("files:race")
-def test_the_same_attack_gets_a_path_out_that_is_checked_before_it_is_used(kernel_scene: Scene) -> None:
+def test_the_same_attack_gets_a_path_out_that_is_checked_before_it_is_used(
+    kernel_scene: Scene,
+) -> None:
     scene = kernel_scene
     furnish(scene)
     top = os.path.realpath(scene.ws)
@@ -113,7 +124,9 @@ def test_the_same_attack_gets_a_path_out_that_is_checked_before_it_is_used(kerne
 
 
 @pytest.mark.requirement("files:atomic")
-async def test_of_concurrent_writes_one_is_whole_and_every_reader_sees_a_whole_one(scene: Scene) -> None:
+async def test_of_concurrent_writes_one_is_whole_and_every_reader_sees_a_whole_one(
+    scene: Scene,
+) -> None:
     write(scene.ws / "f", "0" * 5_000)
     contents = {str(digit) * 5_000 for digit in range(8)}
     written = [scene.call("write_file", path="f", content=content) for content in sorted(contents)]
@@ -127,6 +140,9 @@ async def test_of_concurrent_writes_one_is_whole_and_every_reader_sees_a_whole_o
 @pytest.mark.requirement("files:edit-concurrent")
 async def test_of_concurrent_edits_none_is_lost(scene: Scene) -> None:
     write(scene.ws / "f", "".join(f"<{number}>\n" for number in range(40)))
-    edits = [scene.call("edit_file", path="f", old_text=f"<{number}>", new_text=f"[{number}]") for number in range(40)]
+    edits = [
+        scene.call("edit_file", path="f", old_text=f"<{number}>", new_text=f"[{number}]")
+        for number in range(40)
+    ]
     await asyncio.gather(*edits)
     assert (scene.ws / "f").read_text() == "".join(f"[{number}]\n" for number in range(40))

@@ -21,7 +21,10 @@ class MadeProvider:
     async def list_tools(self) -> list[ToolDefinition]:
         names = ("echo", "environ", "fail", "noise", "wait")
         annotations = {"readOnlyHint": True}
-        return [ToolDefinition(name, f"The tool {name}.", TEXT, annotations if name == "echo" else {}) for name in names]
+        return [
+            ToolDefinition(name, f"The tool {name}.", TEXT, annotations if name == "echo" else {})
+            for name in names
+        ]
 
     async def call_tool(self, name: str, args: dict[str, Any]) -> Any:
         return await getattr(self, name)(**args)
@@ -40,7 +43,10 @@ class MadeProvider:
         print("noise of print", flush=True)
         os.write(1, b"noise of write\n")
         child = await asyncio.create_subprocess_exec("sh", "-c", "cat; echo noise of a child")
-        return {"read": os.read(0, 100).decode() + sys.stdin.read(), "exit_code": await child.wait()}
+        return {
+            "read": os.read(0, 100).decode() + sys.stdin.read(),
+            "exit_code": await child.wait(),
+        }
 
     async def wait(self, text: str) -> Any:
         """Run until cancelled; the file ``text`` says how it goes."""
