@@ -45,8 +45,25 @@ def schemas() -> dict[str, dict[str, Any]]:
     result: dict[str, dict[str, Any]] = {}
     for name, (title, model) in _FILES.items():
         schema = TypeAdapter(model).json_schema(by_alias=True, mode="validation")
+        _unwrap_descriptions(schema)
         result[f"{name}.schema.json"] = {**schema, "$schema": _DRAFT, "title": title}
     return result
+
+
+def _unwrap_descriptions(schema: Any) -> None:
+    """Join the lines of each paragraph: where a docstring breaks them is no part of a schema."""
+    if isinstance(schema, list):
+        for item in schema:
+            _unwrap_descriptions(item)
+
+    if isinstance(schema, dict):
+        description = schema.get("description")
+        if isinstance(description, str):
+            paragraphs = description.split("\n\n")
+            schema["description"] = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+
+        for member in schema.values():
+            _unwrap_descriptions(member)
 
 
 def text(schema: dict[str, Any]) -> str:
