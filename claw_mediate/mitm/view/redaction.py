@@ -137,9 +137,7 @@ _DATA = layers.RequestData, layers.ResponseData
 _ENDS = layers.ResponseEndOfMessage, layers.ResponseProtocolError
 
 
-def _restore_event(
-    flow: http.HTTPFlow, state: FlowState, event: Any, originals: Originals
-) -> None:
+def _restore_event(flow: http.HTTPFlow, state: FlowState, event: Any, originals: Originals) -> None:
     """Put the originals into what one event sends."""
     if isinstance(event, _DATA):
         if originals.body is not None and event.data is originals.body[0]:
