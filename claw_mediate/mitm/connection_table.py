@@ -114,7 +114,8 @@ class ConnectionTable:
 
     def begin_request(self, client_id: str, request_id: str) -> None:
         """Note that the head of a request is complete."""
-        if (connection := self._all.get(client_id)) is not None:
+        connection = self._all.get(client_id)
+        if connection is not None and request_id not in connection.requests:
             connection.requests.add(request_id)
             self._recount(connection)
 

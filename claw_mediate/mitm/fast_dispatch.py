@@ -34,7 +34,7 @@ fields; the first is proposed upstream as ``docs/upstream/mitmproxy-dispatch.pat
 import logging
 from collections.abc import Callable
 from dataclasses import fields
-from functools import cache
+from functools import cache, lru_cache
 from inspect import isawaitable
 from itertools import chain, islice
 from operator import attrgetter, is_
@@ -101,7 +101,11 @@ class FastManager(addonmanager.AddonManager):
     async def handle_lifecycle(self, event: hooks.Hook) -> None:
         await self.trigger_event(event)
         (message, *_) = _args(event)
-        if isinstance(message, flow.Flow):
+        # Every event of a flow brings an update, which mostly nobody handles.
+        is_heard = isinstance(message, flow.Flow) and _any_handles(
+            self.candidates(hooks.UpdateHook.name), hooks.UpdateHook.name
+        )
+        if is_heard:
             await self.trigger_event(hooks.UpdateHook([message]))
 
     def candidates(self, name: str) -> list[Any]:
@@ -138,12 +142,13 @@ def _any_handles(addons: Any, name: str) -> bool:
 
     A script is an addon two levels down.
     """
-    # A loop: `any` with a generator takes three times as long.
-    for addon in addons:
-        if getattr(addon, name, None) or (
-            hasattr(addon, "addons") and _any_handles(addon.addons, name)
-        ):
+    found = [*addons]
+    for addon in found:  # The list grows while addons with nested ones are found
+        if getattr(addon, name, None):
             return True
+        if hasattr(addon, "addons"):
+            found += addon.addons
+
     return False
 
 
@@ -239,13 +244,18 @@ _FULL_LOOKUPS: dict[str, Any] = {
 def _get_all(headers: http.Headers, name: str | bytes) -> list[str]:
     if type(name) is not str:
         return _full_get_all(headers, name)
-    key = name.encode("utf-8", "surrogateescape").lower()
+    key = _key_of(name)
     length = len(key)  # It differs mostly, and then no other spelling is made
     return [
         value.decode("utf-8", "surrogateescape")
         for each, value in headers.fields
         if len(each) == length and each.lower() == key
     ]
+
+
+@lru_cache(maxsize=512)
+def _key_of(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape").lower()
 
 
 def _get(headers: http.Headers, name: str | bytes, default: Any = None) -> Any:

@@ -254,19 +254,9 @@ def begin(flow: http.HTTPFlow) -> None:
 
 def release(flow: http.HTTPFlow, state: FlowState) -> None:
     """Drop the state of a flow for which nothing is left to do."""
-    parts = (
-        state.pending,
-        state.redaction,
-        state.decision,
-        state.source,
-        state.forwarded,
-        state.entry_written,
-    )
-    if (
-        not any(part is not None for part in parts)
-        and state.awaited_turn is None
-        and not state.is_recorded
-    ):
+    is_at_work = state.pending or state.decision or state.source or state.forwarded
+    is_shown = state.redaction or state.entry_written or state.awaited_turn or state.is_recorded
+    if not is_at_work and not is_shown:
         flow.__dict__.pop(_ATTRIBUTE, None)
         _flows.discard(flow)
 

@@ -65,7 +65,7 @@ class PathTables:
         """Return the row of a request: at its host's provider, or (at the proxy's
         own listener) at any.
         """
-        return self._find(self._base(request), request)
+        return self._find(self._base(request.host), request)
 
     def knows(self, request: Request) -> bool:
         """Return whether a request is in a row, or for a stored object, of which
@@ -74,12 +74,13 @@ class PathTables:
         if self.find(request) is not None:
             return True
         stored = find_stored(request.path)
-        return stored is not None and stored.prefix.lower() in self._base(request).prefixes
+        return stored is not None and stored.prefix.lower() in self._base(request.host).prefixes
 
-    def _base(self, request: Request) -> ApiBase:
-        provider = (
-            self._registry.by_host_as_read(request.host) if request.host is not None else None
-        )
+    def _base(self, host: str | None) -> ApiBase:
+        if host is None:
+            return PROXY_BASE
+
+        provider = self._registry.by_host_as_read(host)
         return PROXY_BASE if provider is None else _provider_base(provider)
 
     def find_at(self, provider: Provider, request: Request) -> PathMatch | None:
@@ -90,20 +91,15 @@ class PathTables:
         return self._find(base, request)
 
     def _find(self, base: ApiBase, request: Request) -> PathMatch | None:
-        method = request.method.upper()
         if "?" in request.path and _overrides_method(request.path):
             return None
-        known = find_known_path(base, method, request.path)
-        if (
-            known is not None
-            and base is PROXY_BASE
-            and known.family == "openai"
-            and known.row in _SHARED_ROWS
-        ):
-            known = self._find_of_anthropic(request) or known
-        if known is not None or not self._opened:
-            return known
-        return self._find_opened(base, request)
+
+        known = find_known_path(base, request.method.upper(), request.path)
+        if known is None:
+            return self._find_opened(base, request) if self._opened else None
+
+        is_shared = base is PROXY_BASE and known.family == "openai" and known.row in _SHARED_ROWS
+        return (self._find_of_anthropic(request) or known) if is_shared else known
 
     def _find_of_anthropic(self, request: Request) -> PathMatch | None:
         """Return the row of Anthropic's for a path that OpenAI has too; None where
@@ -144,7 +140,7 @@ class PathTables:
         if match is None:
             return request
 
-        base = self._base(request)
+        base = self._base(request.host)
         _, mark, query = request.path.partition("?")
         # A provider may have another base path than the one that the request was found below.
         own = base.prefixes[0] if base.family is not None else ""
