@@ -6,11 +6,11 @@ control character remains that could move a terminal's cursor, reverse a line or
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-_LINE_END = re.compile(r"\r\n|\n|\r")  # Of a stream; JSON may hold U+2028 and its like as they are
+from claw_contract.sse import SseReader
+
 MAX_TEXT_CHARS = 4000  # Printed characters of one text
 _HARMLESS = "\n\u00a0\u202f\u200d"
 """Not printable according to Python: line breaks, non-breaking spaces, and the joiner of emoji."""
@@ -178,15 +178,20 @@ def _stream(text: str) -> Iterator[str]:
 
 
 def _events(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a stream of events, one for each event; of a
-    damaged one, one for each line.
+    """Yield the JSON object of each event of a stream.
+
+    History may hold a stream that was cut or damaged: an event without its blank line at the end
+    counts, and one whose data is no JSON document is read line by line.
     """
-    for block in _LINE_END.sub("\n", text.removeprefix("\ufeff")).split("\n\n"):
-        data = [line[5:] for line in block.split("\n") if line.startswith("data:")]
-        if event := _read("\n".join(data)):
-            yield event
+    stream = text.encode(errors="surrogatepass") + b"\n\n"
+    reader = SseReader(max_event_bytes=len(stream))
+    for event in reader.feed(stream):
+        data = event.data.decode(errors="surrogatepass")
+        document = _read(data)
+        if document:
+            yield document
         else:
-            yield from filter(None, map(_read, data))
+            yield from filter(None, map(_read, data.split("\n")))
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
