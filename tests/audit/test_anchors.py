@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_audit.verify import MissingTurns, ChainVerdict, verify
+from claw_audit.verify import ChainVerdict, MissingTurns, verify
 from tests.audit.proxy_files import ProxyFiles, json_lines
 from tests.audit.test_verify import said, verdict
 
