@@ -15,7 +15,7 @@ from claw_state.lease import LeaseOwner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.url import StateServer, parse_place
+from claw_state.url import ServerAddress, parse_place
 from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
@@ -73,7 +73,7 @@ _RECORD = wire.result(0)
 
 def _open(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:
     where, owner = parse_place(state), LeaseOwner("bench", 1, "earlier")
-    if isinstance(where, StateServer):
+    if isinstance(where, ServerAddress):
         return ValkeyContinuityStore(ValkeyClient(where, timeout=10), clock), ValkeyJournal(
             ValkeyClient(where, timeout=10), owner, clock
         )

@@ -165,7 +165,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the checks look at."""
+    """The pod, its tree and the environment, which the checks look at."""
 
     pod: Path
     """The pod file, which may be missing."""

@@ -23,7 +23,7 @@ from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.ownership import SqliteOwnershipStore
 from claw_state.sqlite.schema import describe_error
 from claw_state.sqlite.spending import SqliteSpending
-from claw_state.url import File, Place, StateServer
+from claw_state.url import File, Place, ServerAddress
 from claw_state.valkey.client import (
     ValkeyClient,
     find_eviction_policy,
@@ -65,7 +65,7 @@ def open_state(place: Place, log: EventLog, before: State | None = None, pod: st
                 raise ValueError(
                     f"the state {path!r} can't be opened: {describe_error(error)}"
                 ) from error
-        case StateServer():
+        case ServerAddress():
             log.protect(place.secrets)
             health = Health(_health_log(log, place))
             if (problem := probe_server(place)) is not None:
@@ -85,7 +85,7 @@ def open_state(place: Place, log: EventLog, before: State | None = None, pod: st
             assert_never(place)
 
 
-def _warn_of_server(place: StateServer, log: EventLog, pod: str) -> None:
+def _warn_of_server(place: ServerAddress, log: EventLog, pod: str) -> None:
     """Log what an operator must change at a server that is there: it may forget, or
     is another pod's too.
     """

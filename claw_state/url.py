@@ -34,7 +34,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class StateServer:
+class ServerAddress:
     """A server that several proxies share."""
 
     url: Secret
@@ -43,7 +43,7 @@ class StateServer:
     """The parts of its URL to redact from our messages."""
 
 
-type Place = File | StateServer
+type Place = File | ServerAddress
 
 
 def parse_place(text: str) -> Place:
@@ -75,7 +75,7 @@ def parse_place(text: str) -> Place:
     secrets = {text}
     if parts.password:
         secrets |= {parts.password, unquote(parts.password)}
-    return StateServer(
+    return ServerAddress(
         url=Secret(text),
         shown=f"{scheme.lower()}://{host}:{port}/{database}",
         secrets=tuple(Secret(secret) for secret in secrets),

@@ -44,7 +44,7 @@ from msgspec import DecodeError
 
 from claw_state.continuity import MAX_AGE_SECONDS
 from claw_state.health import Health, StateUnavailableError
-from claw_state.url import StateServer, StoreError
+from claw_state.url import ServerAddress, StoreError
 from claw_state.valkey.scripts import load_script
 
 if TYPE_CHECKING:
@@ -77,7 +77,11 @@ class ValkeyClient:
     """The connection to a server, opened when needed and reopened after a failure."""
 
     def __init__(
-        self, server: StateServer, health: Health | None = None, *, timeout: float = TIMEOUT_SECONDS
+        self,
+        server: ServerAddress,
+        health: Health | None = None,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         """Raise ``ValueError`` with one line if the client's package is not installed."""
         try:
@@ -189,7 +193,7 @@ async def _time_of_loop(seconds: float) -> AsyncIterator[None]:
 
 
 @contextmanager
-def blocking_client(server: StateServer, timeout: float) -> Iterator[Blocking]:
+def blocking_client(server: ServerAddress, timeout: float) -> Iterator[Blocking]:
     """Yield a blocking client.
 
     Raise ``StoreError`` if the server can't be reached now, and ``ValueError`` with one line if it
@@ -217,7 +221,7 @@ def blocking_client(server: StateServer, timeout: float) -> Iterator[Blocking]:
         client.close()
 
 
-def read_schema_version(client: Blocking, server: StateServer) -> int:
+def read_schema_version(client: Blocking, server: ServerAddress) -> int:
     """Return the version of the server's keys. Raise ``ValueError`` if a newer claw wrote them."""
     version = int(client.get("claw:schema") or SCHEMA)
     if version > SCHEMA:
@@ -229,7 +233,7 @@ def read_schema_version(client: Blocking, server: StateServer) -> int:
     return version
 
 
-def probe_server(server: StateServer) -> str | None:
+def probe_server(server: ServerAddress) -> str | None:
     """Return why the server can't be reached now, or None.
 
     Raise ``ValueError`` if it can't be used at all.
@@ -242,7 +246,7 @@ def probe_server(server: StateServer) -> str | None:
     return None
 
 
-def find_eviction_policy(server: StateServer) -> str | None:
+def find_eviction_policy(server: ServerAddress) -> str | None:
     """Return the policy by which a server deletes keys when its memory is full.
 
     None if it deletes none, or if it does not tell.
@@ -257,7 +261,7 @@ def find_eviction_policy(server: StateServer) -> str | None:
     return policy if memory.get("maxmemory") and policy != _KEEPS_ALL else None
 
 
-def replace_pod_name(server: StateServer, pod: str) -> str | None:
+def replace_pod_name(server: ServerAddress, pod: str) -> str | None:
     """Record that a proxy of this pod opens the state.
 
     Return the name of another pod whose proxy opened it before, or None.

@@ -20,7 +20,7 @@ from claw_state.inventory import (
     is_deletable,
 )
 from claw_state.lease import LeaseOwner
-from claw_state.url import StateServer, StoreError
+from claw_state.url import ServerAddress, StoreError
 from claw_state.valkey.client import PRELUDE, blocking_client, read_schema_version
 from claw_state.valkey.scripts import load_script
 
@@ -48,7 +48,7 @@ class _Turn(NamedTuple):
 class ValkeyInventory:
     """A ``StateInventory`` of a server."""
 
-    def __init__(self, server: StateServer, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, server: ServerAddress, clock: Callable[[], float] | None = None) -> None:
         """``clock`` replaces the server's time in tests."""
         self._server = server
         self._clock = clock

@@ -13,7 +13,7 @@ import pytest
 
 from claw_mediate.state import open_state
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.url import StateServer, parse_place
+from claw_state.url import ServerAddress, parse_place
 from claw_state.valkey.client import (
     TIMEOUT_SECONDS,
     ValkeyClient,
@@ -43,7 +43,7 @@ def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_
     with shared_state(tmp_path / "server") as real:
         relay = Relay(real.port)
         server = parse_place(f"redis://127.0.0.1:{relay.port}/0")
-        assert isinstance(server, StateServer)
+        assert isinstance(server, ServerAddress)
         assert probe_server(server) is None
         for words in PASSING:
             relay.refusal = f"-{words}\r\n".encode()

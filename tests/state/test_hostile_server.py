@@ -15,7 +15,7 @@ from claw_state.continuity import Anchor
 from claw_state.journal import RequestFingerprint
 from claw_state.lease import LeaseOwner
 from claw_state.ownership import ObjectName
-from claw_state.url import StateServer, StoreError, parse_place
+from claw_state.url import ServerAddress, StoreError, parse_place
 from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
@@ -96,7 +96,7 @@ async def hostile() -> AsyncIterator[tuple[HostileServer, ValkeyClient]]:
     server = HostileServer()
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     place = parse_place(f"redis://127.0.0.1:{listener.sockets[0].getsockname()[1]}/0")
-    assert isinstance(place, StateServer)
+    assert isinstance(place, ServerAddress)
     link = ValkeyClient(place)
     yield server, link
     await link.close()

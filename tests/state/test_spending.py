@@ -18,7 +18,7 @@ from claw_state.health import Health
 from claw_state.spending import LAPSE_SECONDS, RENEWAL_SECONDS, Charge, Reservation, Spending
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.spending import SqliteSpending
-from claw_state.url import StateServer, StoreError
+from claw_state.url import ServerAddress, StoreError
 from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.spending import ValkeySpending
 from tests.state.conftest import Clock, reopened
@@ -280,7 +280,9 @@ async def test_a_runner_that_leaves_while_a_slow_server_counts_leaves_no_reserva
 ) -> None:
     relay = Relay(shared.port)
     spending = ValkeySpending(
-        ValkeyClient(StateServer(Secret(f"redis://127.0.0.1:{relay.port}/0"), "relay"), timeout=10)
+        ValkeyClient(
+            ServerAddress(Secret(f"redis://127.0.0.1:{relay.port}/0"), "relay"), timeout=10
+        )
     )
     limit = budget(limit_usd=1.0)
     assert await spending.count_request("a", limit, Reservation("turn_0", "a", 0.0, 0.0)) is None
