@@ -11,14 +11,14 @@ import wire
 
 from claw_state.continuity import Anchor, ContinuityStore
 from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint, StoredResponse
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.url import Server, parse_place
+from claw_state.url import ServerAddress, parse_place
+from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
-from claw_state.valkey.link import Link
 
 _OF_AN_AGENT = 250
 """The stored turns of an agent, about as many as it keeps."""
@@ -72,10 +72,10 @@ _RECORD = wire.result(0)
 
 
 def _open(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:
-    where, owner = parse_place(state), Owner("bench", 1, "earlier")
-    if isinstance(where, Server):
-        return ValkeyContinuityStore(Link(where, timeout=10), clock), ValkeyJournal(
-            Link(where, timeout=10), owner, clock
+    where, owner = parse_place(state), LeaseOwner("bench", 1, "earlier")
+    if isinstance(where, ServerAddress):
+        return ValkeyContinuityStore(ValkeyClient(where, timeout=10), clock), ValkeyJournal(
+            ValkeyClient(where, timeout=10), owner, clock
         )
     return SqliteContinuityStore(Database(where.path), clock), SqliteJournal(
         Database(where.path), owner, clock

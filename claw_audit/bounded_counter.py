@@ -16,14 +16,15 @@ from typing import Final
 OTHERS: Final = "(others)"  # Row of all names beyond the limit
 MAX_ROWS: Final = 2_000
 _CHUNK: Final = 65_536
-_EXACT_MS: Final = 100
+_EXACT_MS: Final = 100  # Below, each millisecond has a bucket of its own
 _BUCKET_WIDTH: Final = math.log(1.01)
 _MAX_MS: Final = 10**9  # eleven days
 
 
 class BoundedTable[Row]:
-    """Rows by name, made when they are first asked for, and one row for all names
-    beyond ``MAX_ROWS``.
+    """Rows by name. Names beyond ``MAX_ROWS`` share one row.
+
+    A row is made when its name is first looked up.
     """
 
     def __init__(self, new_row: Callable[[str], Row]) -> None:
@@ -32,8 +33,10 @@ class BoundedTable[Row]:
 
     def __getitem__(self, name: str) -> Row:
         if name not in self._rows:
-            name = name if len(self._rows) < MAX_ROWS else OTHERS
+            if len(self._rows) >= MAX_ROWS:
+                name = OTHERS
             self._rows.setdefault(name, self._new_row(name))
+
         return self._rows[name]
 
     def items(self) -> list[tuple[str, Row]]:
@@ -51,28 +54,26 @@ class NamedCount:
 
 
 class BoundedCounter:
-    """Counts by name, and one count for all names beyond ``MAX_ROWS``.
+    """Counts by name. Names beyond ``MAX_ROWS`` share one count.
 
-    Iterate to get the highest first.
+    Iteration yields the highest count first.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def add(self, name: str) -> None:
-        self.counts[name if name in self.counts or len(self.counts) < MAX_ROWS else OTHERS] += 1
+        if name not in self.counts and len(self.counts) >= MAX_ROWS:
+            name = OTHERS
+        self.counts[name] += 1
 
     def __iter__(self) -> Iterator[NamedCount]:
-        return (
-            NamedCount(*item)
-            for item in sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))
-        )
+        by_count = sorted(self.counts.items(), key=lambda item: (-item[1], item[0]))
+        return (NamedCount(name, count) for name, count in by_count)
 
 
 class LatestItems[Item]:
-    """The latest ``max_items`` by time; items of the same time in the order in
-    which they were added.
-    """
+    """The latest ``max_items`` by time. Items of the same time are in the order of ``add``."""
 
     def __init__(self, max_items: int) -> None:
         self._max_items = max_items
@@ -103,11 +104,14 @@ class HashSet:
             self._recent.clear()
 
     def __contains__(self, number: int) -> bool:
-        return number in self._recent or any(
-            chunk[place] == number
-            for chunk in self._chunks
-            if (place := bisect_left(chunk, number)) < len(chunk)
-        )
+        if number in self._recent:
+            return True
+
+        for chunk in self._chunks:
+            place = bisect_left(chunk, number)
+            if place < len(chunk) and chunk[place] == number:
+                return True
+        return False
 
 
 def hash_names(*names: str) -> int:
@@ -115,10 +119,8 @@ def hash_names(*names: str) -> int:
 
     Among a million names, a new one is taken for a known one once in 10^13 times.
     """
-    digest = hashlib.blake2b(
-        "\0".join(names).encode(errors="surrogatepass"), digest_size=8
-    ).digest()
-    return int.from_bytes(digest)
+    text = "\0".join(names).encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest())
 
 
 class LatencyHistogram:
@@ -132,21 +134,21 @@ class LatencyHistogram:
         self._buckets: Counter[int] = Counter()
 
     def add(self, ms: int) -> None:
-        ms = min(max(ms, 0), _MAX_MS)
-        self._buckets[
-            ms if ms < _EXACT_MS else _EXACT_MS + int(math.log(ms / _EXACT_MS) / _BUCKET_WIDTH)
-        ] += 1
+        bucket = min(max(ms, 0), _MAX_MS)
+        if bucket >= _EXACT_MS:
+            bucket = _EXACT_MS + int(math.log(bucket / _EXACT_MS) / _BUCKET_WIDTH)
+        self._buckets[bucket] += 1
 
     def quantile(self, part: float) -> int | None:
-        """Return the smallest value that is not below ``part`` of all values; None
-        if there are none.
+        """Return the smallest value that is not below ``part`` of all values.
+
+        None if there are no values.
         """
         rank = math.ceil(part * self._buckets.total())
         for bucket in sorted(self._buckets):
             rank -= self._buckets[bucket]
             if rank <= 0:
-                exponent = (bucket - _EXACT_MS + 0.5) * _BUCKET_WIDTH
-                return bucket if bucket < _EXACT_MS else round(_EXACT_MS * math.exp(exponent))
+                return _middle_of(bucket)
         return None
 
     @property
@@ -156,3 +158,10 @@ class LatencyHistogram:
     @property
     def p95(self) -> int | None:
         return self.quantile(0.95)
+
+
+def _middle_of(bucket: int) -> int:
+    """Return the milliseconds that a bucket stands for."""
+    if bucket < _EXACT_MS:
+        return bucket
+    return round(_EXACT_MS * math.exp((bucket - _EXACT_MS + 0.5) * _BUCKET_WIDTH))

@@ -1,9 +1,9 @@
 """Turns from history files.
 
-A turn that was resumed has a line for each attempt. Every line but the first repeats the whole
-trace, so the last attempt is the turn, and of the others only the usage counts. History is
-therefore read twice; the first pass only looks for lines of resumed attempts. Lines are untrusted
-until they are decoded, and members that are not needed are skipped without decoding.
+A turn that was resumed has a line for each attempt. Every line after the first repeats the whole
+trace, so the last attempt is the turn, and only the usage of the others counts. Therefore history
+is read twice; the first pass only looks for lines of resumed attempts. Lines are untrusted until
+they are decoded, and members that are not needed are skipped without decoding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from claw_audit.sources import (
     read_lines,
 )
 from claw_audit.turns import (
-    Call,
+    RecordedCall,
     Turn,
     UnreadableLineError,
     decode_line,
@@ -43,9 +43,8 @@ from claw_contract.history import decode_recorded
 from claw_contract.transcript.render import render_headline
 
 _RESUMED = b'"resumed":true'
-type _Place = tuple[
-    float, int, int
-]  # (time, number of the file, offset) of a line: a later attempt is greater
+type _Place = tuple[float, int, int]
+"""(time, number of the file, offset) of a line: that of a later attempt is greater."""
 _MAX_TURNS = 10  # turns of one prefix that are named
 _MAX_EARLIER = 100  # earlier attempts that are named
 
@@ -110,30 +109,38 @@ _ENTRY = msgspec.json.Decoder(_Entry)
 def read_turns(
     agent: str, files: Sequence[HistoryFile], skipped: SkippedInput
 ) -> Iterator[tuple[Turn, bool]]:
-    """Return every attempt at a turn, each with True if it is the last one."""
+    """Yield every attempt at a turn, each with True if it is the last one."""
     last = _last_attempts(agent, files)
     for number, file in enumerate(files):
         for line, data in _read_lines(file, skipped):
             try:
                 turn = decode_turn(data, agent)
             except UnreadableLineError as error:
-                if file.is_rotated or data.endswith(b"\n"):  # else it is still being written
+                is_complete = file.is_rotated or data.endswith(b"\n")
+                if is_complete:  # else the proxy is still writing it
                     skipped.add_line(str(file.path), line.number, line.offset, error)
                 continue
+
             place = (turn.at or 0.0, number, line.offset)
             yield turn, last.get(turn.turn_id, place) == place
 
 
 def _last_attempts(agent: str, files: Sequence[HistoryFile]) -> dict[str, _Place]:
+    """Return the place of the last attempt of each turn that was resumed, by turn id."""
     last: dict[str, _Place] = {}
     for number, file in enumerate(files):
         for line, data in _read_lines(file, SkippedInput()):
-            if _RESUMED in data:
-                with suppress(UnreadableLineError):
-                    turn = decode_turn(data, agent)
-                    place = (turn.at or 0.0, number, line.offset)
-                    if turn.resumed:
-                        last[turn.turn_id] = max(place, last.get(turn.turn_id, place))
+            if _RESUMED not in data:  # most lines are not decoded
+                continue
+
+            try:
+                turn = decode_turn(data, agent)
+            except UnreadableLineError:  # the second pass reports it
+                continue
+
+            place = (turn.at or 0.0, number, line.offset)
+            if turn.resumed:
+                last[turn.turn_id] = max(place, last.get(turn.turn_id, place))
     return last
 
 
@@ -152,12 +159,16 @@ def _read_lines(file: HistoryFile, skipped: SkippedInput) -> Iterator[tuple[Line
 def decode_turn(line: bytes, agent: str) -> Turn:
     """Return the turn of a line of history. Raise ``UnreadableLineError``."""
     entry = decode_line(_ENTRY, line)
-    if not (turn_id := entry.turn_id or entry.id):
+    turn_id = entry.turn_id or entry.id
+    if not turn_id:
         raise UnreadableLineError("has no turn id")
+
     outcome, code = outcome_of(
         ok=entry.status == "ok", status_code=entry.status_code, code=entry.error
     )
-    provider = f"{entry.effective_provider}/" if entry.effective_provider else ""
+    model = entry.effective_model or entry.requested_model
+    if entry.effective_model and entry.effective_provider:
+        model = f"{entry.effective_provider}/{model}"
     usage = entry.usage
     turn = Turn(
         source="history",
@@ -169,9 +180,7 @@ def decode_turn(line: bytes, agent: str) -> Turn:
         code=code,
         status_code=entry.status_code,
         latency_ms=None if entry.latency_ms is None else to_count(entry.latency_ms),
-        model=short_text(
-            f"{provider}{entry.effective_model}" if entry.effective_model else entry.requested_model
-        ),
+        model=short_text(model),
         used=usage_of_attempt(
             usage.prompt_tokens,
             usage.completion_tokens,
@@ -192,10 +201,11 @@ def decode_turn(line: bytes, agent: str) -> Turn:
     return turn
 
 
-def _call(call: _Call, round_number: int, turn: Turn) -> Call:
-    is_ok, error = call.status == "ok", call.result.error
+def _call(call: _Call, round_number: int, turn: Turn) -> RecordedCall:
+    is_ok = call.status == "ok"
+    error = call.result.error
     code = error.get("code") if isinstance(error, dict) else None
-    return Call(
+    return RecordedCall(
         ts=turn.ts,
         agent=turn.agent,
         turn_id=turn.turn_id,
@@ -215,7 +225,7 @@ def _call(call: _Call, round_number: int, turn: Turn) -> Call:
 
 
 class Attempts:
-    """All attempts at one turn, by time. Only the last line is held, as a line may be long."""
+    """All attempts at one turn, by time. Of long lines, only the last is held in memory."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -225,14 +235,15 @@ class Attempts:
         self._headlines: LatestItems[str] = LatestItems(_MAX_EARLIER + 1)
 
     def add(self, at: float, entry: Any) -> None:
-        """Add an attempt. It comes after others of the same time."""
+        """Add an attempt. Of two at the same time, the one that is added later is the later one."""
         self.count += 1
         self._headlines.add(at, render_headline(entry))
         if at >= self._last_at:
-            self.last, self._last_at = entry, at
+            self.last = entry
+            self._last_at = at
 
     def earlier(self) -> list[str]:
-        """Return a headline for each earlier attempt; of very many, the latest."""
+        """Return a headline for each attempt before the last; of very many, the latest."""
         return list(self._headlines)[:-1]
 
 
@@ -251,24 +262,34 @@ def find_turns(
 
     Raise ``SourceError`` for an unreadable directory.
     """
-    result = Lookup()
+    lookup = Lookup()
     for name, directories in agent_directories(histories).items():
-        for directory in directories if agent in ("", name) else ():
+        if agent not in ("", name):
+            continue
+
+        for directory in directories:
             try:
-                _search(directory, name, prefix, result, progress)
+                _search(directory, name, prefix, lookup, progress)
             except SourceError as error:
-                result.problems.append(str(error))
-    return result
+                lookup.problems.append(str(error))
+    return lookup
 
 
-def _search(directory: Path, agent: str, prefix: str, result: Lookup, progress: Progress) -> None:
+def _search(directory: Path, agent: str, prefix: str, lookup: Lookup, progress: Progress) -> None:
     needle = prefix.encode(errors="surrogateescape")
     with open_history(directory, progress) as files:
-        for line in (line for file in files for line in read_lines(file.blocks())):
-            # Most lines belong to other turns and are not decoded.
-            if line.data is not None and needle in line.data and len(result.turns) <= _MAX_TURNS:
-                with suppress(ValueError, RecursionError):  # the report counts such lines
-                    turn = decode_turn(line.data, agent)
-                    if has_id_prefix(turn.turn_id, prefix):
-                        entry = decode_recorded(line.data)
-                        result.turns.setdefault(turn.turn_id, Attempts()).add(turn.at or 0.0, entry)
+        for file in files:
+            for line in read_lines(file.blocks()):
+                # Most lines belong to other turns and are not decoded.
+                if line.data is None or needle not in line.data:
+                    continue
+                if len(lookup.turns) <= _MAX_TURNS:
+                    _add_attempt(line.data, agent, prefix, lookup)
+
+
+def _add_attempt(line: bytes, agent: str, prefix: str, lookup: Lookup) -> None:
+    with suppress(ValueError, RecursionError):  # an unreadable line: ``claw audit`` counts those
+        turn = decode_turn(line, agent)
+        if has_id_prefix(turn.turn_id, prefix):
+            attempts = lookup.turns.setdefault(turn.turn_id, Attempts())
+            attempts.add(turn.at or 0.0, decode_recorded(line))

@@ -1,9 +1,8 @@
 """Access to history files and logs. No other module of this package opens files.
 
-A history file is read up to the size that it had when it was opened, whatever is appended to it or
-becomes of its name meanwhile. An agent's files are opened in a way that notices a rotation in
-between. Only regular files are history. Blocks and lines are streamed: memory does not grow with
-the size of a file.
+A proxy may write to history, and rotate it, meanwhile. So a file is read up to the size that it had
+when it was opened, and a rotation while an agent's files are opened is noticed. Only regular files
+are history. Blocks and lines are streamed: memory does not grow with the size of a file.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ _BLOCK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _MAX_RACES = 100
 
-type Progress = Callable[
-    [int], object
-]  # Called with the number of bytes on the disk that were read
+type Progress = Callable[[int], object]
+"""Called with the number of bytes on the disk that were read since the last call."""
 
 
 def ignore(_: object) -> None:
@@ -60,10 +58,7 @@ class HistoryFile:
     progress: Progress
 
     def blocks(self) -> Iterator[bytes]:
-        """Return the content from the beginning, as often as it is called.
-
-        Raise ``SourceError``.
-        """
+        """Yield the content from the beginning, each time it is called. Raise ``SourceError``."""
         offset = 0
         try:
             while block := os.pread(self.file.fileno(), min(_BLOCK, self.size - offset), offset):
@@ -76,17 +71,16 @@ class HistoryFile:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line with its line break, if it has one.
-
-    ``data`` is None if it is longer than ``MAX_LINE_BYTES``.
-    """
+    """One line with its line break, if it has one."""
 
     number: int
     offset: int
     data: bytes | None
+    """None if the line is longer than ``MAX_LINE_BYTES``."""
 
 
 def _line_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut blocks after each line break. A line that spans blocks has several pieces."""
     for block in blocks:
         start = 0
         while end := block.find(b"\n", start) + 1:
@@ -99,11 +93,14 @@ def _line_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
 def read_lines(
     blocks: Iterable[bytes], observe: Callable[[bytes], object] = ignore
 ) -> Iterator[Line]:
-    """Return all lines, including a last one without a line break.
+    """Yield all lines, including a last one without a line break.
 
-    ``observe`` is called with each piece of a line first.
+    ``observe`` is called with each piece of a line before the line is yielded, also of a line that
+    is too long.
     """
-    number, offset, size = 1, 0, 0
+    number = 1
+    offset = 0
+    size = 0
     pieces: list[bytes] = []
     for piece in _line_pieces(blocks):
         observe(piece)
@@ -112,10 +109,14 @@ def read_lines(
             pieces.append(piece)
         else:
             pieces.clear()
+
         if piece.endswith(b"\n"):
             yield Line(number, offset, b"".join(pieces) if pieces else None)
-            number, offset, size = number + 1, offset + size, 0
+            number += 1
+            offset += size
+            size = 0
             pieces.clear()
+
     if size:
         yield Line(number, offset, b"".join(pieces) if pieces else None)
 
@@ -123,21 +124,24 @@ def read_lines(
 def agent_directories(histories: Iterable[Path]) -> dict[str, list[Path]]:
     """Return the directories of each agent that has history, ordered by agent.
 
-    Raise ``SourceError``.
-
-    Those of a proxy's other workers are below its own.
+    Each worker of a proxy but the first writes to a directory of its own below the proxy's. Raise
+    ``SourceError``.
     """
     places: dict[str, list[Path]] = {}
-    waiting = list(dict.fromkeys(map(os.path.realpath, histories)))
-    for history in waiting:
+    queue = list(dict.fromkeys(map(os.path.realpath, histories)))
+    for history in queue:  # which grows by directories of workers
         try:
             names = [entry.name for entry in os.scandir(history) if entry.is_dir()]
         except OSError as error:
             raise SourceError(f"{history}: {error.strerror}") from None
-        for name in filter(is_agent_id, names):
-            places.setdefault(name, []).append(Path(history) / name)
-        own = (str(Path(history) / name) for name in names if name.startswith(WORKER_PREFIX))
-        waiting += (each for each in own if each not in waiting)
+
+        for name in names:
+            place = Path(history) / name
+            if is_agent_id(name):
+                places.setdefault(name, []).append(place)
+            if name.startswith(WORKER_PREFIX) and str(place) not in queue:
+                queue.append(str(place))
+
     return {name: sorted(places[name]) for name in sorted(places)}
 
 
@@ -154,16 +158,24 @@ def open_history(directory: Path, progress: Progress) -> Iterator[list[HistoryFi
 
 
 def _open_all(directory: Path) -> list[tuple[str, BinaryIO]]:
-    """Open the files. A rotation in between gives one file under two names; then try again."""
+    """Open an agent's files, the oldest first.
+
+    A rotation meanwhile gives one file under two names: then try again.
+    """
     for _ in range(_MAX_RACES):
         with ExitStack() as stack:
-            # A rotation gives a file the next name, so none is missed in this order.
-            opened = ((name, _open_regular(directory / name)) for name in _file_names(directory))
-            files = [(name, stack.enter_context(file)) for name, file in opened if file is not None]
+            # The newest first: a rotation gives a file the next name, so none is missed.
+            files: list[tuple[str, BinaryIO]] = []
+            for name in _file_names(directory):
+                file = _open_regular(directory / name)
+                if file is not None:
+                    files.append((name, stack.enter_context(file)))
+
             status = [os.fstat(file.fileno()) for _, file in files]
             if len({(each.st_dev, each.st_ino) for each in status}) == len(files):
-                stack.pop_all()
+                stack.pop_all()  # all are left open, for the caller
                 return files[::-1]
+
     raise SourceError(f"{directory / CURRENT_FILE}: is the same file as an older one")
 
 
@@ -182,29 +194,31 @@ def _file_names(directory: Path) -> list[str]:
     if len(numbers) > _MAX_FILES:
         raise SourceError(f"{directory}: has more than {_MAX_FILES} older files")
 
-    # A rotation may give each file the number behind its own before it is opened.
+    # A rotation may give each file the next number before it is opened.
     possible = {1, *numbers, *(number + 1 for number in numbers)}
     return [CURRENT_FILE, *(f"{CURRENT_FILE}.{number}" for number in sorted(possible))]
 
 
 def _open_regular(path: Path) -> BinaryIO | None:
-    """Open a regular file; return None if there is no file."""
+    """Open a regular file; return None if there is no file. Raise ``SourceError``."""
     try:
-        # Non-blocking, since opening a pipe would wait for a writer.
+        # Non-blocking, because opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
+
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise SourceError(f"{path}: is not a regular file")
+
     return os.fdopen(descriptor, "rb", buffering=0)
 
 
 @contextmanager
 def open_log(name: str, progress: Progress) -> Iterator[Iterator[bytes]]:
-    """Open the proxy's output, ``-`` for standard input, and return its blocks, unpacked if gzip.
+    """Open the proxy's output, ``-`` for standard input, and yield its blocks, unpacked if gzip.
 
     Raise ``SourceError``.
     """
@@ -212,6 +226,7 @@ def open_log(name: str, progress: Progress) -> Iterator[Iterator[bytes]]:
         raw = sys.stdin.buffer if name == STDIN else Path(name).open("rb", buffering=0)  # noqa: SIM115 - closed below
     except OSError as error:
         raise SourceError(f"{name}: {error.strerror}") from None
+
     file = io.BufferedReader(raw)  # type: ignore[type-var] # any binary file will do
     try:
         yield _log_blocks(name, file, progress)
@@ -223,7 +238,8 @@ def open_log(name: str, progress: Progress) -> Iterator[Iterator[bytes]]:
 
 
 def _log_blocks(name: str, file: io.BufferedReader[Any], progress: Progress) -> Iterator[bytes]:
-    position, is_seekable = 0, file.seekable()
+    position = 0
+    is_seekable = file.seekable()
     try:
         is_packed = file.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
         read = gzip.GzipFile(fileobj=file).read1 if is_packed else file.read1
@@ -239,13 +255,17 @@ def _log_blocks(name: str, file: io.BufferedReader[Any], progress: Progress) -> 
 
 
 def total_bytes(histories: Iterable[Path], logs: Iterable[str], passes: int) -> int:
-    """Return the bytes to read: all logs once, all history in ``passes``; 0 for what has no size.
+    """Return the bytes to read: of all logs once, of all history ``passes`` times.
 
-    Raise ``SourceError``.
+    A file that is gone counts 0, and so does standard input. Raise ``SourceError``.
     """
-    places = [place for places in agent_directories(histories).values() for place in places]
-    history = sum(_size(place / name) for place in places for name in _file_names(place))
-    return history * passes + sum(_size(Path(log)) for log in logs if log != STDIN)
+    history_size = 0
+    for directories in agent_directories(histories).values():
+        for directory in directories:
+            history_size += sum(_size(directory / name) for name in _file_names(directory))
+
+    log_size = sum(_size(Path(log)) for log in logs if log != STDIN)
+    return history_size * passes + log_size
 
 
 def _size(path: Path) -> int:

@@ -1,6 +1,6 @@
-"""Turns and managed calls, from either source.
+"""Turns and managed calls, of history and of logs.
 
-They are msgspec structs, as there may be millions of them.
+They are msgspec structs, because there may be millions of them.
 """
 
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ type Outcome = Literal["ok", "failed", "aborted", "unfinished"]
 """``aborted``: the runner left. ``unfinished``: the turn has a beginning, and no end was logged."""
 
 MAX_COUNT = 10**12  # No real count is larger, and sums of such counts still fit everywhere
-_MAX_TIME = 250_000_000_000  # seconds; the year 9892. Later times could not be written down again
+_MAX_TIME = 250_000_000_000  # seconds: the year 9892. ``datetime`` ends at 9999
 _MAX_NAME = 200
 _STATUS_RUNNER_LEFT = 499
 
@@ -22,7 +22,7 @@ class UnreadableLineError(ValueError):
     """A line that can't be read. The message gives the reason and quotes no text of the line."""
 
 
-class Call(msgspec.Struct):
+class RecordedCall(msgspec.Struct):
     """One managed call with its turn. The members are the columns of the CSV, in order."""
 
     ts: str
@@ -43,18 +43,14 @@ class Call(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """Tokens, and US dollars.
-
-    ``unpriced``: attempts that used tokens and whose cost is unknown.
-    ``estimated_usd``: what budgets were charged by estimate, beside ``cost_usd``.
-    """
+    """Tokens, and US dollars."""
 
     tokens_in: int = 0
     tokens_out: int = 0
     cached_tokens: int = 0
     cost_usd: float = 0.0
-    unpriced: int = 0
-    estimated_usd: float = 0.0
+    unpriced: int = 0  # Attempts that used tokens and whose cost is unknown
+    estimated_usd: float = 0.0  # The charges to budgets by estimate, in addition to ``cost_usd``
 
     def add(self, other: "Usage") -> None:
         for name in self.__struct_fields__:
@@ -74,10 +70,18 @@ def usage_of_attempt(
 
     A value that is not a number counts as 0 tokens, or as an unknown cost.
     """
-    counts = to_count(tokens_in), to_count(tokens_out), to_count(cached_tokens)
-    known, estimate = _dollars(cost), _dollars(estimated)
-    unpriced = int(known is None and counts[0] + counts[1] > 0)
-    return Usage(*counts, known or 0.0, unpriced, estimate or 0.0)
+    count_in = to_count(tokens_in)
+    count_out = to_count(tokens_out)
+    known_cost = _dollars(cost)
+    is_unpriced = known_cost is None and count_in + count_out > 0
+    return Usage(
+        count_in,
+        count_out,
+        to_count(cached_tokens),
+        known_cost or 0.0,
+        int(is_unpriced),
+        _dollars(estimated) or 0.0,
+    )
 
 
 def _dollars(amount: object) -> float | None:
@@ -103,10 +107,9 @@ class Turn(msgspec.Struct):
     resumed: bool = False
     digest: str = ""
     offered: tuple[str, ...] = ()  # Aliases of the tools that the model was shown
-    withheld: tuple[
-        tuple[str, str], ...
-    ] = ()  # (tool, reason) for each granted tool that the model was not shown
-    calls: tuple[Call, ...] = ()
+    withheld: tuple[tuple[str, str], ...] = ()
+    """(tool, reason) for each granted tool that the model was not shown."""
+    calls: tuple[RecordedCall, ...] = ()
 
 
 def decode_line[T](decoder: msgspec.json.Decoder[T], line: bytes) -> T:
@@ -122,17 +125,21 @@ def decode_line[T](decoder: msgspec.json.Decoder[T], line: bytes) -> T:
 
 
 def parse_time(ts: str) -> float | None:
-    """Return the seconds of an RFC 3339 time, read as UTC if it has no offset; None
-    if it is no valid time.
+    """Return an RFC 3339 time in seconds since 1970; None if it is not valid.
+
+    A time without an offset is in UTC.
 
     >>> parse_time("1970-01-01T00:01:00.500Z"), parse_time("yesterday")
     (60.5, None)
     """
     try:
         time = datetime.fromisoformat(ts)
-        at = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC)
+        at = time.timestamp()
     except (ValueError, OverflowError):
         return None
+
     return at if 0 <= at < _MAX_TIME else None
 
 
@@ -152,9 +159,9 @@ def outcome_of(*, ok: bool, status_code: int, code: object) -> tuple[Outcome, st
     """Return (outcome, error code). An error without a code is named after its HTTP status."""
     if ok:
         return "ok", ""
-    return ("aborted" if status_code == _STATUS_RUNNER_LEFT else "failed"), short_text(
-        code
-    ) or f"http_{status_code}"
+
+    error = short_text(code) or f"http_{status_code}"
+    return ("aborted" if status_code == _STATUS_RUNNER_LEFT else "failed"), error
 
 
 def has_id_prefix(turn_id: str, prefix: str) -> bool:
@@ -169,13 +176,15 @@ def has_id_prefix(turn_id: str, prefix: str) -> bool:
 
 
 def _mismatch(error: msgspec.ValidationError) -> str:
-    """Return the reason.
+    """Return why a line can't be read, without text of the line.
 
-    The decoder's message holds names of members and types, and the path may hold text of the line.
+    The decoder's message is ours (names of members, and types), but its path may have keys of the
+    line.
     """
     text, _, path = str(error).partition(" - at ")
     if "missing required field" in text:
         return f"lacks {text.rpartition(' ')[2]}"
+
     place = "".join(sign for sign in path if sign.isalnum() or sign in "_.$[]")[:80]
     if place == "$.version":
         return "has another version"

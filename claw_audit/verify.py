@@ -1,25 +1,30 @@
-"""Verification of the hash chains of history, and of the lines that the logs record
-(``claw_contract.chain`` has the rule).
+"""Verification of the hash chains of history, and of the lines that logs record.
 
-| what is found in an agent's files | verdict |
-|---|---|
-| the hash of a line does not match its bytes | edited: broken |
-| a line does not continue the line before it | removed, inserted, moved or repeated: broken |
-| a line without a seal | inserted, or edited at its end: broken |
-| the beginning of a line, and nothing after it; zero bytes at its end | torn by a crash or a power failure: a note |
-| the oldest file continues a line that is gone, and is a rotated one | rotated away: a note |
-| the current file does, and there is no rotated file | removed: broken |
+The rule of a chain is in ``claw_contract.chain``. What an agent's files may show:
+
+    a line's hash does not match its bytes      broken: the line was edited
+    a line does not continue the one before it  broken: removed, inserted, moved or repeated
+    a line without a seal                       broken: inserted, or edited at its end
+    only the beginning of a line, maybe with    a note: torn by a crash or a power failure
+    zero bytes at its end
+    the oldest file is a rotated one, and       a note: rotated away
+    continues a line that is gone
+    the current file is the oldest one, and     broken: lines were removed
+    continues a line that is gone
 
 A chain alone does not show whole lines that were cut off at its beginning or its end. So every line
-that a log records must be in one of the agent's chains, else the turn is missing: broken. An agent
-can fill its files on purpose, so rotation is no excuse; it is only said where the logs show it: of
-lines that they record before one that began a new file (``history_rotated``), if a chain begins
-with that line, and of several workers only of lines of the same one. History is not believed about
-itself, since whoever removes lines can write others. Logs are read first, so that everything that
-they record was in history before.
+that a log records must be in one of the agent's chains, else its turn is missing, and the chain is
+broken.
 
-A log's event names a line by its hash (``history_hash``), so what leaves no line is not missed:
-refused requests, token counts, turns that still run, or that a crash ended.
+Lines that were rotated away are missing, too, because an agent can fill its files on purpose. The
+report says "rotated" only if the logs show it: for lines that they record before a line that began
+a new file (``history_rotated``), if a chain begins with that line. Of several workers, only lines
+of the same worker count. History is no evidence about itself, since whoever removes lines can write
+others.
+
+Logs are read first, so that everything that they record was in history before. An event of a log
+names a line by its hash (``history_hash``). So turns that leave no line are not missing: refused
+requests, token counts, turns that still run, or that a crash ended.
 """
 
 import re
@@ -33,7 +38,7 @@ from typing import Literal
 import msgspec
 
 from claw_audit.bounded_counter import HashSet
-from claw_audit.log_source import Event, read_events
+from claw_audit.log_source import LoggedEvent, read_events
 from claw_audit.report import SkippedInput
 from claw_audit.sources import (
     CURRENT_FILE,
@@ -58,6 +63,7 @@ _MAX_NOTES = 20
 _MAX_NAMED = 10  # missing turns of one log and one reason that are named
 _TURN_ID = re.compile("turn_([0-9a-f]{32})")
 _ID_BYTES = 16
+
 type _Place = tuple[Path, int, int]  # (file, line, offset)
 
 
@@ -74,44 +80,39 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class MissingTurn:
-    """A turn as a log names it.
+    """A turn as a log names it."""
 
-    ``turn_id`` is "" if the log's one is none of ours; ``at`` is "" without a time.
-    """
-
-    turn_id: str
+    turn_id: str  # "" if the log's id does not have our form
     agent: str
-    at: str
+    at: str  # RFC 3339, or "" without a time
     history_hash: str  # The first 16 digits
 
 
 @dataclass(frozen=True, slots=True)
 class MissingTurns:
-    """Turns that one log names and history lacks; ``turns`` are the first of ``count``.
-
-    ``why``: the log shows that the proxy rotated them away; the log says that it could not write
-    them; or neither, so somebody removed them.
-    """
+    """Turns that one log names and history lacks."""
 
     log: str
     why: Literal["rotated", "not written", "removed"]
+    """The log shows that the proxy rotated them away; the log says that the proxy could not write
+    them; or neither, so somebody removed them.
+    """
     count: int
     turns: tuple[MissingTurn, ...]
+    """The first ones."""
 
 
 @dataclass(slots=True)
-class Verdict:
-    """The verdict on one agent's chain in one directory.
-
-    ``findings``: the first break of the chain, one for each of ``missing``, and notes. ``broken``
-    counts all breaks.
-    """
+class ChainVerdict:
+    """The verdict on one agent's chain in one directory."""
 
     agent: str
     directory: str
     lines: int = 0
     broken: int = 0
+    """How many breaks there are, with those of which there is no finding."""
     findings: tuple[Finding, ...] = ()
+    """The first break of the chain, one for each of ``missing``, and notes."""
     missing: tuple[MissingTurns, ...] = ()
 
     def add_break(self, file: object, line: int, offset: int, what: str) -> None:
@@ -122,6 +123,7 @@ class Verdict:
     def add_missing(self, file: object, missing: MissingTurns) -> None:
         self.broken += 1
         self.missing = (*self.missing, missing)
+
         lines = "1 line that is" if missing.count == 1 else f"{missing.count} lines that are"
         what = f"{missing.log} records {lines} missing, {_REASONS[missing.why]}"
         findings = (*self.findings, Finding("broken", str(file), 0, 0, what))
@@ -143,20 +145,19 @@ _REASONS = {
 
 
 class ChainWalk:
-    """A walk along one agent's files.
-
-    ``seen`` gets the hash of every line, and ``first`` is that of the first one.
-    """
+    """A walk along one agent's files."""
 
     def __init__(self, agent: str, directory: Path, seen: HashSet) -> None:
+        """``seen`` gets the hash of every line."""
         self._agent = agent
-        self._verdict = Verdict(agent, str(directory))
+        self._verdict = ChainVerdict(agent, str(directory))
         self._seen = seen
         self.first: int | None = None
+        """The hash of the first line."""
         self._last: str | None = None  # hash of the last sealed line
-        self._reading = SealReader()
+        self._seal_reader = SealReader()  # of the line that is being read
 
-    def verify(self, files: Iterable[HistoryFile]) -> Verdict:
+    def verify(self, files: Iterable[HistoryFile]) -> ChainVerdict:
         """Return the verdict on the files, the oldest first."""
         paths = []
         for file in files:
@@ -164,67 +165,87 @@ class ChainWalk:
             try:
                 self._walk(file)
             except SourceError as error:
-                self._verdict.add_break(file.path, 0, 0, str(error).rpartition(": ")[2])
+                reason = str(error).rpartition(": ")[2]
+                self._verdict.add_break(file.path, 0, 0, reason)
+
         if paths and paths[-1].name != CURRENT_FILE:
             self._verdict.add_note(paths[0], 0, 0, f"is the only file: {CURRENT_FILE} is missing")
         return self._verdict
 
     def _walk(self, file: HistoryFile) -> None:
-        torn: Line | None = None
+        torn_line: Line | None = None  # The last line, if it is torn and has a line break
         for line in read_lines(file.blocks(), self._hash):
-            place, seal = (file.path, line.number, line.offset), self._seal(line)
-            torn = None
+            place = (file.path, line.number, line.offset)
+            seal = self._take_seal(line)
+            torn_line = None
             if seal is not None:
                 self._check(place, line, seal)
             elif line.data is None or not _is_torn(line.data):
-                self._verdict.add_break(
-                    *place, "has no seal: it was edited at its end, or inserted"
-                )
+                what = "has no seal: it was edited at its end, or inserted"
+                self._verdict.add_break(*place, what)
+            elif line.data.endswith(b"\n"):
+                torn_line = line
+                self._add_torn(place, "the disk was full")
             else:
-                torn = line if line.data.endswith(b"\n") else None
-                reason = "the disk was full" if torn else "it is being written"
-                self._verdict.add_note(
-                    *place, f"is only the beginning of a line: its writer crashed, or {reason}"
-                )
-        if torn is not None:
-            place = (file.path, torn.number, torn.offset)
-            self._verdict.add_break(
-                *place, "ends with a part of a line: the rest of it was removed"
-            )
+                self._add_torn(place, "it is being written")
+
+        # The proxy ends a torn line only when it writes the next one.
+        if torn_line is not None:
+            what = "ends with a part of a line: the rest of it was removed"
+            self._verdict.add_break(file.path, torn_line.number, torn_line.offset, what)
+
+    def _add_torn(self, place: _Place, reason: str) -> None:
+        what = f"is only the beginning of a line: its writer crashed, or {reason}"
+        self._verdict.add_note(*place, what)
 
     def _hash(self, piece: bytes) -> None:
-        self._reading.add(piece)
+        self._seal_reader.add(piece)
 
-    def _seal(self, line: Line) -> Seal | None:
+    def _take_seal(self, line: Line) -> Seal | None:
+        """Return the seal of the line that was hashed, and begin the next line."""
         if line.data is not None and not line.data.endswith(b"\n"):
-            self._reading.add(b"\n")  # a line that only lacks its line break is complete
-        seal, self._reading = self._reading.seal(), SealReader()
+            self._seal_reader.add(b"\n")  # a line that only lacks its line break is complete
+
+        seal = self._seal_reader.seal()
+        self._seal_reader = SealReader()
         return seal
 
     def _check(self, place: _Place, line: Line, seal: Seal) -> None:
+        digest = hash_prefix(seal.hash)
         self._verdict.lines += 1
-        self.first = hash_prefix(seal.hash) if self.first is None else self.first
-        self._seen.add(hash_prefix(seal.hash))
+        self._seen.add(digest)
+        if self.first is None:
+            self.first = digest
+
         agent = _AGENT.search(line.data or b"", 0, _HEAD_BYTES)
         if not seal.is_intact:
             self._verdict.add_break(*place, "was edited: its hash does not match its bytes")
         elif agent is not None and agent[1].decode(errors="replace") != self._agent:
             self._verdict.add_break(*place, "is a line of another agent")
-        elif self._last is not None and seal.prev != self._last:
+        elif self._last is None:
+            self._check_beginning(place, seal)
+        elif seal.prev != self._last:
             self._verdict.add_break(*place, _wrong_link(seal, self._last))
-        elif self._last is None and seal.prev != GENESIS and place[0].name != CURRENT_FILE:
+        self._last = seal.hash
+
+    def _check_beginning(self, place: _Place, seal: Seal) -> None:
+        """Check the first line of the oldest file."""
+        if seal.prev == GENESIS:
+            return
+
+        file, _, _ = place
+        if file.name != CURRENT_FILE:
             what = (
                 "continues lines that were rotated away: the chain holds from here on, and "
                 "only a log tells what was before"
             )
             self._verdict.add_note(*place, what)
-        elif self._last is None and seal.prev != GENESIS:
+        else:
             what = (
                 f"continues a line that is not there: {CURRENT_FILE}.1 is missing, or lines "
                 "were removed"
             )
             self._verdict.add_break(*place, what)
-        self._last = seal.hash
 
 
 def hash_prefix(digest: str) -> int:
@@ -241,15 +262,19 @@ def _wrong_link(seal: Seal, last: str) -> str:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Return True for the beginning of a JSON object, and for nothing but zero bytes.
+    """Return True for the beginning of a JSON object, and for zero bytes alone.
 
-    A complete object was not torn. After a power failure, zero bytes stand for data that did not
-    reach the disk.
+    A complete object was not torn. After a power failure, a file may have zero bytes in the place
+    of data that did not reach the disk.
     """
     text = line.removesuffix(b"\n").rstrip(b"\0")
+    if not text:
+        return line.startswith(b"\0")
     if not text.startswith(b"{"):
-        return not text and line.startswith(b"\0")
-    # A number may have been cut within: the rest of it would make the text valid.
+        return False
+
+    # A number may have been cut inside ("1e", "-"), which the decoder calls malformed and not
+    # truncated. So it is replaced by a sound one.
     return _is_truncated(text) or _is_truncated(text.rstrip(_NUMBER) + b"1")
 
 
@@ -265,7 +290,7 @@ def _is_truncated(text: bytes) -> bool:
 class _LoggedLines:
     """The lines of one agent and one worker that one log records, in its order.
 
-    Each takes 32 bytes.
+    Each takes 32 bytes: there may be millions.
     """
 
     log: str
@@ -274,16 +299,14 @@ class _LoggedLines:
     since: float  # Time of the first one in seconds
     hashes: array[int] = field(default_factory=lambda: array("Q"))
     times: array[float] = field(default_factory=lambda: array("d"))
-    ids: bytearray = field(
-        default_factory=bytearray
-    )  # 16 bytes each; zeros for an id that is none of ours
-    rotations: array[int] = field(
-        default_factory=lambda: array("Q")
-    )  # Indexes of the lines that began a new file
+    ids: bytearray = field(default_factory=bytearray)
+    """16 bytes for each turn id; zeros for an id that does not have our form."""
+    rotations: array[int] = field(default_factory=lambda: array("Q"))
+    """The indexes of the lines that began a new file."""
     unwritten: int = 0  # Lines that the proxy could not write
     first_unwritten: list[MissingTurn] = field(default_factory=list)
 
-    def add(self, event: Event, digest: str) -> None:
+    def add(self, event: LoggedEvent, digest: str) -> None:
         if event.begins_file:
             self.rotations.append(len(self.hashes))
 
@@ -292,27 +315,33 @@ class _LoggedLines:
         self.times.append(event.at or 0.0)
         self.hashes.append(hash_prefix(digest))
 
-    def add_unwritten(self, event: Event) -> None:
+    def add_unwritten(self, event: LoggedEvent) -> None:
         self.unwritten += 1
         if self.unwritten <= _MAX_NAMED:
-            self.first_unwritten.append(
-                MissingTurn(event.turn_id, self.agent, _rfc3339(event.at or 0.0), "")
-            )
+            turn = MissingTurn(event.turn_id, self.agent, _rfc3339(event.at or 0.0), "")
+            self.first_unwritten.append(turn)
 
     def turn(self, index: int) -> MissingTurn:
+        """Return the turn of a line."""
         identity = self.ids[index * _ID_BYTES :][:_ID_BYTES]
-        turn_id = f"turn_{identity.hex()}" if any(identity) else ""
         return MissingTurn(
-            turn_id, self.agent, _rfc3339(self.times[index]), f"{self.hashes[index]:016x}"
+            turn_id=f"turn_{identity.hex()}" if any(identity) else "",
+            agent=self.agent,
+            at=_rfc3339(self.times[index]),
+            history_hash=f"{self.hashes[index]:016x}",
         )
 
 
 def _rfc3339(seconds: float) -> str:
+    """Return a time as text; "" for 0, which stands for no time, and for one out of range."""
+    if not seconds:
+        return ""
     try:
         time = datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
         return ""
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z") if seconds else ""
+
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def verify(
@@ -320,7 +349,7 @@ def verify(
     logs: tuple[str, ...] = (),
     agent: str = "",
     progress: Progress = ignore,
-) -> list[Verdict]:
+) -> list[ChainVerdict]:
     """Return a verdict for each agent and directory.
 
     Raise ``SourceError`` for an unreadable directory or log.
@@ -329,78 +358,101 @@ def verify(
     for log in dict.fromkeys(logs):
         for (name, _), lines in _read_log(log, progress).items():
             logged.setdefault(name, []).append(lines)
-    directories = {name: [histories[0] / name] for name in logged} | agent_directories(histories)
-    return [
-        verdict
-        for name in sorted(directories)
-        if agent in ("", name)
-        for verdict in _verify_agent(name, directories[name], logged.get(name, []), progress)
-    ]
+
+    # An agent of a log may have lost all of its history, with its directory.
+    directories = {name: [histories[0] / name] for name in logged}
+    directories |= agent_directories(histories)
+
+    verdicts: list[ChainVerdict] = []
+    for name in sorted(directories):
+        if agent in ("", name):
+            verdicts += _verify_agent(name, directories[name], logged.get(name, []), progress)
+    return verdicts
 
 
 def _verify_agent(
     agent: str, directories: list[Path], logged: list[_LoggedLines], progress: Progress
-) -> list[Verdict]:
-    seen, firsts, verdicts = HashSet(), set[int | None](), []
+) -> list[ChainVerdict]:
+    """Return a verdict for each directory of an agent, with the turns that the logs miss there."""
+    seen = HashSet()
+    first_lines: set[int | None] = set()
+    verdicts: list[ChainVerdict] = []
     for directory in directories:
         walk = ChainWalk(agent, directory, seen)
         try:
             with open_history(directory, progress) as files:
-                verdicts.append(walk.verify(files))
+                verdict = walk.verify(files)
         except SourceError as error:
-            verdicts.append(Verdict(agent, str(directory)))
             file, _, reason = str(error).rpartition(": ")
-            verdicts[-1].add_break(file, 0, 0, reason)
-        firsts.add(walk.first)
+            verdict = ChainVerdict(agent, str(directory))
+            verdict.add_break(file, 0, 0, reason)
+        verdicts.append(verdict)
+        first_lines.add(walk.first)
+
     for worker in sorted({lines.worker for lines in logged}):
-        written = sorted(
-            (lines for lines in logged if lines.worker == worker), key=lambda lines: lines.since
-        )
+        of_worker = [lines for lines in logged if lines.worker == worker]
+        of_worker.sort(key=lambda lines: lines.since)
         index = _find_directory(directories, worker)
-        for missing in _missing(written, seen, firsts):
+        for missing in _missing(of_worker, seen, first_lines):
             verdicts[index].add_missing(directories[index] / CURRENT_FILE, missing)
     return verdicts
 
 
 def _find_directory(directories: list[Path], worker: int) -> int:
     """Return the index of a worker's directory of an agent, or of the last one."""
-    indexes = (
-        index
-        for index, each in enumerate(directories)
-        if each.parent.name == worker_directory(worker)
-    )
-    return next(indexes, len(directories) - 1)
+    for index, directory in enumerate(directories):
+        if directory.parent.name == worker_directory(worker):
+            return index
+    return len(directories) - 1
 
 
 def _missing(
-    logged: list[_LoggedLines], seen: HashSet, firsts: set[int | None]
+    logged: list[_LoggedLines], seen: HashSet, first_lines: set[int | None]
 ) -> Iterator[MissingTurns]:
-    """Yield the turns that the logs of one worker name and that no chain has."""
-    starts = [
-        (number, index)
-        for number, log in enumerate(logged)
-        for index in log.rotations
-        if log.hashes[index] in firsts
-    ]
-    start = max(starts, default=(0, 0))
+    """Yield the turns that the logs of one worker name and that no chain has.
 
+    ``logged``: the oldest first. ``first_lines``: the hashes with which the chains begin.
+    """
+    start = _find_rotation(logged, first_lines)
     for number, log in enumerate(logged):
-        rotated, removed = array("Q"), array("Q")
+        rotated = array("Q")
+        removed = array("Q")
         for index, line in enumerate(log.hashes):
-            if line not in seen:
-                (removed if (number, index) >= start else rotated).append(index)
+            if line in seen:
+                continue
 
-        reasons: tuple[tuple[Literal["rotated", "removed"], array[int]], ...] = (
-            ("rotated", rotated),
-            ("removed", removed),
-        )
-        for why, indexes in reasons:
-            if indexes:
-                yield MissingTurns(
-                    log.log, why, len(indexes), tuple(map(log.turn, indexes[:_MAX_NAMED]))
-                )
+            if (number, index) >= start:
+                removed.append(index)
+            else:
+                rotated.append(index)
+
+        if rotated:
+            yield _missing_turns(log, "rotated", rotated)
+        if removed:
+            yield _missing_turns(log, "removed", removed)
         if log.unwritten:
             yield MissingTurns(log.log, "not written", log.unwritten, tuple(log.first_unwritten))
+
+
+def _find_rotation(logged: list[_LoggedLines], first_lines: set[int | None]) -> tuple[int, int]:
+    """Return the place (number of the log, index) before which lines may have been rotated away.
+
+    It is that of the latest line that began a new file, as a log says, and with which a chain
+    begins; (0, 0) if there is none.
+    """
+    place = (0, 0)
+    for number, log in enumerate(logged):
+        for index in log.rotations:
+            if log.hashes[index] in first_lines:
+                place = max(place, (number, index))
+    return place
+
+
+def _missing_turns(
+    log: _LoggedLines, why: Literal["rotated", "removed"], indexes: array[int]
+) -> MissingTurns:
+    first = tuple(log.turn(index) for index in indexes[:_MAX_NAMED])
+    return MissingTurns(log.log, why, len(indexes), first)
 
 
 def _read_log(log: str, progress: Progress) -> dict[tuple[str, int], _LoggedLines]:
@@ -413,15 +465,15 @@ def _read_log(log: str, progress: Progress) -> dict[tuple[str, int], _LoggedLine
         if not (is_line or is_unwritten) or not is_agent_id(event.agent):
             continue
 
-        series = event.agent, event.worker
-        if series not in lines and len(lines) >= _MAX_AGENTS:
-            continue
+        key = (event.agent, event.worker)
+        if key not in lines:
+            if len(lines) >= _MAX_AGENTS:
+                continue
+            lines[key] = _LoggedLines(log, event.agent, event.worker, event.at or 0.0)
 
-        logged = lines.setdefault(
-            series, _LoggedLines(log, event.agent, event.worker, event.at or 0.0)
-        )
         if is_line:
-            logged.add(event, digest)
+            lines[key].add(event, digest)
         else:
-            logged.add_unwritten(event)
+            lines[key].add_unwritten(event)
+
     return lines

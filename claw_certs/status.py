@@ -20,7 +20,7 @@ _ROTATION_PERIOD = timedelta(days=30)  # time before its end in which a CA is to
 
 
 @dataclass(frozen=True)
-class Problem:
+class CaProblem:
     """A problem with the CA. ``remedy`` is a clause that says what to do."""
 
     severity: Literal["error", "warning"]
@@ -41,7 +41,7 @@ class CaStatus:
     stored: StoredCas | None
     hosts: dict[str, bool]
     left_out: dict[str, str]
-    problems: tuple[Problem, ...]
+    problems: tuple[CaProblem, ...]
 
     @property
     def is_sound(self) -> bool:
@@ -64,7 +64,7 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
     except (OSError, UnfitError) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
-        problem = Problem("error", f"the CA in {directory} can't be used: {reason}", remedy)
+        problem = CaProblem("error", f"the CA in {directory} can't be used: {reason}", remedy)
         return CaStatus(None, dict.fromkeys(coverable, False), left_out, (problem,))
     covered = {
         host: stored.signing is not None and stored.signing.covers(host) for host in coverable
@@ -82,31 +82,31 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
 
 def _stored_problems(
     directory: Path, stored: StoredCas, now: datetime, pod: str
-) -> Iterator[Problem]:
+) -> Iterator[CaProblem]:
     if stored.signing is None:
-        yield Problem("error", f"there is no CA in {directory}", f"run `claw certs init {pod}`")
+        yield CaProblem("error", f"there is no CA in {directory}", f"run `claw certs init {pod}`")
         return
     try:
         load_ca(directory / PRIVATE, now)
     except UnfitError as error:
         text, _, remedy = str(error).partition(" (")
-        yield Problem("error", text, remedy.rstrip(")") or f"see {directory / PRIVATE / CA_FILE}")
+        yield CaProblem("error", text, remedy.rstrip(")") or f"see {directory / PRIVATE / CA_FILE}")
     if (scope := stored.signing.excessive_scope) is not None:
         text = f"{stored.signing.name} may sign for {scope}"
-        yield Problem(
+        yield CaProblem(
             "error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only"
         )
     for name in stored.stale_files:
         text = f"{directory / PUBLIC / name}, which runners trust, is missing, or is not of this CA"
-        yield Problem(
+        yield CaProblem(
             "error",
             text,
             f"run `claw certs init {pod}`, which writes it anew, and recreate the runners",
         )
 
 
-def _staged_problem(error: StagedCaError, pod: str) -> Problem:
-    return Problem(
+def _staged_problem(error: StagedCaError, pod: str) -> CaProblem:
+    return CaProblem(
         "error",
         str(error),
         f"run `claw certs rotate {pod}`, which makes another, and recreate the runners",
@@ -115,7 +115,7 @@ def _staged_problem(error: StagedCaError, pod: str) -> Problem:
 
 def _rotation_problems(
     stored: StoredCas, signing: Authority, hosts: Iterable[str], now: datetime, pod: str
-) -> Iterator[Problem]:
+) -> Iterator[CaProblem]:
     latest = stored.next or signing
     if missing := [host for host in hosts if not latest.covers(host)]:
         rotate = f"run `claw certs rotate {pod}`, which makes a CA for today's hosts"
@@ -124,17 +124,17 @@ def _rotation_problems(
             "today's hosts"
         )
         text = f"{latest.name} does not cover {', '.join(missing)}"
-        yield Problem("warning", text, rotate if stored.next is None else finish_first)
+        yield CaProblem("warning", text, rotate if stored.next is None else finish_first)
     if stored.next is not None and stored.is_trusted:  # else the public files come first
         text = f"a rotation is under way: {stored.next.name} is trusted, and does not sign yet"
-        yield Problem(
+        yield CaProblem(
             "warning",
             text,
             f"once all runners were recreated since, run `claw certs rotate {pod} --finish`",
         )
     elif stored.next is None and expires_soon(signing, now):
         text = f"{signing.name} expires on {signing.ends:%Y-%m-%d}"
-        yield Problem("warning", text, f"run `claw certs rotate {pod}`")
+        yield CaProblem("warning", text, f"run `claw certs rotate {pod}`")
 
 
 def expires_soon(authority: Authority, now: datetime) -> bool:

@@ -1,10 +1,12 @@
-"""The pod's CA on the disk: ``.claw-ca`` beside the pod file. No other module writes there.
+"""The pod's CA on the disk: ``.claw-ca`` next to the pod file. No other module writes there.
 
-    private/  0700   mitmproxy-ca.pem       key and certificates that the proxy signs with; the directory is its confdir
-                     next-ca.pem            key and certificates that it will sign with after a rotation
-                     mitmproxy-dhparam.pem  wanted by mitmproxy, which can't write there
-    public/   0755   ca-cert.pem            the roots of both CAs
-                     ca-bundle.pem          the same roots behind the public CAs
+    private/  0700               the proxy's confdir
+      mitmproxy-ca.pem           key and certificates that the proxy signs with
+      next-ca.pem                key and certificates that it will sign with after a rotation
+      mitmproxy-dhparam.pem      wanted by mitmproxy, which can't write there
+    public/   0755
+      ca-cert.pem                the roots of both CAs
+      ca-bundle.pem              the same roots after the public CAs
 
 Public files are derived from private ones, so that any verb repairs what an interrupted one left
 undone. Every file appears complete, with a rename. Below the pod's directory no symlink is

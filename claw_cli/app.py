@@ -1,6 +1,6 @@
-"""``claw``: the verbs, put together.
+"""``claw``: the table of its verbs, and its entry point.
 
-A verb's module is imported when the verb is called, so that help is there at once.
+A verb's module is imported only when the verb is called, so that ``claw --help`` is quick.
 """
 
 import io
@@ -16,35 +16,40 @@ from claw_cli.arguments import REST
 
 
 class Verb(NamedTuple):
-    """A verb as ``claw --help`` lists it; ``target`` is ``module:attribute`` below
-    ``claw_cli``, a function or a group.
-    """
+    """A verb as ``claw --help`` lists it."""
 
     target: str
+    """``module:attribute`` below ``claw_cli``: a function, or a group of commands."""
     help: str
     command_class: type[TyperCommand] = TyperCommand
+    """How the arguments of a function are parsed; a group has commands of its own."""
 
 
 class LazyGroup(TyperGroup):
-    """Commands that are known by name and help line, and imported when one is called."""
+    """A group that knows its commands by name and help line, and imports the one that is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        # The command that typer finds is the stub below VERBS. It is None while a shell completes.
         name, stub, rest = super().resolve_command(ctx, args)
-        return name, stub and load(str(name), VERBS[str(name)]), rest
+        command = load(str(name), VERBS[str(name)]) if stub else stub
+        return name, command, rest
 
 
 def load(name: str, verb: Verb) -> Any:
+    """Import a verb, and return its command."""
     module, _, attribute = verb.target.partition(":")
     target = getattr(import_module(f"claw_cli.{module}"), attribute)
     if isinstance(target, typer.Typer):
         return typer.main.get_command(target)
+
+    # Typer makes commands of the functions of an app only, so the function gets one.
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
     single.command(name, cls=verb.command_class)(target)
     return typer.main.get_command(single)
 
 
 class PassthroughCommand(TyperCommand):
-    """A verb that passes what stands behind ``--`` on to another program, in ``ctx.meta``."""
+    """A verb that wraps another program: it stores the arguments after ``--`` in ``ctx.meta``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -56,20 +61,35 @@ class PassthroughCommand(TyperCommand):
 
 
 class LeadingOptionsCommand(TyperCommand):
-    """A verb whose own options come first, but for flags; the rest is passed on in
-    ``ctx.meta``, unread and in its order.
+    """A verb that wraps another program.
+
+    It takes its own options first (flags anywhere), and stores all other arguments, in order, in
+    ``ctx.meta``.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        flags = {
-            name for each in self.params if getattr(each, "is_flag", False) for name in each.opts
-        }
-        valued = {name for each in self.params for name in each.opts} - flags
+        flags: set[str] = set()
+        options_with_value: set[str] = set()
+        for param in self.params:
+            if getattr(param, "is_flag", False):
+                flags.update(param.opts)
+            else:
+                options_with_value.update(param.opts)
+
         own = [argument for argument in args if argument in flags]
         rest = [argument for argument in args if argument not in flags]
-        while rest and (rest[0] == "--help" or rest[0].partition("=")[0] in valued):
-            taken = 2 if rest[0] in valued else 1
-            own, rest = [*own, *rest[:taken]], rest[taken:]
+
+        # An option that the other program has as well, such as -f, is ours only before its first
+        # argument. "-f FILE" are two arguments, "--file=FILE" is one.
+        while rest:
+            is_own = rest[0] == "--help" or rest[0].partition("=")[0] in options_with_value
+            if not is_own:
+                break
+
+            length = 2 if rest[0] in options_with_value else 1
+            own += rest[:length]
+            del rest[:length]
+
         ctx.meta[REST] = tuple(rest)
         return super().parse_args(ctx, own)
 
@@ -127,15 +147,17 @@ app = typer.Typer(
     rich_markup_mode=None,  # what is printed is read in pipes and logs as well
 )
 for _name, _verb in VERBS.items():
-    app.command(_name, help=_verb.help)(lambda: None)
+    app.command(_name, help=_verb.help)(lambda: None)  # a stub: LazyGroup loads the verb
 
 
 def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
+    if not wanted:
+        return
 
-        sys.stdout.write(f"claw {version('clawdapus')}\n")
-        raise typer.Exit
+    from importlib.metadata import version
+
+    sys.stdout.write(f"claw {version('clawdapus')}\n")
+    raise typer.Exit
 
 
 @app.callback()
@@ -148,17 +170,20 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Do nothing before a verb."""
+    """Take the options before a verb."""
 
 
 def main() -> None:
     """Run ``claw``.
 
-    A file that can't be read or written is one line and exit 1; a reader that left, no line.
+    If a file can't be read or written, print one line and exit 1. If the reader of standard output
+    has left, exit 1 without a line.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # what the terminal has no characters for
+            # A character that the terminal's encoding lacks becomes "?", and no traceback.
+            stream.reconfigure(errors="replace")
+
     try:
         try:
             app()
@@ -168,6 +193,8 @@ def main() -> None:
         if not isinstance(error, BrokenPipeError):
             name = f"{error.filename}: " if error.filename else ""
             sys.stderr.write(f"error: {name}{error.strerror or error}\n")
-        with suppress(OSError):  # no other attempt to write what can't be written
+
+        # Else the interpreter would flush standard output at its end, and print a second error.
+        with suppress(OSError):
             sys.stdout.close()
         sys.exit(1)

@@ -1,7 +1,6 @@
 """The arguments that verbs share.
 
-Rules. Every verb about a pod takes ``-f``. A verb about the whole pod also takes the file as its
-argument.
+Every verb about a pod takes ``-f``. A verb about the whole pod also takes the file as its argument.
 """
 
 from pathlib import Path
@@ -9,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-REST = (
-    "claw.rest"  # The key of ``context.meta`` under which the arguments for another program stand
-)
+REST = "claw.rest"
+"""The key of ``context.meta`` that holds the arguments for another program, a tuple of texts."""
+
 _DEFAULT = Path("claw-pod.yml")
+
 Pod = Annotated[
     Path | None, typer.Argument(metavar="POD", help=f"The pod file; default: {_DEFAULT}.")
 ]
@@ -27,10 +27,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def pod_file(argument: Path | None, option: Path | None) -> Path:
-    """Return the pod file, named by argument, by option, or by default.
+    """Return the pod file: that of the argument or the option, else the default.
 
-    Raises ``BadParameter`` where it is named twice.
+    Raise ``BadParameter`` if it is given twice.
     """
     if argument is not None and option is not None:
         raise typer.BadParameter("the pod file is named twice: as the argument, and by --file")
+
     return argument or option or _DEFAULT

@@ -22,7 +22,7 @@ from claw_audit.history_source import Attempts, find_turns
 from claw_audit.report import SkippedInput, document
 from claw_audit.sources import Progress, SourceError, agent_directories, ignore, total_bytes
 from claw_audit.turns import parse_time
-from claw_audit.verify import MissingTurns, Verdict, verify
+from claw_audit.verify import ChainVerdict, MissingTurns, verify
 from claw_cli.arguments import AsJson, File, Pod, pod_file
 from claw_cli.audit_output import csv_writer, print_tables
 from claw_cli.screen import console, count, fail, names_in_short, plain, print_json, print_lines
@@ -31,9 +31,10 @@ from claw_contract.names import canonical_name
 from claw_contract.transcript.render import render_transcript
 
 ENVIRON = "CLAW_SESSION_HISTORY_DIR"
+
 _NO_SOURCE = (
-    f"no history is named: give --history DIR, or set {ENVIRON} as the proxy has it"
-    " (in Compose it is a volume: docker compose cp cllama:/claw/history .); or give --log FILE"
+    f"no history is named: give --history DIR, or set {ENVIRON} as the proxy has it "
+    "(in Compose it is a volume: docker compose cp cllama:/claw/history .); or give --log FILE"
 )
 _WITHOUT_LOG = (
     "note: without --log, whole lines that are missing at the beginning or the end of history "
@@ -41,8 +42,9 @@ _WITHOUT_LOG = (
 )
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
 _AGO = re.compile(rf"([0-9]{{1,9}})([{''.join(_UNITS)}])")
-_SHOW_PROGRESS_FROM = 64 << 20  # bytes. Less is read in a moment
+_SHOW_PROGRESS_FROM = 64 << 20  # bytes; less is read in a moment
 _DEFAULT = "list"
+
 _HISTORY = f"Directory of history; may be given more than once. [env: {ENVIRON}]"
 Histories = Annotated[list[Path] | None, typer.Option("--history", metavar="DIR", help=_HISTORY)]
 _LOG = "The proxy's output, also compressed with gzip; - is standard input."
@@ -64,49 +66,69 @@ class _Manifest(msgspec.Struct):
 
 
 def directories(named: list[Path] | None, *, needed: bool = True) -> tuple[Path, ...]:
-    """Return the directories of history; exit if there is none and one is needed."""
-    histories = tuple(named or ([Path(os.environ[ENVIRON])] if os.environ.get(ENVIRON) else []))
-    if not histories and needed:
+    """Return the directories of history: those that are named, else that of the environment.
+
+    Exit 2 if there is none and one is needed.
+    """
+    if named:
+        return tuple(named)
+
+    from_environment = os.environ.get(ENVIRON)
+    if from_environment:
+        return (Path(from_environment),)
+
+    if needed:
         fail(_NO_SOURCE, 2)
-    return histories
+    return ()
 
 
 def logs(named: list[str] | None) -> tuple[str, ...]:
-    """Return the names of the logs, each file once."""
-    return tuple({os.path.realpath(name): name for name in named or ()}.values())
+    """Return the names of the logs, each file once: a log read twice would count twice."""
+    name_by_path = {os.path.realpath(name): name for name in named or ()}
+    return tuple(name_by_path.values())
 
 
 def checked(word: str, option: str) -> str:
-    """Return a name to look for; exit if it has control characters, as no name of ours has."""
+    """Return a name to look for; exit 2 if it has control characters, which no name of ours has."""
     if not word.isprintable():
         fail(f"{option}: {word} is no name", 2)
     return word
 
 
 def one_of(agent: str, known: Collection[str], where: str) -> None:
-    """Exit if an agent is named that is not known."""
-    if checked(agent, "--agent") and agent not in known:
-        fail(f"{where}: has no agent {agent}; it has {names_in_short(sorted(known)) or 'none'}", 2)
+    """Exit 2 if an agent is named that is not known."""
+    checked(agent, "--agent")
+    if agent and agent not in known:
+        known_names = names_in_short(sorted(known)) or "none"
+        fail(f"{where}: has no agent {agent}; it has {known_names}", 2)
 
 
 def time_of(text: str, now: float, option: str) -> float | None:
-    """Return the seconds of a time, or of a period before ``now``; None for "".
+    """Return a point in time in seconds: a time, or a period before ``now``; None for "".
+
+    Exit 2 for any other text.
 
     >>> time_of("1h30m", 10_000.0, "--since"), time_of("1970-01-01T00:00:01Z", 0.0, "--since")
     (4600.0, 1.0)
     """
     if not text:
         return None
-    if _AGO.sub("", text) == "":
+
+    is_period = _AGO.sub("", text) == ""
+    if is_period:
         return now - sum(int(number) * _UNITS[unit] for number, unit in _AGO.findall(text))
-    if (at := parse_time(text)) is None:
+
+    seconds = parse_time(text)
+    if seconds is None:
         fail(f"{option}: {text} is no time; say 2h, 3d, or 2026-01-31T08:00:00Z", 2)
-    return at
+    return seconds
 
 
 def grants_of(pod: Path, agent: str) -> PodGrants:
-    """Return the compiled grants of a pod, and the tools that its services declare,
-    if the pod file has no errors.
+    """Return the compiled grants of a pod, and the tools that its services declare.
+
+    The grants are those of the last compile, because they were in force. If the pod file has
+    errors now, no declared tools are known. Exit 1 for a pod that was never compiled.
     """
     manifest = output_of(pod, None) / "pod-manifest.json"
     try:
@@ -117,10 +139,12 @@ def grants_of(pod: Path, agent: str) -> PodGrants:
         fail(f"{manifest}: {error.strerror}")
     except (msgspec.DecodeError, RecursionError):
         fail(f"{manifest}: can't be read; compile the pod again")
-    agents = {
-        name: AgentGrants(each.digest, frozenset(tool.name for tool in each.tools))
-        for name, each in compiled.agents.items()
-    }
+
+    agents: dict[str, AgentGrants] = {}
+    for name, compiled_agent in compiled.agents.items():
+        granted = frozenset(tool.name for tool in compiled_agent.tools)
+        agents[name] = AgentGrants(compiled_agent.digest, granted)
+
     plan = check_pod(pod, os.environ).value
     if plan is None:
         sys.stderr.write(
@@ -128,13 +152,12 @@ def grants_of(pod: Path, agent: str) -> PodGrants:
             "are not known\n"
         )
     one_of(agent, agents, str(pod))
-    declared = (
-        (name, each.tools) for name, each in (plan.pod.descriptors if plan else {}).items() if each
-    )
-    return PodGrants(
-        agents,
-        frozenset(canonical_name(name, tool.name) for name, tools in declared for tool in tools),
-    )
+
+    declared: set[str] = set()
+    for service, descriptor in (plan.pod.descriptors if plan else {}).items():
+        if descriptor is not None:
+            declared.update(canonical_name(service, tool.name) for tool in descriptor.tools)
+    return PodGrants(agents, frozenset(declared))
 
 
 class DefaultCommandGroup(TyperGroup):
@@ -192,24 +215,34 @@ def list_verb(  # noqa: PLR0913, PLR0917 - each an option of its own
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print every call as CSV.")] = False,
 ) -> None:
-    """Print counts and tables. With POD, also the tools of it that were not shown.
+    """Print counts and tables. With POD, also its tools that were not shown.
 
     Exit 0; 1 for errors and for files that can't be read, 2 for wrong usage.
     """
     if as_json and as_csv:
         fail("--json and --csv: only one of them", 2)
+
     now = time.time()
-    times = time_of(since, now, "--since"), time_of(until, now, "--until")
-    filters = Filters(agent, checked(tool, "--tool"), status, *times, checked(turn, "--turn"))
+    filters = Filters(
+        agent=agent,
+        tool=checked(tool, "--tool"),
+        status=status,
+        since=time_of(since, now, "--since"),
+        until=time_of(until, now, "--until"),
+        turn=checked(turn, "--turn"),
+    )
+
     log_names = logs(log)
     histories = directories(history, needed=not log_names)
     is_of_pod = pod is not None or file is not None
     _check_agent(histories, agent, needs_history=not log_names and not is_of_pod)
+
     on_call = csv_writer(sys.stdout) if as_csv else ignore
     grants = grants_of(pod_file(pod, file), agent) if is_of_pod else None
     query = AuditQuery(histories, log_names, filters, last, grants)
     with _exit_on_error(), _progress_bar(histories, log_names, passes=2) as progress:
         report = audit(query, progress, on_call)
+
     if as_json:
         print_json(document(report), ascii_only=True)
     elif not as_csv:
@@ -228,32 +261,33 @@ def show(
 
     Exit 0; 1 for errors, 2 for an unknown turn, a beginning of several, and wrong usage.
     """
-    histories, prefix = directories(history), checked(turn, "TURN")
+    histories = directories(history)
+    prefix = checked(turn, "TURN")
     _check_agent(histories, agent)
+
     with _exit_on_error(), _progress_bar(histories, ()) as progress:
         result = find_turns(histories, prefix, agent, progress)
     for problem in result.problems:
         sys.stderr.write(f"error: {plain(problem)}\n")
-    if len(result.turns) != 1:
-        names = ", ".join(result.turns)
-        fail(
-            f"{turn}: "
-            + (f"several turns begin so: {names}" if names else "no turn of history begins so"),
-            2,
-        )
+    if not result.turns:
+        fail(f"{turn}: no turn of history begins so", 2)
+    if len(result.turns) > 1:
+        fail(f"{turn}: several turns begin so: {', '.join(result.turns)}", 2)
+
     (attempts,) = result.turns.values()
     if as_json:
         print_json(attempts.last, ascii_only=True)
-    else:  # a transcript holds no control characters
-        print_lines(_transcript_lines(attempts))
+    else:
+        print_lines(_transcript_lines(attempts))  # a transcript has no control characters
     if result.problems:
         raise typer.Exit(1)
 
 
 def _transcript_lines(attempts: Attempts) -> Iterator[str]:
     earlier = attempts.earlier()
-    if more := attempts.count - 1 - len(earlier):
-        yield f"{more} earlier attempts, and"
+    not_shown = attempts.count - 1 - len(earlier)
+    if not_shown:
+        yield f"{not_shown} earlier attempts, and"
     yield from (f"an earlier attempt: {line}" for line in earlier)
     yield from render_transcript(attempts.last).split("\n")
 
@@ -268,55 +302,62 @@ def verify_verb(
 
     Exit 0; 1 for a broken chain, a missing turn and errors, 2 for wrong usage.
     """
-    histories, log_names = directories(history), logs(log)
+    histories = directories(history)
+    log_names = logs(log)
     _check_agent(histories, agent, needs_history=not log_names)
+
     with _exit_on_error(), _progress_bar(histories, log_names) as progress:
-        verdicts = verify(histories, log_names, agent, progress)
-    holds = not any(verdict.broken for verdict in verdicts)
+        chains = verify(histories, log_names, agent, progress)
+    holds = not any(chain.broken for chain in chains)
+
     if as_json:
-        print_json(
-            {"version": 1, "holds": holds, "chains": list(map(asdict, verdicts))}, ascii_only=True
-        )
+        report = {"version": 1, "holds": holds, "chains": [asdict(chain) for chain in chains]}
+        print_json(report, ascii_only=True)
     else:
-        print_lines(map(plain, _verdict_lines(verdicts)))
+        print_lines(plain(line) for line in _chain_lines(chains))
         if not log_names:
             print_lines([_WITHOUT_LOG])
+
     if not holds:
         raise typer.Exit(1)
 
 
-def _verdict_lines(verdicts: list[Verdict]) -> Iterator[str]:
-    if not verdicts:
+def _chain_lines(chains: list[ChainVerdict]) -> Iterator[str]:
+    if not chains:
         yield "there is no history"
-    for verdict in verdicts:
-        more = f", in {verdict.broken} places; the first:" if verdict.broken > 1 else ""
-        state = "BROKEN" if verdict.broken else "the chain holds"
-        yield f"{verdict.agent}: {count(verdict.lines, 'line')}, {state}{more}"
-        for finding in verdict.findings:
+
+    for chain in chains:
+        state = "BROKEN" if chain.broken else "the chain holds"
+        places = f", in {chain.broken} places; the first:" if chain.broken > 1 else ""
+        yield f"{chain.agent}: {count(chain.lines, 'line')}, {state}{places}"
+
+        for finding in chain.findings:
+            note = "note: " if finding.kind == "note" else ""
             place = f":{finding.line} (byte {finding.offset})" if finding.line else ""
-            yield (
-                f"  {'note: ' if finding.kind == 'note' else ''}{finding.file}{place}: "
-                f"{finding.what}"
-            )
-        for missing in verdict.missing:
+            yield f"  {note}{finding.file}{place}: {finding.what}"
+
+        for missing in chain.missing:
             yield from _missing_lines(missing)
 
 
 def _missing_lines(missing: MissingTurns) -> Iterator[str]:
     for turn in missing.turns:
+        name = turn.turn_id or "a turn"
+        at = turn.at or "an unknown time"
         line = f" (history_hash {turn.history_hash}…)" if turn.history_hash else ""
-        yield (
-            f"  missing: {turn.turn_id or 'a turn'} of {turn.agent} at "
-            f"{turn.at or 'an unknown time'}, {missing.why}{line}"
-        )
-    if (more := missing.count - len(missing.turns)) > 0:
-        yield f"  missing: {more} more, {missing.why}"
+        yield f"  missing: {name} of {turn.agent} at {at}, {missing.why}{line}"
+
+    not_named = missing.count - len(missing.turns)
+    if not_named > 0:
+        yield f"  missing: {not_named} more, {missing.why}"
 
 
 def _check_agent(histories: tuple[Path, ...], agent: str, *, needs_history: bool = True) -> None:
+    """Exit 2 if history is needed and does not have the agent; print a note if it is empty."""
     checked(agent, "--agent")
     with _exit_on_error():
         known = agent_directories(histories)
+
     names = " and ".join(map(str, histories))
     if histories and not known:
         sys.stderr.write(f"note: {plain(names)} has no directory of an agent\n")
@@ -326,12 +367,10 @@ def _check_agent(histories: tuple[Path, ...], agent: str, *, needs_history: bool
 
 def _print_skipped(skipped: SkippedInput) -> None:
     if skipped.lines:
-        heading = f"{count(skipped.lines, 'line')} could not be read:"
-        sys.stderr.write(
-            "".join(
-                f"{plain(line)}\n" for line in (heading, *(f"  {line}" for line in skipped.first))
-            )
-        )
+        sys.stderr.write(f"{count(skipped.lines, 'line')} could not be read:\n")
+    for line in skipped.first:
+        sys.stderr.write(f"  {plain(line)}\n")
+
     for reason in skipped.files:
         sys.stderr.write(f"error: {plain(reason)}\n")
     if skipped.files:
@@ -350,13 +389,24 @@ def _exit_on_error() -> Iterator[None]:
 def _progress_bar(
     histories: tuple[Path, ...], log_names: tuple[str, ...], *, passes: int = 1
 ) -> Iterator[Progress]:
+    """Show a progress bar on a terminal, if there is much to read.
+
+    ``passes``: how often the histories are read.
+    """
     if not sys.stderr.isatty():
         yield ignore
         return
+
     total = total_bytes(histories, log_names, passes)
-    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Bar(
-        *columns, console=Console(stderr=True), transient=True, disable=total < _SHOW_PROGRESS_FROM
-    ) as bar:
+    bar = Bar(
+        TextColumn("reading"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=total < _SHOW_PROGRESS_FROM,
+    )
+    with bar:
         task = bar.add_task("reading", total=total)
         yield lambda size: bar.advance(task, size)

@@ -10,10 +10,11 @@ from rich.table import Table
 
 from claw_audit.bounded_counter import NamedCount
 from claw_audit.report import AgentRow, FailureRow, Report, ToolRow, TurnCounts, WithheldRow
-from claw_audit.turns import Call, Usage
+from claw_audit.turns import RecordedCall, Usage
 from claw_cli.screen import count, plain, table
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""Beginnings of a cell that some spreadsheet takes for a formula."""
 
 
 def print_tables(report: Report, console: Console) -> None:
@@ -22,17 +23,22 @@ def print_tables(report: Report, console: Console) -> None:
         console.print(f"from {report.first} to {report.last}", soft_wrap=True)
     console.print(_turns(report.turns), soft_wrap=True)
     if report.turns.attempts:
-        used, latency = report.used, report.latency_ms
-        cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
-        tokens = f"{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out, ${_cost(used)}"
-        took = (
-            "an unknown time"
-            if latency.p50 is None
-            else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
-        )
-        console.print(f"{tokens}; turns took {took}", soft_wrap=True)
+        console.print(_usage(report), soft_wrap=True)
+
     for part in _tables(report):
         console.print(part)
+
+
+def _usage(report: Report) -> str:
+    used = report.used
+    cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
+    tokens = f"{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out, ${_cost(used)}"
+
+    latency = report.latency_ms
+    took = "an unknown time"
+    if latency.p50 is not None:
+        took = f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
+    return f"{tokens}; turns took {took}"
 
 
 def _turns(turns: TurnCounts) -> str:
@@ -44,8 +50,9 @@ def _turns(turns: TurnCounts) -> str:
         "resumed": turns.resumed,
         "in the log only": turns.only_in_log,
     }
+    total = count(turns.total, "turn")
     parts = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items() if number)
-    return f"{count(turns.total, 'turn')}{f': {parts}' if parts else ''}"
+    return f"{total}: {parts}" if parts else total
 
 
 def _cost(used: Usage) -> str:
@@ -73,13 +80,12 @@ def _tables(report: Report) -> Iterator[Table]:
     yield from _rows(
         report.tools, "tool", "effect", "calls", "failed", "ran", "repeats", "p50", "p95", words=2
     )
-    for name, counts in (
-        ("intervention", report.interventions),
-        ("turns failed with", report.turn_errors),
-        ("calls failed with", report.call_errors),
-        ("error of the proxy", report.proxy_errors),
-    ):
-        yield from _rows(counts, name, "times")
+
+    yield from _rows(report.interventions, "intervention", "times")
+    yield from _rows(report.turn_errors, "turns failed with", "times")
+    yield from _rows(report.call_errors, "calls failed with", "times")
+    yield from _rows(report.proxy_errors, "error of the proxy", "times")
+
     yield from _rows(report.withheld, "agent", "tool", "why it was not shown", "turns", words=3)
     yield from _rows(
         report.calls,
@@ -98,31 +104,36 @@ def _tables(report: Report) -> Iterator[Table]:
     )
 
 
-type _Row = AgentRow | ToolRow | NamedCount | WithheldRow | Call | FailureRow
+type _Row = AgentRow | ToolRow | NamedCount | WithheldRow | RecordedCall | FailureRow
 
 
-def _rows(iterable: Iterable[_Row], *headings: str, words: int = 1) -> Iterator[Table]:
-    if rows := list(iterable):
-        grid = table(*headings, numbers=len(headings) - words)
-        for row in rows:
-            grid.add_row(*("" if cell is None else plain(str(cell)) for cell in _cells(row)))
-        yield grid
+def _rows(rows: Iterable[_Row], *headings: str, words: int = 1) -> Iterator[Table]:
+    """Yield a table, or nothing without rows.
+
+    ``words``: how many columns, from the left, are texts; the others are numbers.
+    """
+    all_rows = list(rows)
+    if not all_rows:
+        return
+
+    grid = table(*headings, numbers=len(headings) - words)
+    for row in all_rows:
+        grid.add_row(*("" if cell is None else plain(str(cell)) for cell in _cells(row)))
+    yield grid
 
 
 def _cells(row: _Row) -> tuple[object, ...]:
+    """Return the cells of a row, in the order of the headings in ``_tables``."""
     match row:
         case AgentRow(turns=turns, latency_ms=latency, used=used):
-            counts = (
+            return (
+                row.agent,
                 turns.total,
                 turns.ok,
                 turns.failed,
                 turns.aborted,
                 row.calls,
                 row.calls_failed,
-            )
-            return (
-                row.agent,
-                *counts,
                 latency.p50,
                 latency.p95,
                 used.tokens_in,
@@ -144,7 +155,7 @@ def _cells(row: _Row) -> tuple[object, ...]:
             return row.name, row.count
         case WithheldRow():
             return row.agent, row.tool, row.why, row.turns
-        case Call():
+        case RecordedCall():
             result = row.code or row.status
             return (
                 row.ts,
@@ -160,16 +171,20 @@ def _cells(row: _Row) -> tuple[object, ...]:
             return row.ts, row.agent, row.turn_id, row.tool, row.code, row.status_code
 
 
-def csv_writer(out: TextIO) -> Callable[[Call], object]:
-    """Write the heading of the CSV and return a writer of calls.
+def csv_writer(out: TextIO) -> Callable[[RecordedCall], object]:
+    """Write the heading of the CSV, and return a function that writes the row of a call.
 
-    A cell that a spreadsheet would take for a formula gets an apostrophe in front, as spreadsheets
-    themselves write text, and control characters are replaced. So names that a model invented are
-    harmless.
+    Names in it may be invented by a model. So a cell that a spreadsheet would take for a formula
+    gets an apostrophe in front, as spreadsheets themselves write text, and control characters are
+    replaced.
     """
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(Call.__struct_fields__)
-    return lambda call: writer.writerow(map(_csv_cell, msgspec.structs.astuple(call)))
+    writer.writerow(RecordedCall.__struct_fields__)
+
+    def write(call: RecordedCall) -> None:
+        writer.writerow(map(_csv_cell, msgspec.structs.astuple(call)))
+
+    return write
 
 
 def _csv_cell(value: object) -> str:
@@ -178,6 +193,8 @@ def _csv_cell(value: object) -> str:
     >>> _csv_cell("=1+1"), _csv_cell(True), _csv_cell(None), _csv_cell(12)
     ("'=1+1", 'true', '', '12')
     """
-    if isinstance(value, str):
-        return f"'{plain(value)}" if value.startswith(_FORMULA) else plain(value)
-    return "" if value is None else str(value).lower()
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return str(value).lower()  # true and false, as in JSON
+    return f"'{plain(value)}" if value.startswith(_FORMULA) else plain(value)

@@ -37,12 +37,15 @@ Finish = Annotated[bool, typer.Option("--finish", help=_FINISH)]
 
 @dataclass(frozen=True)
 class _PodCa:
-    """The pod whose CA a verb works on. ``file``: as the operator names it."""
+    """A pod, as far as its CA is concerned."""
 
     file: Path
+    """The pod file, as the operator named it."""
     pod: str
     hosts: tuple[str, ...]
+    """The hosts whose TLS the proxy opens."""
     is_needed: bool
+    """False if all agents use the base URL, so that no runner meets the CA."""
 
     @property
     def directory(self) -> Path:
@@ -78,11 +81,11 @@ def init_verb(
     Exit 0; 1 for errors, 2 for wrong usage.
     """
     ca = _pod_ca(pod, file)
-    _update(
-        ca,
-        public,
-        lambda public_cas: init(ca.directory, ca.request(days), public_cas, _owner(), force=force),
-    )
+
+    def create(public_cas: bytes) -> StoredCas:
+        return init(ca.directory, ca.request(days), public_cas, _owner(), force=force)
+
+    _update(ca, public, create)
     if not ca.is_needed:
         sys.stderr.write(
             "note: no agent of this pod needs a CA: all of them are at the base-URL entrance\n"
@@ -104,26 +107,26 @@ def rotate_verb(
     Exit 0; 1 for errors, 2 for wrong usage.
     """
     ca = _pod_ca(pod, file)
+
+    def stage(public_cas: bytes) -> StoredCas:
+        return rotate(ca.directory, ca.request(days), public_cas, _owner())
+
+    def replace(public_cas: bytes) -> StoredCas:
+        return finish(ca.directory, datetime.now(UTC), public_cas, _owner())
+
     if done:
-        _update(
-            ca,
-            public,
-            lambda public_cas: finish(ca.directory, datetime.now(UTC), public_cas, _owner()),
+        _update(ca, public, replace)
+        next_step = (
+            "restart the proxy and the runners (claw up -- --force-recreate); "
+            "runners drop the old CA"
         )
-        print_lines(
-            [
-                (
-                    "next: restart the proxy and the runners (claw up -- --force-recreate); "
-                    "runners drop the old CA"
-                )
-            ]
+    else:
+        _update(ca, public, stage)
+        next_step = (
+            "recreate the runners (claw up -- --force-recreate), so that all trust both; "
+            f"then claw certs rotate {ca.file} --finish"
         )
-        return
-    _update(
-        ca, public, lambda public_cas: rotate(ca.directory, ca.request(days), public_cas, _owner())
-    )
-    recreate = "recreate the runners (claw up -- --force-recreate), so that all trust both"
-    print_lines([f"next: {recreate}; then claw certs rotate {ca.file} --finish"])
+    print_lines([f"next: {next_step}"])
 
 
 @certs_verbs.command("status")
@@ -139,7 +142,8 @@ def status_verb(pod: Pod = None, file: File = None, as_json: AsJson = False) -> 
         print_json(_document(ca, status))
     else:
         print_lines(_lines(status))
-        sys.stderr.write("".join(f"{problem}\n" for problem in status.problems))
+        _print_problems(status)
+
     raise typer.Exit(0 if status.is_sound or not ca.is_needed else 1)
 
 
@@ -149,18 +153,24 @@ def _pod_ca(pod: Path | None, option: Path | None) -> _PodCa:
     if checked.value is None:
         sys.stderr.write(as_text(checked.diagnostics))
         raise typer.Exit(1)
+
     plan = checked.value
     name = plan.loaded.pod.name
-    is_needed = any(each.agent.has_proxy and each.agent.mode != "base-url" for each in plan.agents)
     return _PodCa(
-        file,
-        name.text if name is not None else "pod",
-        tuple(opened_hosts(plan.resolved)),
-        is_needed,
+        file=file,
+        pod=name.text if name is not None else "pod",
+        hosts=tuple(opened_hosts(plan.resolved)),
+        is_needed=any(
+            each.agent.has_proxy and each.agent.mode != "base-url" for each in plan.agents
+        ),
     )
 
 
 def _update(ca: _PodCa, public: Path | None, change: Callable[[bytes], StoredCas]) -> None:
+    """Change the CA, then print its state; exit 1 if it can't be changed or would not work.
+
+    ``change`` takes the public CAs in PEM.
+    """
     try:
         source, public_cas = load_public_cas(public)
         change(public_cas)
@@ -173,16 +183,17 @@ def _update(ca: _PodCa, public: Path | None, change: Callable[[bytes], StoredCas
         fail(f"{ca.directory}: {error}: run `claw certs {remedy} {ca.file}`")
     except ValueError as error:
         fail(str(error))
+
     status = ca.status()
-    print_lines(
-        [
-            *_lines(status),
-            f"runners trust: {ca.directory}/public, behind the public CAs of {source}",
-        ]
-    )
-    sys.stderr.write("".join(f"{problem}\n" for problem in status.problems))
+    print_lines(_lines(status))
+    print_lines([f"runners trust: {ca.directory}/public, behind the public CAs of {source}"])
+    _print_problems(status)
     if not status.is_sound:
         raise typer.Exit(1)
+
+
+def _print_problems(status: CaStatus) -> None:
+    sys.stderr.write("".join(f"{problem}\n" for problem in status.problems))
 
 
 def _lines(status: CaStatus) -> Iterator[str]:
@@ -190,8 +201,9 @@ def _lines(status: CaStatus) -> Iterator[str]:
         for role, ca in (("signs", status.stored.signing), ("next", status.stored.next)):
             if ca is not None:
                 yield f"{role}: {ca.name}, until {ca.ends:%Y-%m-%d}"
-    for host, covered in status.hosts.items():
-        yield f"  {host}{'' if covered else ' (not covered)'}"
+
+    for host, is_covered in status.hosts.items():
+        yield f"  {host}" if is_covered else f"  {host} (not covered)"
     for host, why in status.left_out.items():
         yield f"  {plain(host)} (left out: {why})"
 
@@ -204,7 +216,9 @@ def _document(ca: _PodCa, status: CaStatus) -> dict[str, Any]:
         "signing": _authority(stored.signing),
         "next": _authority(stored.next),
         "trusted": stored.is_trusted and stored.signing is not None,
-        "hosts": [{"host": host, "covered": covered} for host, covered in status.hosts.items()],
+        "hosts": [
+            {"host": host, "covered": is_covered} for host, is_covered in status.hosts.items()
+        ],
         "left_out": [{"host": host, "why": why} for host, why in status.left_out.items()],
         "problems": [asdict(problem) for problem in status.problems],
     }
@@ -213,17 +227,26 @@ def _document(ca: _PodCa, status: CaStatus) -> dict[str, Any]:
 def _authority(ca: Authority | None) -> dict[str, Any] | None:
     if ca is None:
         return None
-    times = {"begins": f"{ca.begins:%Y-%m-%dT%H:%M:%SZ}", "ends": f"{ca.ends:%Y-%m-%dT%H:%M:%SZ}"}
-    return {"name": ca.name, **times, "permitted": ca.permitted}
+
+    return {
+        "name": ca.name,
+        "begins": f"{ca.begins:%Y-%m-%dT%H:%M:%SZ}",
+        "ends": f"{ca.ends:%Y-%m-%dT%H:%M:%SZ}",
+        "permitted": ca.permitted,
+    }
 
 
 def _owner() -> int | None:
-    """Return the proxy's user id if it is another user's; only root may give the key away."""
+    """Return the user id of the proxy, who must own the key; None if it is ours.
+
+    It is that of ``CLAW_UID``, as in Compose. Exit 1 if we may not give the key away.
+    """
     uid = os.environ.get("CLAW_UID", "")
     if not uid:
         return None
     if not uid.isdecimal():
         fail(f"CLAW_UID is a number, not {uid}")
+
     if int(uid) == os.geteuid():
         return None
     if os.geteuid() != 0:
@@ -231,4 +254,5 @@ def _owner() -> int | None:
             f"the proxy runs as CLAW_UID={uid}, who could not read the key: run this as "
             "that user, or as root"
         )
+
     return int(uid)

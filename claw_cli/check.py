@@ -41,9 +41,11 @@ def check(
     """
     result = check_pod(pod_file(pod, file), os.environ)
     sys.stdout.write(_WRITERS[output_format](result.diagnostics))
-    if output_format is Format.TEXT:
-        if totals := count(result.diagnostics):
+    if output_format is Format.TEXT:  # the other formats are read by programs
+        totals = count(result.diagnostics)
+        if totals:
             sys.stdout.write(f"{totals}\n")
         if result.value is not None:
             sys.stdout.write(summary(result.value))
+
     raise typer.Exit(1 if has_errors(result.diagnostics) else 0)

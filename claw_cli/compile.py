@@ -16,17 +16,17 @@ class Platform(StrEnum):
     KUBERNETES = "kubernetes"
 
 
-class Topology(StrEnum):
+class ProxyTopology(StrEnum):
     SIDECAR = "sidecar"
     GATEWAY = "gateway"
 
 
-Target = Annotated[Platform, typer.Option("--target", help="The system that runs the pod.")]
-_WHERE = (
+_TOPOLOGY = (
     "In Kubernetes: a proxy beside each agent (sidecar), or a fleet of proxies for the whole "
     "pod (gateway)."
 )
-Where = Annotated[Topology, typer.Option("--topology", help=_WHERE)]
+Target = Annotated[Platform, typer.Option("--target", help="The system that runs the pod.")]
+Topology = Annotated[ProxyTopology, typer.Option("--topology", help=_TOPOLOGY)]
 
 
 def compile_verb(
@@ -34,14 +34,15 @@ def compile_verb(
     file: File = None,
     output: Output = None,
     target: Target = Platform.COMPOSE,
-    topology: Where = Topology.SIDECAR,
+    topology: Topology = ProxyTopology.SIDECAR,
 ) -> None:
     """Write what each agent may do, and what runs the pod.
 
     Exit 0; 1 for errors (nothing is written), 2 for wrong usage.
     """
-    if topology is Topology.GATEWAY and target is not Platform.KUBERNETES:
+    if topology is ProxyTopology.GATEWAY and target is not Platform.KUBERNETES:
         raise typer.BadParameter(
             "--topology gateway is for --target kubernetes: Compose has one proxy for the whole pod"
         )
+
     raise typer.Exit(run(pod_file(pod, file), output, target.value, topology.value))

@@ -1,5 +1,7 @@
-"""The compiled tree that verbs read: the one beside the pod file that is named, else
-CLAW_CONTEXT_ROOT, else the one here.
+"""Finding the compiled tree.
+
+It is next to the pod file given with ``-f``, else at ``CLAW_CONTEXT_ROOT``, else in the current
+directory.
 """
 
 from collections.abc import Mapping
@@ -13,13 +15,13 @@ CONTEXT_ROOT = "CLAW_CONTEXT_ROOT"
 
 @dataclass(frozen=True)
 class CompiledTree:
-    """``root`` is the directory that ``claw compile`` writes; ``remedy`` is what to
-    do where it is not there, one clause.
-    """
+    """A directory that ``claw compile`` writes, or would write: it may be missing."""
 
     root: Path
     context: Path
+    """The directory with one folder for each agent."""
     remedy: str
+    """What to do if the tree is missing, one clause."""
 
     @property
     def is_compiled(self) -> bool:
@@ -27,46 +29,51 @@ class CompiledTree:
 
     @property
     def missing(self) -> str:
+        """The error of a verb that needs the tree, if it is missing."""
         return f"there is no compiled tree at {self.root}: {self.remedy}"
 
     def agents(self) -> list[str]:
-        """Return the agents' ids, sorted. Raises ``OSError``."""
+        """Return the agents' ids, sorted. Raise ``OSError``."""
         return sorted(path.name for path in self.context.iterdir() if path.is_dir())
 
     def runner_env(self, agent: str) -> dict[str, str]:
-        """Return the variables that the agent's runner gets; none where the file is not there.
+        """Return the variables of the agent's runner, none if they were not compiled.
 
-        Raises ``OSError``.
+        Raise ``OSError``.
         """
         return read_env(self.root / "agents" / agent / "env")
 
 
 def find_tree(pod: Path | None, environ: Mapping[str, str]) -> CompiledTree:
-    """Return the tree of ``pod`` where that is named, else the one of
-    CLAW_CONTEXT_ROOT, else that of the pod here.
+    """Return the tree of the pod file, if one is given; else that of ``CLAW_CONTEXT_ROOT``; else
+    that of the pod in the current directory.
     """
-    if pod is None and (named := environ.get(CONTEXT_ROOT)):
-        context = Path(named)
-        return CompiledTree(
-            context.parent, context, f"correct {CONTEXT_ROOT}, which names it, or unset it"
-        )
+    named_context = environ.get(CONTEXT_ROOT)
+    if pod is None and named_context:
+        context = Path(named_context)
+        remedy = f"correct {CONTEXT_ROOT}, which names it, or unset it"
+        return CompiledTree(context.parent, context, remedy)
+
     pod = pod_file(None, pod)
     root = pod.parent / ".claw-runtime"
-    return CompiledTree(
-        root, root / "context", f"run `claw compile {pod}`, or name another pod with -f"
-    )
+    remedy = f"run `claw compile {pod}`, or name another pod with -f"
+    return CompiledTree(root, root / "context", remedy)
 
 
 def read_env(file: Path) -> dict[str, str]:
-    """Return ``NAME=value`` lines as a dict, empty where the file is missing. Raises ``OSError``.
+    """Return the ``NAME=value`` lines of a file as a dict, empty if the file is missing.
 
-    Only a line feed ends a line, as for Compose: other line breaks of Unicode may stand in a value.
+    Lines end with a line feed only, as for Compose: a value may contain other line breaks of
+    Unicode. Raise ``OSError``.
     """
     try:
         data = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return {}
 
-    lines = data.decode(errors="replace").split("\n")
-    pairs = (line.partition("=") for line in lines)
-    return {name: value for name, is_set, value in pairs if is_set}
+    variables: dict[str, str] = {}
+    for line in data.decode(errors="replace").split("\n"):
+        name, equals_sign, value = line.partition("=")
+        if equals_sign:
+            variables[name] = value
+    return variables

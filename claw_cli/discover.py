@@ -1,8 +1,8 @@
 """``claw discover SERVICE``: ask an MCP server for its tools, and keep them as a snapshot
 (docs/spec/mcp.md "Discovery").
 
-Rules. A snapshot that differs is written over only with ``--update``. Nothing that is written or
-printed holds a credential: what the server echoes of one is dots.
+Rules. A snapshot that differs is overwritten only with ``--update``. No credential is written or
+printed: if the server echoes one, it becomes dots.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ from claw_mcp.channels import DiscoveryError, StdioServer
 from claw_mcp.discovery import SECONDS, Progress, ServerListing, discover
 from claw_mcp.http_channel import HttpServer
 
-_ENDED = 128  # Plus the number of the signal that ended the verb
+_SIGNAL_EXIT = 128  # the exit code is this plus the signal's number, as in a shell
 _MAX_SERVER_TEXT = 200
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 Service = Annotated[str, typer.Argument(metavar="SERVICE", help="A service that is an MCP server.")]
@@ -85,27 +86,33 @@ def discover_verb(  # noqa: PLR0913, PLR0917 - each an option of its own
     """
     if check and update:
         raise typer.BadParameter("--check writes nothing, and --update writes: choose one")
+
     target = _find(pod_file(None, file), service, url)
     is_there, previous = target.previous()
     if check and not is_there:
         fail(f"{service} has no snapshot {target.file}: run: claw discover {service}")
-    result = _take(target, timeout, previous)
-    status: Literal["new", "same", "changed"] = (
-        "new" if not is_there else "same" if is_same(previous, result.document) else "changed"
-    )
+
+    snapshot = _take(target, timeout, previous)
+    status = _compare(snapshot, previous, is_there=is_there)
     is_written = status == "new" or (status == "changed" and update)
     if is_written:
-        _write(target, result)
-    _warn(service, result)
+        _write(target, snapshot)
+
+    outcome = _Outcome(target, snapshot, previous, status, is_written)
+    _warn(service, snapshot)
     if as_json:
-        print_json(_data(target, result, previous, status, is_written=is_written), ascii_only=True)
+        print_json(_data(outcome), ascii_only=True)
     else:
-        print_lines(_lines(target, result, previous, status, is_written=is_written))
+        print_lines(_lines(outcome))
+
     if status == "changed" and not is_written:
         fail(
             f"{service} is not as {target.file} has it: look at the difference, then: "
             f"claw discover {service} --update"
         )
+
+
+type _Status = Literal["new", "same", "changed"]
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,24 @@ class _Snapshot:
     warnings: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Outcome:
+    """All that the verb reports."""
+
+    target: SnapshotTarget
+    snapshot: _Snapshot
+    previous: JsonObject | None
+    """The snapshot on disk; None if there is none, or none that can be read."""
+    status: _Status
+    is_written: bool
+
+
+def _compare(snapshot: _Snapshot, previous: JsonObject | None, *, is_there: bool) -> _Status:
+    if not is_there:
+        return "new"
+    return "same" if is_same(previous, snapshot.document) else "changed"
+
+
 def _find(pod: Path, service: str, url: str | None) -> SnapshotTarget:
     try:
         return find_target(pod, os.environ, service, url)
@@ -124,17 +149,22 @@ def _find(pod: Path, service: str, url: str | None) -> SnapshotTarget:
         sys.stderr.write(error.diagnostics)
         if str(error):
             fail(str(error), error.code)
+
         raise typer.Exit(error.code) from None
 
 
 def _take(target: SnapshotTarget, seconds: float, previous: JsonObject | None) -> _Snapshot:
+    """Ask the server; exit 1 with its last output if it does not list its tools."""
     headers = tuple(_header(target.auth))
     redactor = Redactor([*target.secrets, *(value for _, value in headers)])
-    server = (
-        StdioServer(str(target.origin["command"]), target.command, target.environ, target.directory)
-        if target.command
-        else HttpServer(target.shown_url, target.url, headers)
-    )
+
+    server: StdioServer | HttpServer
+    if target.command:
+        shown_command = str(target.origin["command"])
+        server = StdioServer(shown_command, target.command, target.environ, target.directory)
+    else:
+        server = HttpServer(target.shown_url, target.url, headers)
+
     try:
         with _progress(target.service) as progress:
             listing = asyncio.run(_until_signal(server, redactor, progress, seconds))
@@ -142,14 +172,16 @@ def _take(target: SnapshotTarget, seconds: float, previous: JsonObject | None) -
         sys.stderr.write(f"error: {target.service}: {plain(redactor.text(str(error)))}\n")
         sys.stderr.write("".join(f"  | {plain(line)}\n" for line in error.output))
         raise typer.Exit(1) from None
+
     return _snapshot(target, listing, redactor, previous)
 
 
 async def _until_signal(
     server: StdioServer | HttpServer, redactor: Redactor, progress: Progress, seconds: float
 ) -> ServerListing:
-    """Discover. A signal that ends this process ends the server first."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    """Discover the server's tools. A signal that ends this process ends the server first."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
     assert task is not None
     caught: list[int] = []
 
@@ -157,43 +189,43 @@ async def _until_signal(
         caught.append(number)
         task.cancel()
 
+    # SIGINT needs no handler: asyncio.run cancels the task for it.
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, end, number)
+
     client = {"name": "claw", "version": version("clawdapus")}
     try:
         return await discover(server, redactor, progress, client=client, seconds=seconds)
     except asyncio.CancelledError:
         if not caught:
             raise
-        raise typer.Exit(_ENDED + caught[0]) from None
+        raise typer.Exit(_SIGNAL_EXIT + caught[0]) from None
 
 
 @contextmanager
 def _progress(service: str) -> Iterator[Progress]:
-    """Show on a terminal what is waited for."""
-    from rich.console import Console
+    """Show on a terminal what the verb waits for."""
+    from rich.console import Console  # slow to import
 
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         yield lambda _step: None
         return
+
     with console.status(f"waiting for {service} to start") as shown:
         yield lambda step: shown.update(f"waiting for {service} {step}")
 
 
 def _header(auth: Auth | None) -> Iterator[tuple[str, Secret]]:
+    """Yield the header that authenticates us, name and value; nothing without ``auth``."""
     match auth:
         case BearerAuth(token=Secret() as token):
             yield "authorization", Secret(f"Bearer {token.reveal()}")
         case HeaderAuth(header=name, token=Secret() as token):
             yield name, token
         case BasicAuth(username=name, password=Secret() as password):
-            from base64 import b64encode
-
-            yield (
-                "authorization",
-                Secret(f"Basic {b64encode(f'{name}:{password.reveal()}'.encode()).decode()}"),
-            )
+            credentials = f"{name}:{password.reveal()}".encode()
+            yield "authorization", Secret(f"Basic {b64encode(credentials).decode()}")
 
 
 def _snapshot(
@@ -205,20 +237,24 @@ def _snapshot(
             f"{count(listing.skipped_lines, 'line')} on its standard output answered "
             "nothing, and were skipped"
         )
+
     tools = [
         _without_secrets(tool, f"the tool {_name(tool)!r}", redactor, warnings)
         for tool in listing.tools
     ]
     server = _without_secrets(listing.server, "the server's name", redactor, warnings)
     origin = _without_secrets(target.origin, "'mcp-stdio' of the pod file", redactor, warnings)
-    server = {key: text[:_MAX_SERVER_TEXT] for key, text in server.items()}
+
+    # Cut only now: the beginning of a secret would not be recognized as one.
+    short_server = {key: text[:_MAX_SERVER_TEXT] for key, text in server.items()}
     document, ungrantable = build_snapshot(
-        tools, target.mcp_path, {**origin, "server": server}, previous
+        tools, target.mcp_path, {**origin, "server": short_server}, previous
     )
     return _Snapshot(document, ungrantable, tuple(redactor.text(warning) for warning in warnings))
 
 
 def _without_secrets(document: Any, what: str, redactor: Redactor, warnings: list[str]) -> Any:
+    """Return a JSON document with dots for secrets; add a warning about ``what`` if it had one."""
     clear = json.loads(redactor.document(json.dumps(document).encode()))
     if clear != document:
         warnings.append(f"{what} holds a credential, or the value of a variable: it is redacted")
@@ -229,102 +265,100 @@ def _name(tool: Any) -> str:
     return str(tool.get("name"))[:_MAX_SERVER_TEXT] if isinstance(tool, dict) else ""
 
 
-def _write(target: SnapshotTarget, result: _Snapshot) -> None:
-    content = render_snapshot(result.document)
+def _write(target: SnapshotTarget, snapshot: _Snapshot) -> None:
+    content = render_snapshot(snapshot.document)
     if len(content) > MAX_BYTES:
         fail(
             f"the snapshot of {target.service} has {len(content)} bytes, and a compile "
             f"reads {MAX_BYTES}: offer fewer tools"
         )
+
     target.file.parent.mkdir(exist_ok=True)
-    if refused := replace_file(target.file, content):
+    refused = replace_file(target.file, content)
+    if refused:
         sys.stderr.write(as_text(refused))
         raise typer.Exit(1)
 
 
-def _warn(service: str, result: _Snapshot) -> None:
+def _warn(service: str, snapshot: _Snapshot) -> None:
     """Print the warnings, one line for each."""
-    left_out = (
-        f"the tool '{each.name}' can't be granted: {each.reason}" for each in result.ungrantable
-    )
-    sys.stderr.write(
-        "".join(f"warning: {service}: {plain(text)}\n" for text in (*result.warnings, *left_out))
-    )
+    for warning in snapshot.warnings:
+        sys.stderr.write(f"warning: {service}: {plain(warning)}\n")
+    for tool in snapshot.ungrantable:
+        reason = f"the tool '{tool.name}' can't be granted: {tool.reason}"
+        sys.stderr.write(f"warning: {service}: {plain(reason)}\n")
 
 
-def _lines(
-    target: SnapshotTarget,
-    result: _Snapshot,
-    previous: JsonObject | None,
-    status: str,
-    *,
-    is_written: bool,
-) -> Iterator[str]:
-    number, server = len(result.document["tools"]), server_of(result.document)
+def _lines(outcome: _Outcome) -> Iterator[str]:
+    document = outcome.snapshot.document
+    server = server_of(document)
     of_server = f" of {plain(server)}" if server else ""
-    yield f"{target.service}: {count(number, 'tool')}{of_server}"
-    if status == "same":
-        yield f"nothing has changed since {target.file}"
+    yield f"{outcome.target.service}: {count(len(document['tools']), 'tool')}{of_server}"
+
+    if outcome.status == "same":
+        yield f"nothing has changed since {outcome.target.file}"
         return
-    changes = changed_tools(previous, result.document)
+
+    changes = changed_tools(outcome.previous, document)
     width = max((len(change.tool) for change in changes), default=0)
-    yield from (_change_line(change, width) for change in changes)
-    if status == "changed":
-        origin = changed_origin(previous, result.document)
-        yield from (_origin_line(name, previous, result.document) for name in origin)
+    for change in changes:
+        yield _change_line(change, width)
+
+    if outcome.status == "changed":
+        origin = changed_origin(outcome.previous, document)
+        for name in origin:
+            yield _origin_line(name, outcome.previous, document)
         if not changes and not origin:
             yield "  ~ only the form of the file differs"
-    if is_written:
-        yield f"wrote {target.file}"
+
+    if outcome.is_written:
+        yield f"wrote {outcome.target.file}"
 
 
 def _change_line(change: SnapshotChange, width: int) -> str:
-    effects = " → ".join(
-        each for each in dict.fromkeys((change.before, change.after)) if each is not None
-    )
+    # An added tool has no effect before, a removed one none after; an equal one is said once.
+    effects = dict.fromkeys((change.before, change.after))
+    arrow = " → ".join(effect for effect in effects if effect is not None)
     parts = f"  ({', '.join(change.parts)})" if change.parts else ""
-    return plain(f"  {_SIGNS[change.kind]} {change.tool:<{width}}  {effects}{parts}")
+    return plain(f"  {_SIGNS[change.kind]} {change.tool:<{width}}  {arrow}{parts}")
 
 
 def _origin_line(name: str, previous: JsonObject | None, document: JsonObject) -> str:
     if name == "server":
-        return plain(
-            f"  ~ the server was {server_of(previous) or 'unknown'}, and is "
-            f"{server_of(document) or 'unknown'}"
-        )
+        before = server_of(previous) or "unknown"
+        after = server_of(document) or "unknown"
+        return plain(f"  ~ the server was {before}, and is {after}")
     if name == "ungrantable":
         return "  ~ the tools that can't be granted are others"
     return f"  ~ '{plain(name)}' differs"
 
 
-def _data(
-    target: SnapshotTarget,
-    result: _Snapshot,
-    previous: JsonObject | None,
-    status: str,
-    *,
-    is_written: bool,
-) -> JsonObject:
+def _data(outcome: _Outcome) -> JsonObject:
+    document = outcome.snapshot.document
+    origin_changes: list[str] = []
+    if outcome.status == "changed":
+        origin_changes += changed_origin(outcome.previous, document)
+
     return {
-        "service": target.service,
-        "file": str(target.file),
-        "status": status,
-        "written": is_written,
-        "server": result.document[METADATA]["server"],
-        "tools": [tool["name"] for tool in result.document["tools"]],
+        "service": outcome.target.service,
+        "file": str(outcome.target.file),
+        "status": outcome.status,
+        "written": outcome.is_written,
+        "server": document[METADATA]["server"],
+        "tools": [tool["name"] for tool in document["tools"]],
         "changes": [
             {
-                "tool": each.tool,
-                "change": each.kind,
-                "before": each.before,
-                "after": each.after,
-                "parts": list(each.parts),
+                "tool": change.tool,
+                "change": change.kind,
+                "before": change.before,
+                "after": change.after,
+                "parts": list(change.parts),
             }
-            for each in changed_tools(previous, result.document)
+            for change in changed_tools(outcome.previous, document)
         ],
-        "origin_changes": list(changed_origin(previous, result.document))
-        if status == "changed"
-        else [],
-        "ungrantable": [{"name": each.name, "reason": each.reason} for each in result.ungrantable],
-        "warnings": list(result.warnings),
+        "origin_changes": origin_changes,
+        "ungrantable": [
+            {"name": tool.name, "reason": tool.reason} for tool in outcome.snapshot.ungrantable
+        ],
+        "warnings": list(outcome.snapshot.warnings),
     }

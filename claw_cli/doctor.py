@@ -1,8 +1,7 @@
-"""``claw doctor``: one row for each thing that a pod needs, and the remedy for each
-that is missing.
+"""``claw doctor``: one row for each thing that a pod needs, and a remedy if it is missing.
 
-Rules. A row is ``ok``, ``note`` (it works without) or ``missing`` (exit 1). Nothing is written, and
-no value of a key or a token is printed. A file that can't be read is a row, never a traceback.
+Rules. A row is ``ok``, ``note`` (the pod works without it) or ``missing`` (exit 1). Nothing is
+written, and no key or token is printed. A file that can't be read is a row, never a traceback.
 """
 
 import errno
@@ -39,25 +38,28 @@ from claw_cli.screen import count, plain, print_json, print_lines
 
 _SECONDS = 2
 _MAX_BYTES = 1024
-_LISTENS = "0A"  # TCP_LISTEN, as /proc/net/tcp has it
+_TCP_LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
 
 
 @dataclass(frozen=True)
 class Listener:
-    """An address of this machine; an empty host is all of them."""
+    """An address to listen on; an empty host means all addresses of this machine."""
 
     host: str
     port: int
 
     @property
     def url(self) -> str:
-        host = "127.0.0.1" if self.host in {"", "0.0.0.0", "::"} else self.host  # noqa: S104 - nothing is bound to it
+        """The URL by which a process of this machine reaches it."""
+        is_any = self.host in {"", "0.0.0.0", "::"}  # noqa: S104 - nothing is bound to it
+        host = "127.0.0.1" if is_any else self.host
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def problem(self) -> str | None:
-        """Return why nobody can listen here now, one clause; None where the port is free."""
+        """Return why nobody can listen here now, one clause; None if the port is free."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         with socket.socket(family) as attempt:
+            # As the proxy does: connections that have just ended do not keep the port taken.
             attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 attempt.bind((self.host, self.port))
@@ -67,22 +69,21 @@ class Listener:
                 return f"{self.host or 'it'} can't be listened on: {error.strerror or error}"
             except UnicodeError:
                 return f"{self.host!a} is no host"
+
         return None
 
 
 def listener(text: str) -> Listener | None:
-    """Return the address that ``HOST:PORT`` or ``:PORT`` names; None where it names none."""
+    """Return the address of ``HOST:PORT`` or ``:PORT``; None for any other text."""
     host, _, port = text.rpartition(":")
     if not (port.isdecimal() and port.isascii() and 0 < int(port) < 65536):  # noqa: PLR2004 - a TCP port
         return None
+
     return Listener(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def _get(url: str) -> tuple[int, object]:
-    """Return status and JSON; 0 and None where nobody answers in HTTP and JSON.
-
-    No proxy of the environment is asked.
-    """
+    """Return (status, JSON): (0, None) if nobody answers in HTTP and JSON, and None for an error."""
     try:
         with _http_client().open(url, timeout=_SECONDS) as response:
             return response.status, json.loads(response.read(_MAX_BYTES))
@@ -94,8 +95,9 @@ def _get(url: str) -> tuple[int, object]:
 
 
 def _http_client() -> OpenerDirector:
-    """Return a client without proxies and TLS, for which ``build_opener`` would
-    read the CAs of this machine each time.
+    """Return a client that uses no proxy of the environment, and knows no TLS.
+
+    ``build_opener`` would read this machine's CAs for TLS each time.
     """
     client = OpenerDirector()
     for handler in (
@@ -110,24 +112,37 @@ def _http_client() -> OpenerDirector:
 
 
 def _process(port: int) -> str | None:
-    """Return the process that listens on a port; None where this system does not show it to us."""
-    files = [file for file in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")) if file.exists()]
-    fields = [
-        line.split() for file in files for line in file.read_text(encoding="ascii").splitlines()[1:]
-    ]
-    inodes = (
-        each[9] for each in fields if each[3] == _LISTENS and each[1].endswith(f":{port:04X}")
-    )
-    sockets = {f"socket:[{inode}]" for inode in inodes}
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
-        with suppress(OSError):  # it is closed by now, or somebody else's
+    """Return the name of the process that listens on a port; None if the system does not show it.
+
+    Linux only: ``/proc/net/tcp`` has the socket's inode, and a descriptor of the process links to
+    it.
+    """
+    sockets = _listening_sockets(port)
+    if not sockets:
+        return None
+
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # it is closed by now, or another user's
             if str(descriptor.readlink()) in sockets:
                 process = descriptor.parents[1]
-                return (
-                    f"{(process / 'comm').read_text('utf-8', 'replace').strip()} (pid "
-                    f"{process.name})"
-                )
+                name = (process / "comm").read_text("utf-8", "replace").strip()
+                return f"{name} (pid {process.name})"
     return None
+
+
+def _listening_sockets(port: int) -> set[str]:
+    """Return the sockets that listen on a port, as links of descriptors name them."""
+    sockets: set[str] = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        if not table.exists():
+            continue
+
+        for line in table.read_text(encoding="ascii").splitlines()[1:]:  # after the heading
+            fields = line.split()
+            address, state, inode = fields[1], fields[3], fields[9]
+            if state == _TCP_LISTEN and address.endswith(f":{port:04X}"):
+                sockets.add(f"socket:[{inode}]")
+    return sockets
 
 
 type Status = Literal["ok", "note", "missing"]
@@ -139,19 +154,21 @@ _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that was checked; ``remedy`` is one clause, and empty where nothing
-    is to be done.
-    """
+    """One thing that was checked."""
 
     check: str
     status: Status
     detail: str
     remedy: str = ""
+    """One clause; "" if nothing has to be done."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
+    """The pod, its tree and the environment, which the checks look at."""
+
     pod: Path
+    """The pod file, which may be missing."""
     tree: CompiledTree
     environ: dict[str, str]
 
@@ -181,6 +198,7 @@ def doctor(file: File = None, as_json: AsJson = False) -> None:
         except OSError as error:
             detail = f"{error.filename or name}: {error.strerror or error}"
             rows.append(Row(name, "missing", detail, "make it readable for you"))
+
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
@@ -188,73 +206,80 @@ def doctor(file: File = None, as_json: AsJson = False) -> None:
         for row in rows:
             remedy = f": {row.remedy}" if row.remedy else ""
             print_lines([plain(f"{row.status:<7}  {row.check:<{width}}  {row.detail}{remedy}")])
+
     raise typer.Exit(1 if any(row.status == "missing" for row in rows) else 0)
 
 
 def check_programs(_: Surroundings) -> Iterator[Row]:
+    """Check that mitmproxy is installed where ``claw`` is."""
     try:
-        yield Row(
-            "programs",
-            "ok",
-            f"Python {platform.python_version()}, mitmproxy {version('mitmproxy')}",
-        )
+        mitmproxy_version = version("mitmproxy")
     except PackageNotFoundError:
         remedy = "pip install 'mitmproxy>=12.2.3,<13'"
         yield Row("programs", "missing", "mitmproxy is not installed beside claw", remedy)
+        return
+
+    detail = f"Python {platform.python_version()}, mitmproxy {mitmproxy_version}"
+    yield Row("programs", "ok", detail)
 
 
 def check_tree(at: Surroundings) -> Iterator[Row]:
-    tree, manifest = at.tree, at.tree.root / MANIFEST
+    """Check the compiled tree, and each of its agents."""
+    tree = at.tree
+    name = "compiled tree"
     if not tree.is_compiled:
-        remedy = (
-            tree.remedy if at.pod.exists() else f"{tree.remedy}; `claw init NAME` makes a new pod"
-        )
-        yield Row("compiled tree", "missing", f"there is none at {tree.root}", remedy)
+        remedy = tree.remedy
+        if not at.pod.exists():
+            remedy += "; `claw init NAME` makes a new pod"
+        yield Row(name, "missing", f"there is none at {tree.root}", remedy)
         return
-    if (agents := _agents(at)) is None:
-        yield Row(
-            "compiled tree",
-            "missing",
-            f"{manifest} is not one that claw compile wrote",
-            tree.remedy,
-        )
+
+    manifest = tree.root / MANIFEST
+    agents = _agents(at)
+    if agents is None:
+        detail = f"{manifest} is not one that claw compile wrote"
+        yield Row(name, "missing", detail, tree.remedy)
         return
-    compiled = (manifest if manifest.exists() else tree.context).stat().st_mtime
-    detail = f"{tree.root}, {_age(time.time() - compiled)}, {count(len(agents), 'agent')}"
-    if at.pod.exists() and at.pod.stat().st_mtime > compiled:
-        yield Row(
-            "compiled tree", "note", f"{detail}; {at.pod} is newer", f"run `claw compile {at.pod}`"
-        )
+
+    newest_output = manifest if manifest.exists() else tree.context
+    compiled_at = newest_output.stat().st_mtime
+    detail = f"{tree.root}, {_age(time.time() - compiled_at)}, {count(len(agents), 'agent')}"
+    if at.pod.exists() and at.pod.stat().st_mtime > compiled_at:
+        remedy = f"run `claw compile {at.pod}`"
+        yield Row(name, "note", f"{detail}; {at.pod} is newer", remedy)
+    elif not agents:
+        yield Row(name, "missing", detail, tree.remedy)
     else:
-        yield Row(
-            "compiled tree", "ok" if agents else "missing", detail, "" if agents else tree.remedy
-        )
-    for name, agent in agents.items():
-        yield _agent_row(tree, name, agent)
+        yield Row(name, "ok", detail)
+
+    for agent_id, agent in agents.items():
+        yield _agent_row(tree, agent_id, agent)
 
 
 def _agent_row(tree: CompiledTree, name: str, agent: _Agent) -> Row:
-    if not (tree.root / "agents").is_dir():  # a tree that was written by hand
-        return Row(
-            f"agent {name}",
-            "note",
-            "no environment for its runner",
-            "give it the token of its metadata.json",
-        )
+    check = f"agent {name}"
+    is_by_hand = not (tree.root / "agents").is_dir()
+    if is_by_hand:
+        remedy = "give it the token of its metadata.json"
+        return Row(check, "note", "no environment for its runner", remedy)
+
     env = tree.runner_env(name)
     if not env.get("CLLAMA_TOKEN"):
         file = tree.root / "agents" / name / "env"
-        return Row(f"agent {name}", "missing", f"{file} holds no token", tree.remedy)
-    at = next(
-        (f"{each}={env[each]}" for each in _BASE_URLS if "@" not in env.get(each, "@")), agent.mode
-    )
-    return Row(f"agent {name}", "ok", f"{at}, a token, {count(len(agent.tools), 'tool')}")
+        return Row(check, "missing", f"{file} holds no token", tree.remedy)
+
+    tools = count(len(agent.tools), "tool")
+    for variable in _BASE_URLS:
+        url = env.get(variable)
+        if url is not None and "@" not in url:  # a URL with "@" holds the token, and is not printed
+            return Row(check, "ok", f"{variable}={url}, a token, {tools}")
+    return Row(check, "ok", f"{agent.mode}, a token, {tools}")
 
 
 def _agents(at: Surroundings) -> dict[str, _Agent] | None:
-    """Return the agents of the tree by id; None where its manifest is not one of ours.
+    """Return the agents of the tree by id; None if its manifest can't be read as one.
 
-    Raises ``OSError``.
+    Raise ``OSError``.
     """
     names = at.tree.agents()
     try:
@@ -263,38 +288,39 @@ def _agents(at: Surroundings) -> dict[str, _Agent] | None:
         manifest = _Manifest()  # a tree that was written by hand
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
+
     return {name: manifest.agents.get(name, _Agent()) for name in names}
 
 
 def check_keys(at: Surroundings) -> Iterator[Row]:
+    """Check that at least one provider has a key: in ``providers.json``, or in the environment."""
     from pydantic import ValidationError
 
     from claw_contract.base import error_line
     from claw_contract.known_providers import provider_of
-    from claw_contract.providers import Providers
+    from claw_contract.providers import ProviderEntry, Providers
 
     file = Path(at.environ.get("CLAW_AUTH_DIR") or at.tree.root / "auth") / "providers.json"
+    providers: dict[str, ProviderEntry] = {}
     try:
-        providers = (
-            Providers.model_validate_json(file.read_bytes()).providers if file.exists() else {}
-        )
+        if file.exists():
+            providers = Providers.model_validate_json(file.read_bytes()).providers
     except ValidationError as error:
         remedy = "compile the pod again, or correct the file"
         yield Row("provider keys", "missing", f"{file}: {error_line(error)}", remedy)
         return
-    keyed = [
-        name
-        for name, each in sorted(providers.items())
-        if each.api_key
-        or each.auth == "none"
-        or any(key.state in {"ready", "cooldown"} for key in each.keys)
-    ]
-    names = sorted(name for name, value in at.environ.items() if value)
-    variables = [name for name in names if provider_of(name) or name == "OLLAMA_BASE_URL"]
-    if keyed or variables:
-        yield Row(
-            "provider keys", "ok", ", ".join((*(f"{name} ({file})" for name in keyed), *variables))
-        )
+
+    found: list[str] = []
+    for name, provider in sorted(providers.items()):
+        has_usable_key = any(key.state in {"ready", "cooldown"} for key in provider.keys)
+        if provider.api_key or provider.auth == "none" or has_usable_key:
+            found.append(f"{name} ({file})")
+    for variable, content in sorted(at.environ.items()):
+        if content and (provider_of(variable) or variable == "OLLAMA_BASE_URL"):
+            found.append(variable)
+
+    if found:
+        yield Row("provider keys", "ok", ", ".join(found))
     else:
         remedy = (
             "set OPENAI_API_KEY, or your provider's variable, where the proxy runs; or in "
@@ -304,93 +330,110 @@ def check_keys(at: Surroundings) -> Iterator[Row]:
 
 
 def check_ca(at: Surroundings) -> Iterator[Row]:
+    """Check the pod's CA, if an agent's runner must trust it."""
     agents = _agents(at) if at.tree.is_compiled else None
-    if not any(agent.mode != "base-url" for agent in (agents or {}).values()):
+    is_needed = any(agent.mode != "base-url" for agent in (agents or {}).values())
+    if not is_needed:
         yield Row("CA", "ok", "not needed: every agent uses the base URL")
         return
-    from claw_certs.status import ca_status
+
+    from claw_certs.status import ca_status  # slow to import
 
     directory = at.pod.parent / ".claw-ca"
     status = ca_status(directory, (), datetime.now(UTC), str(at.pod))
     for problem in status.problems:
-        yield Row(
-            "CA", "missing" if problem.severity == "error" else "note", problem.text, problem.remedy
-        )
+        severity: Status = "missing" if problem.severity == "error" else "note"
+        yield Row("CA", severity, problem.text, problem.remedy)
     if not status.problems:
         yield Row("CA", "ok", str(directory))
 
 
 def check_state(at: Surroundings) -> Iterator[Row]:
+    """Check where the proxy stores its state and its history."""
     from claw_state.url import File as StateFile
     from claw_state.url import parse_place
 
-    named = at.environ.get("CLAW_STATE", "")
+    place = at.environ.get("CLAW_STATE", "")
     try:
-        where = parse_place(named)
+        where = parse_place(place)
     except ValueError as error:
         yield Row("state", "missing", f"CLAW_STATE: {error}", "correct it")
         return
-    if not named:
-        yield Row(
-            "state",
-            "note",
-            "in memory: forgotten when the proxy stops",
-            "set CLAW_STATE=FILE to keep it",
-        )
+
+    if not place:
+        detail = "in memory: forgotten when the proxy stops"
+        yield Row("state", "note", detail, "set CLAW_STATE=FILE to keep it")
     elif isinstance(where, StateFile):
         yield _writable("state", Path(where.path), "CLAW_STATE")
     else:
         yield Row("state", "ok", f"{where.shown}; `claw state` asks the server")
-    if history := at.environ.get("CLAW_SESSION_HISTORY_DIR"):
+
+    history = at.environ.get("CLAW_SESSION_HISTORY_DIR")
+    if history:
         yield _writable("history", Path(history), "CLAW_SESSION_HISTORY_DIR")
     else:
         yield Row("history", "note", "none is kept", "set CLAW_SESSION_HISTORY_DIR=DIR to keep it")
 
 
 def _writable(check: str, path: Path, variable: str) -> Row:
-    nearest = next(each for each in (path, *path.parents) if each.exists())
-    needed = [path.parent, path] if path.is_file() else [nearest]
-    if all(os.access(each, os.R_OK | os.W_OK) for each in needed) and needed[0].is_dir():
+    """Return a row about a file or directory that the proxy writes, or would create."""
+    if path.is_file():
+        needed = [path.parent, path]  # SQLite writes files beside its own
+    else:
+        needed = [next(each for each in (path, *path.parents) if each.exists())]
+
+    is_writable = all(os.access(each, os.R_OK | os.W_OK) for each in needed)
+    if is_writable and needed[0].is_dir():
         return Row(check, "ok", f"{path}, can be written")
     remedy = f"give yourself the right to, or name another by {variable}"
     return Row(check, "missing", f"{path} can't be written", remedy)
 
 
 def check_listeners(at: Surroundings) -> Iterator[Row]:
-    base: Listener | None = None
+    """Check the addresses of the proxy: it runs there, or they are free."""
+    proxy: Listener | None = None
     for variable, default in (
         ("LISTEN_ADDR", "127.0.0.1:8080"),
         ("CLAW_PROXY_ADDR", "127.0.0.1:8082"),
     ):
         text = at.environ.get(variable) or default
-        if (address := listener(text)) is None:
-            yield Row(
-                variable, "missing", f"{variable} is HOST:PORT or :PORT, not {text!a}", "correct it"
-            )
-            continue
-        if base is None and _get(f"{address.url}/health") == (200, {"ok": True}):  # a proxy of ours
-            base = address
-            status, _ = _get(f"{address.url}/ready")
-            if status == HTTPStatus.OK:
-                yield Row("proxy", "ok", f"{address.url} is ready")
-            else:
-                detail = f"{address.url} runs, and is not ready ({status} of /ready)"
-                yield Row(
-                    "proxy", "missing", detail, "the event 'not_ready' of its log has the reason"
-                )
-        elif (problem := address.problem()) is None:
-            yield Row(f"port {address.port}", "ok", "free")
-        elif base is not None and problem == base.problem():
-            yield Row(f"port {address.port}", "ok", f"{problem}, which is the proxy")
+        address = listener(text)
+        if address is None:
+            detail = f"{variable} is HOST:PORT or :PORT, not {text!a}"
+            yield Row(variable, "missing", detail, "correct it")
+        elif proxy is None and _is_proxy(address):
+            proxy = address
+            yield _proxy_row(address)
         else:
-            yield Row(
-                f"port {address.port}",
-                "missing",
-                problem,
-                f"free it, or set {variable} to another address",
-            )
-    if base is None:
+            yield _port_row(address, variable, proxy)
+
+    if proxy is None:
         yield Row("proxy", "note", "does not run here", "run `claw proxy`, or `claw up`")
+
+
+def _is_proxy(address: Listener) -> bool:
+    return _get(f"{address.url}/health") == (HTTPStatus.OK, {"ok": True})
+
+
+def _proxy_row(address: Listener) -> Row:
+    status, _ = _get(f"{address.url}/ready")
+    if status == HTTPStatus.OK:
+        return Row("proxy", "ok", f"{address.url} is ready")
+
+    detail = f"{address.url} runs, and is not ready ({status} of /ready)"
+    return Row("proxy", "missing", detail, "the event 'not_ready' of its log has the reason")
+
+
+def _port_row(address: Listener, variable: str, proxy: Listener | None) -> Row:
+    """Return a row about a port where no proxy answers; it may be another port of the proxy."""
+    check = f"port {address.port}"
+    problem = address.problem()
+    if problem is None:
+        return Row(check, "ok", "free")
+    if proxy is not None and problem == proxy.problem():  # taken by the same process
+        return Row(check, "ok", f"{problem}, which is the proxy")
+
+    return Row(check, "missing", problem, f"free it, or set {variable} to another address")
 
 
 CHECKS: dict[str, Check] = {

@@ -1,4 +1,4 @@
-"""``claw explain AGENT [TOOL]``: each reason why a tool is allowed or not
+"""``claw explain AGENT [TOOL]``: print why a tool is allowed or not
 (docs/spec/compile.md "Verbs").
 """
 
@@ -29,15 +29,18 @@ def explain_verb(
     if as_json:
         print_json([_data(verdict) for verdict in verdicts])
     else:
-        print_lines(line for verdict in verdicts for line in _lines(verdict))
+        for verdict in verdicts:
+            print_lines(_lines(verdict))
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:
-    word = "may call" if verdict.allowed else "may not call"
-    yield f"{verdict.agent} {word} {verdict.tool} ({verdict.effect})"
+    answer = "may call" if verdict.allowed else "may not call"
+    yield f"{verdict.agent} {answer} {verdict.tool} ({verdict.effect})"
+
     for step in verdict.why:
         place = f"{step.at.file}:{step.at.line}:{step.at.column}: " if step.at is not None else ""
         yield f"  {place}{step.text}"
+
     yield f"  to change it: {verdict.change}"
 
 
@@ -53,9 +56,11 @@ def _data(verdict: Verdict) -> dict[str, Any]:
 
 
 def _step(step: Step) -> dict[str, Any]:
-    place = (
-        {"file": step.at.file, "line": step.at.line, "column": step.at.column}
-        if step.at is not None
-        else {}
-    )
-    return {"text": step.text, **place}
+    if step.at is None:
+        return {"text": step.text}
+    return {
+        "text": step.text,
+        "file": step.at.file,
+        "line": step.at.line,
+        "column": step.at.column,
+    }

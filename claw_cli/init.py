@@ -1,5 +1,6 @@
-"""``claw init NAME``: make a new pod that compiles; ``claw schema``: its schema, for editors
-(docs/spec/compile.md "Verbs").
+"""``claw init NAME``: make a new pod that compiles. ``claw schema``: print the schema of pod files.
+
+Both are in docs/spec/compile.md, "Verbs".
 """
 
 import sys
@@ -23,16 +24,19 @@ _FILES = {
     "README.md": "README.md.in",
     ".gitignore": "gitignore.in",
 }
-"""File of the pod → its template in ``new_pod/``."""
+"""The files of a new pod, each with its template in ``new_pod/``."""
+
 _FILES_WITH_TOOLS = {
-    **{
-        name: f"tools/{name}.in"
-        for name in ("claw-pod.yml", "toolhost.yml", "AGENTS.md", "README.md")
-    },
+    "claw-pod.yml": "tools/claw-pod.yml.in",
+    "toolhost.yml": "tools/toolhost.yml.in",
+    "AGENTS.md": "tools/AGENTS.md.in",
+    "README.md": "tools/README.md.in",
     "workspaces/assistant/notes.md": "tools/notes.md.in",
     "runner.py": "runner.py.in",
     ".gitignore": "tools/gitignore.in",
 }
+"""The same for a pod with a tools host."""
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pod's name, and its directory.")]
 WithTools = Annotated[
     bool,
@@ -49,6 +53,7 @@ def init(name: Name, *, with_tools: WithTools = False) -> None:
     """
     if POD_NAME.fullmatch(name) is None:
         fail(f"{name!a} can't name a pod: [a-z0-9][a-z0-9_-]*", 2)
+
     directory = Path(name)
     try:
         directory.mkdir()
@@ -56,16 +61,18 @@ def init(name: Name, *, with_tools: WithTools = False) -> None:
         fail(f"{name} exists; nothing was written", 1)
     except OSError as error:
         fail(f"{name} can't be made: {error.strerror}", 1)
+
     templates = resources.files("claw_cli").joinpath("new_pod")
     files = _FILES_WITH_TOOLS if with_tools else _FILES
-    texts = {
-        file: templates.joinpath(template).read_text(encoding="utf-8")
-        for file, template in files.items()
-    }
-    for file, text in {**texts, ".claw-schema.json": as_text(editor_schema())}.items():
+    texts = {".claw-schema.json": as_text(editor_schema())}
+    for file, template in files.items():
+        texts[file] = templates.joinpath(template).read_text(encoding="utf-8")
+
+    for file, text in texts.items():
         path = directory / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace("@NAME@", name), encoding="utf-8")
+
     sys.stdout.write(f"made {name}: cd {name} && claw compile; README.md has the next steps\n")
 
 

@@ -29,70 +29,78 @@ def inspect_verb(
     if as_json:
         print_json(result)
         return
-    parts = [("agent", each["id"], each) for each in result["agents"]]
-    if (service := result["service"]) is not None:
-        parts.append(("service", service["name"], service))
-    texts = ("".join(_section(kind, label, facts)) for kind, label, facts in parts)
-    sys.stdout.write("\n".join(texts))
+
+    sections = ["".join(_section("agent", agent["id"], agent)) for agent in result["agents"]]
+    service = result["service"]
+    if service is not None:
+        sections.append("".join(_section("service", service["name"], service)))
+    sys.stdout.write("\n".join(sections))
 
 
 def ask_pod[Answer](file: Path | None, question: Callable[[Plan], Answer | UnknownName]) -> Answer:
-    """Return the answer of a pod.
+    """Check a pod, and return its answer to a question.
 
-    Exit 1 for a pod with errors, 2 where it has nothing of the name.
+    Exit 1 for a pod with errors, 2 if it has nothing of the name that the question is about.
     """
     pod = pod_file(None, file)
     checked = check_pod(pod, os.environ)
     if checked.value is None:
         sys.stderr.write(as_text(each for each in checked.diagnostics if each.is_error))
         raise typer.Exit(1)
+
     answer = question(checked.value)
     if isinstance(answer, UnknownName):
-        sys.stderr.write(f"{pod}: {answer.message}{f'; {answer.hint}' if answer.hint else ''}\n")
+        hint = f"; {answer.hint}" if answer.hint else ""
+        sys.stderr.write(f"{pod}: {answer.message}{hint}\n")
         raise typer.Exit(2)
+
     return answer
 
 
 def _section(kind: str, label: str, facts: dict[str, Any]) -> Iterator[str]:
     yield f"{kind} {label}\n"
-    for key, value in facts.items():
-        if key not in {"id", "name"} and value not in (None, [], {}):
-            yield from (f"  {line}\n" for line in _lines(key.replace("_", " "), value))
+    for key, fact in facts.items():
+        if key in {"id", "name"} or fact in (None, [], {}):
+            continue
+
+        for line in _lines(_words(key), fact):
+            yield f"  {line}\n"
 
 
-def _lines(key: str, value: Any) -> Iterator[str]:
-    match value:
-        case list() if any(isinstance(item, dict) for item in value):
-            yield key
-            yield from (f"  {_entry(item)}" for item in value)
+def _lines(label: str, fact: Any) -> Iterator[str]:
+    """Yield a fact: in one line, or a list of objects or an object with a line for each part."""
+    match fact:
+        case list() if any(isinstance(item, dict) for item in fact):
+            yield label
+            for item in fact:
+                yield f"  {_entry(item)}"
         case dict():
-            yield key
-            yield from (
-                f"  {line}"
-                for name, part in value.items()
-                for line in _lines(name.replace("_", " "), part)
-            )
+            yield label
+            for key, part in fact.items():
+                for line in _lines(_words(key), part):
+                    yield f"  {line}"
         case _:
-            yield f"{key}: {_inline(value)}"
+            yield f"{label}: {_inline(fact)}"
 
 
 def _entry(item: dict[str, Any]) -> str:
     """Return an entry as one line, so that grep finds all of it."""
-    rest = _inline(
-        {key: value for key, value in item.items() if key != "name" and value not in ("", None)}
-    )
+    parts = {key: part for key, part in item.items() if key != "name" and part not in ("", None)}
+    rest = _inline(parts)
     return f"{_inline(item['name'])}: {rest}" if "name" in item else rest
 
 
-def _inline(value: Any) -> str:
-    match value:
+def _inline(fact: Any) -> str:
+    match fact:
         case bool():
-            return "yes" if value else "no"
+            return "yes" if fact else "no"
         case list():
-            return ", ".join(map(_inline, value)) or "none"
+            return ", ".join(map(_inline, fact)) or "none"
         case dict():
-            return ", ".join(
-                f"{key.replace('_', ' ')} {_inline(part)}" for key, part in value.items()
-            )
+            return ", ".join(f"{_words(key)} {_inline(part)}" for key, part in fact.items())
         case _:
-            return plain(" ".join(str(value).split()))  # one line: a descriptor may hold anything
+            return plain(" ".join(str(fact).split()))  # one line: a descriptor may hold anything
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")

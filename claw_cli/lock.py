@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,14 +30,18 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 def baked_descriptor(image: str) -> ImageDescriptor | None:
-    """Return the image's descriptor; None when it has none, or when the image is
-    not on this machine.
+    """Return the image's descriptor; None if it has none, or if the image is not on this machine.
+
+    If the image's label names a file that is missing, the descriptor has no data.
     """
-    if image.startswith("-") or (inspection := _docker("image", "inspect", image)) is None:
+    # A name that begins with a dash would be an option of Docker's.
+    inspection = None if image.startswith("-") else _docker("image", "inspect", image)
+    if inspection is None:
         sys.stderr.write(
             f"{image} is not on this machine, so its descriptor was not read: docker pull {image}\n"
         )
         return None
+
     (facts,) = json.loads(inspection)
     labels = (facts.get("Config") or {}).get("Labels") or {}
     label = labels.get(DESCRIBE_LABEL)
@@ -45,15 +49,28 @@ def baked_descriptor(image: str) -> ImageDescriptor | None:
     data = _copy_out(image, path)
     if data is None and label is None:
         return None
-    repository = next(iter(facts.get("RepoDigests") or ()), "")
-    known = (repository.partition("@")[2], facts.get("Id") or "")  # to a registry, or only here
-    return ImageDescriptor(path, data, next(filter(_DIGEST.fullmatch, known), None))
+
+    return ImageDescriptor(path, data, _digest_of(facts))
+
+
+def _digest_of(facts: dict[str, Any]) -> str | None:
+    """Return the image's digest at its registry, else the id that it has on this machine."""
+    repository_digests = facts.get("RepoDigests") or [""]  # each as NAME@DIGEST
+    at_registry = repository_digests[0].partition("@")[2]
+    for digest in (at_registry, facts.get("Id") or ""):
+        if _DIGEST.fullmatch(digest):
+            return str(digest)
+    return None
 
 
 def _copy_out(image: str, path: str) -> bytes | None:
+    """Return a file of an image, cut after the bytes that a compile reads; None if it has none."""
+    # Docker copies files out of containers only. This one is never started; "claw" stands for
+    # the command, which an image may lack.
     created = _docker("create", image, "claw")
     if created is None:
         return None
+
     container = created.decode().strip()
     try:
         archive = _docker("cp", "-L", f"{container}:{path}", "-")
@@ -61,6 +78,7 @@ def _copy_out(image: str, path: str) -> bytes | None:
         _docker("rm", container)
     if archive is None:
         return None
+
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
             file = tar.extractfile(member) if member.isreg() else None
@@ -70,9 +88,9 @@ def _copy_out(image: str, path: str) -> bytes | None:
 
 
 def _docker(*arguments: str) -> bytes | None:
-    """Run Docker, and return its output; None when it fails.
+    """Run Docker, and return its output; None if it fails.
 
-    Exit 1 without Docker, or without an answer.
+    Exit 1 if there is no Docker, or if it does not answer.
     """
     try:
         process = subprocess.run(  # noqa: S603 - the user's own Docker, no shell
@@ -88,6 +106,7 @@ def _docker(*arguments: str) -> bytes | None:
         )
     except subprocess.TimeoutExpired:
         fail(f"docker {arguments[0]} has not answered for {_SECONDS} seconds")
+
     return process.stdout if process.returncode == 0 else None
 
 
@@ -96,18 +115,19 @@ def lock(pod: Pod = None, file: File = None, accept: Accept = None, images: Imag
 
     Exit 0; 1 for errors and for tools that have changed, 2 for wrong usage.
     """
-    result = lock_pod(
-        pod_file(pod, file), os.environ, accept or (), baked_descriptor if images else None
-    )
+    look_into_image = baked_descriptor if images else None
+    result = lock_pod(pod_file(pod, file), os.environ, accept or (), look_into_image)
     sys.stderr.write(as_text(result.diagnostics))
     if result.value is None:
         raise typer.Exit(1)
+
     print_lines(_summary(result.value))
 
 
 def _summary(written: LockResult) -> Iterator[str]:
-    for name, each in sorted((written.content.services or {}).items()):
-        yield f"{name}: {len(each.tools)} tools, from {each.source} {each.file}"
+    for name, service in sorted((written.content.services or {}).items()):
+        yield f"{name}: {len(service.tools)} tools, from {service.source} {service.file}"
+
     for change, names in (
         ("added", written.added),
         ("accepted", written.accepted),

@@ -17,7 +17,9 @@ from claw_compile.compiler import check_pod, compose_file_of, output_of, preview
 from claw_compile.diagnostics.report import as_text
 from claw_compile.output.write import read_compiled_tree
 
-SAME, FAILED, CHANGED = 0, 1, 2
+_SAME = 0
+_FAILED = 1
+_CHANGED = 2
 _SIGNS = {"gained": "+", "lost": "-", "changed": "~", "new": "+", "gone": "-"}
 
 
@@ -32,8 +34,10 @@ def plan(
     checked = check_pod(named, os.environ)
     sys.stderr.write(as_text(checked.diagnostics))
     if checked.value is None:
-        raise typer.Exit(FAILED)
-    directory, compose_file = output_of(named, output), compose_file_of(named, output)
+        raise typer.Exit(_FAILED)
+
+    directory = output_of(named, output)
+    compose_file = compose_file_of(named, output)
     try:
         tree, compose = preview(checked.value)
         compiled = {**tree, PurePosixPath(compose_file.name): compose}
@@ -42,36 +46,40 @@ def plan(
         sys.stderr.write(
             f"{error.filename or directory}: the last compile can't be read: {error.strerror}\n"
         )
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(_FAILED) from None
+
     if as_json:
         print_json(_data(difference), ascii_only=True)
     else:
         print_lines(_lines(difference, directory))
-    raise typer.Exit(CHANGED if difference else SAME)
+    raise typer.Exit(_CHANGED if difference else _SAME)
 
 
 def _lines(difference: Changes, directory: Path) -> Iterator[str]:
     if not difference:
         yield f"nothing would change in {directory}"
         return
+
     if difference.tools:
         yield "authority"
         yield from _tool_lines(difference.tools)
+
     yield f"files in {directory}"
-    yield from (f"  {_SIGNS[file.kind]} {file.path}" for file in difference.files)
+    for file in difference.files:
+        yield f"  {_SIGNS[file.kind]} {file.path}"
 
 
 def _tool_lines(tools: tuple[ToolChange, ...]) -> Iterator[str]:
-    agents = max(len(change.agent) for change in tools)
-    names = max(len(change.tool) for change in tools)
+    agent_width = max(len(change.agent) for change in tools)
+    tool_width = max(len(change.tool) for change in tools)
     for change in tools:
-        effects = [
-            effect for effect in dict.fromkeys((change.before, change.after)) if effect is not None
-        ]
-        more = f"  ({', '.join(change.what)})" if change.what else ""
+        start = f"{_SIGNS[change.kind]} {change.agent:<{agent_width}}  {change.tool:<{tool_width}}"
+        # A gained tool has no effect before, a lost one none after; an equal one is said once.
+        effects = dict.fromkeys((change.before, change.after))
+        arrow = " → ".join(effect for effect in effects if effect is not None)
+        parts = f"  ({', '.join(change.what)})" if change.what else ""
         mark = "  ! gains a write" if change.gains_write else ""
-        start = f"  {_SIGNS[change.kind]} {change.agent:<{agents}}  {change.tool:<{names}}"
-        yield f"{start}  {' → '.join(effects)}{more}{mark}"
+        yield f"  {start}  {arrow}{parts}{mark}"
 
 
 def _data(difference: Changes) -> dict[str, Any]:

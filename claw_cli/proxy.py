@@ -1,11 +1,11 @@
 """``claw proxy [--web] [--workers N] [-f POD] [MITMPROXY OPTIONS]``: mitmdump or mitmweb, with the
 addon that is installed.
 
-Rules. It is what ``mitmdump -s addons/cllama.py`` is from a checkout, of the environment that
-``claw`` itself runs in. Where CLAW_CONTEXT_ROOT is not set, the compiled tree here is used as
-Compose would: its context, its providers and keys, its ``cllama-env``, its secrets, and the pod's
-CA. A variable that is set beats what is found. With several workers the program is their supervisor
-(decision 0035); with one it is mitmproxy itself.
+Rules. It runs what ``mitmdump -s addons/cllama.py`` runs in a checkout, with the Python that runs
+``claw``. If CLAW_CONTEXT_ROOT is not set, the proxy uses the compiled tree in the current directory
+as it would in Compose: its context, its providers and keys, its ``cllama-env``, its secrets, and
+the pod's CA. Variables that are set take precedence. With one worker the process becomes mitmproxy
+itself; with several it becomes their supervisor (decision 0035).
 """
 
 import os
@@ -22,23 +22,24 @@ from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_e
 from claw_cli.screen import fail
 
 _START = (
-    "import sys; from claw_mediate.mitm.governance import log_to_stderr; from "
-    "mitmproxy.tools.main import {0};"
-    " log_to_stderr(); sys.argv[0] = '{0}'; {0}()"
+    "import sys; from claw_mediate.mitm.governance import log_to_stderr; "
+    "from mitmproxy.tools.main import {0}; "
+    "log_to_stderr(); sys.argv[0] = '{0}'; {0}()"
 )
 _START_WORKERS = (
-    "import mitmproxy.tools.dump, claw_mediate.mitm.addon; from claw_mediate.mitm.listeners "
-    "import run_worker;"
-    " from claw_mediate.workers.supervisor import supervise; supervise({0}, run_worker)"
+    "import mitmproxy.tools.dump, claw_mediate.mitm.addon; "
+    "from claw_mediate.mitm.listeners import run_worker; "
+    "from claw_mediate.workers.supervisor import supervise; supervise({0}, run_worker)"
 )
+"""Python programs as text, because ``claw_cli`` imports neither claw_mediate nor mitmproxy. The
+second imports the addon before the supervisor forks, so that the workers share its memory.
+"""
 _AUTO = "auto"
 _MAX_WORKERS = 64
 CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
-"""The quota and the period of this container, in microseconds; the quota is "max"
-where there is none.
-"""
-_WITHOUT_A_TREE = {"-h", "-n", "--no-server", "--version", "--options", "--commands"}
-"""Options with which mitmproxy serves nobody."""
+"""The CPU quota and period of this container in microseconds; the quota is "max" if it has none."""
+_SERVERLESS_OPTIONS = {"-h", "-n", "--no-server", "--version", "--options", "--commands"}
+"""Options with which mitmproxy starts no server, and so needs no compiled tree."""
 
 
 def proxy(
@@ -63,29 +64,29 @@ def proxy(
     Exit as mitmproxy does; 1 without a compiled tree, 2 for wrong usage.
     """
     arguments = context.meta[REST]
+    has_server = _SERVERLESS_OPTIONS.isdisjoint(arguments)
     count = _count_workers(workers)
     if count > 1 and web:
         fail(
-            (
-                f"--web shows the turns of one process, and there are {count} workers: leave "
-                "one of them out"
-            ),
+            f"--web shows the turns of one process, and there are {count} workers: "
+            "leave one of them out",
             2,
         )
-    tree = find_tree(file, os.environ)
+
     environment = dict(os.environ)
-    names_context = bool(os.environ.get(CONTEXT_ROOT)) or any(
-        "cllama_context=" in each for each in arguments
-    )
-    if file is not None or not names_context:
-        if not tree.is_compiled and _WITHOUT_A_TREE.isdisjoint(arguments):
+    is_context_in_options = any("cllama_context=" in argument for argument in arguments)
+    is_context_named = is_context_in_options or bool(os.environ.get(CONTEXT_ROOT))
+    if file is not None or not is_context_named:
+        tree = find_tree(file, os.environ)
+        if has_server and not tree.is_compiled:
             fail(tree.missing)
         environment = proxy_environment(tree, os.environ)
+
     start = _START.format("mitmweb" if web else "mitmdump")
-    if count > 1 and _WITHOUT_A_TREE.isdisjoint(arguments):
+    if count > 1 and has_server:
         start = _START_WORKERS.format(count)
     script = resources.files("claw_cli") / "addons" / "cllama.py"
-    sys.stdout.flush()
+    sys.stdout.flush()  # execve drops what is still buffered
     sys.stderr.flush()
     # -P: no module of the current directory is imported in place of ours
     command = [sys.executable, "-P", "-c", start, "-s", str(script), *arguments]
@@ -96,45 +97,51 @@ def proxy(
 
 
 def _count_workers(text: str) -> int:
-    """Return the number of processes; exit for what is none."""
+    """Return the number of processes; exit 2 for any other text."""
     if text == _AUTO:
         return usable_cores()
+
     if not (text.isascii() and text.isdecimal() and 0 < int(text) <= _MAX_WORKERS):
         fail(f"--workers takes a number from 1 to {_MAX_WORKERS}, or {_AUTO}, not {text!r}", 2)
     return int(text)
 
 
 def usable_cores() -> int:
-    """Return the cores that this process may use: by its affinity, and by the limit
-    of its container, rounded down.
+    """Return how many cores this process may use, by its affinity and its container's limit.
+
+    A limit is rounded down: a worker too many would wait for the others.
     """
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+
     try:
         quota, period = CPU_LIMIT.read_text(encoding="ascii").split()
         cores = min(cores, max(1, int(quota) // int(period)))
     except (OSError, ValueError):
         pass  # there is no limit ("max"), or no such file
+
     return min(cores, _MAX_WORKERS)
 
 
 def proxy_environment(tree: CompiledTree, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a proxy for ``tree``: what is found, then ``environ``, which wins.
+    """Return the environment of a proxy for the tree; the variables of ``environ`` take precedence.
 
-    Raises ``OSError``.
+    Raise ``OSError``.
     """
     beside = tree.root.parent
+    places = {
+        "CLAW_AUTH_DIR": tree.root / "auth",
+        # Outside of the tree, because a compile replaces everything in it.
+        "CLAW_KEY_STATES_DIR": beside / ".claw-state" / "key-states",
+    }
     optional = {
         "CLAW_SECRETS_DIR": tree.root / "secrets",
         "CLLAMA_CA": beside / ".claw-ca" / "private",
     }
-    places = {
-        **{name: place for name, place in optional.items() if place.is_dir()},
-        "CLAW_AUTH_DIR": tree.root / "auth",
-        # A compile replaces the tree, and with it whatever else stands in it.
-        "CLAW_KEY_STATES_DIR": beside / ".claw-state" / "key-states",
-    }
+    places |= {name: place for name, place in optional.items() if place.is_dir()}
+
     # Not resolved: the tree's directories are links that a compile exchanges.
     paths = {name: str(place.absolute()) for name, place in places.items()}
     return {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # most verbs print no table
     from rich.console import Console
     from rich.table import Table
 
-_PIPE_WIDTH = 1000  # columns of output that goes to no terminal, so that no line is broken
+_PIPE_WIDTH = 1000  # columns of output that goes to no terminal: no line is broken
 _MAX_NAMES = 10
 
 
@@ -23,22 +23,21 @@ def plain(text: str) -> str:
     >>> plain("a" + chr(27) + "[2J")
     'a�[2J'
     """
-    return (
-        text
-        if text.isprintable()
-        else "".join(sign if sign.isprintable() else "�" for sign in text)
-    )
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 line``, ``2 lines``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def names_in_short(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others; "" for none."""
-    rest = f", and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return f"{', '.join(names[:_MAX_NAMES])}{rest}"
+    """Return the first names, and the number of the others; "" for no names."""
+    first = ", ".join(names[:_MAX_NAMES])
+    others = len(names) - _MAX_NAMES
+    return f"{first}, and {others} more" if others > 0 else first
 
 
 def print_lines(lines: Iterable[object]) -> None:
@@ -56,7 +55,7 @@ def fail(why: str, code: int = 1) -> NoReturn:
 
 
 def console() -> Console:
-    """Return a console on standard output, in a pipe as wide as its lines are."""
+    """Return a console on standard output. In a pipe it breaks no line."""
     from rich.console import Console
 
     shown = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
@@ -70,11 +69,10 @@ def table(*headings: str, numbers: int) -> Table:
     from rich import box
     from rich.table import Table
 
-    columns = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, heading in enumerate(headings):
-        columns.add_column(
-            heading,
-            justify="right" if place >= len(headings) - numbers else "left",
-            overflow="fold",
-        )
-    return columns
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    texts = len(headings) - numbers
+    for heading in headings[:texts]:
+        grid.add_column(heading, justify="left", overflow="fold")
+    for heading in headings[texts:]:
+        grid.add_column(heading, justify="right", overflow="fold")
+    return grid

@@ -1,5 +1,6 @@
-"""``claw state [--state PLACE] [--json]``: show what is kept of each agent; ``claw
-state forget AGENT``: forget it.
+"""``claw state``: show what is stored for each agent. ``claw state forget AGENT``: forget it.
+
+The page is docs/state.md.
 """
 
 import sys
@@ -25,23 +26,24 @@ from claw_state.inventory import TURN_STATES, AgentState, DeletionCounts, Invent
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.url import File, StoreError, parse_place
 
+_KIB = 1024
 _NO_STATE = (
-    "no state is named: give --state PLACE, or set CLAW_STATE to what the proxy has"
-    " (without CLAW_STATE the proxy keeps its state in memory, and only it can read that)"
+    "no state is named: give --state PLACE, or set CLAW_STATE to what the proxy has "
+    "(without CLAW_STATE the proxy keeps its state in memory, and only it can read that)"
 )
 _WARNING = (
     "Conversations of {agent} will go on without their hidden rounds, it can no longer name what "
-    "providers keep for it, and a"
-    " runner that retries within ten minutes will begin a new turn, which makes its writes "
-    "again. Forget?"
+    "providers keep for it, and a runner that retries within ten minutes will begin a new turn, "
+    "which makes its writes again. Forget?"
 )
+
 state_verbs = typer.Typer(name="state", add_completion=False, rich_markup_mode=None)
 _PLACE = "A file, or redis://…, as the proxy's CLAW_STATE."
 Place = Annotated[str, typer.Option("--state", envvar="CLAW_STATE", metavar="PLACE", help=_PLACE)]
 PlaceAgain = Annotated[str, typer.Option("--state", metavar="PLACE", help=_PLACE)]
-"""The option behind ``forget``.
+"""The same option after ``forget``.
 
-It reads no environment, which would beat the option before ``forget``.
+It does not read the environment, which would take precedence over the option before ``forget``.
 """
 
 
@@ -51,16 +53,19 @@ def state(context: typer.Context, named: Place = "", as_json: AsJson = False) ->
 
     Exit 0; 1 for errors, 2 for wrong usage.
     """
-    context.obj = named
-    if context.invoked_subcommand is None:
-        try:
-            inventory = _open(named).inventory()
-        except StoreError as error:
-            fail(str(error))
-        if as_json:
-            print_json(_document(inventory))
-        else:
-            _show(inventory)
+    context.obj = named  # for ``forget``
+    if context.invoked_subcommand is not None:
+        return
+
+    try:
+        inventory = _open(named).inventory()
+    except StoreError as error:
+        fail(str(error))
+
+    if as_json:
+        print_json(_document(inventory))
+    else:
+        _show(inventory)
 
 
 @state_verbs.command("forget")
@@ -82,6 +87,7 @@ def forget(
         if not sys.stdin.isatty():
             fail(f"forgetting {agent} can't be undone: confirm with --yes", 2)
         typer.confirm(_WARNING.format(agent=agent), abort=True)
+
     try:
         forgotten = store.forget(agent)
         if forgotten is None:
@@ -89,6 +95,7 @@ def forget(
             fail(f"nothing is kept of {agent}: there are {others or 'no agents'}")
     except StoreError as error:
         fail(str(error))
+
     if as_json:
         print_json({"agent": agent, **asdict(forgotten)})
     else:
@@ -99,16 +106,17 @@ def _open(named: str) -> StateInventory:
     if not named:
         fail(_NO_STATE, 2)
     try:
-        where = parse_place(named)
+        place = parse_place(named)
     except ValueError as error:
         fail(f"--state: {error}", 2)
-    if isinstance(where, File):
-        return SqliteInventory(where)
-    from claw_state.valkey.inventory import (
-        ValkeyInventory,
-    )  # it brings asyncio along, which no other verb needs
 
-    return ValkeyInventory(where)
+    if isinstance(place, File):
+        return SqliteInventory(place)
+
+    # Imported only here, because it imports asyncio, which is slow.
+    from claw_state.valkey.inventory import ValkeyInventory
+
+    return ValkeyInventory(place)
 
 
 def _summary(agent: str, forgotten: DeletionCounts) -> Iterator[str]:
@@ -118,11 +126,11 @@ def _summary(agent: str, forgotten: DeletionCounts) -> Iterator[str]:
         f"forgot of {agent}: {count(forgotten.rounds, 'hidden round')}{marks}{owned}, "
         f"{count(forgotten.turns, 'turn')}"
     )
+
     if forgotten.running:
         yield (
             f"left: {count(forgotten.running, 'turn')} that a proxy runs now, and whose writes "
-            "would else be in doubt;"
-            " forget again when it has ended"
+            "would else be in doubt; forget again when it has ended"
         )
     if forgotten.lingers:
         yield (
@@ -136,13 +144,12 @@ def _show(inventory: Inventory) -> None:
     size = f"{inventory.keys} keys"
     if inventory.size is not None:
         size = f"{_bytes(inventory.size)}, and {_bytes(inventory.log or 0)} in its log"
-    screen.print(
-        f"{inventory.place} ({inventory.store}, schema {inventory.schema}): {size}", soft_wrap=True
-    )
+    place = f"{inventory.place} ({inventory.store}, schema {inventory.schema})"
+    screen.print(f"{place}: {size}", soft_wrap=True)
     if not inventory.agents:
         screen.print("nothing is kept")
         return
-    states = (state.replace("_", " ") for state in TURN_STATES)
+
     headings = (
         "hidden rounds",
         "size",
@@ -150,32 +157,37 @@ def _show(inventory: Inventory) -> None:
         "latest use",
         "marks",
         "owned ids",
-        *states,
+        *(state.replace("_", " ") for state in TURN_STATES),
         "requests",
         "USD",
     )
-    rows = table("agent", *headings, numbers=len(headings))
+    grid = table("agent", *headings, numbers=len(headings))
     for agent in inventory.agents:
-        rows.add_row(*_row(agent))
-    screen.print(rows)
+        grid.add_row(*_cells(agent))
+    screen.print(grid)
 
 
-def _row(agent: AgentState) -> Iterator[str]:
-    rounds, spent = agent.rounds, agent.spent
+def _cells(agent: AgentState) -> Iterator[str]:
+    rounds = agent.rounds
     yield plain(agent.agent)
-    yield from (
-        str(rounds.count),
-        _bytes(rounds.size),
-        _time(rounds.oldest) or "",
-        _time(rounds.newest) or "",
-    )
-    yield from (str(rounds.marks), str(agent.owned))
-    yield from (str(agent.turns.get(state, 0)) for state in TURN_STATES)
-    yield from (
-        (str(spent.requests), f"{spent.cost:.4f}{' + ?' if spent.unknown else ''}")
-        if spent
-        else ("", "")
-    )
+    yield str(rounds.count)
+    yield _bytes(rounds.size)
+    yield _time(rounds.oldest) or ""
+    yield _time(rounds.newest) or ""
+    yield str(rounds.marks)
+    yield str(agent.owned)
+
+    for state in TURN_STATES:
+        yield str(agent.turns.get(state, 0))
+
+    spent = agent.spent
+    if spent is None:
+        yield ""
+        yield ""
+    else:
+        more = " + ?" if spent.unknown else ""
+        yield str(spent.requests)
+        yield f"{spent.cost:.4f}{more}"
 
 
 def _bytes(number: int) -> str:
@@ -184,20 +196,23 @@ def _bytes(number: int) -> str:
     >>> _bytes(1536)
     '1.5 KiB'
     """
-    size, units = float(number), ["bytes", "KiB", "MiB", "GiB"]
-    while size >= 1024 and len(units) > 1:  # noqa: PLR2004 - of one unit in the next
-        size, units = size / 1024, units[1:]
-    return f"{size:.0f} {units[0]}" if units[0] == "bytes" else f"{size:.1f} {units[0]}"
+    if number < _KIB:
+        return f"{number} bytes"
+
+    size = number / _KIB
+    for unit in ("KiB", "MiB"):
+        if size < _KIB:
+            return f"{size:.1f} {unit}"
+        size /= _KIB
+    return f"{size:.1f} GiB"
 
 
 def _time(seconds: float | None) -> str | None:
-    """Return a time as ISO 8601 in UTC; None for none, and for one out of range."""
+    """Return a time as ISO 8601 in UTC; None without a time, and for one out of range."""
+    if seconds is None:
+        return None
     try:
-        return (
-            None
-            if seconds is None
-            else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-        )
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -215,19 +230,25 @@ def _document(inventory: Inventory) -> dict[str, Any]:
 
 
 def _agent(state: AgentState) -> dict[str, Any]:
-    rounds, spent = state.rounds, state.spent
-    times = {"oldest": _time(rounds.oldest), "latest": _time(rounds.newest)}
+    rounds = state.rounds
+    spent: dict[str, Any] | None = None
+    if state.spent is not None:
+        spent = {
+            "requests": state.spent.requests,
+            "usd": state.spent.cost,
+            "unknown": state.spent.unknown,
+        }
+
     return {
         "agent": state.agent,
         "hidden_rounds": {
             "count": rounds.count,
             "bytes": rounds.size,
-            **times,
+            "oldest": _time(rounds.oldest),
+            "latest": _time(rounds.newest),
             "marks": rounds.marks,
         },
         "owned_ids": state.owned,
         "turns": {name: state.turns.get(name, 0) for name in TURN_STATES},
-        "spent": None
-        if spent is None
-        else {"requests": spent.requests, "usd": spent.cost, "unknown": spent.unknown},
+        "spent": spent,
     }

@@ -1,5 +1,6 @@
-"""``claw token AGENT``: the token by which the proxy knows an agent, for
-``OPENAI_API_KEY=$(claw token AGENT)``.
+"""``claw token AGENT``: print an agent's credential at the proxy.
+
+Its runner uses it as API key: ``OPENAI_API_KEY=$(claw token AGENT)``.
 """
 
 import difflib
@@ -21,13 +22,17 @@ def token(agent: AgentId, file: File = None) -> None:
     tree = find_tree(file, os.environ)
     if not tree.is_compiled:
         fail(tree.missing)
-    if agent not in (agents := tree.agents()):
+
+    agents = tree.agents()
+    if agent not in agents:
         close = difflib.get_close_matches(agent, agents, n=1, cutoff=0.6)
-        hint = (
-            f"did you mean {close[0]!r}?" if close else f"it has {names_in_short(agents) or 'none'}"
-        )
+        hint = f"it has {names_in_short(agents) or 'none'}"
+        if close:
+            hint = f"did you mean {close[0]!r}?"
         fail(f"{tree.root} has no agent {agent!a}: {hint}", 2)
-    value = tree.runner_env(agent).get("CLLAMA_TOKEN")
-    if not value:
+
+    credential = tree.runner_env(agent).get("CLLAMA_TOKEN")
+    if not credential:
         fail(f"{tree.root / 'agents' / agent / 'env'} holds no token: {tree.remedy}")
-    sys.stdout.write(f"{value}\n")
+
+    sys.stdout.write(f"{credential}\n")

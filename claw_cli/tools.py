@@ -60,7 +60,8 @@ def serve(
         raise typer.BadParameter(
             "over HTTP the token says who the principal is: --principal goes with --stdio"
         )
-    with _told_errors():
+
+    with _exit_on_error():
         settings, providers = _read(config)
         if stdio:
             serve_stdio(settings, providers, principal)
@@ -81,13 +82,14 @@ def describe_verb(
 
     Exit 0; 1 for errors, 2 for wrong usage.
     """
-    with _told_errors():
+    with _exit_on_error():
         settings, providers = _read(config)
         if principal:
             settings = replace(settings, principals=(choose_principal(settings, principal),))
 
         async def run() -> str:
-            return await describe(Host(settings, _tell, providers), seconds, is_offline=offline)
+            host = Host(settings, _report_failure, providers)
+            return await describe(host, seconds, is_offline=offline)
 
         sys.stdout.write(asyncio.run(run()))
 
@@ -98,11 +100,11 @@ def check(config: Config = DEFAULT_FILE) -> None:
 
     Exit 0; 1 for errors, and for a tool that is asked for and can't be had, 2 for wrong usage.
     """
-    with _told_errors():
+    with _exit_on_error():
         settings, providers = _read(config)
 
         async def run() -> tuple[list[str], bool]:
-            host = Host(settings, _tell, providers)
+            host = Host(settings, _report_failure, providers)
             try:
                 await host.list_providers()
                 return report_tools(host)
@@ -110,25 +112,25 @@ def check(config: Config = DEFAULT_FILE) -> None:
                 await host.close()
 
         lines, is_sound = asyncio.run(run())
+
     print_lines(lines)
     raise typer.Exit(0 if is_sound else 1)
 
 
 def _read(config: Path) -> tuple[HostSettings, list[ToolProvider]]:
     providers = load_providers()
-    return read_settings(
-        config, os.environ, frozenset(each.namespace for each in providers)
-    ), providers
+    namespaces = frozenset(provider.namespace for provider in providers)
+    return read_settings(config, os.environ, namespaces), providers
 
 
-def _tell(_kind: str, members: dict[str, object]) -> None:
-    """Say on standard error what keeps a server from listing its tools."""
+def _report_failure(_kind: str, members: dict[str, object]) -> None:
+    """Print why a server can't list its tools; ``members`` are those of an event of the log."""
     if members.get("state") == "failed":
         sys.stderr.write(f"{members.get('server')}: {members.get('reason')}\n")
 
 
 @contextmanager
-def _told_errors() -> Iterator[None]:
+def _exit_on_error() -> Iterator[None]:
     try:
         yield
     except SettingsError as error:

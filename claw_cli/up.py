@@ -1,9 +1,9 @@
 """``claw up [POD] [-d]`` and ``claw down [POD]``, through Docker Compose
 (docs/spec/compile.md "Verbs").
 
-Rules. A pod that does not compile, or whose CA its proxy would refuse, is not started. What the pod
-no longer has is stopped: an agent that was taken out of it must not go on with its credential. The
-arguments behind ``--`` are Compose's.
+Rules. A pod that does not compile, or whose CA its proxy would refuse, is not started. Containers
+of services that the pod no longer has are removed: an agent that was taken out of the pod must not
+go on with its credential. The arguments after ``--`` are Compose's.
 """
 
 import os
@@ -34,9 +34,9 @@ Volumes = Annotated[
 
 
 def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
-    """Become ``docker compose`` on the file.
+    """Replace this process by ``docker compose`` on the file.
 
-    Print one line and exit 1 where Docker or its Compose plugin is missing.
+    Exit 1 with one line if Docker or its Compose plugin is missing.
     """
     docker = shutil.which("docker")
     if docker is None:
@@ -46,15 +46,15 @@ def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
         fail(
             "this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer"
         )
+
     place = ("--project-directory", str(compose_file.parent), "-f", str(compose_file))
-    owner = {
-        "CLAW_UID": str(os.getuid()),
-        "CLAW_GID": str(os.getgid()),
-    }  # only who owns the compiled tree can read it
-    sys.stdout.flush()
+    command = ["docker", "compose", *place, *arguments]
+    # The proxy runs as this user: only the owner of the compiled tree can read it.
+    owner = {"CLAW_UID": str(os.getuid()), "CLAW_GID": str(os.getgid())}
+    sys.stdout.flush()  # execve drops what is still buffered
     sys.stderr.flush()
     try:
-        os.execve(docker, ["docker", "compose", *place, *arguments], {**owner, **os.environ})  # noqa: S606 - the user's own Docker, no shell
+        os.execve(docker, command, {**owner, **os.environ})  # noqa: S606 - the user's own Docker, no shell
     except OSError as error:
         fail(f"{docker} can't be started: {error.strerror}")
 
@@ -79,6 +79,7 @@ def up(context: typer.Context, pod: Pod = None, file: File = None, detach: Detac
     written = compile_and_report(named)
     if written is None:
         raise typer.Exit(1)
+
     _check_ca(named, written)
     _expect_image(written.deployed)
     options = ["--detach"] if detach else []
@@ -86,17 +87,22 @@ def up(context: typer.Context, pod: Pod = None, file: File = None, detach: Detac
 
 
 def _expect_image(compose_file: Path) -> None:
-    """Exit 1 where the proxy's image is not here.
+    """Exit 1 if the pod uses the proxy's default image and this machine does not have it.
 
-    It is never pulled: who has its name on a registry would get every key.
+    It is never pulled: whoever owns its name at a registry would get every key.
     """
     dotenv = compose_file.with_name(".env")
     variables = dotenv.read_text("utf-8", "replace") if dotenv.is_file() else ""
     is_chosen = IMAGE_VARIABLE in os.environ or IMAGE_VARIABLE in variables
     if is_chosen or DEFAULT_IMAGE not in compose_file.read_text(encoding="utf-8"):
         return
+
+    # Any other failure of Docker is left to `docker compose`, which says more about it.
     answer = _ask_docker("docker", "image", "inspect", DEFAULT_IMAGE)
-    if answer is not None and answer.returncode != 0 and b"no such image" in answer.stderr.lower():
+    is_missing = (
+        answer is not None and answer.returncode != 0 and b"no such image" in answer.stderr.lower()
+    )
+    if is_missing:
         fail(
             f"the proxy's image {DEFAULT_IMAGE} is not here: in a checkout of clawdapus, run "
             f"'docker build -t {DEFAULT_IMAGE} .', or set {IMAGE_VARIABLE} to one of yours"
@@ -115,16 +121,19 @@ def down(
     compose_file = compose_file_of(pod_file(pod, file), None)
     if not compose_file.is_file():
         fail(f"there is no {compose_file}: this pod was not compiled, and so not started")
+
     options = ["--volumes"] if volumes else []
     become_compose(compose_file, ["down", "--remove-orphans", *options, *context.meta[REST]])
 
 
 def _check_ca(file: Path, written: CompileResult) -> None:
-    """Report what is wrong with the pod's CA, where an agent needs one; exit 1
-    where the proxy would not start on it.
+    """Print the problems of the pod's CA, if an agent needs one.
+
+    Exit 1 if the proxy would refuse to start with it.
     """
     if not written.opened_hosts:
         return
+
     status = ca_status(file.parent / CA_ROOT, written.opened_hosts, datetime.now(UTC), str(file))
     sys.stderr.write("".join(f"{problem}\n" for problem in status.problems))
     if not status.is_sound:

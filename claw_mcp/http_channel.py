@@ -15,10 +15,10 @@ import httpx2
 import msgspec
 
 from claw_contract.secret import Secret
+from claw_contract.sse import EventTooLongError, SseReader
 from claw_mcp import protocol
 from claw_mcp.channels import MAX_BYTES, Channel, DiscoveryError, Quotation
 from claw_mcp.protocol import Message, MessageError, RpcError
-from claw_mcp.sse import EventTooLongError, SseReader
 
 _END_SECONDS = 1.0  # For the end of a session
 _NOTE_SECONDS = 5.0  # For a message that nobody waits for

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from claw_contract.sse import write_event
 from claw_mcp import stateless
 from claw_mcp.protocol import (
     HANDSHAKE_VERSIONS,
@@ -38,7 +39,6 @@ from claw_mcp.protocol import (
     write_result,
 )
 from claw_mcp.sessions import Answer, ClientRequest, ListeningStreams, Outbox, Session, SessionTable
-from claw_mcp.sse import write_event
 
 MAX_BODY: Final = 4 << 20
 MAX_SESSIONS: Final = 1_000

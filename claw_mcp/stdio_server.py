@@ -15,6 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
+from claw_contract.sse import SseReader
 from claw_mcp.protocol import (
     INVALID_REQUEST,
     JSON_TYPE,
@@ -34,7 +35,6 @@ from claw_mcp.protocol import (
     write_header_value,
 )
 from claw_mcp.server import HttpRequest, StreamableHttpServer
-from claw_mcp.sse import SseReader
 from claw_mcp.stateless import members
 
 _CHUNK: Final = 1 << 16

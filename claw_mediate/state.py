@@ -14,7 +14,7 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_state.continuity import ContinuityStore
 from claw_state.health import Health, OnHealthChange
 from claw_state.journal import Journal
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.ownership import OwnershipStore
 from claw_state.spending import Spending
 from claw_state.sqlite.connection import Database
@@ -23,10 +23,15 @@ from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.ownership import SqliteOwnershipStore
 from claw_state.sqlite.schema import describe_error
 from claw_state.sqlite.spending import SqliteSpending
-from claw_state.url import File, Place, Server
+from claw_state.url import File, Place, ServerAddress
+from claw_state.valkey.client import (
+    ValkeyClient,
+    find_eviction_policy,
+    probe_server,
+    replace_pod_name,
+)
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
-from claw_state.valkey.link import Link, find_eviction_policy, probe_server, replace_pod_name
 from claw_state.valkey.ownership import ValkeyOwnershipStore
 from claw_state.valkey.spending import ValkeySpending
 
@@ -60,27 +65,27 @@ def open_state(place: Place, log: EventLog, before: State | None = None, pod: st
                 raise ValueError(
                     f"the state {path!r} can't be opened: {describe_error(error)}"
                 ) from error
-        case Server():
+        case ServerAddress():
             log.protect(place.secrets)
             health = Health(_health_log(log, place))
             if (problem := probe_server(place)) is not None:
                 health.fail(problem)
             else:
                 _warn_of_server(place, log, pod)
-            link = Link(place, health)
-            journal = ValkeyJournal(link, Owner.current())
+            client = ValkeyClient(place, health)
+            journal = ValkeyJournal(client, LeaseOwner.current())
             return State(
-                ValkeyContinuityStore(link),
+                ValkeyContinuityStore(client),
                 journal,
-                ValkeySpending(link),
-                ValkeyOwnershipStore(link),
+                ValkeySpending(client),
+                ValkeyOwnershipStore(client),
                 place,
             )
         case _:
             assert_never(place)
 
 
-def _warn_of_server(place: Server, log: EventLog, pod: str) -> None:
+def _warn_of_server(place: ServerAddress, log: EventLog, pod: str) -> None:
     """Log what an operator must change at a server that is there: it may forget, or
     is another pod's too.
     """
@@ -104,7 +109,7 @@ def _warn_of_server(place: Server, log: EventLog, pod: str) -> None:
 def _in_file(place: Place, database: Database) -> State:
     try:
         clock = database.open_clock()
-        journal = SqliteJournal(database, Owner.current(), clock)
+        journal = SqliteJournal(database, LeaseOwner.current(), clock)
         ownership = SqliteOwnershipStore(database, clock)
         store, spending = SqliteContinuityStore(database, clock), SqliteSpending(database, clock)
         return State(store, journal, spending, ownership, place, database)

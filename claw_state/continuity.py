@@ -1,8 +1,7 @@
-"""The continuity store: hidden rounds of earlier turns, by agent and anchor
-(docs/spec/mediation.md section 7).
+"""The continuity store: hidden rounds of earlier turns, by agent and anchor.
 
-Each agent's share is bounded by turns, bytes and age. The least recently used entry is evicted
-first.
+The page is docs/spec/mediation.md, section 7. Each agent's entries are bounded by turns, bytes and
+age, and the least recently used one is evicted first.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,29 +11,28 @@ from typing import Protocol
 MAX_TURNS = 256
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 MAX_BYTES = 8 * 1024 * 1024
-# Entries without hidden messages that are kept for each agent: the latest, and some more for a
-# while
 MAX_MARKS = 1024
+"""Entries of an agent without hidden messages. The latest are stored, and some more for a while."""
 MAX_NAMES = 32
 ID_KIND = "item"  # The kind of a key that is the id of an item
-MAX_CANDIDATES = 64  # Entries of one agent with equal anchors that are read: the latest
+MAX_CANDIDATES = 64  # Of an agent's entries with equal anchors, so many are read: the latest
 EVICTED = b"-"  # Stored in the place of messages that were evicted
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """An assistant message as a key: its digest, and digests of the messages before
-    it (oldest first).
-    """
+    """The keys by which an assistant message is recognized in a later request."""
 
     key: str
+    """The message's digest."""
     before: tuple[str, ...] = ()
-    alternatives: tuple[
-        str, ...
-    ] = ()  # Other keys of the same message, for runners that write their calls into its text
+    """The digests of the messages before it, the oldest first."""
+    alternatives: tuple[str, ...] = ()
+    """Other keys of the same message, for runners that write their calls into its text."""
     names: tuple[str, ...] = ()
-    """Keys of parts of the message, for runners that send back a part of it: at
-    most ``MAX_NAMES`` are stored.
+    """Keys of parts of the message, for runners that send back only a part of it.
+
+    At most ``MAX_NAMES`` are stored.
     """
 
     @property
@@ -44,45 +42,44 @@ class Anchor:
 
     @property
     def content_keys(self) -> tuple[str, ...]:
-        """Those that say what the message holds: ids of items may be counted anew
-        by each conversation.
+        """The keys made of the message's content, without ids of items.
+
+        Some runners number the items of each conversation from 1, so an id proves little.
         """
-        return (
-            self.key,
-            *self.alternatives,
-            *(name for name in self.names if f":{ID_KIND}:" not in f":{name}"),
-        )
+        names = [name for name in self.names if f":{ID_KIND}:" not in f":{name}"]
+        return (self.key, *self.alternatives, *names)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRounds:
-    """Hidden messages of one earlier turn. A higher ``id`` is later.
-
-    The anchor has at least those names that were asked for.
-
-    Without messages either nothing was hidden, which distinguishes this answer from an equal one
-    that had something, or (``evicted``) the messages were dropped for want of room.
-    """
+    """The hidden messages of one earlier turn."""
 
     id: int
+    """A later entry has a higher one."""
     anchor: Anchor
+    """Its ``names`` are at least those that were looked up."""
     session: str
     messages: bytes
+    """JSON, comma separated; empty if the turn hid nothing, or if they were evicted.
+
+    An entry of a turn that hid nothing distinguishes its answer from an equal one that hid
+    something.
+    """
     evicted: bool = False
+    """True if the messages were dropped to make room."""
 
 
 class ContinuityStore(Protocol):
-    """A persistent store of hidden rounds. Every method but the last two raises ``StoreError``."""
+    """A persistent store of hidden rounds.
+
+    Every method raises ``StoreError``, except the last two.
+    """
 
     async def save(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
-        """Store the hidden messages (JSON, comma separated, possibly none) that led
-        to the anchor's message.
-        """
+        """Store the hidden messages that led to the anchor's message, possibly none."""
 
     async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
-        """Return the entries whose anchor has one of these as its key or as one of
-        its names, each once.
-        """
+        """Return the entries whose anchor has one of these keys or names, each entry once."""
 
     async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
         """Record that these entries were injected again, so that they are evicted last."""
@@ -94,19 +91,17 @@ class ContinuityStore(Protocol):
 
 
 def join_by_id(entries: Iterable[StoredRounds]) -> list[StoredRounds]:
-    """Return each entry once, with all the names by which it was found, in the
-    order in which they came.
-    """
+    """Return each entry once, with all the names by which it was found, in their order."""
     found: dict[int, StoredRounds] = {}
     for entry in entries:
-        before = found.setdefault(entry.id, entry)
-        if entry.anchor.names and before is not entry:
-            names = tuple(dict.fromkeys((*before.anchor.names, *entry.anchor.names)))
-            found[entry.id] = replace(before, anchor=replace(before.anchor, names=names))
+        earlier = found.setdefault(entry.id, entry)
+        if entry.anchor.names and earlier is not entry:
+            names = tuple(dict.fromkeys((*earlier.anchor.names, *entry.anchor.names)))
+            found[entry.id] = replace(earlier, anchor=replace(earlier.anchor, names=names))
     return [*found.values()]
 
 
 def decode_stored_rounds(number: int, anchor: Anchor, session: str, stored: bytes) -> StoredRounds:
     """Return an entry from its stored columns."""
-    evicted = stored == EVICTED
-    return StoredRounds(number, anchor, session, b"" if evicted else stored, evicted)
+    is_evicted = stored == EVICTED
+    return StoredRounds(number, anchor, session, b"" if is_evicted else stored, is_evicted)

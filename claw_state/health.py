@@ -1,8 +1,7 @@
-"""The health of one state, as last seen.
+"""The health of one state, as its last use showed it.
 
-It reports once when the state fails, and once when it is written to again.
-
-A state that can only be read (a full disk, a replica) counts as unusable.
+It is reported once when the state fails, and once when a write succeeds again. A state that can
+only be read (a full disk, a replica) counts as unusable.
 """
 
 import time
@@ -19,7 +18,7 @@ type OnHealthChange = Callable[[str | None], None]
 class StateUnavailableError(StoreError):
     """The state is unusable.
 
-    ``Health`` reports that once, so callers do not log it for each turn.
+    ``Health`` has reported it, so callers do not log it again for each turn.
     """
 
 
@@ -38,8 +37,9 @@ class Health:
             raise StateUnavailableError(self._permanent)
 
     def back_off(self) -> None:
-        """Spare other callers a wait that was just in vain: for a second
-        ``is_backing_off`` is true.
+        """Let callers fail at once for a second, because one of them has just waited in vain.
+
+        ``is_backing_off`` is true meanwhile.
         """
         self._backs_off_until = time.monotonic() + _BACK_OFF_SECONDS
 

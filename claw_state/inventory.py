@@ -1,20 +1,21 @@
-"""The port behind ``claw state``: counts and sizes of each agent's entries, and their deletion.
+"""The port of ``claw state``: it counts each agent's entries, and deletes them.
 
-Never their content.
+It never shows their content. A turn is in one of these states:
 
-running    a process runs the turn
-abandoned  its runner left, and a process awaits the result of a write
-cut off    it was running or abandoned, and its process died or went silent
-failed     it ended without an answer
-answered   it has an answer that was not yet delivered to the runner
-done       its answer was delivered
+    running    a process runs it
+    abandoned  its runner left, and a process awaits the result of a write
+    cut off    it was running or abandoned, and its process died or went silent
+    failed     it ended without an answer
+    answered   it has an answer that was not yet delivered to the runner
+    done       its answer was delivered
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, cast, get_args
+from typing import Literal, Protocol, get_args
 
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 
 type TurnState = Literal["running", "abandoned", "cut_off", "failed", "answered", "done"]
 TURN_STATES: tuple[TurnState, ...] = get_args(TurnState.__value__)
@@ -23,16 +24,13 @@ _UNFINISHED = ("running", "abandoned")
 
 @dataclass(frozen=True, slots=True)
 class RoundStats:
-    """Hidden rounds: entries with messages, bytes, and times of use (seconds since 1970).
+    """The hidden rounds of an agent."""
 
-    ``marks``: entries without messages, kept to distinguish an answer from an equal one.
-    """
-
-    count: int = 0
-    size: int = 0
-    oldest: float | None = None
+    count: int = 0  # Entries with messages
+    size: int = 0  # Bytes
+    oldest: float | None = None  # The first time of use, in seconds since 1970
     newest: float | None = None
-    marks: int = 0
+    marks: int = 0  # Entries without messages, which distinguish an answer from an equal one
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,42 +44,39 @@ class SpendingTotal:
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
+    """The entries of one agent."""
+
     agent: str
     rounds: RoundStats = RoundStats()
     turns: dict[TurnState, int] = field(default_factory=dict)
     spent: SpendingTotal | None = None
-    owned: int = 0  # Ids of what providers keep for it
+    owned: int = 0  # Owned objects: what providers keep for the agent
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """A state's agents.
-
-    ``size`` and ``log``: bytes of the file and of its write-ahead log; ``keys``: of a server.
-    """
+    """A state and its agents."""
 
     place: str
     store: Literal["SQLite", "Valkey"]
     schema: int
     agents: tuple[AgentState, ...]
-    size: int | None = None
-    log: int | None = None
-    keys: int | None = None
+    size: int | None = None  # Bytes of a file
+    log: int | None = None  # Bytes of its write-ahead log
+    keys: int | None = None  # The number of keys of a server
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionCounts:
-    """The result of ``forget``. ``running``: turns that were spared, because a process runs them.
-
-    ``lingers``: the deleted data could not yet be removed from the write-ahead log.
-    """
+    """The numbers of deleted entries, as ``forget`` returns them."""
 
     rounds: int
     marks: int
     turns: int
-    running: int
+    running: int  # Turns that were not deleted, because a process runs them
     owned: int = 0
     lingers: bool = False
+    """True if the deleted data could not yet be removed from the write-ahead log."""
 
 
 class StateInventory(Protocol):
@@ -94,17 +89,19 @@ class StateInventory(Protocol):
         """Count the entries. Changes nothing."""
 
     def forget(self, agent_id: str) -> DeletionCounts | None:
-        """Delete an agent's hidden rounds, its owned ids and its turns that no
-        process runs; return None if it has none.
+        """Delete an agent's hidden rounds, its owned objects, and its turns that no process runs.
 
-        Providers keep what the ids name, and requests that name them are refused from then on.
-        Spending stays, so that deletion is no way around a budget.
+        Return None if it has none of these. The objects stay at their providers, but requests that
+        name them are refused from then on. Spending stays, so that deletion is no way around a
+        budget.
         """
 
 
-def current_state(me: Owner, state: str, owner: str, silent: float) -> str:
+def current_state(me: LeaseOwner, state: str, owner: str, silent: float) -> str:
     """Return a turn's state, given the seconds since its owner was last heard of."""
-    return "cut_off" if state in _UNFINISHED and not me.may_be_held(owner, silent) else state
+    if state in _UNFINISHED and not me.may_be_held(owner, silent):
+        return "cut_off"
+    return state
 
 
 def is_deletable(state: str) -> bool:
@@ -114,5 +111,5 @@ def is_deletable(state: str) -> bool:
 
 def count_states(states: Iterable[str]) -> dict[TurnState, int]:
     """Count the turns in each state. Unknown states are ignored."""
-    present = list(states)
-    return {state: number for state in TURN_STATES if (number := present.count(cast("str", state)))}
+    counts = Counter(states)
+    return {state: counts[state] for state in TURN_STATES if state in counts}

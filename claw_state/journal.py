@@ -1,12 +1,14 @@
 """The turn journal: its port and its records (docs/spec/mediation.md section 5).
 
-begin            running    a process runs the turn
-record_response             a good response of the model; it is never asked for again
-record_intent               a call that may write is about to leave; from here on its outcome is
-unknown until record_result               its result is known; it is never run again abandon
-abandoned  the runner left while a write is in flight; every retry waits for it end
-answered   there is an answer, not yet delivered; the steps that led to it are deleted failed
-there is none mark_delivered   done       the whole answer has left the process
+method           state after  what is recorded
+begin            running      a process runs the turn
+record_response  running      a good response of the model; it is never asked for again
+record_intent    running      a call that may write is about to leave; its outcome is unknown
+record_result    running      the outcome of that call; it is never run again
+abandon          abandoned    the runner left while a write is in flight; every retry waits
+end              answered     there is an answer, not yet delivered; its steps are deleted
+failed       there is no answer
+mark_delivered   done         the whole answer has left the process
 """
 
 import hashlib
@@ -17,25 +19,25 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 
-RESUME_SECONDS = (
-    600.0  # Time in which an equal request resumes a turn that failed, was cut off or still runs
-)
+RESUME_SECONDS = 600.0
+"""Time in which an equal request resumes a turn that failed, was cut off or still runs."""
 LEASE_LOST = "this turn is not in the journal, or goes on in another process"
+
 type TurnState = Literal["running", "abandoned", "failed", "answered", "done"]
 type AttemptKind = Literal["first", "resumed", "journal_unavailable"]
-"""The attempt at a turn: the first; one that resumes an earlier one; unknown,
-because the journal could not be read.
+"""A first attempt at a turn, one that resumes an earlier one, or one of unknown kind because the
+journal could not be read.
 """
-MAX_CANDIDATES = (
-    256  # Turns with equal earlier messages whose last messages are compared: the latest
-)
+
+MAX_CANDIDATES = 256
+"""Of the turns with equal earlier messages, so many are compared by their last message: the latest.
+"""
 _MESSAGE_DIGEST = re.compile(r"[1-9][0-9]{0,11}:[0-9a-f]{64}")
 _NEW_WORD = re.compile(r"\W|_")
-_NOTE = re.compile(
-    r"[^\S\r\n]*[\r\n\[<({]"
-)  # A new line or a bracket, as OpenClaw begins ``[Queued user message …]``
+_NOTE = re.compile(r"[^\S\r\n]*[\r\n\[<({]")
+"""A new line or a bracket: OpenClaw begins its note with ``[Queued user message …]``."""
 
 
 class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
@@ -48,28 +50,30 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class RequestFingerprint:
-    """The parts of a request by which its retries are recognized.
-
-    ``request``: the digest of all of it. ``earlier``: the digest of all messages but the last.
-    ``last_message``: the text of the last one. ``idempotency_key``: the digest of the runner's
-    ``Idempotency-Key``, which may hold anything. ``alone``: there is no earlier message and no
-    named session, so nothing else identifies the conversation. ``latest_turn``: the last turn of
-    the conversation that the provider keeps; "" where there is none.
-    """
+    """The parts of a request by which its retries are recognized."""
 
     request: str
+    """The digest of all of it."""
     earlier: str
+    """The digest of all messages before the last one."""
     last_message: str
+    """The text of the last message."""
     idempotency_key: str
+    """The digest of the runner's ``Idempotency-Key``, which may be any text."""
     alone: bool = False
+    """True if there is no earlier message and no named session: nothing else identifies the
+    conversation.
+    """
     latest_turn: str = ""
+    """The last turn of the conversation at the provider; "" if the request names none."""
     message_digest: str = ""
-    """The length and digest of the last message: it may be 60 MB, and nobody should
-    read it in the state.
+    """The length and digest of the last message, as ``<length>:<sha256>``.
+
+    The text itself is not stored: it may be 60 MB, and nobody should read it in the state.
     """
 
     def __post_init__(self) -> None:
-        """Make the digest here, where a long message is read beside the event loop, and once."""
+        """Compute the digest here, once: long messages are fingerprinted outside the event loop."""
         end = 0 if self.message_digest else len(self.last_message.rstrip())
         if end:
             digest = hashlib.sha256(self.last_message[:end].encode()).hexdigest()
@@ -81,34 +85,41 @@ class RequestFingerprint:
         return self.request, self.earlier, self.message_digest, self.idempotency_key
 
     def openclaw_retry_of(self, attempts: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Return those of earlier attempts (``message_digest``, state) that this
-        request may repeat with a note appended.
+        """Return the earlier attempts that this request may repeat with a note appended.
 
-        OpenClaw appends a note to the last message when it tries again. So the message must be
-        equal, or begin with the earlier one and not continue within a word. If the request is
-        ``alone``, or would get a finished answer, it must not continue within a line either ("Buy",
+        An attempt is a pair of ``message_digest`` and state.
+
+        OpenClaw appends a note to the last message when it tries again. So this message must equal
+        the earlier one, or begin with it and not continue inside a word. If the request is
+        ``alone``, or would get a finished answer, it must not continue inside a line either ("Buy",
         "Buy me a car"), except for a note in brackets.
         """
-        ends = {
-            digest: int(digest.partition(":")[0])
-            for digest, _ in attempts
-            if _MESSAGE_DIGEST.fullmatch(digest)
-        }
-        prefixes, running, at = set(), hashlib.sha256(), 0
-        for digest, length in sorted(ends.items(), key=lambda item: item[1]):
+        lengths: dict[str, int] = {}
+        for digest, _ in attempts:
+            if _MESSAGE_DIGEST.fullmatch(digest):
+                lengths[digest] = int(digest.partition(":")[0])
+
+        # The shortest first, so that one pass over this message gives the digests of all prefixes.
+        prefixes: set[str] = set()
+        running = hashlib.sha256()
+        hashed = 0
+        for digest, length in sorted(lengths.items(), key=lambda item: item[1]):
             if length > len(self.last_message):
                 break
-            running.update(self.last_message[at:length].encode())
-            at = length
+
+            running.update(self.last_message[hashed:length].encode())
+            hashed = length
             if digest == f"{length}:{running.hexdigest()}":
                 prefixes.add(digest)
+
         return {
             (digest, state)
             for digest, state in attempts
-            if digest in prefixes and self._is_note(ends[digest], state)
+            if digest in prefixes and self._is_note(lengths[digest], state)
         }
 
     def _is_note(self, end: int, state: str) -> bool:
+        """Return whether the text from ``end`` on may be OpenClaw's note."""
         appended = self.last_message[end:]
         pattern = _NOTE if self.alone or state == "answered" else _NEW_WORD
         return not appended.strip() or pattern.match(appended) is not None
@@ -116,31 +127,33 @@ class RequestFingerprint:
 
 @dataclass(frozen=True, slots=True)
 class PreviousAttempt:
-    """An earlier attempt at the same turn. ``is_alive``: another mediator holds it now."""
+    """An earlier attempt at the same turn."""
 
     turn_id: str
     state: TurnState
-    is_alive: bool
+    is_alive: bool  # True if a retry must wait for the mediator that holds it
     idempotency_key: str
     response: StoredResponse | None
-    owner: str
-    seen: float
+    owner: str  # ``LeaseOwner.name`` of that mediator
+    seen: float  # The last sign of life of that mediator
 
 
-def holds_lease(me: Owner, state: str, owner: str, silent: float, *, altered: bool = False) -> bool:
-    """Return True if a retry must wait for the turn's owner, given the seconds
-    since it was last heard of.
+def holds_lease(
+    me: LeaseOwner, state: str, owner: str, silent: float, *, altered: bool = False
+) -> bool:
+    """Return True if a retry must wait for the turn's owner.
 
-    Of a running turn: another mediator. Of an abandoned one, and for an ``altered`` request also of
-    an answered one: any mediator, this one too, since its answer may be on its way to another
-    client.
+    ``silent``: the seconds since the owner was last heard of. ``altered``: the request is not equal
+    to that of the turn.
     """
     match state:
         case "running":
+            # A turn that runs here is joined.
             return me.may_be_held_elsewhere(owner, silent)
         case "abandoned":
             return me.may_be_held(owner, silent)
         case "answered":
+            # The answer may be on its way to another client, also from here.
             return altered and me.may_be_held(owner, silent)
         case _:
             return False
@@ -149,12 +162,13 @@ def holds_lease(me: Owner, state: str, owner: str, silent: float, *, altered: bo
 class Journal(Protocol):
     """The turns of all agents.
 
-    Every method raises ``StoreError`` when the journal can't be read or written.
+    Every method raises ``StoreError`` if the journal can't be read or written.
     """
 
     async def find(self, agent_id: str, fingerprint: RequestFingerprint) -> PreviousAttempt | None:
-        """Return the latest attempt at this request, else one that failed or lost
-        its answer and that this one repeats.
+        """Return the latest attempt at an equal request.
+
+        Else return one without a delivered answer that this request repeats with a note appended.
         """
 
     async def is_alive(self, turn_id: str) -> bool:
@@ -164,8 +178,9 @@ class Journal(Protocol):
         """Begin a new turn; return False if another process just began one for this request."""
 
     async def resume(self, past: PreviousAttempt, fingerprint: RequestFingerprint) -> bool:
-        """Take over a turn that failed or whose process died; return False if
-        another process was faster.
+        """Take over a turn that failed, or whose process died.
+
+        Return False if another process was faster.
         """
 
     async def renew_leases(self, turn_ids: Collection[str]) -> None:
@@ -182,7 +197,7 @@ class Journal(Protocol):
     ) -> None:
         """Record that a call is about to leave.
 
-        It must not leave if this raises, as it does when the lease is lost.
+        If this raises, as it does when the lease is lost, the call must not leave.
         """
 
     async def record_result(
@@ -194,8 +209,9 @@ class Journal(Protocol):
         """Return the latest record of a call."""
 
     async def abandon(self, turn_id: str) -> None:
-        """Record that the runner left while a write is in flight: until the turn
-        ends, every retry waits for it.
+        """Record that the runner left while a write is in flight.
+
+        Every retry waits until the turn ends.
         """
 
     async def end(self, turn_id: str, response: StoredResponse | None) -> None:

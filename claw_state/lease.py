@@ -1,12 +1,12 @@
 """The lease on a turn: which mediator runs it, and proof that this mediator is alive.
 
-Each mediator has a unique id, its ``life``. A process may have two mediators: with new settings a
-second one starts while the turns of the first go on. Host names and process numbers are only for
-people to read: two containers may share both.
+Each mediator has a unique id, its ``life``. A process may have two mediators: after a change of
+settings a second one starts while the turns of the first go on. Host names and process numbers are
+only for people to read: two containers may share both.
 
-On a server the lease alone counts. With a file of SQLite each mediator also holds a lock on a file
-beside it, which the kernel releases when the process dies. (All users of such a file are on one
-machine: SQLite's write-ahead log requires it.)
+On a server only the lease counts. With a SQLite file each mediator also holds a lock on a file next
+to it, which the kernel releases when the process dies. All users of such a file are on one machine,
+because SQLite's write-ahead log requires it.
 """
 
 import fcntl
@@ -22,23 +22,21 @@ LEASE_SECONDS = 10.0  # Time without a sign of life after which a process no lon
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """A mediator as others see it in a shared state.
-
-    ``file``: the SQLite file beside which it proves that it is alive.
-    """
+class LeaseOwner:
+    """A mediator as others see it in a shared state."""
 
     node: str
     pid: int
     life: str
     file: str = ""
+    """The SQLite file next to which it proves that it is alive; "" for other states."""
 
     @classmethod
-    def current(cls) -> "Owner":
+    def current(cls) -> "LeaseOwner":
         """Return a new owner in this process."""
         return cls(socket.gethostname(), os.getpid(), uuid.uuid4().hex)
 
-    def with_file(self, file: str) -> "Owner":
+    def with_file(self, file: str) -> "LeaseOwner":
         return replace(self, file=file)
 
     @property
@@ -46,23 +44,28 @@ class Owner:
         return f"{self.node}/{self.pid}/{self.life}"
 
     def may_be_held_elsewhere(self, name: str, silent: float) -> bool:
-        """Return True if another mediator may still hold a turn, given the seconds
-        since it was last heard of.
+        """Return True if another mediator may still hold a turn.
+
+        ``silent``: the seconds since it was last heard of.
         """
         return name != self.name and self.may_be_held(name, silent)
 
     def may_be_held(self, name: str, silent: float) -> bool:
         """Return True if a mediator, this one or another, may still hold a turn."""
-        if abs(silent) >= LEASE_SECONDS:  # also if it is from the future: the clock was set back
+        # A sign of life from the future is of a clock that was set back.
+        if abs(silent) >= LEASE_SECONDS:
             return False
-        return (
-            name == self.name or not self.file or holder_lives(self.file, name.rpartition("/")[-1])
-        )
+        if name == self.name or not self.file:
+            return True
+
+        life = name.rpartition("/")[-1]
+        return holder_lives(self.file, life)
 
 
 class LifeLock:
-    """Proof that a mediator lives: a lock file beside the state, held until
-    ``close`` or the end of the process.
+    """Proof that a mediator lives: a lock on a file next to the state.
+
+    It is held until ``close`` or the end of the process.
     """
 
     def __init__(self, file: str, name: str) -> None:
@@ -80,13 +83,16 @@ class LifeLock:
     def close(self) -> None:
         """Release the lock.
 
-        A second call does nothing: the descriptor may be somebody else's by then.
+        A second call does nothing: the number of the descriptor may be another file's by then.
         """
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            with suppress(OSError):
-                self._path.unlink()
-            os.close(descriptor)
+        descriptor = self._descriptor
+        self._descriptor = None
+        if descriptor is None:
+            return
+
+        with suppress(OSError):
+            self._path.unlink()
+        os.close(descriptor)
 
 
 def holder_lives(file: str, name: str) -> bool:
@@ -104,12 +110,15 @@ def _lock_path(file: str, name: str) -> Path:
 
 
 def _lock(path: Path) -> int:
+    """Create and lock a file, and return its descriptor."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return descriptor
-        os.close(descriptor)  # another process has just removed it
+
+        # Before it was locked, another process took it for that of a dead mediator, and removed it.
+        os.close(descriptor)
 
 
 def _is_locked(path: Path) -> bool:

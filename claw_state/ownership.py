@@ -1,15 +1,17 @@
-"""The ownership store: what providers keep for an agent, by the id that its runner knows
+"""The ownership store: owned objects, which are what providers keep for an agent
 (docs/spec/responses.md section 10).
 
-A provider's account is shared by all agents, so an id by itself proves nothing. Each agent has a
-bound of number and age. The least recently used entry is evicted first.
+    responses, conversations   ``OwnedObject``: with all that is needed to go on from one
+    files, batches, …          ``ProviderObject``: whose it is, and where; stored for longer,
+                               because they outlive conversations
 
-The first agent that saves an id of a provider's owns it, as long as it has an entry of it: a
-provider that can be made to repeat an id makes nobody else its owner. Entries of two owners that an
-earlier version wrote stay as they are.
+All agents share a provider's account, so an id proves nothing by itself. The first agent that saves
+an id of a provider's owns it, as long as it has a record of it: a provider that can be made to
+repeat an id makes nobody else its owner. If a state of an earlier version has records of two
+owners, both stay.
 
-    responses, conversations   ``OwnedObject``: with all that must be known to go on from one
-    files, batches, …          ``ProviderObject``: whose it is, and where. They outlive conversations, so they stay longer
+Each agent's records are bounded by number and age, and the least recently used one is evicted
+first.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,30 +23,29 @@ from claw_state.url import StoreError
 
 MAX_OBJECTS = 10_000
 MAX_AGE_SECONDS = 30 * 24 * 3600.0
-
-
 MAX_PROVIDER_OBJECTS = 50_000
 MAX_PROVIDER_OBJECT_AGE_SECONDS = 365 * 24 * 3600.0
 USE_MARK_SECONDS = 24 * 3600.0
-"""A use is written down when the last one is longer ago than this: requests repeat
-the same ids again and again.
+"""A use of a ``ProviderObject`` is recorded only if the last recorded one is longer ago: requests
+repeat the same ids again and again.
 """
 
 
 class ObjectName(NamedTuple):
-    """The id of a file, a batch or the like. Ids of two kinds are never the same one."""
+    """The name of a file, batch or the like. Equal ids of two kinds are two names."""
 
     kind: str
     id: str
 
 
 class ProviderObject(msgspec.Struct, frozen=True, array_like=True):
-    """A file, a batch or the like that a provider keeps, and the key of whose account it is."""
+    """An owned file, batch or the like."""
 
     kind: str
     id: str
     provider: str
     key_label: str = ""
+    """The key of the account that it is in."""
 
     @property
     def name(self) -> ObjectName:
@@ -52,73 +53,82 @@ class ProviderObject(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OwnedObject(msgspec.Struct, frozen=True, array_like=True):
-    """A response or a conversation that a provider keeps.
+    """An owned response or conversation.
 
-    A record that an earlier version wrote may end before any member.
+    A record of an earlier version may lack the last members, so each but the first three has a
+    default, and a new one comes last.
     """
 
-    id: str  # As the runner knows it
-    provider_id: (
-        str  # As the provider knows it: another one where a stream began before it was known
-    )
+    id: str
+    """The id that the runner knows."""
+    provider_id: str
+    """The id that the provider knows: another one if a stream to the runner began before it was
+    known.
+    """
     provider: str
     key_label: str = ""
-    previous: str = ""  # The id of the response that it goes on from, as the runner knows it
-    session: str = ""  # The session of the turn that made it
-    anchors: tuple[str, ...] = ()  # Keys of the answers that it holds
-    hidden_ids: tuple[
-        str, ...
-    ] = ()  # Ids of the items and calls that only the provider saw of its turn
-    hidden_responses: tuple[
-        str, ...
-    ] = ()  # Ids of responses of the same turn that nobody goes on from
-    # Items (JSON, comma separated) that stand first in the ``input`` of the next request that names
-    # it
+    previous: str = ""
+    """The id (as the runner knows it) of the response that this one goes on from."""
+    session: str = ""
+    """The session of the turn that made it."""
+    anchors: tuple[str, ...] = ()
+    """The keys of the answers in it."""
+    hidden_ids: tuple[str, ...] = ()
+    """The ids of items and calls of its turn that the runner was not shown."""
+    hidden_responses: tuple[str, ...] = ()
+    """The ids of responses of the same turn that nobody goes on from."""
     owed: bytes = b""
-    delivered: bytes = b""  # The body that the runner got, where the provider keeps another one
-    is_plain: bool = False  # True if it was forwarded without managed tools and hidden items
-    managed_names: tuple[
-        str, ...
-    ] = ()  # Names by which managed tools were offered in its turn, or before
-    tool_choice: bytes = b""  # The runner's own (JSON), where the provider got another one
-    instructions: int = (
-        -1
-    )  # How many characters of the provider's ``instructions`` are the runner's; -1: all
-    turn: str = ""  # Of a conversation: the last turn in it
-    is_disputed: bool = (
-        False  # True if the provider refused what is owed: the next request goes without it
-    )
+    """Items (JSON, comma separated) that must come first in the ``input`` of the next request that
+    names it: results for calls in it which the provider still lacks.
+    """
+    delivered: bytes = b""
+    """The body that the runner got, if the provider keeps another one."""
+    is_plain: bool = False
+    """True if it was forwarded without managed tools and hidden items."""
+    managed_names: tuple[str, ...] = ()
+    """The names by which managed tools were offered in its turn, or before."""
+    tool_choice: bytes = b""
+    """The runner's own (JSON), if the provider got another one."""
+    instructions: int = -1
+    """How many characters of the provider's ``instructions`` are the runner's; -1: all."""
+    turn: str = ""
+    """The last turn in it, of a conversation."""
+    is_disputed: bool = False
+    """True if the provider refused what is ``owed``: the next request omits it."""
 
 
 class OwnershipStore(Protocol):
-    """A persistent store of owned objects. Every method but ``close`` raises ``StoreError``."""
+    """A persistent store of owned objects.
+
+    ``save``, ``find`` and ``delete`` are about an ``OwnedObject``, the others about a
+    ``ProviderObject``. Every method raises ``StoreError``, except ``close``.
+    """
 
     async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
-        """Store an object, in the place of the agent's earlier one with its id;
-        return whether it was.
+        """Store an object, in the place of the agent's earlier one with its id.
 
-        False, and nothing changes, if its id, or that at the provider, is another agent's.
-        ``may_share``: then, too.
+        Return False, and change nothing, if another agent owns its id or that at the provider.
+        With ``may_share``, store it nevertheless.
         """
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
-        """Return the agent's object with that id, and mark it used; None if the agent has none."""
+        """Return the agent's object with that id, and record its use; None if it has none."""
 
     async def delete(self, agent_id: str, object_id: str) -> None:
-        """Forget an object."""
+        """Delete the record of an object."""
 
     async def save_objects(
         self, agent_id: str, objects: Sequence[ProviderObject], *, may_share: bool = False
     ) -> list[ProviderObject]:
-        """Store objects, all or none, in the place of the agent's earlier ones with their names.
+        """Store objects in the place of the agent's earlier ones with their names, in one step.
 
-        Return those that were left out, because they are another agent's; none with ``may_share``.
+        Return those that were left out because another agent owns them; none with ``may_share``.
         """
 
     async def find_objects(
         self, agent_id: str, names: Collection[ObjectName]
     ) -> list[ProviderObject]:
-        """Return the agent's objects with these names, and mark them used."""
+        """Return the agent's objects with these names, and record their use."""
 
     async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
         """Return all of the agent's objects of a kind."""
@@ -136,7 +146,7 @@ def decode_owned(record: bytes) -> OwnedObject:
     try:
         return msgspec.msgpack.decode(record, type=OwnedObject)
     except msgspec.DecodeError as error:
-        raise StoreError(f"what is kept of a response can't be read: {error}") from error
+        raise StoreError(f"the record of an owned response can't be read: {error}") from error
 
 
 def decode_object(record: bytes) -> ProviderObject:
@@ -144,6 +154,4 @@ def decode_object(record: bytes) -> ProviderObject:
     try:
         return msgspec.msgpack.decode(record, type=ProviderObject)
     except msgspec.DecodeError as error:
-        raise StoreError(
-            f"what is known of an object at a provider can't be read: {error}"
-        ) from error
+        raise StoreError(f"the record of an owned object can't be read: {error}") from error

@@ -1,18 +1,21 @@
-"""Spending of agents in the window of their budget: the port, its records, and the
-arithmetic of buckets.
+"""Spending of agents in the window of their budget: the port, its records, and the arithmetic of
+buckets (docs/spec/mediation.md section 8).
 
 A bucket is named by its end, and leaves the window when the window begins after that end. So no
-bucket leaves too early, and ``Retry-After`` is never too short (docs/spec/mediation.md section 8).
+bucket leaves too early, and ``Retry-After`` is never too short.
 
-A limit in dollars also counts what requests under way may cost. Each has a reservation:
+A limit in dollars also counts what requests under way may cost. Each has a reservation, which is
 
-    asked for      in the transaction that counts the request: its estimate must fit into what is left of the limit
-    held           at least the estimate, and what this agent's requests have cost on average;
-                   the whole limit while nothing is known of their cost, so that one request goes ahead alone
-    settled        removed in the transaction that adds the cost
-    renewed        every ``RENEWAL_SECONDS`` by the process that made it
-    lapsed         not renewed for ``LAPSE_SECONDS``, because that process died: the next request of the agent
-                   adds its estimate to what is spent, and marks it as charged (a process that was only silent corrects it)
+    asked for   in the transaction that counts the request; its estimate must fit into the rest of
+                the limit
+    held        at a value of at least the estimate, and of the average cost of this agent's
+                requests; while no cost is known it holds the whole limit, so that one request
+                goes ahead alone
+    settled     it is removed in the transaction that adds the cost
+    renewed     every ``RENEWAL_SECONDS`` by the process that made it
+    lapsed      if it was not renewed for ``LAPSE_SECONDS``, because that process died: the next
+                request of the agent adds its estimate to the spending, and marks it as charged;
+                if the process was only silent, it corrects that
 """
 
 import math
@@ -24,21 +27,19 @@ from typing import Literal, NamedTuple, Protocol
 from claw_contract.metadata import Budget
 
 type OnWriteError = Callable[[str], None]
+
 MAX_AHEAD_SECONDS = 61.0
-"""A bucket that ends further ahead is of a clock that was set back: it counts from now on, and not
-until its time comes.
+"""A bucket that ends further ahead was made by a clock that was set back since. It counts as spent
+now, else it would count until its own time comes.
 """
-LAPSE_SECONDS = (
-    60.0  # Without a sign of life of its process, after which a reservation becomes spending
-)
+LAPSE_SECONDS = 60.0
+"""Without a sign of life of its process for so long, a reservation becomes spending."""
 RENEWAL_SECONDS = LAPSE_SECONDS / 4
-_RETRY_RESERVED_SECONDS = (
-    2  # The time to wait where only requests under way are in the way: any may end at any moment
-)
+_RETRY_RESERVED_SECONDS = 2
+"""The time to wait if only requests under way fill the limit: any may end at any moment."""
 _ROUNDING = 1e-9  # Sums of floats: 0.1 + 0.2 fits into 0.3
-_MIN_BUCKETS = (
-    60  # Buckets of a window. No bucket is longer than a minute or shorter than a second.
-)
+_MIN_BUCKETS = 60
+"""Buckets of a window. But no bucket is longer than a minute or shorter than a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,62 +54,53 @@ class Bucket:
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Reservation:
-    """The dollars that a request under way may cost.
-
-    ``id`` is the turn's: an attempt that resumes it takes its place.
-    """
+    """The dollars that a request under way may cost."""
 
     id: str
+    """The turn's id, so that an attempt that resumes the turn replaces the reservation."""
     agent_id: str
     estimate: float
-    """The expected cost: the charge if the true cost stays unknown.
+    """The expected cost, which is charged if the true cost stays unknown.
 
-    Without a price it is set at admission, to what the agent's requests have cost on average.
+    0.0 without a price; then admission sets it to the average cost of the agent's requests.
     """
-    needed: float  # What must be left of the limit before it is admitted
+    needed: float
+    """The dollars that must be left of the limit for the request to be admitted."""
 
 
 class Charge(NamedTuple):
-    """The charge for a request in US dollars; an estimate (or 0.0) where the cost is not known."""
+    """The charge for a request in US dollars."""
 
-    cost: float
+    cost: float  # An estimate, or 0.0, if the cost is not known
     is_known: bool = True
     reservation: Reservation | None = None
 
 
-CHARGED = (
-    -1.0
-)  # Is held in place of an amount where a reservation has lapsed, and its estimate was charged
+CHARGED = -1.0
+"""The value of ``Hold.held`` after the reservation has lapsed and its estimate was charged."""
 
 
 class Hold(NamedTuple):
-    """A reservation as it is stored.
-
-    ``seen``: when its process last renewed it, or when it was charged.
-    """
+    """A reservation as it is stored."""
 
     id: str
     estimate: float
     held: float
-    seen: float
+    seen: float  # When its process last renewed it, or when it was charged
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetExcess:
-    """An exhausted budget: the limit, the seconds until a request fits, and the
-    totals of the window.
-    """
+    """An exhausted budget, and the totals of its window."""
 
     limit: Literal["max_requests", "limit_usd"]
-    retry_after: int
+    retry_after: int  # Seconds until a request fits
     requests: int
     cost: float
     unknown: int
     reserved: float = 0.0
     is_reserved_only: bool = False
-    """True if there is room as soon as requests under way have ended, and have cost
-    little enough.
-    """
+    """True if a request fits as soon as those under way have ended, and have cost little enough."""
 
 
 def bucket_width(budget: Budget) -> float:
@@ -127,15 +119,14 @@ def has_lapsed(seen: float, now: float) -> bool:
 
     A sign of life from the future is of a clock that was set back.
     """
-    return not abs(now - seen) < LAPSE_SECONDS
+    return not abs(now - seen) < LAPSE_SECONDS  # true also if one of them is no number
 
 
 def fix_estimate(buckets: Sequence[Bucket], under_way: int, reservation: Reservation) -> float:
-    """Set the estimate of a request without one to the agent's average.
+    """Return the average cost of the agent's requests; 0.0 if no cost is known.
 
-    Return the average; 0.0 if none is known.
-
-    ``under_way``: requests that are counted in the buckets, and whose cost is not.
+    A reservation without an estimate gets the average. ``under_way``: the number of requests that
+    the buckets count, but not yet their costs.
     """
     settled = sum(bucket.requests for bucket in buckets) - under_way
     average = max(0.0, math.fsum(bucket.cost for bucket in buckets)) / max(settled, 1)
@@ -148,7 +139,9 @@ def amount_to_hold(
 ) -> float:
     """Return the dollars to hold for a request that is admitted."""
     is_cost_known = average > 0 or any(bucket.unknown for bucket in buckets)
-    return max(estimate, average if is_cost_known else budget.limit_usd or 0.0)
+    if is_cost_known:
+        return max(estimate, average)
+    return max(estimate, budget.limit_usd or 0.0)
 
 
 def find_excess(
@@ -160,47 +153,53 @@ def find_excess(
 ) -> BudgetExcess | None:
     """Return the limit that allows no further request, or None.
 
-    ``reserved``: dollars held for requests under way; ``needed``: dollars that this request must
-    find left.
+    Of two such limits, return the one with the longer wait. ``reserved``: the dollars that are held
+    for requests under way. ``needed``: the dollars that must be left for this request.
     """
-    current = sorted(
-        (bucket for bucket in buckets if bucket.ends > now - budget.seconds),
-        key=lambda bucket: bucket.ends,
-    )
+    current = [bucket for bucket in buckets if bucket.ends > now - budget.seconds]
+    current.sort(key=lambda bucket: bucket.ends)
     requests = sum(bucket.requests for bucket in current)
     costs = [bucket.cost for bucket in current]
     cost = max(0.0, math.fsum(costs))
-    unknown = sum(bucket.unknown for bucket in current)
-    waits: dict[
-        Literal["max_requests", "limit_usd"], int
-    ] = {}  # Seconds until there is room, by limit
-    is_reserved_only = False
 
     def wait_until_free(amounts: Sequence[float], has_room: Callable[[float], bool]) -> int:
         free_at = _free_at(current, amounts, has_room)
         return max(1, math.ceil(free_at + budget.seconds - now))
 
-    max_requests, limit = budget.max_requests, budget.limit_usd
+    waits: dict[Literal["max_requests", "limit_usd"], int] = {}  # seconds, by limit
+    max_requests = budget.max_requests
     if max_requests is not None and requests >= max_requests:
         counts = [bucket.requests for bucket in current]
         waits["max_requests"] = wait_until_free(counts, lambda left: left < max_requests)
 
+    is_reserved_only = False
+    limit = budget.limit_usd
     if limit is not None and not _has_room(limit, cost + reserved, needed):
-        is_reserved_only = _has_room(limit, cost, needed) and not waits
-        waits["limit_usd"] = _RETRY_RESERVED_SECONDS
-        if not _has_room(limit, cost, needed):
+        if _has_room(limit, cost, needed):
+            is_reserved_only = not waits
+            waits["limit_usd"] = _RETRY_RESERVED_SECONDS
+        else:
             waits["limit_usd"] = wait_until_free(costs, lambda left: _has_room(limit, left, needed))
 
     if not waits:
         return None
+
     name, retry_after = max(waits.items(), key=itemgetter(1))
-    return BudgetExcess(name, retry_after, requests, cost, unknown, reserved, is_reserved_only)
+    return BudgetExcess(
+        limit=name,
+        retry_after=retry_after,
+        requests=requests,
+        cost=cost,
+        unknown=sum(bucket.unknown for bucket in current),
+        reserved=reserved,
+        is_reserved_only=is_reserved_only,
+    )
 
 
 def _has_room(limit: float, used: float, needed: float) -> bool:
-    """Return whether a request fits.
+    """Return whether a request fits into a limit of which ``used`` is used.
 
-    The first one does, however dear it is: else it could never be made.
+    The first request always fits: else one that costs more than the limit could never be made.
     """
     if used <= limit * _ROUNDING:
         return True
@@ -210,6 +209,11 @@ def _has_room(limit: float, used: float, needed: float) -> bool:
 def _free_at(
     buckets: Sequence[Bucket], amounts: Sequence[float], has_room: Callable[[float], bool]
 ) -> float:
+    """Return the end of the bucket with which so much leaves the window that there is room.
+
+    ``amounts``: what each bucket adds. ``has_room`` is called with their sum without those that
+    left.
+    """
     left = math.fsum(amounts)
     for bucket, amount in zip(buckets, amounts, strict=True):
         left -= amount
@@ -226,9 +230,8 @@ class Spending(Protocol):
     ) -> BudgetExcess | None:
         """Return the exceeded limit, or count one more request and store its reservation.
 
-        Raise ``StoreError``.
-
-        A budget that only alerts (``soft_alert``) counts the request in either case.
+        A budget that only alerts (``soft_alert``) counts the request in either case. Raise
+        ``StoreError``.
         """
 
     def add_cost(
@@ -236,13 +239,13 @@ class Spending(Protocol):
     ) -> None:
         """Add the cost of a counted request, and remove its reservation.
 
-        The write may happen later.
+        The write may happen later; ``on_error`` gets the reason if it fails.
         """
 
     async def renew(self, reservations: Sequence[Reservation]) -> int:
-        """Show that these are under way; return how many are still reserved. Raise ``StoreError``.
+        """Record that these are under way, and return how many are still reserved.
 
-        One whose estimate has changed holds that from now on.
+        If an estimate has changed, its reservation holds the new one. Raise ``StoreError``.
         """
 
     async def close(self) -> None:

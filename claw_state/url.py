@@ -1,7 +1,7 @@
-"""The value of ``CLAW_STATE``: empty (memory), a file (SQLite), or a ``redis://`` or ``rediss://``
-URL (Valkey or Redis).
+"""The value of ``CLAW_STATE``: where the state is.
 
-A server's URL may hold its password, so all of it is a secret; ``shown`` may be printed.
+It is empty (memory), a file (SQLite), or a ``redis://`` or ``rediss://`` URL (Valkey or Redis). A
+URL may contain a password, so all of it is a secret; only ``shown`` is printed.
 """
 
 import os
@@ -17,19 +17,16 @@ _SYNTAX = "a file, or redis://[USER:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TL
 class StoreError(Exception):
     """The state can't be read or written now.
 
-    The turn goes on without its memory of earlier turns.
+    A turn goes on nevertheless, without its memory of earlier turns.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A SQLite database; in memory if the path is empty.
-
-    The path is never that of a symbolic link, because the log and the locks lie beside the real
-    file.
-    """
+    """A SQLite database; in memory if the path is empty."""
 
     path: str
+    """Never that of a symbolic link, because the log and the locks are next to the real file."""
 
     @property
     def shown(self) -> str:
@@ -37,18 +34,16 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """A server that several proxies share.
-
-    ``secrets``: the parts of its URL to redact from our messages.
-    """
+class ServerAddress:
+    """A server that several proxies share."""
 
     url: Secret
     shown: str
     secrets: tuple[Secret, ...] = ()
+    """The parts of its URL to redact from our messages."""
 
 
-type Place = File | Server
+type Place = File | ServerAddress
 
 
 def parse_place(text: str) -> Place:
@@ -62,6 +57,7 @@ def parse_place(text: str) -> Place:
     scheme, separator, _ = text.partition("://")
     if not separator:
         return File(os.path.realpath(text) if text else "")
+
     try:
         parts = urlsplit(text)
         port = parts.port or 6379
@@ -69,18 +65,18 @@ def parse_place(text: str) -> Place:
         raise ValueError(
             f"the port of the state's URL is not a number; the state is {_SYNTAX}"
         ) from None
+
     database = parts.path.removeprefix("/") or "0"
-    if (
-        scheme.lower() not in _SCHEMES
-        or not parts.hostname
-        or not database.isdecimal()
-        or parts.query
-    ):
+    is_known_scheme = scheme.lower() in _SCHEMES
+    if not is_known_scheme or not parts.hostname or not database.isdecimal() or parts.query:
         raise ValueError(f"the state is {_SYNTAX}")
+
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    secrets = (text, *((parts.password, unquote(parts.password)) if parts.password else ()))
-    return Server(
-        Secret(text),
-        f"{scheme.lower()}://{host}:{port}/{database}",
-        tuple(Secret(value) for value in set(secrets)),
+    secrets = {text}
+    if parts.password:
+        secrets |= {parts.password, unquote(parts.password)}
+    return ServerAddress(
+        url=Secret(text),
+        shown=f"{scheme.lower()}://{host}:{port}/{database}",
+        secrets=tuple(Secret(secret) for secret in secrets),
     )

@@ -141,8 +141,12 @@ def describe(modules: list[Module]) -> Iterator[str]:
 
     Only tokens that say something count: no comments, line ends or indentation.
     """
-    yield f"{'package':<16} {'lines':>7} {'tokens':>22} {'functions, tokens':>22} {'of 10 lines or more,':>22}"
-    yield f"{'':<16} {'':>7} {'a line':>22} {'p50 / p90 / most':>22} {'in paragraphs':>22}"
+    headings = (
+        ("package", "lines", "tokens", "functions, tokens", "of 10 lines or more,"),
+        ("", "", "a line", "p50 / p90 / most", "in paragraphs"),
+    )
+    for package, lines, density, spread, share in headings:
+        yield f"{package:<16} {lines:>7} {density:>22} {spread:>22} {share:>22}"
 
     packages = sorted({package_of(module) for module in modules})
     for package in packages:

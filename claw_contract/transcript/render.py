@@ -3,7 +3,7 @@
     turn …                        agent, time, outcome and cost
     runner → cllama               the request
     cllama → openai gpt           the tools offered to the model
-    model → cllama                each call with its result: the service that ran it, or why none did
+    model → cllama                each call with its result: who ran it, or why nobody did
     cllama → runner               the answer
 
 A line of a call that the runner made itself has only its head and that call.
@@ -47,9 +47,16 @@ def render_headline(line: object) -> str:
     )
 
 
+def _provider(entry: dict[str, Any]) -> str:
+    """Return the provider and model that answered, or "" if neither is known."""
+    provider = as_line(entry.get("effective_provider"))
+    model = as_line(entry.get("effective_model"))
+    return f"{provider} {model}".strip()
+
+
 def _head(entry: dict[str, Any]) -> Iterator[str]:
     yield render_headline(entry)
-    provider = f"{as_line(entry.get('effective_provider'))} {as_line(entry.get('effective_model'))}".strip()
+    provider = _provider(entry)
     yield " · ".join(
         filter(
             None,
@@ -104,7 +111,7 @@ def _request(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def _offer(entry: dict[str, Any]) -> Iterator[str]:
-    provider = f"{as_line(entry.get('effective_provider'))} {as_line(entry.get('effective_model'))}".strip()
+    provider = _provider(entry)
     yield f"cllama → {provider or 'model'}"
     tools = [as_line(name) for name in as_array(entry.get("tools_offered")) if as_line(name)]
     yield f"  offers {', '.join(tools)}" if tools else "  offers no tools of services"

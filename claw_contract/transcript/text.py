@@ -6,11 +6,11 @@ control character remains that could move a terminal's cursor, reverse a line or
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-_LINE_END = re.compile(r"\r\n|\n|\r")  # Of a stream; JSON may hold U+2028 and its like as they are
+from claw_contract.sse import SseReader
+
 MAX_TEXT_CHARS = 4000  # Printed characters of one text
 _HARMLESS = "\n\u00a0\u202f\u200d"
 """Not printable according to Python: line breaks, non-breaking spaces, and the joiner of emoji."""
@@ -40,25 +40,20 @@ def printable(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
     a\x1b[2J {"a": [1]}
     """
     text = value if isinstance(value, str) else _json(value)
-    more = f" … ({len(text)} characters)" if len(text) > max_chars else ""
-    return (
-        "".join(
-            char if char.isprintable() or char in _HARMLESS else _escaped(char)
-            for char in text[:max_chars]
-        )
-        + more
+    shown = "".join(
+        char if char.isprintable() or char in _HARMLESS else _escaped(char)
+        for char in text[:max_chars]
     )
+    return f"{shown} … ({len(text)} characters)" if len(text) > max_chars else shown
 
 
 def request_messages(body: object) -> list[Any]:
     """Return the messages of a request; those of OpenAI Responses are items, or one text."""
     document = as_object(body)
-    own = document.get("input")
-    return (
-        [{"role": "user", "content": own}]
-        if isinstance(own, str)
-        else as_array(document.get("messages", own))
-    )
+    responses_input = document.get("input")
+    if isinstance(responses_input, str):
+        return [{"role": "user", "content": responses_input}]
+    return as_array(document.get("messages", responses_input))
 
 
 def is_models(value: object) -> bool:
@@ -78,13 +73,13 @@ def message_lines(value: object) -> Iterator[str]:
     who = as_line(message.get("role")) or ("assistant" if is_models(message) else "somebody")
     kind = as_line(message.get("type"))
     if who in {"tool", "function"}:
-        who = (
-            "result of "
-            f"{as_line(message.get('tool_call_id')) or as_line(message.get('name')) or 'a call'}"
-        )
+        call = as_line(message.get("tool_call_id")) or as_line(message.get("name")) or "a call"
+        who = f"result of {call}"
     if kind.endswith("_output"):
         who = f"result of {as_line(message.get('call_id')) or 'a call'}"
-    for text in _parts(message) if kind in {"", "message"} else _item(kind, message):
+
+    is_message = kind in {"", "message"}
+    for text in _parts(message) if is_message else _item(kind, message):
         yield f"{who}: {text}"
 
 
@@ -114,12 +109,14 @@ def _parts(message: dict[str, Any]) -> Iterator[str]:
     for part in content if isinstance(content, list) else [content]:
         if part not in (None, ""):
             yield _part(part)
+
     if message.get("refusal"):
         yield f"refuses: {printable(message['refusal'])}"
-    for call in (
-        *as_array(message.get("tool_calls")),
-        *([message["function_call"]] if message.get("function_call") else ()),
-    ):
+
+    calls = [*as_array(message.get("tool_calls"))]
+    if message.get("function_call"):  # the older form, one call without an id
+        calls.append(message["function_call"])
+    for call in calls:
         function = as_object(as_object(call).get("function", call))
         yield _call(function.get("name"), function.get("arguments"))
 
@@ -169,30 +166,44 @@ def _stream(text: str) -> Iterator[str]:
     if not events:
         yield printable(text)
         return
+
     texts: dict[object, list[str]] = {}
     for event in events:
         for place, piece in _pieces(event):
             texts.setdefault(place, []).append(piece)
+
     for place, pieces in texts.items():
-        yield f"{'error' if place == 'error' else 'assistant'}: {printable(''.join(pieces))}"
+        who = "error" if place == "error" else "assistant"
+        yield f"{who}: {printable(''.join(pieces))}"
 
 
 def _events(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a stream of events, one for each event; of a
-    damaged one, one for each line.
+    """Yield the JSON object of each event of a stream.
+
+    History may hold a stream that was cut or damaged: an event without its blank line at the end
+    counts, and one whose data is no JSON document is read line by line.
     """
-    for block in _LINE_END.sub("\n", text.removeprefix("\ufeff")).split("\n\n"):
-        data = [line[5:] for line in block.split("\n") if line.startswith("data:")]
-        if event := _read("\n".join(data)):
-            yield event
+    stream = text.encode(errors="surrogatepass") + b"\n\n"
+    reader = SseReader(max_event_bytes=len(stream))
+    for event in reader.feed(stream):
+        data = event.data.decode(errors="surrogatepass")
+        document = _read(data)
+        if document:
+            yield document
         else:
-            yield from filter(None, map(_read, data))
+            yield from filter(None, map(_read, data.split("\n")))
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
+    """Yield the texts of an event, each with the place (a part of the answer) that it belongs to.
+
+    Which dialect an event is of need not be known: their members have different names.
+    """
     if error := event.get("error") or as_object(event.get("response")).get("error"):
         yield "error", _json(error)
-    for choice in as_array(event.get("choices")):  # OpenAI
+
+    # OpenAI chat completions
+    for choice in as_array(event.get("choices")):
         delta = as_object(as_object(choice).get("delta"))
         yield from _texts("text", (delta.get("content"), delta.get("refusal")))
         for call in as_array(delta.get("tool_calls")):
@@ -202,13 +213,18 @@ def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
                 (place, f"calls {name} ") for _, name in _texts(place, (function.get("name"),))
             )
             yield from _texts(place, (function.get("arguments"),))
-    item = as_object(event.get("item"))  # OpenAI Responses
+
+    # OpenAI Responses
+    item = as_object(event.get("item"))
     place = ("item", str(event.get("item_id", item.get("id"))))
     if event.get("type") == "response.output_item.added":
         yield from ((place, f"calls {name} ") for _, name in _texts(place, (item.get("name"),)))
     yield from _texts(place, (event.get("delta"),))
-    place = ("block", str(event.get("index")))  # Anthropic
-    block, delta = as_object(event.get("content_block")), as_object(event.get("delta"))
+
+    # Anthropic messages
+    place = ("block", str(event.get("index")))
+    block = as_object(event.get("content_block"))
+    delta = as_object(event.get("delta"))
     if block.get("type") == "tool_use":
         yield place, f"calls {block.get('name')} "
     yield from _texts(

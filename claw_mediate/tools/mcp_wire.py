@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import httpx2
 
+from claw_contract.sse import EventTooLongError, SseReader
 from claw_mcp import protocol
 from claw_mcp.protocol import Message, MessageError
-from claw_mcp.sse import EventTooLongError, SseReader
 from claw_mediate.http.client import ConnectionPool, Response
 from claw_mediate.http.content_coding import coding_names, read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers

@@ -1,11 +1,10 @@
-"""The time of a state in a SQLite file, which goes on evenly when somebody sets the
-machine's clock.
+"""The time of a state in a SQLite file, which does not jump when somebody sets the machine's clock.
 
-Rules. All users of a file are on one machine (SQLite's write-ahead log requires it), and a machine
-has a clock that nobody can set: the time since it was started, which counts its sleep too. The
-first process that opens the file after a start of the machine stores how far the wall clock is
-ahead of that one; from then on the sum of both is the time of the file, for every process. Where
-the system has no such clock, the wall clock is the time.
+All users of a file are on one machine, because SQLite's write-ahead log requires it. A machine has
+a clock that nobody can set: the time since it was started, with its sleep. The first process that
+opens the file after a start of the machine stores how far the wall clock is ahead of that clock.
+From then on the sum of both is the time of the file, for every process. If the system has no such
+clock, the wall clock is the time.
 """
 
 import sqlite3
@@ -30,7 +29,7 @@ class Uptime(NamedTuple):
 
     @classmethod
     def of_machine(cls) -> "Uptime | None":
-        """Return None where the system has no such clock."""
+        """Return the uptime of this machine; None if the system has no such clock."""
         try:
             number = time.CLOCK_BOOTTIME
             boot = f"{_BOOT_ID.read_text(encoding='ascii').strip()} {_TIME_NAMESPACE.readlink()}"
@@ -40,11 +39,10 @@ class Uptime(NamedTuple):
 
 
 def open_clock(database: sqlite3.Connection, wall: Clock, uptime: Uptime | None) -> Clock:
-    """Return the time of the file in seconds since 1970; store what it is made of if nobody has
-    since the machine's start.
+    """Return the time of the file in seconds since 1970.
 
-    It never begins before the latest time in the file: a machine may start with a clock that stands
-    at 1970.
+    Store how far the wall clock is ahead, if no process has since the machine's start. The time
+    never begins before the latest one in the file: some machines start with a clock at 1970.
     """
     if uptime is None:
         return wall
@@ -55,9 +53,8 @@ def open_clock(database: sqlite3.Connection, wall: Clock, uptime: Uptime | None)
 
     (latest,) = database.execute(_LATEST).fetchone()
     ahead = max(wall(), latest or 0.0) - uptime.clock()
-    with suppress(
-        sqlite3.OperationalError
-    ):  # another process has the lock: the next one that opens the file stores it
+    # If another process has the lock, the next one that opens the file stores it.
+    with suppress(sqlite3.OperationalError):
         database.execute("INSERT OR IGNORE INTO clock VALUES (?, ?)", (uptime.boot, ahead))
     return find_clock(database, uptime) or (lambda: ahead + uptime.clock())
 

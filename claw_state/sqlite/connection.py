@@ -13,11 +13,11 @@ the file is damaged                 the proxy restarts, after it   a new file be
 
 Every failure is reported to ``Health`` and raised as ``StoreError``.
 
-Other processes write to the file, too, and lock it for each write. Writers wait for that lock while
-the event loop goes on, and readers never wait.
+Other processes write to the file, too, and lock it for each write. Writers wait for that lock
+without blocking the event loop, and readers never wait.
 
 All parts of a mediator share one connection, and so does the next mediator on the same state
-(``share``): SQLite drops its page cache whenever another connection has written, and a state in
+(``share``). For SQLite drops its page cache whenever another connection has written, and a state in
 memory belongs to its connection.
 """
 
@@ -48,7 +48,7 @@ _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCK_SECONDS = 1.0  # The longest wait of a writer for another process's lock
 _MAX_PAUSE_SECONDS = 0.004  # The longest pause between two tries; the first is a quarter of it
-_PAGES_PER_FREE_PAGE = 4  # One page in so many may stay free, for later turns
+_PAGES_PER_FREE_PAGE = 4  # One page in four may stay free, for later turns
 type Execute = Callable[..., sqlite3.Cursor]
 _REPLACED = (
     "its file, or the log beside it, was deleted or replaced: put it back, or start the proxy again"
@@ -78,7 +78,7 @@ class Database:
         self._users: set[Database] = {self}
 
     def share(self) -> Database:
-        """Return the same connection for one more user, who closes it too."""
+        """Return the same connection for one more user, who must close it, too."""
         other = copy(self)
         self._users.add(other)
         return other
@@ -101,7 +101,7 @@ class Database:
     async def write(self, statement: str, *values: object) -> int:
         """Run a statement and return the number of changed rows.
 
-        Raise ``StoreError``, or ``sqlite3.IntegrityError`` unchanged.
+        Raise ``StoreError``; an ``sqlite3.IntegrityError`` passes unchanged.
         """
         return await self._when_free(lambda: self._execute(statement, values))
 
@@ -110,8 +110,9 @@ class Database:
         return await self._when_free(lambda: self._execute(statement, values), backs_off=False)
 
     def try_transact(self, work: Callable[[Execute], None]) -> bool:
-        """Run ``transact`` now; return False, and change nothing, while another
-        process has the lock.
+        """Do ``transact`` without waiting.
+
+        Return False, and change nothing, if another process has the lock.
         """
         try:
             self._attempt(lambda: self._transact(work), backs_off=True)
@@ -127,11 +128,9 @@ class Database:
         return await self._when_free(lambda: self._transact(work))
 
     async def _when_free[T](self, work: Callable[[], T], *, backs_off: bool = True) -> T:
-        """Return the result of ``work``, which writes, as soon as no other process does.
-
-        What the event loop does meanwhile is no waiting for the lock: only the pauses count.
-        """
-        waited, pause = 0.0, _MAX_PAUSE_SECONDS / 4
+        """Return the result of ``work``, which writes, as soon as no other process has the lock."""
+        waited = 0.0  # The pauses alone: a busy event loop is no locked file
+        pause = _MAX_PAUSE_SECONDS / 4
         while True:
             try:
                 return self._attempt(work, backs_off=backs_off)
@@ -139,6 +138,7 @@ class Database:
                 if waited >= _LOCK_SECONDS:
                     self.health.back_off()
                     raise self._failure(error) from error
+
             await asyncio.sleep(pause)
             waited += pause
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
@@ -150,6 +150,7 @@ class Database:
         """
         if backs_off and self.health.is_backing_off:
             raise StateUnavailableError("another process has locked it")
+
         self._check_file()
         try:
             return work()
@@ -190,20 +191,24 @@ class Database:
 
     def shrink(self) -> None:
         """Return some pages to the disk if many are free. Raise ``StoreError``."""
-        ((free,),), ((pages,),) = self.read("PRAGMA freelist_count"), self.read("PRAGMA page_count")
-        if free * _PAGES_PER_FREE_PAGE > pages:
-            self.read(VACUUM_STEP)
-            if self._log is not None:
-                self._log.checkpoint()  # only a checkpoint shortens the file
+        ((free,),) = self.read("PRAGMA freelist_count")
+        ((pages,),) = self.read("PRAGMA page_count")
+        if free * _PAGES_PER_FREE_PAGE <= pages:
+            return
+
+        self.read(VACUUM_STEP)
+        if self._log is not None:
+            self._log.checkpoint()  # only a checkpoint shortens the file
 
     def close(self) -> None:
-        """Close the connection when the last user has called this.
+        """Close the connection after the last of its users has called this.
 
-        A second call of a user does nothing.
+        A second call by the same user does nothing.
         """
         self._users.discard(self)
         if self._users:
             return
+
         if self._log is not None:
             self._log.close()
         self._db.close()
@@ -214,9 +219,9 @@ class Database:
             self._log.record_write(sum(len(value) for value in values if isinstance(value, bytes)))
 
     def _check_file(self) -> None:
-        """Raise ``StoreError`` if the paths name other files than those that were opened.
+        """Raise ``StoreError`` if the paths no longer name the files that were opened.
 
-        Takes microseconds.
+        This takes microseconds.
         """
         self.health.check()
         if self._current_files() != self._opened_files:

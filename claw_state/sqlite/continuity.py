@@ -28,20 +28,24 @@ from claw_state.url import StoreError
 _INSERT = "INSERT INTO kept (agent, key, before, session, messages, used) VALUES (?, ?, ?, ?, ?, ?)"
 _DELETE_OLD = "DELETE FROM kept WHERE agent = ? AND used < ?"
 _DELETE_ANY_OLD = "DELETE FROM kept WHERE id IN (SELECT id FROM kept WHERE used < ? LIMIT 256)"
-# Time between searches for old entries of agents that do not come back. Each reads a whole index.
 _SWEEP_SECONDS = 600.0
+"""The time between two searches for old entries of agents that do not return. Each reads a whole
+index.
+"""
 _EVICT_BY_USE = """
 UPDATE kept SET messages = x'2d' WHERE agent = ? AND LENGTH(messages) > 1 AND used < (
-    SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) > 1 ORDER BY used DESC LIMIT 1 OFFSET ?
+    SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) > 1
+    ORDER BY used DESC LIMIT 1 OFFSET ?
 )
 """
 _MARKS_INTERVAL = 16
-"""Marks beyond the limit go with every sixteenth entry of their agent: finding them reads a
-thousand places of an index, which SQLite holds no longer when another process has written.
+"""Marks above the limit are deleted with every sixteenth save of their agent. Finding them reads a
+thousand places of an index, which SQLite has dropped from its cache if another process has written.
 """
 _DELETE_MARKS = """
 DELETE FROM kept WHERE agent = ? AND LENGTH(messages) <= 1 AND used < (
-    SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) <= 1 ORDER BY used DESC LIMIT 1 OFFSET ?
+    SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) <= 1
+    ORDER BY used DESC LIMIT 1 OFFSET ?
 )
 """
 _EVICT_BY_SIZE = """
@@ -53,10 +57,11 @@ UPDATE kept SET messages = x'2d' WHERE id IN (
 )
 """
 _FIND = """
-SELECT id, key, before, session, messages FROM kept WHERE agent = ? AND key = ? AND +used >= ? ORDER BY id DESC LIMIT ?
+SELECT id, key, before, session, messages FROM kept
+WHERE agent = ? AND key = ? AND +used >= ? ORDER BY id DESC LIMIT ?
 """
-"""The sign keeps SQLite from using the index by age: nearly all entries are young enough."""
-_STORED = """
+"""The plus sign keeps SQLite from using the index by age: nearly all entries are young enough."""
+_FIND_STORED_KEYS = """
 SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM kept WHERE agent = ? AND key = value)
 OR EXISTS (SELECT 1 FROM kept_names WHERE agent = ? AND key = value)
 """
@@ -65,6 +70,7 @@ _FIND_NAMED = """
 SELECT id, kept.key, before, session, messages FROM kept_names CROSS JOIN kept USING (id)
 WHERE kept_names.agent = ? AND kept_names.key = ? AND +used >= ? ORDER BY id DESC LIMIT ?
 """
+_SIZE = "SELECT SUM(LENGTH(messages)) FROM kept WHERE agent = ?"
 _MARK_USED = "UPDATE kept SET used = ? WHERE agent = ? AND id IN (SELECT value FROM json_each(?))"
 
 
@@ -73,11 +79,8 @@ class SqliteContinuityStore:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._max_held: dict[str, int] = {}
-        """An upper bound of each agent's bytes.
-
-        They are summed up again only when the bound is too high.
-        """
+        self._max_bytes: dict[str, int] = {}
+        """An upper bound of each agent's bytes, which are summed up only if it is too high."""
         self._saves: Counter[str] = Counter()
         self._swept_at = 0.0
         self._db = database
@@ -91,6 +94,7 @@ class SqliteContinuityStore:
             number = execute(_INSERT, row).lastrowid
             for name in anchor.names[:MAX_NAMES]:
                 execute(_INSERT_NAME, (agent_id, name, number))
+
             execute(_DELETE_OLD, (agent_id, now - MAX_AGE_SECONDS))
             execute(_EVICT_BY_USE, (agent_id, agent_id, MAX_TURNS - 1))
             if self._saves[agent_id] % _MARKS_INTERVAL == 1:
@@ -103,9 +107,9 @@ class SqliteContinuityStore:
         await self._evict(agent_id, len(messages))
 
     async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
-        stored = self._db.read(
-            _STORED, json.dumps(sorted(set(keys))), agent_id, agent_id
-        )  # few of many
+        # A request has many keys, and few of them are stored: one query finds these.
+        wanted = json.dumps(sorted(set(keys)))
+        stored = self._db.read(_FIND_STORED_KEYS, wanted, agent_id, agent_id)
         return join_by_id(entry for (key,) in stored for entry in self._find_key(agent_id, key))
 
     async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
@@ -124,20 +128,20 @@ class SqliteContinuityStore:
         self._db.close()
 
     async def _evict(self, agent_id: str, added: int) -> None:
-        self._max_held[agent_id] = self._max_held.get(agent_id, MAX_BYTES) + added
-        if self._max_held[agent_id] > MAX_BYTES:
-            await self._db.write(_EVICT_BY_SIZE, agent_id, MAX_BYTES)
-            ((size,),) = self._db.read(
-                "SELECT SUM(LENGTH(messages)) FROM kept WHERE agent = ?", agent_id
-            )
-            self._max_held[agent_id] = size or 0
+        self._max_bytes[agent_id] = self._max_bytes.get(agent_id, MAX_BYTES) + added
+        if self._max_bytes[agent_id] <= MAX_BYTES:
+            return
+
+        await self._db.write(_EVICT_BY_SIZE, agent_id, MAX_BYTES)
+        ((size,),) = self._db.read(_SIZE, agent_id)
+        self._max_bytes[agent_id] = size or 0
 
     def _find_key(self, agent_id: str, key: str) -> list[StoredRounds]:
-        wanted = (agent_id, key, self._clock() - MAX_AGE_SECONDS, MAX_CANDIDATES)
-        return [
-            decode_stored_rounds(
-                number, Anchor(own, tuple(before.split()), names=names), session, bytes(messages)
-            )
-            for query, names in ((_FIND, ()), (_FIND_NAMED, (key,)))
-            for number, own, before, session, messages in self._db.read(query, *wanted)
-        ]
+        """Return the entries that have the key as their own, then those that have it as a name."""
+        bounds = (agent_id, key, self._clock() - MAX_AGE_SECONDS, MAX_CANDIDATES)
+        entries: list[StoredRounds] = []
+        for query, names in ((_FIND, ()), (_FIND_NAMED, (key,))):
+            for number, own, before, session, messages in self._db.read(query, *bounds):
+                anchor = Anchor(own, tuple(before.split()), names=names)
+                entries.append(decode_stored_rounds(number, anchor, session, bytes(messages)))
+        return entries

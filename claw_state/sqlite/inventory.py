@@ -1,11 +1,10 @@
 """The inventory of a SQLite file, also while a proxy uses it.
 
-beside the file         how it is read                                      so that
-──────────────────────  ──────────────────────────────────────────────────
-───────────────────────────────────── a log and its index     like every other process
-a running proxy goes on meanwhile a log without an index  with an index in memory: no other process
-uses it   no index is created no log                  as an immutable file
-neither log nor index is created
+next to the file        how it is read          so that
+a log and its index     like any process        a running proxy goes on meanwhile
+a log without an index  with an index in        no index is created (no other process uses
+                        memory                  the file)
+no log                  as an immutable file    neither log nor index is created
 """
 
 import os
@@ -28,7 +27,7 @@ from claw_state.inventory import (
     current_state,
     is_deletable,
 )
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.sqlite.clock import Uptime, find_clock
 from claw_state.sqlite.schema import (
     check_version,
@@ -43,7 +42,8 @@ _TRIES = 5
 _OURS = {"kept", "turns", "steps", "spending", "reservations", "owned", "provider_objects"}
 _ROUNDS = """
 SELECT CAST(agent AS TEXT), COUNT(*) FILTER (WHERE LENGTH(messages) > 1), SUM(LENGTH(messages)),
-    CAST(MIN(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL), CAST(MAX(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL),
+    CAST(MIN(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL),
+    CAST(MAX(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL),
     COUNT(*) FILTER (WHERE LENGTH(messages) <= 1)
 FROM kept GROUP BY agent
 """
@@ -52,7 +52,8 @@ _TURNS = (
     "FROM turns"
 )
 _SPENDING = """
-SELECT CAST(agent AS TEXT), CAST(SUM(requests) AS INTEGER), CAST(SUM(cost) AS REAL), CAST(SUM(unknown) AS INTEGER)
+SELECT CAST(agent AS TEXT), CAST(SUM(requests) AS INTEGER), CAST(SUM(cost) AS REAL),
+    CAST(SUM(unknown) AS INTEGER)
 FROM spending GROUP BY agent
 """
 _OWNED = "SELECT CAST(agent AS TEXT), COUNT(*) FROM owned GROUP BY agent"
@@ -68,24 +69,23 @@ _TURN = (
 
 
 class _OpenMode(NamedTuple):
-    """Options to open the file with, and its modification time, both of which must
-    be the same after reading.
-    """
+    """How to open the file. If it is another one after reading, the file is read again."""
 
     options: str
-    unchanged: int = 0
+    modified_ns: int = 0
+    """The modification time, of a file without a log."""
 
 
 class SqliteInventory:
     """A ``StateInventory`` of a SQLite file."""
 
     def __init__(self, place: File, clock: Callable[[], float] | None = None) -> None:
+        """``clock`` replaces the time of the file in tests."""
         self._shown = place.shown
         self._file = Path(place.path)
-        """``clock`` replaces the time of the file in tests."""
         self._fixed_clock = clock
         self._clock = clock or time.time
-        self._me = Owner.current().with_file(place.path)
+        self._me = LeaseOwner.current().with_file(place.path)
 
     def inventory(self) -> Inventory:
         with self._errors():
@@ -100,12 +100,14 @@ class SqliteInventory:
                     continue
                 if mode == self._open_mode():  # else a proxy has started or ended meanwhile
                     return inventory
+
         raise StoreError(f"the state {self._shown} is opened and closed again and again: try again")
 
     def forget(self, agent_id: str) -> DeletionCounts | None:
         with self._errors(), closing(self._open("mode=rw", os.R_OK | os.W_OK)) as database:
             tables = self._tables(database)
             database.execute("PRAGMA secure_delete=ON")  # overwrites the deleted data on the disk
+
             rounds = _ids(database, _ROUND_IDS, agent_id, "kept" in tables)
             marks = _ids(database, _MARK_IDS, agent_id, "kept" in tables)
             turns = _ids(database, _TURN_IDS, agent_id, "turns" in tables)
@@ -113,28 +115,36 @@ class SqliteInventory:
             objects = [*_rows(database, _OBJECT_NAMES, "provider_objects" in tables, agent_id)]
             if not any((rounds, marks, turns, owned, objects)):
                 return None
-            round_count, mark_count = (
-                _delete_in_parts(database, ids, self._delete_round) for ids in (rounds, marks)
-            )
+
+            round_count = _delete_in_parts(database, rounds, self._delete_round)
+            mark_count = _delete_in_parts(database, marks, self._delete_round)
             turn_count = _delete_in_parts(database, turns, self._delete_turn)
             owned_count = _delete_in_parts(database, owned, _delete_owned)
             owned_count += _delete_in_parts(database, objects, _delete_object)
-            left = _ids(database, _TURN_IDS, agent_id, "turns" in tables)
-            lingers = not vacuum_and_truncate_log(database)
+            remaining_turns = _ids(database, _TURN_IDS, agent_id, "turns" in tables)
+            is_log_truncated = vacuum_and_truncate_log(database)
             return DeletionCounts(
-                round_count, mark_count, turn_count, len(left), owned_count, lingers
+                rounds=round_count,
+                marks=mark_count,
+                turns=turn_count,
+                running=len(remaining_turns),
+                owned=owned_count,
+                lingers=not is_log_truncated,
             )
 
     def _open_mode(self) -> _OpenMode:
-        log, index = (Path(f"{self._file}{part}") for part in ("-wal", "-shm"))
+        """Return how to open the file now; the table at the top of this module has the reasons."""
+        log = Path(f"{self._file}-wal")
+        index = Path(f"{self._file}-shm")
         if not log.exists():
             return _OpenMode("mode=ro&immutable=1", self._file.stat().st_mtime_ns)
         return _OpenMode("mode=ro" if index.exists() else "mode=ro&vfs=unix-none")
 
     def _open(self, options: str, access: int) -> sqlite3.Connection:
-        """Open the file.
+        """Open the file through SQLite.
 
-        Only SQLite may do so: closing another descriptor would release its locks in this process.
+        Nothing else may open it: closing another descriptor would release SQLite's locks in this
+        process.
         """
         if not stat.S_ISREG(self._file.stat().st_mode):
             raise StoreError(
@@ -142,6 +152,7 @@ class SqliteInventory:
             )
         if not os.access(self._file, access, effective_ids=os.access in os.supports_effective_ids):
             raise PermissionError
+
         uri = f"{self._file.absolute().as_uri()}?{options}"
         database = sqlite3.connect(uri, uri=True, autocommit=True, timeout=_PATIENCE_SECONDS)
         database.text_factory = lambda text: text.decode(errors="replace")
@@ -152,43 +163,55 @@ class SqliteInventory:
     def _read(self, database: sqlite3.Connection) -> Inventory:
         database.execute("BEGIN")
         tables = self._tables(database)
-        rounds = {
-            agent: RoundStats(*row) for agent, *row in _rows(database, _ROUNDS, "kept" in tables)
-        }
-        spent = {
-            agent: SpendingTotal(*row)
-            for agent, *row in _rows(database, _SPENDING, "spending" in tables)
-        }
+        rounds: dict[str, RoundStats] = {}
+        for agent, *stats in _rows(database, _ROUNDS, "kept" in tables):
+            rounds[agent] = RoundStats(*stats)
+
+        spent: dict[str, SpendingTotal] = {}
+        for agent, *total in _rows(database, _SPENDING, "spending" in tables):
+            spent[agent] = SpendingTotal(*total)
+
         owned = Counter[str](dict(_rows(database, _OWNED, "owned" in tables)))
         owned.update(dict(_rows(database, _OBJECTS, "provider_objects" in tables)))
+
         turns: dict[str, list[str]] = {}
         for agent, state, owner, seen in _rows(database, _TURNS, "turns" in tables):
             turns.setdefault(agent, []).append(self._state(state, owner, seen))
-        agents = tuple(
+
+        agents = [
             AgentState(
-                agent,
-                rounds.get(agent, RoundStats()),
-                count_states(turns.get(agent, ())),
-                spent.get(agent),
-                owned[agent],
+                agent=agent,
+                rounds=rounds.get(agent, RoundStats()),
+                turns=count_states(turns.get(agent, ())),
+                spent=spent.get(agent),
+                owned=owned[agent],
             )
             for agent in sorted(rounds.keys() | turns.keys() | spent.keys() | owned.keys())
-        )
+        ]
         log = Path(f"{self._file}-wal")
-        size, log_size = self._file.stat().st_size, log.stat().st_size if log.exists() else 0
-        return Inventory(self._shown, "SQLite", check_version(database), agents, size, log_size)
+        return Inventory(
+            place=self._shown,
+            store="SQLite",
+            schema=check_version(database),
+            agents=tuple(agents),
+            size=self._file.stat().st_size,
+            log=log.stat().st_size if log.exists() else 0,
+        )
 
     def _tables(self, database: sqlite3.Connection) -> set[str]:
+        """Return the names of the tables, and take the time of the file from them.
+
+        A file of an older version may lack some. Raise ``StoreError`` if it is no state.
+        """
         check_version(database)
-        tables = {
-            name
-            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        }
+        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        tables = {name for (name,) in names}
         if tables and not tables & _OURS:
             raise StoreError(
                 f"{self._shown} is a database of something else: name the file that the "
                 "proxy's CLAW_STATE names"
             )
+
         if self._fixed_clock is None and "clock" in tables:
             self._clock = find_clock(database, Uptime.of_machine()) or time.time
         return tables
@@ -203,13 +226,14 @@ class SqliteInventory:
         row = database.execute(_TURN, (turn,)).fetchone()
         if row is None or not is_deletable(self._state(*row)):
             return 0
-        database.execute(
-            "DELETE FROM steps WHERE turn = ?", (turn,)
-        )  # a file of an old version has no trigger for it
+
+        # A file of an old version has no trigger that deletes the steps with their turn.
+        database.execute("DELETE FROM steps WHERE turn = ?", (turn,))
         return database.execute("DELETE FROM turns WHERE turn = ?", (turn,)).rowcount
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
+        """Turn every error into a ``StoreError`` with one line."""
         shown = self._shown
         try:
             yield
@@ -225,15 +249,11 @@ class SqliteInventory:
         except OSError as error:
             raise StoreError(f"the state {shown} can't be opened: {error.strerror}") from None
         except sqlite3.Error as error:
-            locked = getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-                sqlite3.SQLITE_BUSY,
-                sqlite3.SQLITE_LOCKED,
-            )
-            why = (
-                "another process has locked it for too long; try again"
-                if locked
-                else describe_error(error)
-            )
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                why = "another process has locked it for too long; try again"
+            else:
+                why = describe_error(error)
             raise StoreError(f"the state {shown} can't be used: {why}") from None
 
 
@@ -260,10 +280,15 @@ def _delete_object(database: sqlite3.Connection, place: tuple[str, str, str]) ->
 def _delete_in_parts[T](
     database: sqlite3.Connection, ids: list[T], delete: Callable[[sqlite3.Connection, T], int]
 ) -> int:
-    deleted, waiting = 0, deque(ids)
-    while waiting:
+    """Delete entries in short transactions, so that a proxy can write in between.
+
+    Return how many were deleted.
+    """
+    deleted = 0
+    remaining = deque(ids)
+    while remaining:
         with low_priority_transaction(database) as deadline:
-            deleted += delete(database, waiting.popleft())
-            while waiting and time.monotonic() < deadline:
-                deleted += delete(database, waiting.popleft())
+            deleted += delete(database, remaining.popleft())
+            while remaining and time.monotonic() < deadline:
+                deleted += delete(database, remaining.popleft())
     return deleted

@@ -21,7 +21,7 @@ from claw_state.journal import (
     StoredResponse,
     holds_lease,
 )
-from claw_state.lease import LifeLock, Owner
+from claw_state.lease import LeaseOwner, LifeLock
 from claw_state.sqlite.connection import Database
 from claw_state.url import StoreError
 
@@ -38,7 +38,8 @@ _ALTERED = (
 _READ_ANSWER = "SELECT answer FROM turns WHERE turn = ? AND answer IS NOT NULL"
 _BEGIN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, NULL)"
 _RESUME = """
-UPDATE turns SET state = 'running', request = ?, earlier = ?, said = ?, attempt = ?, owner = ?, seen = ?
+UPDATE turns
+SET state = 'running', request = ?, earlier = ?, said = ?, attempt = ?, owner = ?, seen = ?
 WHERE turn = ? AND state = ? AND owner = ? AND seen = ?
 """
 _RECORD_STEP = (
@@ -57,14 +58,13 @@ _END = (
 )
 _MARK_DELIVERED = "UPDATE turns SET state = 'done' WHERE turn = ? AND state = 'answered'"
 _PRUNE_INTERVAL = 8
-"""Expired turns are deleted with every eighth turn that begins.
-
-Turns that were written together lie together.
+"""Expired turns are deleted with every eighth turn that begins, several at once, because turns that
+were written together are in the same pages.
 """
 _PRUNE = """
 DELETE FROM turns WHERE turn IN (SELECT turn FROM turns WHERE seen <= ? ORDER BY seen LIMIT 32)
 """
-"""More than begin meanwhile, and never so many that others wait."""
+"""It deletes more turns than begin meanwhile, and not so many that other writers must wait."""
 _DELETE_EXPIRED = "DELETE FROM turns WHERE seen <= ? AND request = ? AND state = 'running'"
 _READ_STEP = "SELECT record FROM steps WHERE turn = ? AND round = ? AND place = ?"
 
@@ -73,7 +73,7 @@ class SqliteJournal:
     """A ``Journal`` in SQLite: in a file, or in memory."""
 
     def __init__(
-        self, database: Database, owner: Owner, clock: Callable[[], float] = time.time
+        self, database: Database, owner: LeaseOwner, clock: Callable[[], float] = time.time
     ) -> None:
         """Raise ``OSError`` if the lock that proves this mediator's life can't be taken."""
         self._owner = owner.with_file(database.file)
@@ -86,22 +86,34 @@ class SqliteJournal:
     async def find(self, agent_id: str, fingerprint: RequestFingerprint) -> PreviousAttempt | None:
         since = self._clock() - RESUME_SECONDS
         row = self._first(_SAME, agent_id, since, fingerprint.request)
-        if altered := row is None and bool(fingerprint.last_message):
-            candidates = self._db.read(_ALTERED, agent_id, since, fingerprint.earlier)
-            matches = fingerprint.openclaw_retry_of({(other[-1], other[1]) for other in candidates})
-            row = next(
-                (one for one in candidates if (one[-1], one[1]) in matches and not self._runs(one)),
-                None,
-            )
+        is_altered = row is None and bool(fingerprint.last_message)
+        if is_altered:
+            row = self._find_altered(agent_id, since, fingerprint)
         if row is None:
             return None
+
         turn_id, state, owner, seen, key, _ = row
-        is_alive, answer = self._is_alive(row, altered=altered), self._first(_READ_ANSWER, turn_id)
+        is_alive = self._is_alive(row, altered=is_altered)
+        answer = self._first(_READ_ANSWER, turn_id)
         try:
             response = msgspec.msgpack.decode(answer[0], type=StoredResponse) if answer else None
         except msgspec.DecodeError as error:
             raise StoreError(f"the record of a turn can't be read: {error}") from error
+
         return PreviousAttempt(turn_id, state, is_alive, key, response, owner, seen)
+
+    def _find_altered(
+        self, agent_id: str, since: float, fingerprint: RequestFingerprint
+    ) -> tuple[Any, ...] | None:
+        """Return the latest turn that the request repeats with a note appended."""
+        candidates = self._db.read(_ALTERED, agent_id, since, fingerprint.earlier)
+        attempts = {(message_digest, state) for _, state, *_, message_digest in candidates}
+        matches = fingerprint.openclaw_retry_of(attempts)
+        for row in candidates:
+            _, state, *_, message_digest = row
+            if (message_digest, state) in matches and not self._runs(row):
+                return row
+        return None
 
     async def is_alive(self, turn_id: str) -> bool:
         row = self._first(_TURN, turn_id)
@@ -112,11 +124,12 @@ class SqliteJournal:
         return holds_lease(self._owner, state, owner, self._clock() - seen, altered=altered)
 
     def _runs(self, row: tuple[Any, ...]) -> bool:
-        """Return True if a turn runs and its runner waits.
+        """Return True if a turn runs, here or elsewhere, and its runner waits.
 
         A turn that runs here is found only by its own request (``claw_mediate/turns/registry.py``).
         """
-        return row[1] == "running" and (self._is_alive(row) or row[2] == self._owner.name)
+        _, state, owner, *_ = row
+        return state == "running" and (self._is_alive(row) or owner == self._owner.name)
 
     async def begin(self, turn_id: str, agent_id: str, fingerprint: RequestFingerprint) -> bool:
         await self._prune()
@@ -158,9 +171,8 @@ class SqliteJournal:
         await self._db.write(_ABANDON, self._clock(), turn_id, self._owner.name)
 
     async def end(self, turn_id: str, response: StoredResponse | None) -> None:
-        state, answer = (
-            ("answered", msgspec.msgpack.encode(response)) if response else ("failed", None)
-        )
+        state = "answered" if response else "failed"
+        answer = msgspec.msgpack.encode(response) if response else None
         await self._db.write(_END, state, answer, self._clock(), turn_id, self._owner.name)
 
     async def mark_delivered(self, turn_id: str) -> None:
@@ -173,12 +185,14 @@ class SqliteJournal:
 
     async def _prune(self) -> None:
         self._begun += 1
-        if self._begun % _PRUNE_INTERVAL == 1:
-            now = self._clock()
-            await self._db.write(_PRUNE, now - RESUME_SECONDS)
-            if now > self._shrunk_at + _SHRINK_SECONDS:
-                self._shrunk_at = now
-                self._db.shrink()
+        if self._begun % _PRUNE_INTERVAL != 1:
+            return
+
+        now = self._clock()
+        await self._db.write(_PRUNE, now - RESUME_SECONDS)
+        if now > self._shrunk_at + _SHRINK_SECONDS:
+            self._shrunk_at = now
+            self._db.shrink()
 
     async def _record_step(
         self, turn_id: str, round_number: int, place: int, record: bytes
@@ -187,19 +201,15 @@ class SqliteJournal:
 
         Raise ``StoreError`` if the turn is not in the journal, or not ours any more.
         """
-        if (
-            await self._db.write(
-                _RECORD_STEP, round_number, place, record, turn_id, self._owner.name
-            )
-            == 0
-        ):
+        values = (round_number, place, record, turn_id, self._owner.name)
+        if await self._db.write(_RECORD_STEP, *values) == 0:
             raise StoreError(LEASE_LOST)
 
     async def _write_unless_one_runs(self, request: str, statement: str, *values: object) -> int:
-        """Run a statement that makes a turn the running one of its request; return
-        0 if there is one already.
+        """Run a statement that makes a turn the running one of its request.
 
-        A running turn that has expired is no longer found, but may still be there: it is deleted.
+        Return 0 if there is one already. One that has expired is deleted: it is no longer found,
+        but may still be there.
         """
         for _ in range(2):
             try:

@@ -26,18 +26,20 @@ _SAVE = (
 )
 _DELETE_OLD = "DELETE FROM owned WHERE agent = ? AND used < ?"
 _EVICT = """
-DELETE FROM owned WHERE agent = ? AND used < (SELECT used FROM owned WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?)
+DELETE FROM owned WHERE agent = ?
+AND used < (SELECT used FROM owned WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?)
 """
 _EVICT_EVERY = 64
-"""Saves of an agent between evictions, which count all its rows: so many more than
-the most may be there.
+"""Saves of an agent between two evictions, each of which reads all its records. So an agent may
+have as many records above the limit.
 """
 _FIND_OWNERS = "SELECT agent, record FROM owned WHERE id = ? AND used >= ?"
 _FIND = "SELECT record FROM owned WHERE agent = ? AND id = ? AND used >= ?"
 _MARK_USED = "UPDATE owned SET used = ? WHERE agent = ? AND id = ?"
 _SAVE_OBJECT = """
 INSERT INTO provider_objects VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET provider = excluded.provider, key_label = excluded.key_label, used = excluded.used
+ON CONFLICT DO UPDATE
+SET provider = excluded.provider, key_label = excluded.key_label, used = excluded.used
 """
 _FIND_OBJECT_OWNERS = (
     "SELECT agent FROM provider_objects WHERE kind = ? AND id = ? AND provider = ? AND used >= ?"
@@ -76,9 +78,8 @@ class SqliteOwnershipStore:
 
             execute(_SAVE, (agent_id, owned.id, encode_owned(owned), now))
             execute(_DELETE_OLD, (agent_id, now - MAX_AGE_SECONDS))
-            if (
-                self._saves[agent_id] % _EVICT_EVERY == 0
-            ):  # also at the first: a process may die after each
+            # Also at the first save: a process may die after each.
+            if self._saves[agent_id] % _EVICT_EVERY == 0:
                 execute(_EVICT, (agent_id, agent_id, MAX_OBJECTS - 1))
             return True
 
@@ -91,7 +92,8 @@ class SqliteOwnershipStore:
         rows = self._db.read(_FIND, agent_id, object_id, now - MAX_AGE_SECONDS)
         if not rows:
             return None
-        with suppress(StoreError):  # a state that can only be read tells whose an id is
+
+        with suppress(StoreError):  # a state that can only be read still says who owns it
             await self._db.write(_MARK_USED, now, agent_id, object_id)
         return decode_owned(bytes(rows[0][0]))
 
@@ -109,11 +111,10 @@ class SqliteOwnershipStore:
             for each in objects:
                 if not may_share and _is_anothers_object(execute, agent_id, each, oldest):
                     refused.append(each)
-                else:
-                    execute(
-                        _SAVE_OBJECT,
-                        (agent_id, each.kind, each.id, each.provider, each.key_label, now),
-                    )
+                    continue
+
+                columns = (agent_id, each.kind, each.id, each.provider, each.key_label, now)
+                execute(_SAVE_OBJECT, columns)
 
             execute(_DELETE_OLD_OBJECTS, (agent_id, oldest))
             if self._object_saves[agent_id] % _EVICT_EVERY == 0:
@@ -128,30 +129,27 @@ class SqliteOwnershipStore:
         self, agent_id: str, names: Collection[ObjectName]
     ) -> list[ProviderObject]:
         now = self._clock()
+        oldest = now - MAX_PROVIDER_OBJECT_AGE_SECONDS
         found: list[ProviderObject] = []
-        unmarked: list[ObjectName] = []
+        to_mark: list[ObjectName] = []
         for name in names:
-            for provider, key_label, used in self._db.read(
-                _FIND_OBJECT, agent_id, *name, now - MAX_PROVIDER_OBJECT_AGE_SECONDS
-            ):
+            for provider, key_label, used in self._db.read(_FIND_OBJECT, agent_id, *name, oldest):
                 found.append(ProviderObject(*name, provider, key_label))
                 if used < now - USE_MARK_SECONDS:
-                    unmarked.append(name)
+                    to_mark.append(name)
 
-        if unmarked:
+        def mark(execute: Execute) -> None:
+            for name in to_mark:
+                execute(_MARK_OBJECT_USED, (now, agent_id, *name))
 
-            def mark(execute: Execute) -> None:
-                for name in unmarked:
-                    execute(_MARK_OBJECT_USED, (now, agent_id, *name))
-
-            with suppress(StoreError):  # a state that can only be read tells whose an id is
+        if to_mark:
+            with suppress(StoreError):  # a state that can only be read still says who owns it
                 await self._db.transact(mark)
         return found
 
     async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
-        rows = self._db.read(
-            _LIST_OBJECTS, agent_id, kind, self._clock() - MAX_PROVIDER_OBJECT_AGE_SECONDS
-        )
+        oldest = self._clock() - MAX_PROVIDER_OBJECT_AGE_SECONDS
+        rows = self._db.read(_LIST_OBJECTS, agent_id, kind, oldest)
         return [ProviderObject(kind, *row) for row in rows]
 
     async def close(self) -> None:
@@ -159,16 +157,14 @@ class SqliteOwnershipStore:
 
 
 def _is_anothers(execute: Execute, agent_id: str, owned: OwnedObject, oldest: float) -> bool:
-    """Return whether an id of an object is another agent's at its provider, and not
-    the agent's own.
-    """
-    for each in {owned.id, owned.provider_id}:
-        rows = execute(_FIND_OWNERS, (each, oldest)).fetchall()
-        owners = {
-            agent
-            for agent, record in rows
-            if decode_owned(bytes(record)).provider == owned.provider
-        }
+    """Return whether another agent owns one of the object's two ids at its provider."""
+    for object_id in {owned.id, owned.provider_id}:
+        owners: set[str] = set()
+        for agent, record in execute(_FIND_OWNERS, (object_id, oldest)).fetchall():
+            if decode_owned(bytes(record)).provider == owned.provider:
+                owners.add(agent)
+
+        # A state of an earlier version may have several owners, the agent among them.
         if owners and agent_id not in owners:
             return True
 

@@ -1,8 +1,9 @@
 """The tables of a state in a SQLite file, and how the file is opened and kept small.
 
-0600      mode of the file and of its -wal and -shm, also of those that exist; 0700 of a directory
-that is created for it WAL       a kill -9 loses no completed write vacuum    freed pages go back to
-the disk, a few at a time
+0600    the mode of the file and of its -wal and -shm, also of those that exist;
+0700 of a directory that is created for it
+WAL     a kill -9 loses no completed write
+vacuum  freed pages go back to the disk, a few at a time
 """
 
 import os
@@ -21,9 +22,7 @@ HIDDEN_ROUNDS, TURNS, SPENDING, OWNED, PROVIDER_OBJECTS, CLOCK = (
     for name in ("hidden_rounds", "turns", "spending", "owned", "provider_objects", "clock")
 )
 TABLES = HIDDEN_ROUNDS + TURNS + SPENDING + OWNED + PROVIDER_OBJECTS + CLOCK
-"""Each table is created where it is missing.
-
-So a file of an earlier version gets a new one, and keeps its number.
+"""Missing tables are created. So a file of an earlier version gets new ones, and keeps its version.
 """
 MAX_LOG_BYTES = 48 * 1024 * 1024
 """The size to which the write-ahead log is truncated when it starts again.
@@ -45,8 +44,7 @@ _LOCK_HELD_SECONDS = 0.005
 _PAUSE_RATIO = 3  # Seconds of pause for each second that a low-priority transaction held the lock
 REMEDY = (
     "move the file away (with its -wal and -shm) and start again: conversations then go on "
-    "without their earlier hidden "
-    "rounds, and retries of turns from before are new turns"
+    "without their earlier hidden rounds, and retries of turns from before are new turns"
 )
 
 
@@ -57,13 +55,13 @@ def open_database(file: str, schema: str) -> sqlite3.Connection:
     """
     if file:
         _create_directory(Path(file).parent)
-        if not Path(
-            file
-        ).exists():  # an existing file must not be opened: closing it would release SQLite's locks
+        # An existing file must not be opened here: closing it would release SQLite's locks.
+        if not Path(file).exists():
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         for part in (file, f"{file}-wal", f"{file}-shm"):
             with suppress(OSError):  # another user's, or absent
                 Path(part).chmod(0o600)
+
     database = sqlite3.connect(file or ":memory:", autocommit=True, timeout=_OPEN_SECONDS)
     try:
         check_version(database)
@@ -110,24 +108,26 @@ def low_priority_transaction(database: sqlite3.Connection) -> Iterator[float]:
 
 
 def vacuum_and_truncate_log(database: sqlite3.Connection) -> bool:
-    """Return all free pages to the disk, and truncate the log; return False if the
-    log was read all the time.
+    """Return all free pages to the disk, and truncate the log.
+
+    Return False if the log can't be truncated, because it was read all the time.
     """
     before = -1
-    # A file of an old version does not shrink.
+    # A file of an old version does not shrink, and its number stays the same.
     while (free := database.execute("PRAGMA freelist_count").fetchone()[0]) not in (0, before):
         before = free
         with low_priority_transaction(database):
             database.execute(VACUUM_STEP).fetchall()
-    database.execute(
-        "PRAGMA busy_timeout=20"
-    )  # nobody can write while the log waits for its readers
+
+    # Short, because nobody can write while TRUNCATE waits for readers of the log.
+    database.execute("PRAGMA busy_timeout=20")
     for _ in range(_TRUNCATE_TRIES):
-        database.execute(
-            "PRAGMA wal_checkpoint(PASSIVE)"
-        ).fetchone()  # copies most of it, and blocks nobody
-        if database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0:
+        # This copies most of the log, and blocks nobody.
+        database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        (is_busy, *_) = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if not is_busy:
             return True
+
         time.sleep(_LOCK_HELD_SECONDS * _PAUSE_RATIO)
     return False
 
@@ -139,13 +139,14 @@ def describe_error(error: Exception) -> str:
 
 
 def _create_directory(directory: Path) -> None:
-    if not directory.is_dir():
-        _create_directory(directory.parent)
-        with suppress(
-            FileExistsError
-        ):  # another process has just created it; if it is a file, opening fails
-            directory.mkdir()
-            directory.chmod(0o700)
+    if directory.is_dir():
+        return
+
+    _create_directory(directory.parent)
+    # Another process may just have created it. If it is a file, opening the database fails.
+    with suppress(FileExistsError):
+        directory.mkdir()
+        directory.chmod(0o700)
 
 
 def _configure(database: sqlite3.Connection) -> None:
@@ -153,10 +154,11 @@ def _configure(database: sqlite3.Connection) -> None:
     if vacuum != _INCREMENTAL:
         database.execute("PRAGMA auto_vacuum=INCREMENTAL")
         if database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-            with suppress(
-                sqlite3.OperationalError
-            ):  # the file is in use; the next start tries again
-                database.execute("VACUUM")  # a file of an old version can shrink only after this
+            # A file of an old version can shrink only after this. If it is in use, the next start
+            # tries again.
+            with suppress(sqlite3.OperationalError):
+                database.execute("VACUUM")
+
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")
     database.execute(f"PRAGMA journal_size_limit={MAX_LOG_BYTES}")

@@ -29,14 +29,17 @@ from claw_state.url import StoreError
 
 _ADD = """
 INSERT INTO spending VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
-SET requests = requests + excluded.requests, cost = cost + excluded.cost, unknown = unknown + excluded.unknown
+SET requests = requests + excluded.requests, cost = cost + excluded.cost,
+    unknown = unknown + excluded.unknown
 """
+_BUCKETS = "SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?"
 _AHEAD = "DELETE FROM spending WHERE agent = ? AND ends > ? RETURNING requests, cost, unknown"
 _HOLD = "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?)"
 _HELD = "SELECT id, estimate, held, seen FROM reservations WHERE agent = ? AND held >= 0"
 _RELEASE = "DELETE FROM reservations WHERE agent = ? AND id = ? RETURNING estimate, held"
 _RENEW = """
-UPDATE reservations SET estimate = ?1, held = CASE WHEN estimate = ?1 THEN held ELSE ?1 END, seen = ?2
+UPDATE reservations
+SET estimate = ?1, held = CASE WHEN estimate = ?1 THEN held ELSE ?1 END, seen = ?2
 WHERE agent = ?3 AND id = ?4 AND held >= 0
 """
 _MARK_CHARGED = "UPDATE reservations SET held = ?, seen = ? WHERE agent = ? AND id = ?"
@@ -54,9 +57,7 @@ class SqliteSpending:
     async def count_request(
         self, agent_id: str, budget: Budget, reservation: Reservation | None = None
     ) -> BudgetExcess | None:
-        """Drop old buckets, and count one more request if the limits allow it, in
-        one transaction.
-        """
+        """Drop old buckets, and count one more request if the limits allow it, in one step."""
         now = self._clock()
         ends = bucket_end(budget, now)
 
@@ -66,19 +67,17 @@ class SqliteSpending:
                 (agent_id, now - budget.seconds),
             )
             _take_back(execute, agent_id, now, ends)
-            holds = (
-                _charge_lapsed(execute, agent_id, budget, now) if reservation is not None else []
-            )
-            rows = execute(
-                "SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,)
-            )
-            buckets = [Bucket(*row) for row in rows]
 
-            others = [
-                hold for hold in holds if reservation is not None and hold.id != reservation.id
-            ]
+            others: list[Hold] = []
+            needed = 0.0
+            if reservation is not None:
+                holds = _charge_lapsed(execute, agent_id, budget, now)
+                others = [hold for hold in holds if hold.id != reservation.id]
+                needed = reservation.needed
             reserved = sum(hold.held for hold in others)
-            needed = 0.0 if reservation is None else reservation.needed
+
+            rows = execute(_BUCKETS, (agent_id,))
+            buckets = [Bucket(*row) for row in rows]
             excess = find_excess(budget, buckets, now, reserved, needed)
             if excess is not None and budget.behavior != "soft_alert":
                 return excess
@@ -95,19 +94,17 @@ class SqliteSpending:
     def add_cost(
         self, agent_id: str, budget: Budget, charge: Charge, on_error: OnWriteError
     ) -> None:
-        ends, reservation = bucket_end(budget, self._clock()), charge.reservation
-        cost, unknown = charge.cost, int(not charge.is_known)
+        ends = bucket_end(budget, self._clock())
+        reservation = charge.reservation
+        unknown = int(not charge.is_known)
 
         def add(execute: Execute) -> None:
-            difference = cost
-            removed = (
-                execute(_RELEASE, (agent_id, reservation.id)).fetchall()
-                if reservation is not None
-                else []
-            )
-            for estimate, held in removed:
-                if held == CHARGED:  # what is added corrects the estimate
-                    difference -= estimate
+            difference = charge.cost
+            if reservation is not None:
+                for estimate, held in execute(_RELEASE, (agent_id, reservation.id)).fetchall():
+                    if held == CHARGED:  # the estimate was counted already
+                        difference -= estimate
+
             if reservation is None or difference or unknown:
                 execute(_ADD, (agent_id, ends, 0, difference, unknown))
 
@@ -116,6 +113,7 @@ class SqliteSpending:
         except StoreError as error:  # the turn is not affected
             on_error(str(error))
             return
+
         if not is_written:
             task = asyncio.ensure_future(self._add_later(add, on_error))
             self._pending.add(task)
@@ -143,15 +141,13 @@ class SqliteSpending:
 
 
 def _take_back(execute: Execute, agent_id: str, now: float, ends: float) -> None:
-    """Count what was spent by a clock that has been set back as spent now."""
+    """Count buckets of a clock that was set back since as spent now."""
     for row in execute(_AHEAD, (agent_id, now + MAX_AHEAD_SECONDS)).fetchall():
         execute(_ADD, (agent_id, ends, *row))
 
 
 def _charge_lapsed(execute: Execute, agent_id: str, budget: Budget, now: float) -> list[Hold]:
-    """Charge the estimates of requests whose process is gone; return the
-    reservations that are left.
-    """
+    """Charge the estimates of requests whose process is gone, and return the other reservations."""
     execute(_FORGET_CHARGED, (agent_id, now, budget.seconds))
     holds = [Hold(*row) for row in execute(_HELD, (agent_id,))]
     lapsed = [hold for hold in holds if has_lapsed(hold.seen, now)]

@@ -1,12 +1,13 @@
 """Threads that wait for the disk, so that the event loop does not (docs/decisions/0014).
 
-flush         ``fdatasync`` of the log, as ``synchronous=FULL`` does at each commit; all who wait at
-one moment share one checkpoint    copies the log into the database now and then, beside the writers
-the restart   a log starts again only when all of it was copied, which never happens while somebody
-writes. So the last piece of a log      of a long log is copied under the lock of writers, who wait
-some milliseconds in all processes; no event loop does
+    flush       ``fdatasync`` of the log, as ``synchronous=FULL`` does at each commit; all callers
+                that wait at one moment share one
+    checkpoint  copies the log into the database now and then, while others write
+    restart     a log starts again only when all of it was copied, which never happens while
+                somebody writes. So the last piece of a long log is copied under the lock of
+                writers: they wait some milliseconds in all processes, but no event loop does
 
-SQLite's own checkpoint would stop the loop. It remains for a log that grows all the same
+SQLite's own checkpoint would stop the event loop. It remains for a log that grows nevertheless
 (``claw_state/sqlite/schema.py``).
 """
 
@@ -70,9 +71,8 @@ class WriteAheadLog:
 
     async def _flush(self) -> None:
         async with self._flush_lock:
-            self._next_flush = (
-                None  # a later caller may have written what this flush does not include
-            )
+            # A later caller may have written what this flush does not include.
+            self._next_flush = None
             await asyncio.get_running_loop().run_in_executor(self._threads, _flush_file, self._log)
 
     def _run_checkpoint(self) -> None:

@@ -16,7 +16,7 @@ from claw_state.continuity import (
     join_by_id,
 )
 from claw_state.url import StoreError
-from claw_state.valkey.link import SCHEMA, Link, reading
+from claw_state.valkey.client import SCHEMA, ValkeyClient, store_error_if_unreadable
 from claw_state.valkey.scripts import load_script
 
 _SAVE = load_script("continuity_drop", "continuity_save")
@@ -31,25 +31,25 @@ _PROBE = (
 class ValkeyContinuityStore:
     """A ``ContinuityStore`` on a server."""
 
-    def __init__(self, link: Link, clock: Callable[[], float] | None = None) -> None:
-        self._link = link
+    def __init__(self, client: ValkeyClient, clock: Callable[[], float] | None = None) -> None:
+        self._client = client
         self._clock = clock
 
     async def save(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
         about = "\n".join([anchor.key, " ".join(anchor.before), session, *anchor.names[:MAX_NAMES]])
         bounds = (int(MAX_AGE_SECONDS), MAX_TURNS, MAX_BYTES, MAX_MARKS, EVICTED)
-        await self._link.run(_SAVE, self._now(), agent_id, about, messages, *bounds)
+        await self._client.run(_SAVE, self._now(), agent_id, about, messages, *bounds)
 
     async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
-        rows = await self._link.read(
+        rows = await self._client.read(
             _FIND, self._now(), agent_id, MAX_CANDIDATES, *sorted(set(keys))
         )
-        with reading(f"the hidden rounds of {agent_id}"):
+        with store_error_if_unreadable(f"the hidden rounds of {agent_id}"):
             return join_by_id(_decode(*row) for row in rows)
 
     async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
         if entries:
-            await self._link.run(
+            await self._client.run(
                 _MARK_USED,
                 self._now(),
                 agent_id,
@@ -59,13 +59,13 @@ class ValkeyContinuityStore:
 
     async def is_writable(self) -> bool:
         try:
-            await self._link.run(_PROBE, self._now(), SCHEMA, int(MAX_AGE_SECONDS))
+            await self._client.run(_PROBE, self._now(), SCHEMA, int(MAX_AGE_SECONDS))
         except StoreError:
             return False
         return True
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._client.close()
 
     def _now(self) -> float | str:
         return self._clock() if self._clock else ""

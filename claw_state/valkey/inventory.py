@@ -19,9 +19,9 @@ from claw_state.inventory import (
     current_state,
     is_deletable,
 )
-from claw_state.lease import Owner
-from claw_state.url import Server, StoreError
-from claw_state.valkey.link import PRELUDE, blocking_client, read_schema_version
+from claw_state.lease import LeaseOwner
+from claw_state.url import ServerAddress, StoreError
+from claw_state.valkey.client import PRELUDE, blocking_client, read_schema_version
 from claw_state.valkey.scripts import load_script
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ class _Turn(NamedTuple):
 class ValkeyInventory:
     """A ``StateInventory`` of a server."""
 
-    def __init__(self, server: Server, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, server: ServerAddress, clock: Callable[[], float] | None = None) -> None:
         """``clock`` replaces the server's time in tests."""
         self._server = server
         self._clock = clock
-        self._me = Owner.current()
+        self._me = LeaseOwner.current()
 
     def inventory(self) -> Inventory:
         with self._connected() as redis:

@@ -21,9 +21,9 @@ from claw_state.journal import (
     TurnState,
     holds_lease,
 )
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.url import StoreError
-from claw_state.valkey.link import Link, reading
+from claw_state.valkey.client import ValkeyClient, store_error_if_unreadable
 from claw_state.valkey.scripts import load_script
 
 _FIND = load_script("journal_find")
@@ -45,24 +45,26 @@ _TTL_SECONDS = int(RESUME_SECONDS)
 class ValkeyJournal:
     """A ``Journal`` on a server."""
 
-    def __init__(self, link: Link, owner: Owner, clock: Callable[[], float] | None = None) -> None:
-        self._link = link
+    def __init__(
+        self, client: ValkeyClient, owner: LeaseOwner, clock: Callable[[], float] | None = None
+    ) -> None:
+        self._client = client
         self._owner = owner
         self._clock = clock
 
     async def find(self, agent_id: str, fingerprint: RequestFingerprint) -> PreviousAttempt | None:
         key = (fingerprint.request, fingerprint.earlier, fingerprint.message_digest)
-        answer = await self._link.read(
+        answer = await self._client.read(
             _FIND, self._now(), agent_id, _TTL_SECONDS, *key, MAX_CANDIDATES
         )
-        with reading(_A_TURN):
+        with store_error_if_unreadable(_A_TURN):
             kind, *rows = answer or [b"same"]
             past = self._select(rows, fingerprint, altered=kind == b"altered")
         if past is None:
             return None
 
-        body = await self._link.read(_READ_STEP, self._now(), past.turn_id, "answer")
-        with reading(_A_TURN):
+        body = await self._client.read(_READ_STEP, self._now(), past.turn_id, "answer")
+        with store_error_if_unreadable(_A_TURN):
             return replace(
                 past, response=msgspec.msgpack.decode(body, type=StoredResponse) if body else None
             )
@@ -80,8 +82,8 @@ class ValkeyJournal:
         return next((past for past in attempts if not (altered and self._runs(past))), None)
 
     async def is_alive(self, turn_id: str) -> bool:
-        row = await self._link.read(_TURN, self._now(), turn_id)
-        with reading(_A_TURN):
+        row = await self._client.read(_TURN, self._now(), turn_id)
+        with store_error_if_unreadable(_A_TURN):
             return row is not None and holds_lease(
                 self._owner, row[0].decode(), row[1].decode(), float(row[2])
             )
@@ -128,7 +130,7 @@ class ValkeyJournal:
         await self._run(_MARK_DELIVERED, turn_id)
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._client.close()
 
     def _past(self, *row: bytes, altered: bool = False) -> PreviousAttempt:
         turn_id, state, owner, seen, key = (part.decode() for part in row[:5])
@@ -147,20 +149,22 @@ class ValkeyJournal:
         return past.state == "running" and (past.is_alive or past.owner == self._owner.name)
 
     async def _run(self, script: str, *values: str | bytes | float) -> bool:
-        return bool(await self._link.run(script, self._now(), _TTL_SECONDS, *values) == 1)
+        return bool(await self._client.run(script, self._now(), _TTL_SECONDS, *values) == 1)
 
     async def _record_step(
         self, turn_id: str, round_number: int, place: int | str, record: bytes
     ) -> None:
         step = f"{round_number}.{place}"
         if (
-            await self._link.run(_RECORD_STEP, self._now(), turn_id, self._owner.name, step, record)
+            await self._client.run(
+                _RECORD_STEP, self._now(), turn_id, self._owner.name, step, record
+            )
             != 1
         ):
             raise StoreError(LEASE_LOST)
 
     async def _read_step(self, turn_id: str, round_number: int, place: int | str) -> bytes | None:
-        record: Any = await self._link.read(
+        record: Any = await self._client.read(
             _READ_STEP, self._now(), turn_id, f"{round_number}.{place}"
         )
         if record is not None and not isinstance(record, bytes):

@@ -18,7 +18,7 @@ from claw_state.ownership import (
     decode_owned,
     encode_owned,
 )
-from claw_state.valkey.link import Link, reading
+from claw_state.valkey.client import ValkeyClient, store_error_if_unreadable
 from claw_state.valkey.scripts import load_script
 
 _SAVE = load_script("owners", "owned_save")
@@ -26,44 +26,44 @@ _FIND = load_script("owners", "ownership_find")
 _DELETE = load_script("owners", "ownership_delete")
 _LIST_OBJECTS = load_script("objects_list")
 _FIND_OBJECTS = load_script("owners", "objects_find")
-_STORED = "owned", "claw:owners"
-"""The names of the keys of responses and conversations: an agent's own, and that of
-the agents that have some.
-"""
-_OBJECTS = "objects", "claw:object_owners"
+_RESPONSE_KEYS = "owned", "claw:owners"
+"""The keys of responses and conversations: an agent's own, and that of the agents that own some."""
+_OBJECT_KEYS = "objects", "claw:object_owners"
 """The same for files, batches and the like."""
 
 
 class ValkeyOwnershipStore:
     """An ``OwnershipStore`` on a server."""
 
-    def __init__(self, link: Link, clock: Callable[[], float] | None = None) -> None:
-        self._link = link
+    def __init__(self, client: ValkeyClient, clock: Callable[[], float] | None = None) -> None:
+        self._client = client
         self._clock = clock
 
     async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
         bounds = int(MAX_AGE_SECONDS), MAX_OBJECTS
         row = owned.id, owned.provider_id, owned.provider, encode_owned(owned)
-        answer = await self._link.run(
-            _SAVE, self._now(), agent_id, *_STORED, *bounds, int(may_share), *row
+        answer = await self._client.run(
+            _SAVE, self._now(), agent_id, *_RESPONSE_KEYS, *bounds, int(may_share), *row
         )
         return not _read_refused(agent_id, answer)
 
     async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
-        record = await self._link.run(_FIND, self._now(), agent_id, object_id, int(MAX_AGE_SECONDS))
-        with reading(f"what {agent_id} owns"):
+        record = await self._client.run(
+            _FIND, self._now(), agent_id, object_id, int(MAX_AGE_SECONDS)
+        )
+        with store_error_if_unreadable(f"what {agent_id} owns"):
             return None if record is None else decode_owned(record)
 
     async def delete(self, agent_id: str, object_id: str) -> None:
-        await self._link.run(_DELETE, self._now(), agent_id, object_id)
+        await self._client.run(_DELETE, self._now(), agent_id, object_id)
 
     async def save_objects(
         self, agent_id: str, objects: Sequence[ProviderObject], *, may_share: bool = False
     ) -> list[ProviderObject]:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), MAX_PROVIDER_OBJECTS
         rows = [part for each in objects for part in _row(each)]
-        answer = await self._link.run(
-            _SAVE, self._now(), agent_id, *_OBJECTS, *bounds, int(may_share), *rows
+        answer = await self._client.run(
+            _SAVE, self._now(), agent_id, *_OBJECT_KEYS, *bounds, int(may_share), *rows
         )
         refused = _read_refused(agent_id, answer)
         return [each for each in objects if _field(each.name).encode() in refused]
@@ -73,37 +73,37 @@ class ValkeyOwnershipStore:
     ) -> list[ProviderObject]:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), int(USE_MARK_SECONDS)
         fields = [_field(name) for name in names]
-        records = await self._link.read(_FIND_OBJECTS, self._now(), agent_id, *bounds, *fields)
+        records = await self._client.read(_FIND_OBJECTS, self._now(), agent_id, *bounds, *fields)
         return _decode_objects(agent_id, records)
 
     async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
         bound = int(MAX_PROVIDER_OBJECT_AGE_SECONDS)
-        records = await self._link.read(
+        records = await self._client.read(
             _LIST_OBJECTS, self._now(), agent_id, _field(ObjectName(kind, "")), bound
         )
         return _decode_objects(agent_id, records)
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._client.close()
 
     def _now(self) -> float | str:
         return self._clock() if self._clock else ""
 
 
 def _decode_objects(agent_id: str, records: Any) -> list[ProviderObject]:
-    with reading(f"what {agent_id} owns"):
+    with store_error_if_unreadable(f"what {agent_id} owns"):
         return [decode_object(record) for record in records]
 
 
 def _read_refused(agent_id: str, answer: Any) -> frozenset[bytes]:
     """Return the names that were not saved, because they are another agent's."""
-    with reading(f"whether {agent_id} owns it"):
+    with store_error_if_unreadable(f"whether {agent_id} owns it"):
         _, refused = answer
         return frozenset(refused)
 
 
 def _row(each: ProviderObject) -> tuple[str | bytes, ...]:
-    """Return an object as the script takes it. It has one name only."""
+    """Return an object as the script takes it: its two names, which are one, and its record."""
     field = _field(each.name)
     return field, field, each.provider, msgspec.msgpack.encode(each)
 

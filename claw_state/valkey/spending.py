@@ -22,7 +22,7 @@ from claw_state.spending import (
     find_excess,
 )
 from claw_state.url import StoreError
-from claw_state.valkey.link import Link, reading
+from claw_state.valkey.client import ValkeyClient, store_error_if_unreadable
 from claw_state.valkey.scripts import load_script
 
 _COUNT = load_script("spending_buckets", "spending_count")
@@ -33,8 +33,8 @@ _RENEW = load_script("spending_renew")
 class ValkeySpending:
     """A ``Spending`` on a server."""
 
-    def __init__(self, link: Link, clock: Callable[[], float] | None = None) -> None:
-        self._link = link
+    def __init__(self, client: ValkeyClient, clock: Callable[[], float] | None = None) -> None:
+        self._client = client
         self._clock = clock
         self._pending: set[asyncio.Task[None]] = set()
 
@@ -58,7 +58,7 @@ class ValkeySpending:
             MAX_AHEAD_SECONDS,
         )
         answer = await self._count(agent_id, budget, reservation, arguments)
-        with reading(f"the spending of {agent_id}"):
+        with store_error_if_unreadable(f"the spending of {agent_id}"):
             exceeded, now, rows, reserved, estimate = answer
             if reservation is not None:
                 reservation.estimate = float(estimate)
@@ -81,9 +81,9 @@ class ValkeySpending:
         If the caller is cancelled meanwhile, what it may have reserved is given back.
         """
         if reservation is None:
-            return await self._link.run(_COUNT, *arguments)
+            return await self._client.run(_COUNT, *arguments)
 
-        running = asyncio.ensure_future(self._link.run(_COUNT, *arguments))
+        running = asyncio.ensure_future(self._client.run(_COUNT, *arguments))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -108,7 +108,7 @@ class ValkeySpending:
     async def renew(self, reservations: Sequence[Reservation]) -> int:
         now = self._clock() if self._clock else ""
         found = [
-            await self._link.read(_RENEW, now, each.agent_id, each.id, each.estimate)
+            await self._client.read(_RENEW, now, each.agent_id, each.id, each.estimate)
             for each in reservations
         ]
         return sum(found)
@@ -116,7 +116,7 @@ class ValkeySpending:
     async def close(self) -> None:
         if self._pending:
             await asyncio.wait(self._pending)
-        await self._link.close()
+        await self._client.close()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -134,7 +134,7 @@ class ValkeySpending:
             reserved,
         )
         try:
-            await self._link.run(_ADD, *arguments)
+            await self._client.run(_ADD, *arguments)
         except StoreError as error:  # the turn is not affected
             on_error(str(error))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_audit.verify import MissingTurns, Verdict, verify
+from claw_audit.verify import ChainVerdict, MissingTurns, verify
 from tests.audit.proxy_files import ProxyFiles, json_lines
 from tests.audit.test_verify import said, verdict
 
@@ -28,7 +28,7 @@ def turns(first: int, behind: int) -> list[str]:
     return [f"turn_{1 + number:032x}" for number in range(first, behind)]
 
 
-def rotated_away(result: Verdict, log: Path) -> tuple[str, ...]:
+def rotated_away(result: ChainVerdict, log: Path) -> tuple[str, ...]:
     """Return the turns that are missing because of a rotation, and for no other reason."""
     assert [(each.log, each.why) for each in result.missing] == [(str(log), "rotated")]
     (rotated,) = result.missing

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from claw_audit.audit import AgentGrants, AuditQuery, Filters, PodGrants, audit
 from claw_audit.bounded_counter import HashSet, LatencyHistogram, hash_names
 from claw_audit.report import Report, document
-from claw_audit.turns import Call, usage_of_attempt
+from claw_audit.turns import RecordedCall, usage_of_attempt
 from tests.audit.proxy_files import ProxyFiles, call
 
 
@@ -185,7 +185,7 @@ def test_on_call_gets_calls_in_file_order_and_the_report_lists_the_latest(
 ) -> None:
     for number in (5, 3, 4):
         files.turn(f"t{number}", call(ms=number), ts=f"2026-01-0{number}T00:00:00Z")
-    rows: list[Call] = []
+    rows: list[RecordedCall] = []
     result = audit(AuditQuery((files.directory,), last=2), on_call=rows.append)
     assert [row.turn_id for row in rows] == ["t5", "t3", "t4"]
     assert [row.turn_id for row in result.calls] == ["t4", "t5"]

@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_audit.verify import Verdict, verify
+from claw_audit.verify import ChainVerdict, verify
 from tests.audit.proxy_files import ProxyFiles
 
 
-def verdict(files: ProxyFiles, *, log: bool = False) -> Verdict:
+def verdict(files: ProxyFiles, *, log: bool = False) -> ChainVerdict:
     (result,) = verify((files.directory,), (str(files.log),) if log else ())
     return result
 
 
-def said(result: Verdict) -> list[tuple[str, str, int]]:
+def said(result: ChainVerdict) -> list[tuple[str, str, int]]:
     return [(one.kind, Path(one.file).name, one.line) for one in result.findings]
 
 
@@ -171,7 +171,7 @@ PLACES = st.integers(0, len(BYTES) - 1)
 ORDERS = st.permutations(range(len(LINES)))
 
 
-def after(data: bytes) -> Verdict:
+def after(data: bytes) -> ChainVerdict:
     with tempfile.TemporaryDirectory(prefix="claw-chain-") as home:
         files = ProxyFiles(Path(home))
         files.file().parent.mkdir()

@@ -11,7 +11,7 @@ from mitmproxy.certs import CertStore
 
 from claw_certs.ca import create_ca
 from claw_certs.key_file import CA_FILE
-from claw_certs.status import Problem, ca_status
+from claw_certs.status import CaProblem, ca_status
 from claw_certs.store import StagedCaError, finish, read_store, rotate
 from tests.certs.example_cas import (
     INSIDE,
@@ -50,7 +50,7 @@ FLAWS: dict[str, tuple[Callable[[bytes], bytes], int, str]] = {
 }
 
 
-def problems(place: Path) -> tuple[Problem, ...]:
+def problems(place: Path) -> tuple[CaProblem, ...]:
     return ca_status(place, [INSIDE], NOW, "claw-pod.yml").problems
 
 

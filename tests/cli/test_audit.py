@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from claw_audit.report import Report, document
-from claw_audit.turns import Call
+from claw_audit.turns import RecordedCall
 from claw_cli.app import app
 from claw_compile.compiler import compile_pod
 from tests.audit.proxy_files import ProxyFiles, call
@@ -107,7 +107,7 @@ def test_csv_has_every_call_and_its_columns_are_those_of_the_page(history: str) 
         ("turn_4f2d", "desk.trade", "90", "true"),
     ]
     page = (DOCS / "audit.md").read_text(encoding="utf-8").partition("## --csv")[2]
-    assert re.findall(r"`(\w+)`", page)[: len(Call.__struct_fields__)] == list(rows[0])
+    assert re.findall(r"`(\w+)`", page)[: len(RecordedCall.__struct_fields__)] == list(rows[0])
 
 
 @pytest.mark.requirement("cli:audit-safe")

@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from claw_cli.app import app
 from claw_state.continuity import Anchor
 from claw_state.journal import RequestFingerprint
-from claw_state.lease import LifeLock, Owner
+from claw_state.lease import LeaseOwner, LifeLock
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
@@ -58,7 +58,7 @@ def file(tmp_path: Path) -> Iterator[str]:
     async def write() -> None:
         store, journal = (
             SqliteContinuityStore(Database(name), lambda: 1e9),
-            SqliteJournal(Database(name), Owner("elsewhere", 1, "b")),
+            SqliteJournal(Database(name), LeaseOwner("elsewhere", 1, "b")),
         )
         await store.save("analyst", Anchor("x", ()), "", b"hidden" * 300)
         await journal.begin("t1", "analyst", RequestFingerprint("a", "", "", ""))

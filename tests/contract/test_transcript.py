@@ -285,6 +285,26 @@ def test_a_stream_is_read_with_any_line_end_and_with_characters_that_end_none(en
     assert list(response_lines(stream)) == ["assistant: one\\u2028two\\x85three"]
 
 
+@pytest.mark.requirement("transcript:hostile")
+@pytest.mark.parametrize(
+    "stream",
+    [
+        'data: {"delta": "It "}\n\ndata: {"delta": "is 5."}',
+        'data: {"delta": "It "}\ndata: {"delta": "is 5."}\n\n',
+        'data: {"delta":\ndata: "It "}\n\ndata: \n\ndata: {"delta": "is 5."}\n\ndata: {"delt',
+        ': hello\nid: 1\nevent: x\ndata: {"delta": "It "}\n\n[DONE]\n\ndata:{"delta":"is 5."}\n',
+    ],
+    ids=["cut at the end", "blank line missing", "several lines", "other fields"],
+)
+def test_a_damaged_stream_is_read_as_far_as_it_can_be(stream: str) -> None:
+    assert list(response_lines(stream)) == ["assistant: It is 5."]
+
+
+@pytest.mark.requirement("transcript:hostile")
+def test_a_stream_with_half_a_character_is_read() -> None:
+    assert list(response_lines('data: {"delta": "a\ud800b"}\n\n')) == ["assistant: a\\ud800b"]
+
+
 @pytest.mark.requirement("transcript:dialects")
 @pytest.mark.parametrize(
     "body",

@@ -24,7 +24,7 @@ import httpx2
 import openai
 
 from claw_audit.audit import AuditQuery, audit
-from claw_audit.turns import Call
+from claw_audit.turns import RecordedCall
 from claw_audit.verify import verify
 from claw_contract.history import HistoryEntry
 from claw_state.ownership import OwnedObject
@@ -433,7 +433,7 @@ class Scene:
         """
         history = self.home / "history"
         assert [verdict.findings[0] for verdict in verify((history,)) if verdict.broken] == []
-        rows: list[Call] = []
+        rows: list[RecordedCall] = []
         found = audit(AuditQuery((history,)), on_call=rows.append)
         assert found.turns.total == turns
         told = [

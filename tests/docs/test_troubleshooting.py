@@ -31,7 +31,7 @@ REFUSES_TO_START = {
     "claw_certs/key_file.py": ("UnfitError",),
     "claw_state/url.py": ("ValueError",),
     "claw_state/sqlite/schema.py": ("NotSupportedError", "DatabaseError"),
-    "claw_state/valkey/link.py": ("ValueError",),
+    "claw_state/valkey/client.py": ("ValueError",),
 }
 """The errors that end the proxy at its start, and the modules that raise them."""
 PASSED_ON = {"…: …", "cllama: …"}
@@ -75,7 +75,7 @@ def test_every_line_that_a_proxy_ends_with_at_its_start_is_in_the_page_and_no_ot
         for text in code_says.raised(ROOT / "claw_contract/manifest.py", "ValueError")
         if "base URL" in text
     }
-    lines.add(code_says.constants("claw_state/valkey/link.py")["_NOT_INSTALLED"])
+    lines.add(code_says.constants("claw_state/valkey/client.py")["_NOT_INSTALLED"])
     lines = {
         f"{ANOTHER_MITMPROXY}…" if line.startswith(ANOTHER_MITMPROXY) else line for line in lines
     }

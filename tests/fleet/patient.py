@@ -4,7 +4,7 @@ What a proxy does without its state is the matter of ``tests/failures``.
 """
 
 from claw_mediate.mitm.addon import Cllama as _Cllama
-from claw_state.valkey.link import Link as _Link
+from claw_state.valkey.client import ValkeyClient as _Link
 
 assert _Link.__init__.__kwdefaults__ is not None
 _Link.__init__.__kwdefaults__["timeout"] = 20.0

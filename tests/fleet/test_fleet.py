@@ -21,7 +21,7 @@ import openai
 import pytest
 
 from claw_audit.audit import AuditQuery, audit
-from claw_audit.turns import Call
+from claw_audit.turns import RecordedCall
 from claw_audit.verify import verify
 from tests.fleet.conversation import AGENTS, Conversation, Runner
 from tests.fleet.fleet import Fleet, fleet
@@ -70,7 +70,7 @@ def check(running: Fleet, talks: Sequence[Conversation]) -> None:
     lines = [line for proxy in running.history() for line in proxy]
     assert set(ids) <= {line["turn_id"] for line in lines if line["status"] == "ok"}
     assert [verdict.findings[0] for verdict in verify(running.histories()) if verdict.broken] == []
-    rows: list[Call] = []
+    rows: list[RecordedCall] = []
     found = audit(AuditQuery(running.histories()), on_call=rows.append)
     assert found.turns.total == len({line["turn_id"] for line in lines})
     mine = set(ids)

@@ -13,7 +13,7 @@ import pytest
 
 from claw_mediate.turns.idempotency import CompletedTurn, Resume, RetryLookup
 from claw_state.journal import RESUME_SECONDS, RequestFingerprint, StoredResponse
-from claw_state.lease import LEASE_SECONDS, Owner
+from claw_state.lease import LEASE_SECONDS, LeaseOwner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 from tests.waiting import DEADLINE
@@ -37,7 +37,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
-    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current(), clock)
+    opened = SqliteJournal(Database(str(tmp_path / "s.db")), LeaseOwner.current(), clock)
     yield opened
     await opened.close()
 
@@ -47,7 +47,7 @@ async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
     """Yield the journal of another mediator in this process: one with new settings starts while
     turns of the old one go on.
     """
-    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current(), clock)
+    opened = SqliteJournal(Database(str(tmp_path / "s.db")), LeaseOwner.current(), clock)
     yield opened
     await opened.close()
 

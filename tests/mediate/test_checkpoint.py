@@ -12,7 +12,7 @@ from claw_mediate.core import tool_result
 from claw_mediate.core.types import Image, ToolCall, ToolResult
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_state.journal import AttemptKind, RequestFingerprint, StoredResponse
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.url import StoreError
@@ -72,7 +72,7 @@ class Desk:
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    journal = Forgetful(Database(""), Owner.current())
+    journal = Forgetful(Database(""), LeaseOwner.current())
     await journal.begin("turn_1", "analyst", ASKED)
     yield Desk(journal)
     await journal.close()

@@ -20,7 +20,7 @@ from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResp
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_state.journal import RequestFingerprint
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 from tests.mediate.any_reply import WIRES, bodies
@@ -77,7 +77,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     asked = wire.request([wire.user("Go")], ["shell"], stream=True, more={"x_mine": 1.5})
     view = dialect.read_request(json.dumps(asked).encode())
     offered = dialect.build_request(view, CATALOG, Additions())
-    journal = SqliteJournal(Database(""), Owner.current())
+    journal = SqliteJournal(Database(""), LeaseOwner.current())
     await journal.begin("turn_1", "analyst", RequestFingerprint("request", "", "", ""))
     tape = TurnCheckpoint(journal, "turn_1", pytest.fail, "first")
     world = TurnDriver(

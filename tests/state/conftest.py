@@ -10,7 +10,7 @@ import pytest
 from claw_state.continuity import ContinuityStore
 from claw_state.inventory import StateInventory
 from claw_state.journal import Journal
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.ownership import OwnershipStore
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
@@ -18,10 +18,10 @@ from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.ownership import SqliteOwnershipStore
 from claw_state.url import File
+from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.inventory import ValkeyInventory
 from claw_state.valkey.journal import ValkeyJournal
-from claw_state.valkey.link import Link
 from claw_state.valkey.ownership import ValkeyOwnershipStore
 from tests.state.server import SharedState, shared_state
 
@@ -53,7 +53,7 @@ def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], tuple[
     if request.param == "sqlite":
         return lambda: (SqliteContinuityStore, str(tmp_path / "state.db"))
     server = request.getfixturevalue("shared")
-    return lambda: (ValkeyContinuityStore, Link(server.place, timeout=10))
+    return lambda: (ValkeyContinuityStore, ValkeyClient(server.place, timeout=10))
 
 
 def in_use(place: Any) -> Any:
@@ -98,7 +98,7 @@ async def stores(
 @pytest.fixture
 async def journals(
     opens: Callable[[], tuple[type, object]], clock: Clock
-) -> AsyncIterator[Callable[[Owner], Journal]]:
+) -> AsyncIterator[Callable[[LeaseOwner], Journal]]:
     async with reopened(opens, clock, SqliteJournal, ValkeyJournal) as journal:
         yield journal
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from claw_state.url import Server, parse_place
+from claw_state.url import ServerAddress, parse_place
 from tests.not_tested import skip_for
 from tests.waiting import eventually, free_port
 
@@ -35,9 +35,9 @@ class SharedState:
         return f"redis://{f':{self.password}@' if self.password else ''}127.0.0.1:{self.port}/0"
 
     @property
-    def place(self) -> Server:
+    def place(self) -> ServerAddress:
         server = parse_place(self.url)
-        assert isinstance(server, Server)
+        assert isinstance(server, ServerAddress)
         return server
 
     def start(self) -> None:

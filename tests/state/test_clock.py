@@ -15,7 +15,7 @@ from claw_contract.metadata import Budget
 from claw_mediate.state import open_state
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint
-from claw_state.lease import LEASE_SECONDS, Owner
+from claw_state.lease import LEASE_SECONDS, LeaseOwner
 from claw_state.spending import Spending
 from claw_state.sqlite.clock import Uptime
 from claw_state.sqlite.connection import Database
@@ -26,7 +26,7 @@ from claw_state.url import File
 from claw_state.valkey.spending import ValkeySpending
 from tests.state.conftest import Clock, reopened
 
-HERE, ELSEWHERE = Owner("here", 1, "a"), Owner("elsewhere", 1, "b")
+HERE, ELSEWHERE = LeaseOwner("here", 1, "a"), LeaseOwner("elsewhere", 1, "b")
 ASKED = RequestFingerprint("request", "earlier", "Buy", "")
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 JUMPS = [HOUR, YEAR, -HOUR, -YEAR]
@@ -48,7 +48,7 @@ def uptime(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def opened(file: Path, owner: Owner, wall: Callable[[], float]) -> SqliteJournal:
+def opened(file: Path, owner: LeaseOwner, wall: Callable[[], float]) -> SqliteJournal:
     database = Database(str(file))
     return SqliteJournal(database, owner, database.open_clock(wall))
 
@@ -145,7 +145,7 @@ async def test_where_the_system_has_no_such_clock_the_wall_clock_is_the_time(
 
 @pytest.mark.requirement("journal:lease-ahead")
 async def test_a_sign_of_life_from_the_future_holds_no_turn(
-    journals: Callable[[Owner], Journal], clock: Clock
+    journals: Callable[[LeaseOwner], Journal], clock: Clock
 ) -> None:
     """The clock of a state's server was ahead and was set back: its dead proxy
     seems to be heard of in an hour.

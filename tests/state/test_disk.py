@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from claw_state.journal import RequestFingerprint, StoredResponse
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.sqlite import wal
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
@@ -55,7 +55,7 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
 
 
 async def running(tmp_path: Path, turns: int) -> SqliteJournal:
-    journal = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current())
+    journal = SqliteJournal(Database(str(tmp_path / "s.db")), LeaseOwner.current())
     for number in range(turns):
         assert await journal.begin(
             f"intent-of-turn-{number}", "a", RequestFingerprint(f"{number}", "", "", "")
@@ -154,7 +154,7 @@ async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_cl
         await gone
     slow.free.set()
     await journal.close()
-    after = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current())
+    after = SqliteJournal(Database(str(tmp_path / "s.db")), LeaseOwner.current())
     assert await after.call_record("intent-of-turn-0", 1, 0) == INTENT
     await after.close()
 

@@ -14,7 +14,7 @@ import pytest
 
 from claw_state.continuity import Anchor
 from claw_state.journal import RESUME_SECONDS, RequestFingerprint, StoredResponse
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
@@ -67,7 +67,7 @@ async def test_another_process_that_ends_does_not_take_the_log_from_those_that_g
     file = tmp_path / "s.db"
     store, journal = (
         SqliteContinuityStore(Database(str(file))),
-        SqliteJournal(Database(str(file)), Owner.current()),
+        SqliteJournal(Database(str(file)), LeaseOwner.current()),
     )
     other_process("db.execute('DELETE FROM kept'); db.commit(); db.close()", file)
     await store.save("a", Anchor("x", ()), "", b"1")
@@ -134,7 +134,7 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
     file, log = tmp_path / "s.db", tmp_path / "s.db-wal"
     database = Database(str(file))
     journal, store = (
-        SqliteJournal(database, Owner.current(), clock),
+        SqliteJournal(database, LeaseOwner.current(), clock),
         SqliteContinuityStore(database, clock),
     )
     answer = StoredResponse(200, "application/json", b"x" * 200_000)

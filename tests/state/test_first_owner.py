@@ -21,8 +21,8 @@ from claw_state.ownership import (
 )
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.ownership import SqliteOwnershipStore
+from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.inventory import ValkeyInventory
-from claw_state.valkey.link import Link
 from claw_state.valkey.ownership import ValkeyOwnershipStore
 from tests.state.conftest import Clock
 from tests.state.server import SharedState
@@ -188,7 +188,7 @@ async def test_a_server_has_a_key_of_each_owner_as_long_as_the_agent_has_the_obj
     shared: SharedState, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("claw_state.valkey.ownership.MAX_PROVIDER_OBJECTS", 1)
-    store = ValkeyOwnershipStore(Link(shared.place, timeout=10), clock)
+    store = ValkeyOwnershipStore(ValkeyClient(shared.place, timeout=10), clock)
     await store.save("a", RESPONSE)
     await store.save_objects("a", [FILE])
     assert owner_keys(shared) == {"claw:o:objects:openai file file-1", "claw:o:owned:openai resp_1"}
@@ -208,7 +208,7 @@ async def test_a_server_has_a_key_of_each_owner_as_long_as_the_agent_has_the_obj
 async def test_on_a_server_what_an_earlier_version_wrote_is_its_owners_from_the_next_use_on(
     shared: SharedState, clock: Clock
 ) -> None:
-    store = ValkeyOwnershipStore(Link(shared.place, timeout=10), clock)
+    store = ValkeyOwnershipStore(ValkeyClient(shared.place, timeout=10), clock)
     await store.save("a", RESPONSE)
     await store.save_objects("a", [FILE])
     for key in owner_keys(shared):

@@ -13,12 +13,12 @@ import pytest
 from claw_contract.metadata import Budget
 from claw_state.continuity import Anchor
 from claw_state.journal import RequestFingerprint
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.ownership import ObjectName
-from claw_state.url import Server, StoreError, parse_place
+from claw_state.url import ServerAddress, StoreError, parse_place
+from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
-from claw_state.valkey.link import Link
 from claw_state.valkey.ownership import ValkeyOwnershipStore
 from claw_state.valkey.spending import ValkeySpending
 
@@ -92,12 +92,12 @@ class HostileServer:
 
 
 @pytest.fixture
-async def hostile() -> AsyncIterator[tuple[HostileServer, Link]]:
+async def hostile() -> AsyncIterator[tuple[HostileServer, ValkeyClient]]:
     server = HostileServer()
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     place = parse_place(f"redis://127.0.0.1:{listener.sockets[0].getsockname()[1]}/0")
-    assert isinstance(place, Server)
-    link = Link(place)
+    assert isinstance(place, ServerAddress)
+    link = ValkeyClient(place)
     yield server, link
     await link.close()
     listener.close()
@@ -113,11 +113,11 @@ async def outcome(asked: Awaitable[object]) -> object:
 
 @pytest.mark.parametrize("name", ANSWERS)
 async def test_no_answer_is_taken_for_a_record_or_ends_a_turn(
-    name: str, hostile: tuple[HostileServer, Link]
+    name: str, hostile: tuple[HostileServer, ValkeyClient]
 ) -> None:
     server, link = hostile
     server.answer = ANSWERS[name]
-    journal, store = ValkeyJournal(link, Owner("here", 1, "a")), ValkeyContinuityStore(link)
+    journal, store = ValkeyJournal(link, LeaseOwner("here", 1, "a")), ValkeyContinuityStore(link)
     spending, ownership = ValkeySpending(link), ValkeyOwnershipStore(link)
     asked: list[Callable[[], Awaitable[object]]] = [
         lambda: journal.find("a", ASKED),

@@ -11,15 +11,15 @@ import pytest
 from claw_state.continuity import MAX_BYTES, MAX_TURNS, Anchor, ContinuityStore
 from claw_state.inventory import AgentState, DeletionCounts, RoundStats, StateInventory
 from claw_state.journal import Journal, RequestFingerprint, StoredResponse
-from claw_state.lease import LEASE_SECONDS, Owner
+from claw_state.lease import LEASE_SECONDS, LeaseOwner
 from claw_state.ownership import MAX_AGE_SECONDS, OwnedObject, OwnershipStore
 from claw_state.url import StoreError
 from tests.state.conftest import Clock
 
 type Stores = Callable[[], ContinuityStore]
 type Ownerships = Callable[[], OwnershipStore]
-type Journals = Callable[[Owner], Journal]
-ELSEWHERE = Owner("elsewhere", 1, "b")
+type Journals = Callable[[LeaseOwner], Journal]
+ELSEWHERE = LeaseOwner("elsewhere", 1, "b")
 GIVEN = StoredResponse(200, "application/json", b"{}")
 AGENTS = 10_000
 

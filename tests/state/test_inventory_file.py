@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from claw_cli.app import app
 from claw_state.continuity import Anchor
 from claw_state.journal import RequestFingerprint, StoredResponse
-from claw_state.lease import Owner
+from claw_state.lease import LeaseOwner
 from claw_state.sqlite import inventory as sqlite_inventory
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
@@ -126,7 +126,7 @@ async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_fi
     file = tmp_path / "s.db"
     store, journal = (
         SqliteContinuityStore(Database(str(file))),
-        SqliteJournal(Database(str(file)), Owner.current()),
+        SqliteJournal(Database(str(file)), LeaseOwner.current()),
     )
     for number in range(40):
         await store.save("analyst", Anchor(f"x{number}", ()), "", HIDDEN * 5000)

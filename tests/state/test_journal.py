@@ -9,15 +9,15 @@ from collections.abc import Callable
 import pytest
 
 from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint, StoredResponse
-from claw_state.lease import LEASE_SECONDS, Owner
+from claw_state.lease import LEASE_SECONDS, LeaseOwner
 from claw_state.url import StoreError
+from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.journal import ValkeyJournal
-from claw_state.valkey.link import Link
 from tests.state.conftest import Clock
 from tests.state.server import SharedState
 
-type Journals = Callable[[Owner], Journal]
-HERE, ELSEWHERE = Owner("here", 1, "a"), Owner("elsewhere", 1, "b")
+type Journals = Callable[[LeaseOwner], Journal]
+HERE, ELSEWHERE = LeaseOwner("here", 1, "a"), LeaseOwner("elsewhere", 1, "b")
 ASKED = RequestFingerprint("request", "earlier", "Buy", "")
 GIVEN = StoredResponse(200, "application/json", b'{"answer": "\\u0000"}')
 INTENT, RESULT = b"\x00 the call was sent", b"\xff its result"
@@ -276,7 +276,7 @@ async def test_a_journal_is_read_by_the_process_that_comes_after(
     await first.begin("t1", "a", ASKED)
     await first.record_response("t1", 1, b"reply")
     clock.now += LEASE_SECONDS
-    after = journals(Owner("here", 1, "c"))
+    after = journals(LeaseOwner("here", 1, "c"))
     past = await after.find("a", ASKED)
     assert past is not None
     assert (past.state, past.is_alive) == ("running", False)
@@ -289,7 +289,7 @@ async def test_a_process_of_the_same_name_and_number_is_another_one_and_its_turn
     journals: Journals,
 ) -> None:
     """Two containers may have the same host name, and each has a process 1."""
-    here, there = journals(Owner("same", 1, "a")), journals(Owner("same", 1, "b"))
+    here, there = journals(LeaseOwner("same", 1, "a")), journals(LeaseOwner("same", 1, "b"))
     await here.begin("t1", "a", ASKED)
     past = await there.find("a", ASKED)
     assert past is not None
@@ -334,7 +334,7 @@ async def test_what_a_busy_agent_is_found_by_on_a_server_does_not_grow(
     """Conversations that begin alike share one key, and a busy agent never leaves
     it unused for ten minutes.
     """
-    journal = ValkeyJournal(Link(shared.place, timeout=10), HERE, clock)
+    journal = ValkeyJournal(ValkeyClient(shared.place, timeout=10), HERE, clock)
     for number in range(20):
         assert await journal.begin(
             f"t{number}", "a", RequestFingerprint(f"request-{number}", "earlier", "Buy", "")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from claw_state.journal import RequestFingerprint
-from claw_state.lease import LifeLock, Owner, holder_lives
+from claw_state.lease import LeaseOwner, LifeLock, holder_lives
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 
@@ -20,8 +20,8 @@ import asyncio, sys
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.journal import RequestFingerprint
 from claw_state.sqlite.connection import Database
-from claw_state.lease import Owner
-journal = SqliteJournal(Database(sys.argv[1]), Owner("same", 1, "other"))
+from claw_state.lease import LeaseOwner
+journal = SqliteJournal(Database(sys.argv[1]), LeaseOwner("same", 1, "other"))
 asyncio.run(journal.begin("t1", "a", RequestFingerprint("request", "earlier", "Buy", "")))
 print("begun", flush=True)
 sys.stdin.read()
@@ -34,7 +34,7 @@ async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_clea
 ) -> None:
     file = str(tmp_path / "s.db")
     with begun(file) as other:
-        journal = SqliteJournal(Database(file), Owner("same", 1, "mine"))
+        journal = SqliteJournal(Database(file), LeaseOwner("same", 1, "mine"))
         past = await journal.find("a", ASKED)
         assert past is not None
         assert past.is_alive
@@ -49,7 +49,7 @@ async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_clea
         False,
         False,
     ]
-    later = SqliteJournal(Database(file), Owner("same", 1, "later"))
+    later = SqliteJournal(Database(file), LeaseOwner("same", 1, "later"))
     assert left_in(tmp_path) == ["s.db-life-later", "s.db-life-mine"]
     await later.close()
     await journal.close()

@@ -18,8 +18,8 @@ from claw_state.health import Health
 from claw_state.spending import LAPSE_SECONDS, RENEWAL_SECONDS, Charge, Reservation, Spending
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.spending import SqliteSpending
-from claw_state.url import Server, StoreError
-from claw_state.valkey.link import Link
+from claw_state.url import ServerAddress, StoreError
+from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.spending import ValkeySpending
 from tests.state.conftest import Clock, reopened
 from tests.state.relay import Relay
@@ -85,7 +85,7 @@ async def test_a_budget_that_only_tells_counts_on(spendings: Spendings) -> None:
 async def test_a_server_that_is_gone_can_t_be_counted_at_and_what_was_not_written_is_told(
     shared: SharedState,
 ) -> None:
-    spending = ValkeySpending(Link(shared.place))
+    spending = ValkeySpending(ValkeyClient(shared.place))
     assert await spending.count_request("a", budget(max_requests=5)) is None
     shared.kill()
     with pytest.raises(StoreError):
@@ -280,7 +280,9 @@ async def test_a_runner_that_leaves_while_a_slow_server_counts_leaves_no_reserva
 ) -> None:
     relay = Relay(shared.port)
     spending = ValkeySpending(
-        Link(Server(Secret(f"redis://127.0.0.1:{relay.port}/0"), "relay"), timeout=10)
+        ValkeyClient(
+            ServerAddress(Secret(f"redis://127.0.0.1:{relay.port}/0"), "relay"), timeout=10
+        )
     )
     limit = budget(limit_usd=1.0)
     assert await spending.count_request("a", limit, Reservation("turn_0", "a", 0.0, 0.0)) is None
@@ -309,7 +311,7 @@ async def test_a_runner_that_leaves_while_a_slow_server_counts_leaves_no_reserva
 async def test_a_reservation_outlives_a_window_that_is_shorter_than_its_request(
     shared: SharedState,
 ) -> None:
-    spending, short = ValkeySpending(Link(shared.place)), budget(limit_usd=1.0, window="1s")
+    spending, short = ValkeySpending(ValkeyClient(shared.place)), budget(limit_usd=1.0, window="1s")
     reservation = Reservation("turn_1", "a", 0.4, 0.4)
     assert await spending.count_request("a", short, reservation) is None
     assert shared.asks("TTL", "claw:a:a:held") == b":120\r\n"

@@ -21,8 +21,8 @@ from claw_state.continuity import (
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.url import StoreError
+from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.continuity import ValkeyContinuityStore
-from claw_state.valkey.link import Link
 from tests.state.conftest import Clock
 from tests.state.server import SharedState
 
@@ -216,7 +216,7 @@ async def test_on_a_server_whatever_is_kept_expires_and_what_is_used_later_than_
     shared: SharedState, clock: Clock
 ) -> None:
     """The counter of rounds expires too, but never before a round that it has numbered."""
-    store = ValkeyContinuityStore(Link(shared.place, timeout=10), clock)
+    store = ValkeyContinuityStore(ValkeyClient(shared.place, timeout=10), clock)
     assert await store.is_writable()
     await keep(store, "a", "x", b"11")
     names = set(shared.asks("KEYS", "claw:*").decode().split()) & set(NAMES)

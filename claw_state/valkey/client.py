@@ -2,27 +2,34 @@
 
     claw:agents              agents by the time of their last request
     claw:last                the number of the latest continuity entry
-    claw:a:AGENT:used        an agent's entries by time of use; about, messages: their content by number
+    claw:a:AGENT:used        an agent's continuity entries by time of use
+    claw:a:AGENT:about       their anchors by number; messages: their hidden messages
     claw:a:AGENT:whole       those entries that have messages
     claw:a:AGENT:by:KEY      the entries of one anchor
     claw:a:AGENT:spent       the agent's spending by the ends of buckets
     claw:a:AGENT:held        reservations of the agent's requests under way
-    claw:a:AGENT:turns       the journal's turns by the time they were last seen; asked:…, earlier:…: indexes of them
-    claw:a:AGENT:owned       the responses and conversations that the agent owns; owned_used: them by the time of their last use
-    claw:a:AGENT:objects     the files, batches and the like that it owns; objects_used: them by the time of their last use
-    claw:owners              agents by the time of the last use of a response or conversation; object_owners: of an object
-    claw:o:KEPT:PROVIDER ID  the agent that owns an id of a provider's; KEPT: owned, or objects with the kind before the ID
+    claw:a:AGENT:turns       the journal's turns by the time they were last seen
+    claw:a:AGENT:asked:…     an index of them; another one is earlier:…
+    claw:a:AGENT:owned       the responses and conversations that the agent owns
+    claw:a:AGENT:owned_used  the same by the time of their last use
+    claw:a:AGENT:objects     the files, batches and the like that the agent owns
+    claw:a:AGENT:objects_used  the same by the time of their last use
+    claw:owners              agents by the time of the last use of a response or conversation
+    claw:object_owners       agents by the time of the last use of another object
+    claw:o:SET:PROVIDER ID   the agent that owns an id at a provider; SET is owned, or it is objects
+                             and ID begins with the kind
     claw:t:TURN              a turn with all its steps
     claw:schema              the version of these keys
     claw:pod                 the pod whose proxy opened the state last
 
 Every change is one atomic script, and every key expires. The server is one, or a primary with
-replicas: scripts compute their keys, which a cluster does not allow. Each pod has its own database.
+replicas: scripts compute the names of their keys, which a cluster does not allow. Each pod has its
+own database.
 
 A slow or absent server never stalls a turn: a call may take ``TIMEOUT_SECONDS``, and after a
 timeout nobody asks for a second. Time in which our own event loop stood still does not count: the
-server may have answered meanwhile. The client is an optional extra, imported when a ``Link`` is
-made.
+server may have answered meanwhile. The client's package is an optional extra, imported when a
+``ValkeyClient`` is made.
 """
 
 from __future__ import annotations
@@ -37,7 +44,7 @@ from msgspec import DecodeError
 
 from claw_state.continuity import MAX_AGE_SECONDS
 from claw_state.health import Health, StateUnavailableError
-from claw_state.url import Server, StoreError
+from claw_state.url import ServerAddress, StoreError
 from claw_state.valkey.scripts import load_script
 
 if TYPE_CHECKING:
@@ -47,9 +54,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1  # The version of the keys
 TIMEOUT_SECONDS = 0.25
-_TICKS = (
-    5  # The parts of a call's time; a part in which the loop stands still takes as long as it likes
-)
+_TICKS = 5
+"""The parts of a call's time. A part in which the event loop stands still may take any time."""
 _MAX_CONNECTIONS = 32
 PRELUDE = load_script("prelude")
 """The beginning of every script.
@@ -63,17 +69,19 @@ _NOT_INSTALLED = (
 _CODE = re.compile("[A-Z]{2,} ")
 _KEEPS_ALL = "noeviction"
 _WRONG_TYPE = "WRONGTYPE "
-_TEMPORARY = (
-    "MISCONF ",
-    "BUSY ",
-)  # Refusals that pass: the server's disk is full, or a long script is running
+_TEMPORARY = ("MISCONF ", "BUSY ")
+"""Refusals that pass: the server's disk is full, or a long script is running."""
 
 
-class Link:
+class ValkeyClient:
     """The connection to a server, opened when needed and reopened after a failure."""
 
     def __init__(
-        self, server: Server, health: Health | None = None, *, timeout: float = TIMEOUT_SECONDS
+        self,
+        server: ServerAddress,
+        health: Health | None = None,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         """Raise ``ValueError`` with one line if the client's package is not installed."""
         try:
@@ -109,6 +117,7 @@ class Link:
         """Run a script that only reads, and return its answer. Raise ``StoreError``."""
         if self._health.is_backing_off:
             raise StateUnavailableError("the server of the state can't be reached")
+
         if script not in self._scripts:
             self._scripts[script] = self._redis.register_script(PRELUDE + script)
         try:
@@ -144,9 +153,10 @@ class Link:
 
 
 @contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Raise ``StoreError`` instead of any error over an answer that is not of the
-    form that a script gives.
+def store_error_if_unreadable(what: str) -> Iterator[None]:
+    """Raise ``StoreError`` for an answer that does not have the form that our script gives it.
+
+    ``what`` is the answer's name for the message.
     """
     try:
         yield
@@ -183,7 +193,7 @@ async def _time_of_loop(seconds: float) -> AsyncIterator[None]:
 
 
 @contextmanager
-def blocking_client(server: Server, timeout: float) -> Iterator[Blocking]:
+def blocking_client(server: ServerAddress, timeout: float) -> Iterator[Blocking]:
     """Yield a blocking client.
 
     Raise ``StoreError`` if the server can't be reached now, and ``ValueError`` with one line if it
@@ -211,19 +221,19 @@ def blocking_client(server: Server, timeout: float) -> Iterator[Blocking]:
         client.close()
 
 
-def read_schema_version(client: Blocking, server: Server) -> int:
+def read_schema_version(client: Blocking, server: ServerAddress) -> int:
     """Return the version of the server's keys. Raise ``ValueError`` if a newer claw wrote them."""
     version = int(client.get("claw:schema") or SCHEMA)
     if version > SCHEMA:
         raise ValueError(
             f"a newer claw has written the state at {server.shown} (schema {version}, and this "
-            f"one knows {SCHEMA}): use that"
-            " one, or another server"
+            f"one knows {SCHEMA}): use that one, or another server"
         )
+
     return version
 
 
-def probe_server(server: Server) -> str | None:
+def probe_server(server: ServerAddress) -> str | None:
     """Return why the server can't be reached now, or None.
 
     Raise ``ValueError`` if it can't be used at all.
@@ -236,9 +246,10 @@ def probe_server(server: Server) -> str | None:
     return None
 
 
-def find_eviction_policy(server: Server) -> str | None:
-    """Return the policy by which a server forgets keys when its memory is full, if
-    it may; None if it can't be asked.
+def find_eviction_policy(server: ServerAddress) -> str | None:
+    """Return the policy by which a server deletes keys when its memory is full.
+
+    None if it deletes none, or if it does not tell.
     """
     try:
         with blocking_client(server, TIMEOUT_SECONDS) as client:
@@ -250,9 +261,10 @@ def find_eviction_policy(server: Server) -> str | None:
     return policy if memory.get("maxmemory") and policy != _KEEPS_ALL else None
 
 
-def replace_pod_name(server: Server, pod: str) -> str | None:
-    """Note that a proxy of this pod opens the state; return the name of another pod
-    whose proxy did so before, or None.
+def replace_pod_name(server: ServerAddress, pod: str) -> str | None:
+    """Record that a proxy of this pod opens the state.
+
+    Return the name of another pod whose proxy opened it before, or None.
     """
     try:
         with blocking_client(server, TIMEOUT_SECONDS) as client:
@@ -265,8 +277,6 @@ def replace_pod_name(server: Server, pod: str) -> str | None:
 
 
 def _connection_message(error: Exception) -> str:
-    return (
-        f"the server of the state can't be reached: {error}"
-        if str(error)
-        else "the server of the state does not answer"
-    )
+    if not str(error):
+        return "the server of the state does not answer"
+    return f"the server of the state can't be reached: {error}"

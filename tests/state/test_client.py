@@ -13,10 +13,10 @@ import pytest
 
 from claw_mediate.state import open_state
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.url import Server, parse_place
-from claw_state.valkey.link import (
+from claw_state.url import ServerAddress, parse_place
+from claw_state.valkey.client import (
     TIMEOUT_SECONDS,
-    Link,
+    ValkeyClient,
     blocking_client,
     find_eviction_policy,
     probe_server,
@@ -27,7 +27,7 @@ from tests.state.server import SharedState, shared_state
 PASSING = [
     "LOADING Redis is loading the dataset in memory",
     "MISCONF Errors writing to the AOF file: No space left on device",
-    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    "MASTERDOWN ValkeyClient with MASTER is down and replica-serve-stale-data is set to 'no'.",
     "BUSY Redis is busy running a script.",
 ]
 MISTAKES = [
@@ -43,7 +43,7 @@ def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_
     with shared_state(tmp_path / "server") as real:
         relay = Relay(real.port)
         server = parse_place(f"redis://127.0.0.1:{relay.port}/0")
-        assert isinstance(server, Server)
+        assert isinstance(server, ServerAddress)
         assert probe_server(server) is None
         for words in PASSING:
             relay.refusal = f"-{words}\r\n".encode()
@@ -92,7 +92,7 @@ def test_a_server_that_forgets_when_its_memory_is_full_is_told(shared: SharedSta
 
 @pytest.mark.requirement("state:own-pause")
 async def test_a_pause_of_our_own_is_no_silence_of_the_server(shared: SharedState) -> None:
-    link = Link(shared.place)
+    link = ValkeyClient(shared.place)
     assert await link.read("return 1") == 1
     asked = [
         asyncio.ensure_future(link.read(f"return {number}")) for number in range(40)
