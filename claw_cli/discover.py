@@ -40,7 +40,7 @@ from claw_contract.base import JsonObject
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
-from claw_mcp.channels import DiscoveryError, StdioServer
+from claw_mcp.channels import DiscoveryError, ServerCommand
 from claw_mcp.discovery import SECONDS, Progress, ServerListing, discover
 from claw_mcp.http_channel import HttpServer
 
@@ -131,7 +131,9 @@ def _take(target: SnapshotTarget, seconds: float, previous: JsonObject | None) -
     headers = tuple(_header(target.auth))
     redactor = Redactor([*target.secrets, *(value for _, value in headers)])
     server = (
-        StdioServer(str(target.origin["command"]), target.command, target.environ, target.directory)
+        ServerCommand(
+            str(target.origin["command"]), target.command, target.environ, target.directory
+        )
         if target.command
         else HttpServer(target.shown_url, target.url, headers)
     )
@@ -146,7 +148,7 @@ def _take(target: SnapshotTarget, seconds: float, previous: JsonObject | None) -
 
 
 async def _until_signal(
-    server: StdioServer | HttpServer, redactor: Redactor, progress: Progress, seconds: float
+    server: ServerCommand | HttpServer, redactor: Redactor, progress: Progress, seconds: float
 ) -> ServerListing:
     """Discover. A signal that ends this process ends the server first."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()

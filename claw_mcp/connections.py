@@ -35,7 +35,7 @@ _OWN_DESCRIPTORS = (
 _log = logging.getLogger(__name__)
 
 
-class ConnectionTable:
+class ListenerConnectionTable:
     """The open connections of a listener."""
 
     def __init__(self, max_descriptors: int) -> None:
@@ -44,16 +44,18 @@ class ConnectionTable:
         free = max(max_descriptors - _OWN_DESCRIPTORS, max_descriptors // 2)
         self._max_connections = min(_MAX_CONNECTIONS, free)
         self._max_strangers = max(self._max_connections // _STRANGERS_SHARE, 1)
-        self._open: set[Connection] = set()
-        self._strangers: dict[Connection, None] = {}  # Those without a token, the oldest first
-        self._admitted: dict[str, dict[Connection, None]] = {}  # The others, by caller
+        self._open: set[ListenerConnection] = set()
+        self._strangers: dict[
+            ListenerConnection, None
+        ] = {}  # Those without a token, the oldest first
+        self._admitted: dict[str, dict[ListenerConnection, None]] = {}  # The others, by caller
         self._closed, self._lines = 0, LineLimit(max_lines=1)
 
     def protocol(self) -> Callable[..., H11Protocol]:
         """Return what makes a connection of this table, for uvicorn."""
-        return functools.partial(Connection, table=self)
+        return functools.partial(ListenerConnection, table=self)
 
-    def add(self, connection: "Connection") -> None:
+    def add(self, connection: "ListenerConnection") -> None:
         """Keep a new connection; where it is one too many, close the oldest
         stranger or one of whoever has the most.
         """
@@ -64,14 +66,14 @@ class ConnectionTable:
         elif len(self._open) > self._max_connections:
             self._make_room(connection)
 
-    def admit(self, connection: "Connection", caller: str) -> None:
+    def admit(self, connection: "ListenerConnection", caller: str) -> None:
         """Note that a connection has shown the token of a caller."""
         if connection in self._strangers:
             del self._strangers[connection]
             self._admitted.setdefault(caller, {})[connection] = None
             connection.caller = caller
 
-    def remove(self, connection: "Connection") -> None:
+    def remove(self, connection: "ListenerConnection") -> None:
         self._open.discard(connection)
         self._strangers.pop(connection, None)
         own = self._admitted.get(connection.caller, {})
@@ -79,7 +81,7 @@ class ConnectionTable:
         if not own:
             self._admitted.pop(connection.caller, None)
 
-    def _make_room(self, newest: "Connection") -> None:
+    def _make_room(self, newest: "ListenerConnection") -> None:
         """Close the oldest stranger but for the newest, or a connection of the
         caller with the most: an idle one first.
         """
@@ -92,7 +94,7 @@ class ConnectionTable:
         idle = (each for each in most if each.is_idle)
         self._close(next(idle, next(iter(most))), "one of the caller that has the most")
 
-    def _close(self, connection: "Connection", which: str) -> None:
+    def _close(self, connection: "ListenerConnection", which: str) -> None:
         """Close a connection, and log it: one line a minute, however many there are."""
         self.remove(connection)
         connection.transport.abort()
@@ -101,10 +103,10 @@ class ConnectionTable:
             _log.warning("too many connections: closed %s (%d so far)", which, self._closed)
 
 
-class Connection(H11Protocol):
+class ListenerConnection(H11Protocol):
     """A connection that ends where its peer keeps it for nothing."""
 
-    def __init__(self, *arguments: Any, table: ConnectionTable, **more: Any) -> None:
+    def __init__(self, *arguments: Any, table: ListenerConnectionTable, **more: Any) -> None:
         """Register with ``table`` once the connection is made."""
         super().__init__(*arguments, **more)
         self._table = table

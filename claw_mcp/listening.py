@@ -11,7 +11,7 @@ import uvicorn
 
 from claw_contract.limits import raise_descriptor_limit
 from claw_mcp.asgi import McpApp
-from claw_mcp.connections import ACCEPTED_AT_ONCE, MAX_DESCRIPTORS, ConnectionTable
+from claw_mcp.connections import ACCEPTED_AT_ONCE, MAX_DESCRIPTORS, ListenerConnectionTable
 from claw_mcp.server import StreamableHttpServer
 
 _DRAIN_SECONDS = 2
@@ -45,7 +45,7 @@ async def serve(app: McpApp, listener: socket.socket, work: Coroutine[Any, Any, 
     Raise what either has raised.
     """
     quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
-    table = ConnectionTable(raise_descriptor_limit(MAX_DESCRIPTORS))
+    table = ListenerConnectionTable(raise_descriptor_limit(MAX_DESCRIPTORS))
     # The protocol is named, and not chosen by what is installed: another one reads heads of any
     # length.
     http: Any = table.protocol()

@@ -79,20 +79,26 @@ class MessageError(ValueError):
 
 
 class RpcError(Exception):
-    """A JSON-RPC error: raised by what answers a request, and read from an error response."""
+    """A JSON-RPC error: raised by what answers a request, and read from an error response.
 
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
+    ``status``: the HTTP status of the response with it; None if it did not come over HTTP.
+    """
+
+    def __init__(
+        self, code: int, message: str, data: Any = None, status: int | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.data = data
+        self.status = status
 
     def document(self) -> JsonObject:
         error: JsonObject = {"code": self.code, "message": self.message}
         return error if self.data is None else {**error, "data": self.data}
 
 
-class Message(msgspec.Struct, frozen=True):
+class RpcMessage(msgspec.Struct, frozen=True):
     """One JSON-RPC message. Members that are absent are empty (``bytes(message.id) == b""``)."""
 
     jsonrpc: str
@@ -128,8 +134,11 @@ class Message(msgspec.Struct, frozen=True):
         """
         return self.is_response and bytes(self.id) == request_id
 
-    def rpc_error(self) -> RpcError | None:
-        """Return the error of an error response; None for any other message."""
+    def rpc_error(self, status: int | None = None) -> RpcError | None:
+        """Return the error of an error response; None for any other message.
+
+        ``status``: the HTTP status of the response.
+        """
         if bytes(self.error) == b"" or self.method is not None:
             return None
         if bytes(self.error) == b"null" and bytes(self.result) != b"":
@@ -137,11 +146,9 @@ class Message(msgspec.Struct, frozen=True):
         try:
             error = _error.decode(self.error)
         except (msgspec.DecodeError, RecursionError):
-            return RpcError(
-                INTERNAL_ERROR,
-                _find_words(bytes(self.error)) or "an error without code and message",
-            )
-        return RpcError(error.code, error.message, error.data)
+            words = _find_words(bytes(self.error)) or "an error without code and message"
+            return RpcError(INTERNAL_ERROR, words, status=status)
+        return RpcError(error.code, error.message, error.data, status)
 
 
 def _find_words(error: bytes) -> str:
@@ -162,12 +169,12 @@ class _Error(msgspec.Struct):
     data: Any = None
 
 
-_message = msgspec.json.Decoder(Message)
-_messages = msgspec.json.Decoder(list[Message])
+_message = msgspec.json.Decoder(RpcMessage)
+_messages = msgspec.json.Decoder(list[RpcMessage])
 _error = msgspec.json.Decoder(_Error)
 
 
-def read_messages(data: bytes) -> list[Message]:
+def read_messages(data: bytes) -> list[RpcMessage]:
     """Return the messages of a body or an event: one, or an array of them.
 
     Raise ``MessageError``.
@@ -182,7 +189,7 @@ def read_messages(data: bytes) -> list[Message]:
     return messages
 
 
-def read_answers(data: bytes) -> list[Message]:
+def read_answers(data: bytes) -> list[RpcMessage]:
     """Return the messages of a server, as ``read_messages`` does; half of a
     surrogate pair in them becomes U+FFFD.
 

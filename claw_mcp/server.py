@@ -28,9 +28,9 @@ from claw_mcp.protocol import (
     SESSION_ID,
     SSE_TYPE,
     STATELESS_VERSION,
-    Message,
     MessageError,
     RpcError,
+    RpcMessage,
     read_messages,
     read_object,
     write_error,
@@ -425,7 +425,7 @@ def _accepted(headers: Mapping[str, str]) -> tuple[bool, bool]:
     )
 
 
-def _read_body(headers: Mapping[str, str], body: bytes) -> Message:
+def _read_body(headers: Mapping[str, str], body: bytes) -> RpcMessage:
     if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON_TYPE:
         raise Refusal(400, RpcError(INVALID_REQUEST, f"the content type is {JSON_TYPE}"))
     try:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from claw_mcp.protocol import Message
+from claw_mcp.protocol import RpcMessage
 
 _MAX_WAITING_BYTES = 4 << 20
 _SIZE_OF_NONE = 64  # What a message counts besides its bytes
@@ -83,7 +83,7 @@ class ClientRequest:
     """
 
     session: "Session"
-    message: Message
+    message: RpcMessage
     accepts_stream: bool = True
     outbox: Outbox = field(default_factory=Outbox)
     task: asyncio.Task[Answer] | None = None

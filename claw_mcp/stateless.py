@@ -26,8 +26,8 @@ from claw_mcp.protocol import (
     STATELESS_VERSION,
     UNSUPPORTED_VERSION,
     VERSION_META,
-    Message,
     RpcError,
+    RpcMessage,
     read_header_value,
     read_object,
     write_notification,
@@ -80,7 +80,7 @@ def members(params: msgspec.Raw | bytes) -> dict[str, msgspec.Raw]:
         return {}
 
 
-def is_stateless(headers: Mapping[str, str], message: Message | None = None) -> bool:
+def is_stateless(headers: Mapping[str, str], message: RpcMessage | None = None) -> bool:
     """Return whether a request belongs to the stateless era: by its header, or
     where there is none by its ``_meta``.
     """
@@ -91,7 +91,7 @@ def is_stateless(headers: Mapping[str, str], message: Message | None = None) -> 
     return VERSION_META in members(members(message.params).get("_meta", b""))
 
 
-def find_error(headers: Mapping[str, str], message: Message) -> RpcError | None:
+def find_error(headers: Mapping[str, str], message: RpcMessage) -> RpcError | None:
     """Return what is wrong with the headers or the ``_meta`` of a message; None if nothing is."""
     requested = headers.get(PROTOCOL_VERSION)
     versions = {"supported": [STATELESS_VERSION], "requested": requested}

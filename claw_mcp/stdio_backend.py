@@ -24,7 +24,7 @@ from claw_mcp.protocol import (
 from claw_mcp.sessions import ClientRequest, Session
 from claw_mcp.stateless import members
 from claw_mcp.stdio_child import OnProgress
-from claw_mcp.supervisor import Supervisor
+from claw_mcp.supervisor import ChildSupervisor
 
 BROADCAST: Final = {
     "notifications/message",
@@ -46,7 +46,7 @@ _MAX_SUBSCRIPTION_BYTES = 8 << 10
 class StdioBackend:
     """The ``Backend`` of a server that speaks over stdin and stdout."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: ChildSupervisor) -> None:
         """Answer through the server that ``supervisor`` runs."""
         self._supervisor = supervisor
         self._subscribers: dict[str, set[Session]] = {}  # By uri

@@ -18,17 +18,15 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 import msgspec
 
+from claw_mcp.client_protocol import answer_request
 from claw_mcp.protocol import (
-    METHOD_NOT_FOUND,
     SERVER_ERROR,
-    Message,
     MessageError,
     RpcError,
+    RpcMessage,
     read_answers,
-    write_error,
     write_notification,
     write_request,
-    write_result,
 )
 from claw_mcp.stateless import members
 
@@ -60,7 +58,7 @@ class NoAnswerError(RpcError):
 class ChildObserver(Protocol):
     """The receiver of what a server sends unasked."""
 
-    def notice(self, message: Message) -> None:
+    def notice(self, message: RpcMessage) -> None:
         """Take a notification other than progress."""
 
     def log_line(self, line: bytes) -> None:
@@ -253,7 +251,7 @@ class StdioChild:
             return
         for message in messages:
             if message.is_request:
-                self._refuse(message)
+                self._answer(message)
             elif message.method == "notifications/progress":
                 self._forward_progress(message)
             elif message.is_notification:
@@ -261,7 +259,7 @@ class StdioChild:
             elif not self._settle(message):
                 self._observer.bad_output("an answer that nobody waits for", line)
 
-    def _settle(self, message: Message) -> bool:
+    def _settle(self, message: RpcMessage) -> bool:
         """Give a call its answer.
 
         Return False for an answer to what was never asked; a late one is dropped.
@@ -281,23 +279,16 @@ class StdioChild:
             call.answer.set_exception(error)
         return True
 
-    def _forward_progress(self, message: Message) -> None:
+    def _forward_progress(self, message: RpcMessage) -> None:
         params = members(message.params)
         call = self._calls.get(bytes(params.get("progressToken", b"")))
         if call is not None and call.on_progress is not None:
             call.on_progress(params)
 
-    def _refuse(self, message: Message) -> None:
-        """Answer a request of the server."""
-        known = {"ping": b"{}", "roots/list": b'{"roots":[]}'}
-        result, request_id = known.get(message.method or ""), bytes(message.id)
-        error = RpcError(METHOD_NOT_FOUND, "there is no client to ask: this server has many")
+    def _answer(self, request: RpcMessage) -> None:
+        """Answer a request of the server; drop the answer if it does not read."""
         with suppress(RpcError):
-            self._write(
-                write_error(request_id, error)
-                if result is None
-                else write_result(request_id, result)
-            )
+            self._write(answer_request(request, "there is no client to ask: this server has many"))
 
     async def _read_stderr(self) -> None:
         stderr = self._process.stderr

@@ -25,9 +25,9 @@ from claw_mcp.protocol import (
     SESSION_ID,
     SSE_TYPE,
     VERSION_META,
-    Message,
     MessageError,
     RpcError,
+    RpcMessage,
     read_messages,
     read_object,
     write_error,
@@ -176,7 +176,7 @@ class StdioServer:
         elif message.method == "notifications/cancelled":
             self._cancel(bytes(members(message.params).get("requestId", b"")))
 
-    def _headers(self, message: Message) -> list[tuple[str, str]]:
+    def _headers(self, message: RpcMessage) -> list[tuple[str, str]]:
         """Return the headers that this message would have over HTTP."""
         params: Any = read_object(message.params)
         meta = params.get("_meta")

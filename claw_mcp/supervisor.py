@@ -52,7 +52,7 @@ async def keep_running(
         delay = min(2 * delay, timing.max_restart)
 
 
-class Supervisor:
+class ChildSupervisor:
     """The server, whichever run of it there is now."""
 
     def __init__(

@@ -18,10 +18,10 @@ from claw_mcp.asgi import McpApp, is_allowed_host, is_allowed_origin
 from claw_mcp.child_log import ChildLog
 from claw_mcp.json_log import FaultHandler, JsonLog
 from claw_mcp.listening import listen, serve
-from claw_mcp.protocol import Message
+from claw_mcp.protocol import RpcMessage
 from claw_mcp.server import MAX_BODY, StreamableHttpServer
 from claw_mcp.stdio_backend import BROADCAST, StdioBackend
-from claw_mcp.supervisor import Supervisor, TimeLimits
+from claw_mcp.supervisor import ChildSupervisor, TimeLimits
 
 _OURS: Final = ("CLAW_MCP_", "LISTEN_ADDR")
 """Variables that the server does not get."""
@@ -149,7 +149,7 @@ class Wrapper:
         """Build all parts; ``supervisor`` is to be run."""
         self.log = WrapperLog(settings.environment)
         command, environment = settings.command, settings.environment
-        self.supervisor = Supervisor(
+        self.supervisor = ChildSupervisor(
             command, environment, self, self.log.server_state, settings.timing
         )
         self._server = StreamableHttpServer(
@@ -166,7 +166,7 @@ class Wrapper:
             lambda: {"ok": self.supervisor.is_ready},
         )
 
-    def notice(self, message: Message) -> None:
+    def notice(self, message: RpcMessage) -> None:
         if message.method in BROADCAST:
             self._server.broadcast(message.method, bytes(message.params))
 
