@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from claw_contract.redaction.redactor import Redactor
-from claw_mcp.client_protocol import Answer, AskServer, ClientProtocol, NotifyServer
+from claw_mcp.client_protocol import AskServer, ClientProtocol, NotifyServer, ServerAnswer
 from claw_mcp.protocol import RpcError, RpcMessage
 from claw_mcp.reaper import CANNOT_START
 from claw_mcp.stdio_child import NoAnswerError, StdioChild
@@ -93,16 +93,16 @@ class Channel(ABC):
     async def notify(self, method: str) -> None:
         """Send a notification."""
 
-    async def exchange(self, message: AskServer | NotifyServer) -> Answer:
+    async def exchange(self, message: AskServer | NotifyServer) -> ServerAnswer:
         """Send a message of a conversation and return its answer.
 
         Raise ``RpcError``, and the channel's failure.
         """
         if isinstance(message, AskServer):
-            return Answer(await self.request(message.method, message.params))
+            return ServerAnswer(await self.request(message.method, message.params))
 
         await self.notify(message.method)
-        return Answer()
+        return ServerAnswer()
 
     async def failure(self, message: str) -> DiscoveryError:
         """Return the error to raise for a server that can't be used."""

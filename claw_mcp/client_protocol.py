@@ -1,4 +1,6 @@
-"""A client's session with one MCP server, in either era (docs/spec/mcp.md "Tools over MCP"). No I/O.
+"""A client's session with an MCP server, in either era (docs/spec/mcp.md "Tools over MCP").
+
+No I/O.
 
 ``claw discover``, the tools host and the proxy all talk to servers through ``ClientProtocol``, so
 that they judge the same answer alike. A conversation is a generator: it yields the messages to
@@ -44,30 +46,30 @@ _ABOUT_THE_CALL = frozenset({protocol.INVALID_PARAMS, protocol.MISSING_CAPABILIT
 
 
 class AskServer(NamedTuple):
-    """A request that a conversation waits for. In the stateless era, who sends it adds ``_meta``."""
+    """A request that a conversation waits for. Its sender adds the ``_meta`` of the era."""
 
     method: str
     params: JsonObject
 
 
 class NotifyServer(NamedTuple):
-    """A notification. Its answer is an empty ``Answer``."""
+    """A notification. Its answer is an empty ``ServerAnswer``."""
 
     method: str
 
 
-class Answer(NamedTuple):
+class ServerAnswer(NamedTuple):
     """A server's answer to a request: the result as JSON, and the HTTP header ``Mcp-Session-Id``.
 
-    An error response is no ``Answer``: it is thrown into the conversation as ``RpcError``.
+    An error response is no ``ServerAnswer``: it is thrown into the conversation as ``RpcError``.
     """
 
     result: bytes = b""
     session_id: str | None = None
 
 
-type Conversation[T] = Generator[AskServer | NotifyServer, Answer, T]
-type Exchange = Callable[[AskServer | NotifyServer], Awaitable[Answer]]
+type Conversation[T] = Generator[AskServer | NotifyServer, ServerAnswer, T]
+type Exchange = Callable[[AskServer | NotifyServer], Awaitable[ServerAnswer]]
 
 
 async def converse[T](conversation: Conversation[T], exchange: Exchange) -> T:
@@ -121,7 +123,7 @@ class SessionIdError(ServerFaultError):
 
 
 class ClientProtocol:
-    """What is known of one session, and the conversations in it.
+    """The state of one session, and the conversations in it.
 
     ``version``: of the protocol, empty before the handshake. ``session_id``: None if the server
     keeps no sessions. ``server``: what the server says of itself, unchecked. ``refusal``: the
@@ -253,7 +255,7 @@ class ClientProtocol:
             return False
         return error is None or error.code not in _ABOUT_THE_CALL
 
-    def _read_page(self, answer: Answer) -> tuple[list[Any], str | None]:
+    def _read_page(self, answer: ServerAnswer) -> tuple[list[Any], str | None]:
         """Return (the tools of one page, the cursor of the next one or None)."""
         result = _read_result("tools/list", answer)
         tools = result.get("tools")
@@ -316,7 +318,7 @@ def _supported_versions(error: RpcError) -> list[Any] | None:
     return supported if isinstance(supported, list) else None
 
 
-def _read_result(method: str, answer: Answer) -> Mapping[str, Any]:
+def _read_result(method: str, answer: ServerAnswer) -> Mapping[str, Any]:
     result = protocol.read_object(answer.result)
     is_complete = result.get("resultType", "complete") == "complete"
     if not result or not is_complete:

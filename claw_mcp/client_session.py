@@ -1,4 +1,4 @@
-"""A client's session over a channel: ``ClientProtocol``, driven for discovery and the tools host."""
+"""A client's session over a channel, for discovery and the tools host."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,10 +7,10 @@ from claw_contract.base import JsonObject
 from claw_mcp import protocol
 from claw_mcp.channels import Channel
 from claw_mcp.client_protocol import (
-    Answer,
     AskServer,
     Conversation,
     NotifyServer,
+    ServerAnswer,
     ServerFaultError,
     UnknownVersionError,
     converse,
@@ -40,7 +40,7 @@ class ClientSession:
         tools: list[Any] = []
         pages = 0
 
-        async def exchange(message: AskServer | NotifyServer) -> Answer:
+        async def exchange(message: AskServer | NotifyServer) -> ServerAnswer:
             nonlocal pages
             pages += 1
             on_page(pages)
@@ -55,7 +55,7 @@ class ClientSession:
             return params
         return {**params, "_meta": protocol.stateless_meta(self._client)}
 
-    async def _exchange(self, message: AskServer | NotifyServer) -> Answer:
+    async def _exchange(self, message: AskServer | NotifyServer) -> ServerAnswer:
         if isinstance(message, AskServer):
             message = AskServer(message.method, dict(self.params(message.params)))
         return await self._channel.exchange(message)

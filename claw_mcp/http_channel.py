@@ -19,9 +19,9 @@ from claw_contract.secret import Secret
 from claw_mcp import protocol
 from claw_mcp.channels import MAX_BYTES, Channel, DiscoveryError, Quotation
 from claw_mcp.client_protocol import (
-    Answer,
     AskServer,
     NotifyServer,
+    ServerAnswer,
     write_cancelled,
 )
 from claw_mcp.protocol import MessageError, RpcError, RpcMessage
@@ -113,7 +113,7 @@ class HttpChannel(Channel):
         answer = await self._ask(method, params, headers or {})
         return answer.result
 
-    async def exchange(self, message: AskServer | NotifyServer) -> Answer:
+    async def exchange(self, message: AskServer | NotifyServer) -> ServerAnswer:
         if isinstance(message, AskServer):
             return await self._ask(message.method, message.params, {})
         return await super().exchange(message)
@@ -154,7 +154,7 @@ class HttpChannel(Channel):
 
     async def _ask(
         self, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Send a request and return its answer. Raise ``RpcError`` and ``DiscoveryError``.
 
         ``headers`` are sent besides those of the session. If cancelled, tell the server.
@@ -377,13 +377,13 @@ def _find_error(body: bytes, status: int) -> RpcError | None:
     return None
 
 
-def _read_answer(message: RpcMessage, response: httpx2.Response) -> Answer:
+def _read_answer(message: RpcMessage, response: httpx2.Response) -> ServerAnswer:
     """Return the answer in a response. Raise its ``RpcError``."""
     error = message.rpc_error(response.status_code)
     if error is not None:
         raise error
     session_id = response.headers.get(protocol.SESSION_ID, None)
-    return Answer(bytes(message.result), session_id)
+    return ServerAnswer(bytes(message.result), session_id)
 
 
 def _media_type(response: httpx2.Response) -> str:

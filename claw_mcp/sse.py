@@ -48,7 +48,7 @@ class SseReader:
             return
 
         # A carriage return ends its line at once, because nothing else may follow: the peer waits
-        # for us, or ends the stream. A line feed behind it belongs to the same end, even if it
+        # for us, or ends the stream. A line feed after it belongs to the same end, even if it
         # arrives later.
         if self._ended_with_cr:
             chunk = chunk.removeprefix(b"\n")
@@ -56,13 +56,15 @@ class SseReader:
 
         self._line += chunk
         if _LINE_END.search(chunk):  # a long line is searched once
-            start, buffer = 0, bytes(self._line)
+            buffer = bytes(self._line)
+            start = 0
             for end in _LINE_END.finditer(buffer):
                 event = self._read_line(buffer[start : end.start()])
                 start = end.end()
                 if event is not None:
                     yield event
             del self._line[:start]
+
         if self._size + len(self._line) > self._max_bytes:
             raise EventTooLongError("an event is too long")
 
@@ -72,9 +74,11 @@ class SseReader:
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if not line:
             return self._end_event()
+
         self._size += len(line)
         if self._size > self._max_bytes:
             raise EventTooLongError("an event is too long")
+
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
@@ -86,14 +90,22 @@ class SseReader:
         return None
 
     def _end_event(self) -> SseEvent | None:
-        data, name, self._size = self._data, self._name, 0
-        self._data, self._name = [], b""
-        return SseEvent(b"\n".join(data), name or b"message", self._id) if data else None
+        data = self._data
+        name = self._name or b"message"
+        self._data = []
+        self._name = b""
+        self._size = 0
+
+        if not data:
+            return None
+        return SseEvent(b"\n".join(data), name, self._id)
 
 
 def write_event(data: bytes, event_id: str = "") -> bytes:
-    """Return an event of one message; ``data`` holds no line break outside of
-    JSON's white space.
+    """Return an event of one message.
+
+    ``data`` is JSON: it has line breaks only as white space between tokens.
     """
-    lines = b"".join(b"data: %b\n" % line for line in _LINE_END.split(data))
-    return (b"id: %b\n" % event_id.encode() if event_id else b"") + lines + b"\n"
+    id_line = b"id: %b\n" % event_id.encode() if event_id else b""
+    data_lines = b"".join(b"data: %b\n" % line for line in _LINE_END.split(data))
+    return id_line + data_lines + b"\n"

@@ -2,8 +2,9 @@
 
 Rules. A line that is no JSON-RPC message is reported and skipped; one that is too long ends the
 run, since nobody can know which call it answers. A message with a method is never an answer,
-whatever its id. The server asks in vain but for ``ping`` and ``roots/list``: one process serves
-many clients, and so there is nobody to ask. Calls that wait when it ends get an error.
+whatever its id. Of the server's own requests only ``ping`` and ``roots/list`` are answered: one
+process serves many clients, so that there is nobody to ask. Calls that wait when it ends get an
+error.
 """
 
 import asyncio
@@ -31,9 +32,8 @@ from claw_mcp.protocol import (
 from claw_mcp.stateless import members
 
 MAX_LINE: Final = 8 << 20
-_MAX_STDERR_LINE = (
-    16 << 10
-)  # More than the log shows of one, so that a secret at its cut is recognized
+# More than the log shows of a line, so that a secret at its cut is recognized
+_MAX_STDERR_LINE = 16 << 10
 _MAX_UNREAD = 16 << 20  # Bytes that the server has not read yet
 _MAX_CALLS = 1_024  # Calls that wait at once
 _MAX_ID_DIGITS = 20
@@ -65,9 +65,7 @@ class ChildObserver(Protocol):
         """Take a line of standard error, without its end."""
 
     def bad_output(self, problem: str, line: bytes) -> None:
-        """Take a line that is no message that anybody waits for; it is empty where
-        it is too long to be read.
-        """
+        """Take a line that answers nothing; ``line`` is empty if it was too long to be read."""
 
 
 class _Call(NamedTuple):
@@ -81,8 +79,10 @@ class StdioChild:
     def __init__(
         self, process: asyncio.subprocess.Process, lifeline: int, observer: ChildObserver
     ) -> None:
-        """Read from ``process``, a reaper, that ends when ``lifeline`` is closed."""
-        self._process, self._lifeline, self._observer = process, lifeline, observer
+        """Read from ``process``, a reaper, which ends when ``lifeline`` is closed."""
+        self._process = process
+        self._lifeline = lifeline
+        self._observer = observer
         self._last_id = 0
         self._calls: dict[bytes, _Call] = {}
         self.ended = asyncio.create_task(self._read())
@@ -103,6 +103,7 @@ class StdioChild:
         reading, lifeline = os.pipe()
         pipe = asyncio.subprocess.PIPE
         arguments = ["-I", "-S", str(_REAPER), str(reading), *command]
+
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -121,6 +122,7 @@ class StdioChild:
             raise
         finally:
             os.close(reading)
+
         return cls(process, lifeline, observer)
 
     @property
@@ -138,13 +140,17 @@ class StdioChild:
             raise _gone(was_sent=False)
         if len(self._calls) >= _MAX_CALLS:
             raise NoAnswerError("too many calls wait for the server", was_sent=False)
-        number = self._last_id = self._last_id + 1
+
+        self._last_id += 1
+        number = self._last_id
         if on_progress is not None:
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
+
         key = str(number).encode()
-        call = self._calls[key] = _Call(asyncio.get_running_loop().create_future(), on_progress)
+        call = _Call(asyncio.get_running_loop().create_future(), on_progress)
+        self._calls[key] = call
         try:
-            self._write(write_request(key, method, msgspec.json.encode(params) if params else b""))
+            self._write(write_request(key, method, _encode(params)))
             async with asyncio.timeout(seconds):
                 return await call.answer
         except TimeoutError:
@@ -159,9 +165,9 @@ class StdioChild:
             del self._calls[key]
 
     def notify(self, method: str, params: Params | None = None) -> None:
-        """Send a notification; drop it where the server does not read."""
+        """Send a notification; drop it if the server does not read."""
         with suppress(RpcError):
-            self._write(write_notification(method, msgspec.json.encode(params) if params else b""))
+            self._write(write_notification(method, _encode(params)))
 
     async def stop(self) -> int:
         """End the server and all its descendants: by the end of its input, then by signals.
@@ -173,25 +179,26 @@ class StdioChild:
         if not await self._exits(_STOP_SECONDS):
             self._close_lifeline()
             await self._exits(_KILL_SECONDS)
-        if self._process.returncode is None or self._process.returncode < 0:
-            with suppress(
-                ProcessLookupError
-            ):  # The reaper itself was killed: what is left is in its group
+
+        was_killed = self._process.returncode is None or self._process.returncode < 0
+        if was_killed:
+            # The reaper itself is gone: what is left of the server is in its process group.
+            with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             await self._exits(_KILL_SECONDS)
         self._close_lifeline()
+
         await asyncio.wait((self.ended, self._stderr), timeout=_LAST_LINES_SECONDS)
         for task in (self.ended, self._stderr):
             task.cancel()
         await asyncio.gather(self.ended, self._stderr, return_exceptions=True)
         await self._drain()
+
         code = self._process.returncode
         return -1 if code is None else code
 
     async def _drain(self) -> None:
-        """Drop what was not read behind a line that is too long: the pipe is closed
-        at its end only.
-        """
+        """Read and drop what follows a line that is too long, so that the pipe is closed."""
         assert self._process.stdout is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_LINES_SECONDS):
@@ -205,9 +212,9 @@ class StdioChild:
         return self._process.returncode is not None
 
     def _close_lifeline(self) -> None:
-        lifeline, self._lifeline = self._lifeline, -1
-        if lifeline >= 0:
-            os.close(lifeline)
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
 
     def _cancel(self, number: int, reason: str) -> None:
         self.notify("notifications/cancelled", {"requestId": number, "reason": reason})
@@ -219,6 +226,7 @@ class StdioChild:
             raise _gone(was_sent=False)
         if stdin.transport.get_write_buffer_size() > _MAX_UNREAD:
             raise NoAnswerError("the server does not read its input", was_sent=False)
+
         # Line breaks are white space between tokens: strings have none.
         stdin.write(message.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
 
@@ -231,6 +239,7 @@ class StdioChild:
                 line = await stdout.readline()
                 if not line:
                     break
+
                 if line.strip():
                     self._receive(line)
                 if count % _LINES_AT_ONCE == 0:
@@ -249,6 +258,7 @@ class StdioChild:
         except MessageError as error:
             self._observer.bad_output(str(error), line)
             return
+
         for message in messages:
             if message.is_request:
                 self._answer(message)
@@ -266,13 +276,16 @@ class StdioChild:
         """
         if not message.is_response:
             return False
+
         key = bytes(message.id)
         call = self._calls.get(key)
         if call is None:
+            # An id of ours whose call was given up.
             return key.isdigit() and len(key) < _MAX_ID_DIGITS and int(key) <= self._last_id
-        error = message.rpc_error()
         if call.answer.done():
             return True
+
+        error = message.rpc_error()
         if error is None:
             call.answer.set_result(bytes(message.result))
         else:
@@ -301,6 +314,11 @@ class StdioChild:
             rest = rest[:_MAX_STDERR_LINE]
         if rest:
             self._observer.log_line(rest)
+
+
+def _encode(params: Params | None) -> bytes:
+    """Return params as JSON; b"" if there are none, so that the message has no such member."""
+    return msgspec.json.encode(params) if params else b""
 
 
 def _gone(*, was_sent: bool) -> NoAnswerError:

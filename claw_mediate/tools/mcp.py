@@ -61,18 +61,21 @@ class McpTransport:
         """Make the call and return its result."""
         key = self._key(managed)
         connection = self._connection(key, managed.credentials)
+
         connection.uses += 1
         try:
             return await self._run(managed, connection)
         finally:
             connection.uses -= 1
             connection.last_used = asyncio.get_running_loop().time()
-            if connection.uses == 0 and self._connections.get(key) is not connection:
-                self._end(connection)  # it was released while it was used
+            was_released = self._connections.get(key) is not connection
+            if was_released and connection.uses == 0:
+                self._end(connection)
 
     def release(self, agent_id: str) -> None:
         """End the sessions of an agent, each once no call uses it."""
-        for key in [key for key in self._connections if key.agent_id == agent_id]:
+        own_keys = [key for key in self._connections if key.agent_id == agent_id]
+        for key in own_keys:
             self._release(key)
 
     async def close(self) -> None:
@@ -81,6 +84,7 @@ class McpTransport:
             self._sweep_timer.cancel()
         for key in list(self._connections):
             self._end(self._connections.pop(key))
+
         if self._ending:
             _, late = await asyncio.wait(self._ending, timeout=_CLOSE_SECONDS)
             for task in late:
@@ -224,6 +228,7 @@ class McpTransport:
         return connection
 
     def _release(self, key: _Key) -> None:
+        """Use a connection for no further call, and end it once no call uses it."""
         connection = self._connections.pop(key)
         if connection.uses == 0:
             self._end(connection)

@@ -25,10 +25,10 @@ from claw_contract.transcript.text import as_line
 from claw_mcp import protocol
 from claw_mcp.client_protocol import (
     TOOLS_CHANGED,
-    Answer,
     AskServer,
     ClientProtocol,
     NotifyServer,
+    ServerAnswer,
     ServerFaultError,
     SessionIdError,
     UnknownVersionError,
@@ -290,7 +290,9 @@ class McpConnection:
             fault = error.problem
         return McpSession(session, ToolListing(entries, fault))
 
-    async def _exchange(self, session: ClientProtocol, message: AskServer | NotifyServer) -> Answer:
+    async def _exchange(
+        self, session: ClientProtocol, message: AskServer | NotifyServer
+    ) -> ServerAnswer:
         """Send a message that opens a session and return its answer. Raise ``_OPEN_FAILURES``."""
         if isinstance(message, NotifyServer):
             return await self._notify(session, message.method)
@@ -303,13 +305,13 @@ class McpConnection:
         headers = [("accept", protocol.ACCEPT), *session.headers(message.method)]
         return _read_answer(await self._ask(session, request_id, headers, body))
 
-    async def _notify(self, session: ClientProtocol, method: str) -> Answer:
+    async def _notify(self, session: ClientProtocol, method: str) -> ServerAnswer:
         body = protocol.write_notification(method)
         status, words = await self._wire.send("POST", session.headers(method), body)
         if status >= HTTPStatus.MULTIPLE_CHOICES:
             message = f"The service refused to open a session (status {status})."
             raise SessionError(message, status, words)
-        return Answer()
+        return ServerAnswer()
 
     async def _ask(
         self, session: ClientProtocol, request_id: bytes, headers: Headers, body: bytes
@@ -341,7 +343,7 @@ def _server(execution: McpExecution) -> tuple[str, str, str]:
     return execution.service, execution.base_url, execution.path
 
 
-def _read_answer(reply: Reply) -> Answer:
+def _read_answer(reply: Reply) -> ServerAnswer:
     """Return the answer in a reply to a request that opens a session.
 
     Raise ``RpcError`` and ``SessionError``.
@@ -356,7 +358,7 @@ def _read_answer(reply: Reply) -> Answer:
         raise SessionError(text, reply.status, reply.body)
     if message is None:
         raise SessionError(_NOT_MCP)
-    return Answer(bytes(message.result), reply.session_id)
+    return ServerAnswer(bytes(message.result), reply.session_id)
 
 
 def _session_error(error: Exception) -> SessionError:
