@@ -75,8 +75,8 @@ type Exchange = Callable[[AskServer | NotifyServer], Awaitable[ServerAnswer]]
 async def converse[T](conversation: Conversation[T], exchange: Exchange) -> T:
     """Send the messages of a conversation by ``exchange``, each once; return its result.
 
-    Raise what the conversation raises, and what ``exchange`` raises but for ``RpcError``, which the
-    conversation may take.
+    Raise what the conversation raises, and what ``exchange`` raises. A ``RpcError`` of ``exchange``
+    is thrown into the conversation, which may go on after it.
     """
     try:
         message = next(conversation)

@@ -45,10 +45,9 @@ class ListenerConnectionTable:
         self._max_connections = min(_MAX_CONNECTIONS, free)
         self._max_strangers = max(self._max_connections // _STRANGERS_SHARE, 1)
         self._open: set[ListenerConnection] = set()
-        self._strangers: dict[
-            ListenerConnection, None
-        ] = {}  # Those without a token, the oldest first
-        self._admitted: dict[str, dict[ListenerConnection, None]] = {}  # The others, by caller
+        # Those that have shown no token, the oldest first; and the others, by caller
+        self._strangers: dict[ListenerConnection, None] = {}
+        self._admitted: dict[str, dict[ListenerConnection, None]] = {}
         self._closed = 0
         self._lines = LineLimit(max_lines=1)
 
