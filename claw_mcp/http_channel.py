@@ -119,7 +119,8 @@ class HttpChannel(Channel):
         return await super().exchange(message)
 
     async def notify(self, method: str) -> None:
-        await self._send(protocol.write_notification(method))
+        async with self._post(protocol.write_notification(method)) as response:
+            await self._check_status(response)
 
     async def listen(self) -> bool:
         """Take what the server says unasked, until it ends that stream.
@@ -181,10 +182,6 @@ class HttpChannel(Channel):
             f"{self._server.shown} did not answer '{method}', and ended its response"
         )
 
-    async def _send(self, message: bytes) -> None:
-        async with self._post(message) as response:
-            await self._check_status(response)
-
     def _send_later(self, message: bytes) -> None:
         """Send a message that nobody waits for.
 
@@ -197,9 +194,10 @@ class HttpChannel(Channel):
         note.add_done_callback(self._notes.discard)
 
     async def _send_note(self, message: bytes) -> None:
-        with suppress(RpcError, DiscoveryError, TimeoutError):
-            async with asyncio.timeout(_NOTE_SECONDS):
-                await self._send(message)
+        """Send a message and ignore its failure: the next call shows if the session is lost."""
+        with suppress(DiscoveryError, TimeoutError):
+            async with asyncio.timeout(_NOTE_SECONDS), self._post(message):
+                pass
 
     def _hear(self, message: RpcMessage) -> None:
         """Hand a notification on, and answer a request."""

@@ -12,7 +12,7 @@ from claw_mcp.channels import DiscoveryError
 from claw_mcp.discovery import ServerListing, discover
 from claw_mcp.http_channel import HttpServer
 from claw_tools.settings import McpServerSettings
-from tests.mcp.calling import Caller, error_of, tool
+from tests.mcp.calling import Caller, error_of, tool, until
 from tests.mcp.scripted_server import ECHO, HANDSHAKE, STATELESS, Exchange, ScriptedServer
 from tests.tools.serving import behind
 
@@ -311,3 +311,37 @@ async def test_the_same_refusals_of_a_call_end_a_session_for_the_proxy_and_the_t
         await desk.call("echo", text="c")
         assert len(server.of("initialize")) == sessions
         assert len(server.of("tools/call")) == 3
+
+
+@pytest.mark.requirement("mcp:one-client", "servers:not-repeated")
+@pytest.mark.parametrize("versions", [HANDSHAKE, (STATELESS,)])
+async def test_a_server_that_refuses_the_answer_to_its_ping_ends_no_session(
+    server: ScriptedServer, caller: Caller, versions: tuple[str, ...]
+) -> None:
+    server.versions = versions
+
+    async def ping_first(exchange: Exchange) -> None:
+        pongs = len(server.of(""))
+        await exchange.begin_stream()
+        await exchange.event({"id": "p", "method": "ping"})
+        await until(lambda: len(server.of("")) > pongs)
+        await exchange.event({"id": exchange.message["id"], "result": {"content": []}})
+        await exchange.end_stream()
+
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.respond(400)
+
+    server.says("tools/call", ping_first)
+    server.says("", refuse)
+    assert (await caller.call()).ok
+    assert (await caller.call()).ok
+    assert len(server.of("initialize")) == 1
+
+    server.received.clear()
+    async with behind(McpServerSettings("desk", url=server.url)) as desk:
+        server.says("tools/call", ping_first)
+        server.says("", refuse)
+        await desk.call("echo", text="a")
+        await desk.call("echo", text="b")
+        await desk.call("echo", text="c")
+        assert len(server.of("initialize")) == 1
