@@ -31,7 +31,7 @@ from statistics import median
 
 from stage import Process, free_port, wait_until
 
-from claw_mcp.protocol import Message
+from claw_mcp.protocol import RpcMessage
 from claw_mcp.stdio_child import StdioChild
 
 CONNECTIONS = 16
@@ -59,7 +59,7 @@ asyncio.run(main(float(sys.argv[1])))
 class Quiet:
     """An observer that hears nothing."""
 
-    def notice(self, message: Message) -> None:
+    def notice(self, message: RpcMessage) -> None:
         """Take a notification."""
 
     def log_line(self, line: bytes) -> None:

@@ -41,7 +41,7 @@ from claw_contract.base import JsonObject
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
-from claw_mcp.channels import DiscoveryError, StdioServer
+from claw_mcp.channels import DiscoveryError, ServerCommand
 from claw_mcp.discovery import SECONDS, Progress, ServerListing, discover
 from claw_mcp.http_channel import HttpServer
 
@@ -158,10 +158,10 @@ def _take(target: SnapshotTarget, seconds: float, previous: JsonObject | None) -
     headers = tuple(_header(target.auth))
     redactor = Redactor([*target.secrets, *(value for _, value in headers)])
 
-    server: StdioServer | HttpServer
+    server: ServerCommand | HttpServer
     if target.command:
         shown_command = str(target.origin["command"])
-        server = StdioServer(shown_command, target.command, target.environ, target.directory)
+        server = ServerCommand(shown_command, target.command, target.environ, target.directory)
     else:
         server = HttpServer(target.shown_url, target.url, headers)
 
@@ -177,7 +177,7 @@ def _take(target: SnapshotTarget, seconds: float, previous: JsonObject | None) -
 
 
 async def _until_signal(
-    server: StdioServer | HttpServer, redactor: Redactor, progress: Progress, seconds: float
+    server: ServerCommand | HttpServer, redactor: Redactor, progress: Progress, seconds: float
 ) -> ServerListing:
     """Discover the server's tools. A signal that ends this process ends the server first."""
     loop = asyncio.get_running_loop()

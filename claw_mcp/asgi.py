@@ -1,8 +1,7 @@
-"""An MCP server as an ASGI application: at its path, behind bearer tokens, with
-``/health`` beside it.
+"""An MCP server as an ASGI application: at its path, for bearer tokens, and ``/health``.
 
-Rules. Who calls is decided before the body is read, and a body that is too long is not read to its
-end. A client that leaves ends what is done for it.
+Rules. The caller is identified before the body is read, and a body that is too long is not read to
+its end. A client that leaves ends what is done for it.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from claw_mcp.server import HttpRequest, HttpResponse, StreamableHttpServer
 _BODY_SECONDS = 30.0
 _SMALL_BODY = 1 << 16  # Bytes of a body that always has room
 _MAX_HELD = 128 << 20  # Bytes of larger ones that are read or answered at once
-_OWN_SHARE = 2  # A caller has one of so many parts of what the others leave
+_OWN_SHARE = 2  # A caller may have 1/2 of what the others leave
 _PORT = re.compile(r":[0-9]{1,5}\Z")
 _WEB_ORIGIN = re.compile(r"https?://(.*)", re.IGNORECASE)
 _LOOPBACK: Final = {"localhost", "127.0.0.1", "[::1]"}
@@ -31,15 +30,17 @@ type Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 def is_allowed_host(host: str, allowed: Collection[str]) -> bool:
-    """Return whether a ``Host`` header names one of ``allowed``, which are in lower
-    case, or loopback at any port.
+    """Return whether a ``Host`` header names one of ``allowed``, or loopback at any port.
+
+    ``allowed`` are in lower case.
     """
     return host.lower() in allowed or _PORT.sub("", host.lower()) in _LOOPBACK
 
 
 def is_allowed_origin(origin: str, allowed: Collection[str]) -> bool:
-    """Return whether an ``Origin`` header names a page of such a host; an app's own
-    scheme is nobody's page.
+    """Return whether an ``Origin`` header names a page of an allowed host (``is_allowed_host``).
+
+    An origin with an app's own scheme is not of the web, and is refused.
     """
     page = _WEB_ORIGIN.fullmatch(origin)
     return page is not None and is_allowed_host(page[1], allowed)
@@ -60,12 +61,10 @@ class McpApp:
         ``find_principal`` returns who has an ``Authorization`` header, None if nobody; ``health``
         has the member ``ok``.
         """
-        self.server, self._path, self._find_principal, self._health = (
-            server,
-            path,
-            find_principal,
-            health,
-        )
+        self.server = server
+        self._path = path
+        self._find_principal = find_principal
+        self._health = health
         self._held: dict[str, int] = {}  # Bytes of bodies that are not small, by caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,7 +72,7 @@ class McpApp:
         if scope["type"] != "http":
             return
         if scope["path"] in {"/health", "/healthz"}:
-            await self._tell_health(scope, send)
+            await self._send_health(scope, send)
             return
 
         headers = _read_headers(scope)
@@ -88,16 +87,11 @@ class McpApp:
         if scope["path"] != self._path:
             await _write(send, 404, b'{"error":"not found"}')
             return
-        credentials = [value for name, value in headers if name == "authorization"]
-        # Of two credentials, a program before us may have checked the other one.
-        principal = None if len(credentials) > 1 else self._find_principal("".join(credentials))
+
+        principal = self._identify(headers)
         if principal is None:
-            await _write(
-                send,
-                401,
-                b'{"error":"the bearer token is missing or wrong"}',
-                [(b"www-authenticate", b"Bearer")],
-            )
+            refused = b'{"error":"the bearer token is missing or wrong"}'
+            await _write(send, 401, refused, [(b"www-authenticate", b"Bearer")])
             return
 
         admitted = scope.get("state", {}).get(ADMITTED)
@@ -112,28 +106,31 @@ class McpApp:
         body = await self._take(principal, receive, send)
         if body is None:
             return
+        request = HttpRequest(scope["method"], scope["path"], headers, body)
         try:
-            await self._exchange(
-                HttpRequest(scope["method"], scope["path"], headers, body), principal, receive, send
-            )
+            await self._exchange(request, principal, receive, send)
         finally:
             self._hold(principal, -_held_bytes(body))
 
-    async def _tell_health(self, scope: Scope, send: Send) -> None:
-        """Answer with the state of each part on this machine itself; tell others
-        only if all is well.
-        """
+    def _identify(self, headers: Sequence[tuple[str, str]]) -> str | None:
+        """Return the caller by its ``Authorization`` header; None if it is nobody."""
+        credentials = [value for name, value in headers if name == "authorization"]
+        if len(credentials) > 1:
+            return None  # A program before us may have checked the other one
+        return self._find_principal("".join(credentials))
+
+    async def _send_health(self, scope: Scope, send: Send) -> None:
+        """Answer ``/health``: on this machine with the state of each part, else only ``ok``."""
         health = self._health()
         peer = (scope.get("client") or ("",))[0]
         hosts = [value for name, value in _read_headers(scope) if name == "host"]
         is_here = peer in _LOOPBACK_PEERS and all(is_allowed_host(host, ()) for host in hosts)
+
         shown = health if is_here else {"ok": health["ok"]}
         await _write(send, 200 if health["ok"] else 503, json.dumps(shown).encode())
 
     async def _take(self, principal: str, receive: Receive, send: Send) -> bytes | None:
-        """Return the body; None where there is none, and its sender has been told
-        why or has left.
-        """
+        """Return the body; None if its sender has left, or was refused."""
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 return await self._read(principal, receive)
@@ -146,12 +143,13 @@ class McpApp:
         return None
 
     async def _read(self, principal: str, receive: Receive) -> bytes | None:
-        """Return the body, cut after the first byte too many; None where the client left.
+        """Return the body, cut after the first byte too many; None if the client left.
 
-        It is held until it is answered.
+        Its bytes are counted (``_hold``) until its request is answered. Raise ``_FullError``.
         """
         max_bytes = self.server.max_body
-        body, is_read = bytearray(), False
+        body = bytearray()
+        is_read = False
         try:
             while len(body) <= max_bytes:
                 message = await receive()
@@ -180,8 +178,9 @@ class McpApp:
             self._held.pop(principal, None)
 
     def _has_room(self, principal: str) -> bool:
-        """Return whether a caller's bodies leave as much to others as they take: so
-        none takes all that there is.
+        """Return whether a caller's bodies leave as much to others as they take.
+
+        So no caller takes all that there is.
         """
         own = self._held.get(principal, 0)
         others = sum(self._held.values()) - own
@@ -190,6 +189,7 @@ class McpApp:
     async def _exchange(
         self, request: HttpRequest, principal: str, receive: Receive, send: Send
     ) -> None:
+        """Answer a request, until it is answered or the client leaves."""
         answering = asyncio.create_task(self._answer(request, principal, send))
         leaving = asyncio.create_task(_wait_for_end(receive))
         try:
@@ -198,6 +198,7 @@ class McpApp:
             for task in (answering, leaving):
                 task.cancel()
             await asyncio.wait({answering, leaving})
+
         if not answering.cancelled():
             answering.result()
 

@@ -1,7 +1,6 @@
 """The result of ``tools/call`` as a server sends it, and its parts in words. No I/O.
 
-Rules. What a tool says is read also where it is not quite as the protocol has it: members that are
-absent may be null.
+Rules. A result is read although a server writes null for members that are absent.
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Any
 import msgspec
 
 COMPLETE = "complete"
-_MAX_LABEL = 200  # Characters of a name, address or type that stands for a part
+_MAX_LABEL = 200  # Characters of a part's name, address or type
 
 
 class CallResult(msgspec.Struct, rename="camel"):
@@ -60,7 +59,7 @@ def read_part(raw: msgspec.Raw) -> Part | None:
 
 
 def _read[T](decoder: msgspec.json.Decoder[T], document: bytes) -> T | None:
-    """Return what a document holds, if need be after its repair; None for what can't be read."""
+    """Return a document, repaired if that is needed; None for what can't be read."""
     with suppress(*_UNREADABLE):
         return decoder.decode(document)
     with suppress(*_UNREADABLE):
@@ -70,9 +69,8 @@ def _read[T](decoder: msgspec.json.Decoder[T], document: bytes) -> T | None:
 
 def _repair(document: bytes) -> bytes:
     """Return an object without members that are null."""
-    present = {
-        name: value for name, value in _members.decode(document).items() if bytes(value) != b"null"
-    }
+    members = _members.decode(document)
+    present = {name: value for name, value in members.items() if bytes(value) != b"null"}
     return msgspec.json.encode(present)
 
 
@@ -86,9 +84,11 @@ def _describe_part(part: Part | None) -> str:
         return "[a part that can't be read]"
     if part.type == "text":
         return part.text
+
+    label = f"[{', '.join(_labels(part))}]"
     if part.resource is not None and part.resource.text is not None:
-        return f"[{', '.join(_labels(part))}]\n{part.resource.text}"
-    return f"[{', '.join(_labels(part))}]"
+        return f"{label}\n{part.resource.text}"
+    return label
 
 
 def _labels(part: Part) -> Iterator[str]:
@@ -100,10 +100,15 @@ def _labels(part: Part) -> Iterator[str]:
         part.uri or resource.uri,
         part.mime_type or resource.mime_type,
     )
-    yield from (label[:_MAX_LABEL] for label in labels if label)
+    for label in labels:
+        if label:
+            yield label[:_MAX_LABEL]
+
+    encoded = part.data or resource.blob
     if resource.text is not None:
         yield f"{len(resource.text.encode(errors='replace'))} bytes"
-    elif encoded := part.data or resource.blob:
+    elif encoded:
+        # Four characters of base64 are three bytes, less one for each "=" at the end.
         yield f"{len(encoded) * 3 // 4 - encoded.count('=', -2)} bytes"
     elif isinstance(part.size, int):
         yield f"{part.size} bytes"

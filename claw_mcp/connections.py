@@ -1,10 +1,10 @@
-"""The connections of a listener: how many there may be, and how long a peer may
-keep one for nothing.
+"""The connections of a listener: how many there may be, and how long an unused one may stay.
 
-Rules. Between two requests a connection has 30 s, and an answer that nobody reads has 60 s. Where
-there are too many connections, the oldest that has shown no token is closed: so nobody without a
-token takes a place from who has one, nor the descriptors that the process needs itself. Where all
-have shown one, whoever has the most loses one, and keeps nobody else out.
+Rules. A connection without a request is closed after 30 s, and one whose peer does not read the
+answer after 60 s. If there are too many connections, the oldest that has shown no token is closed:
+a peer without a token takes no place from callers that have one, nor the descriptors that the
+process needs itself. If all have shown a token, the caller with the most connections loses one, so
+that it keeps no other caller out.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from claw_contract.limits import LineLimit
 
 ADMITTED: Final = "claw.admitted"
-"""The member of a scope's ``state`` to call with the caller's name once it is known who asks."""
+"""The member of a scope's ``state`` that is called with the caller's name once it is known."""
 _IDLE_SECONDS = 30.0
 _UNREAD_SECONDS = 60.0
 _READ_AT_LEAST = 1 << 16  # Bytes that a slow reader takes in that time
@@ -26,62 +26,66 @@ _MAX_CONNECTIONS = 4_096
 _STRANGERS_SHARE = 4  # One of so many connections may be without a token
 MAX_DESCRIPTORS: Final = 8_192
 ACCEPTED_AT_ONCE: Final = 64
-"""Connections that asyncio accepts in one turn of its loop; they are told to us,
-and closed, up to three turns later.
+"""Connections that asyncio accepts in one turn of its loop.
+
+We hear of them, and close them, up to three turns later.
 """
-_OWN_DESCRIPTORS = (
-    4 * ACCEPTED_AT_ONCE
-)  # For those, and for pipes, files and connections of the process itself
+# For those, and for pipes, files and connections of the process itself
+_OWN_DESCRIPTORS = 4 * ACCEPTED_AT_ONCE
 _log = logging.getLogger(__name__)
 
 
-class ConnectionTable:
+class ListenerConnectionTable:
     """The open connections of a listener."""
 
     def __init__(self, max_descriptors: int) -> None:
         """Keep as many as these descriptors allow."""
-        # Where there are few descriptors, half of them must do for the process itself.
+        # If there are few descriptors, half of them must do for the process itself.
         free = max(max_descriptors - _OWN_DESCRIPTORS, max_descriptors // 2)
         self._max_connections = min(_MAX_CONNECTIONS, free)
         self._max_strangers = max(self._max_connections // _STRANGERS_SHARE, 1)
-        self._open: set[Connection] = set()
-        self._strangers: dict[Connection, None] = {}  # Those without a token, the oldest first
-        self._admitted: dict[str, dict[Connection, None]] = {}  # The others, by caller
-        self._closed, self._lines = 0, LineLimit(max_lines=1)
+        self._open: set[ListenerConnection] = set()
+        # Those that have shown no token, the oldest first; and the others, by caller
+        self._strangers: dict[ListenerConnection, None] = {}
+        self._admitted: dict[str, dict[ListenerConnection, None]] = {}
+        self._closed = 0
+        self._lines = LineLimit(max_lines=1)
 
     def protocol(self) -> Callable[..., H11Protocol]:
         """Return what makes a connection of this table, for uvicorn."""
-        return functools.partial(Connection, table=self)
+        return functools.partial(ListenerConnection, table=self)
 
-    def add(self, connection: "Connection") -> None:
-        """Keep a new connection; where it is one too many, close the oldest
-        stranger or one of whoever has the most.
-        """
+    def add(self, connection: "ListenerConnection") -> None:
+        """Add a new connection; if it is one too many, close another one."""
         self._open.add(connection)
         self._strangers[connection] = None
+
         if len(self._strangers) > self._max_strangers:
             self._close(next(iter(self._strangers)), "the oldest without a token")
         elif len(self._open) > self._max_connections:
             self._make_room(connection)
 
-    def admit(self, connection: "Connection", caller: str) -> None:
+    def admit(self, connection: "ListenerConnection", caller: str) -> None:
         """Note that a connection has shown the token of a caller."""
-        if connection in self._strangers:
-            del self._strangers[connection]
-            self._admitted.setdefault(caller, {})[connection] = None
-            connection.caller = caller
+        if connection not in self._strangers:
+            return
+        del self._strangers[connection]
+        connection.caller = caller
+        self._admitted.setdefault(caller, {})[connection] = None
 
-    def remove(self, connection: "Connection") -> None:
+    def remove(self, connection: "ListenerConnection") -> None:
         self._open.discard(connection)
         self._strangers.pop(connection, None)
+
         own = self._admitted.get(connection.caller, {})
         own.pop(connection, None)
         if not own:
             self._admitted.pop(connection.caller, None)
 
-    def _make_room(self, newest: "Connection") -> None:
-        """Close the oldest stranger but for the newest, or a connection of the
-        caller with the most: an idle one first.
+    def _make_room(self, newest: "ListenerConnection") -> None:
+        """Close the oldest stranger; if that is ``newest``, one of the caller with the most.
+
+        Of that caller's connections, an idle one is closed rather than the oldest.
         """
         oldest = next(iter(self._strangers))
         if oldest is not newest or not self._admitted:
@@ -89,10 +93,12 @@ class ConnectionTable:
             return
 
         most = max(self._admitted.values(), key=len)
-        idle = (each for each in most if each.is_idle)
-        self._close(next(idle, next(iter(most))), "one of the caller that has the most")
+        connections = list(most)
+        idle = [each for each in connections if each.is_idle]
+        victim = idle[0] if idle else connections[0]
+        self._close(victim, "one of the caller that has the most")
 
-    def _close(self, connection: "Connection", which: str) -> None:
+    def _close(self, connection: "ListenerConnection", which: str) -> None:
         """Close a connection, and log it: one line a minute, however many there are."""
         self.remove(connection)
         connection.transport.abort()
@@ -101,10 +107,10 @@ class ConnectionTable:
             _log.warning("too many connections: closed %s (%d so far)", which, self._closed)
 
 
-class Connection(H11Protocol):
-    """A connection that ends where its peer keeps it for nothing."""
+class ListenerConnection(H11Protocol):
+    """A connection that is closed if its peer sends no request, or does not read the answer."""
 
-    def __init__(self, *arguments: Any, table: ConnectionTable, **more: Any) -> None:
+    def __init__(self, *arguments: Any, table: ListenerConnectionTable, **more: Any) -> None:
         """Register with ``table`` once the connection is made."""
         super().__init__(*arguments, **more)
         self._table = table
@@ -115,7 +121,7 @@ class Connection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no request of it is answered."""
+        """Return whether no request of it is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -149,8 +155,9 @@ class Connection(H11Protocol):
             self._unread = None
 
     def _watch(self) -> None:
-        """Let the time of a connection run while no request of it is answered,
-        whatever its peer sends meanwhile.
+        """Start the time of an idle connection, and stop it while a request is being answered.
+
+        What the peer sends short of a whole request does not stop it.
         """
         if self.is_idle and self._idle is None:
             self._idle = self.loop.call_later(_IDLE_SECONDS, self._end_idle)
@@ -159,7 +166,8 @@ class Connection(H11Protocol):
             self._idle = None
 
     def _end_idle(self) -> None:
-        if self.flow.write_paused:  # The answer is still being read, and has a time of its own
+        if self.flow.write_paused:
+            # The peer is still reading the answer, which has a time of its own.
             self._idle = self.loop.call_later(_IDLE_SECONDS, self._end_idle)
         else:
             self.transport.abort()

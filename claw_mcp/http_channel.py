@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 import httpx2
@@ -18,16 +19,19 @@ from claw_contract.secret import Secret
 from claw_contract.sse import EventTooLongError, SseReader
 from claw_mcp import protocol
 from claw_mcp.channels import MAX_BYTES, Channel, DiscoveryError, Quotation
-from claw_mcp.protocol import Message, MessageError, RpcError
+from claw_mcp.client_protocol import (
+    AskServer,
+    NotifyServer,
+    ServerAnswer,
+    write_cancelled,
+)
+from claw_mcp.protocol import MessageError, RpcError, RpcMessage
 
 _END_SECONDS = 1.0  # For the end of a session
 _NOTE_SECONDS = 5.0  # For a message that nobody waits for
 _MAX_NOTES = 8  # Such messages on the way at once; further ones are not sent
-_OK, _MULTIPLE_CHOICES, _BAD_REQUEST, _NOT_FOUND = 200, 300, 400, 404
-_REFUSED_CREDENTIAL = (401, 403)
-_NO_ENDPOINT = (404, 405)
-_UNKNOWN_SESSION = (protocol.INVALID_REQUEST, protocol.SERVER_ERROR)
-"""Codes by which some servers refuse a session that they do not know, with status 400."""
+_REFUSED_CREDENTIAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_NO_ENDPOINT = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 _NEVER_SENT = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -65,6 +69,10 @@ class SessionLostError(DiscoveryError):
     """A message of a session that the server does not know: it did not process it."""
 
 
+class StatusError(DiscoveryError):
+    """An HTTP status that refuses a message, without a JSON-RPC error."""
+
+
 class HttpChannel(Channel):
     """Requests to one URL, in one session.
 
@@ -76,20 +84,22 @@ class HttpChannel(Channel):
         server: HttpServer,
         client: httpx2.AsyncClient,
         quotation: Quotation,
-        notice: Callable[[Message], None] = lambda _: None,
+        notice: Callable[[RpcMessage], None] = lambda _: None,
     ) -> None:
         """Send by ``client``; ``notice`` takes the notifications of the server."""
         super().__init__(quotation)
-        self._server, self._client, self._notice = server, client, notice
-        self._session = ""
+        self.is_lost = False
+        self._server = server
+        self._client = client
+        self._notice = notice
         self._requests = 0
         self._notes: set[asyncio.Task[None]] = set()
-        self.is_lost = False
         self._is_closed = False
 
     @classmethod
     @asynccontextmanager
     async def open(cls, server: HttpServer, quotation: Quotation) -> AsyncIterator[Channel]:
+        """Yield a channel with connections of its own."""
         async with httpx2.AsyncClient(follow_redirects=False, timeout=None) as client:
             channel = cls(server, client, quotation)
             try:
@@ -100,47 +110,30 @@ class HttpChannel(Channel):
     async def request(
         self, method: str, params: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> bytes:
-        self._requests += 1
-        request_id = b"%d" % self._requests
-        body = protocol.write_request(request_id, method, msgspec.json.encode(params))
-        try:
-            async with self._post(
-                body, {**self._era_headers(method, params), **(headers or {})}
-            ) as response:
-                await self._check_status(response)
-                if method == "initialize":
-                    self._take_session(response)
-                async for message in self._messages(response):
-                    if message.answers(request_id):
-                        return _result(message)
-                    self._hear(message)
-        except asyncio.CancelledError:
-            if (
-                not self.is_stateless and method != "initialize"
-            ):  # else the end of the connection says it
-                cancelled = (
-                    b'{"requestId":%b,"reason":"nobody waits for the answer any longer"}'
-                    % request_id
-                )
-                self._send_later(protocol.write_notification("notifications/cancelled", cancelled))
-            raise
-        raise await self.failure(
-            f"{self._server.shown} did not answer '{method}', and ended its response"
-        )
+        answer = await self._ask(method, params, headers or {})
+        return answer.result
+
+    async def exchange(self, message: AskServer | NotifyServer) -> ServerAnswer:
+        if isinstance(message, AskServer):
+            return await self._ask(message.method, message.params, {})
+        return await super().exchange(message)
 
     async def notify(self, method: str) -> None:
-        await self._send(protocol.write_notification(method))
+        async with self._post(protocol.write_notification(method)) as response:
+            await self._check_status(response)
 
     async def listen(self) -> bool:
         """Take what the server says unasked, until it ends that stream.
 
         Return False if it has none (handshake era only).
         """
-        async with self._exchange("GET", None, {"accept": protocol.SSE_TYPE}) as response:
-            if response.status_code == _NOT_FOUND:
+        async with self._send_http("GET", None, {"accept": protocol.SSE_TYPE}) as response:
+            if response.status_code == HTTPStatus.NOT_FOUND:
                 await self._check_status(response)
-            if response.status_code != _OK or _media_type(response) != protocol.SSE_TYPE:
+            is_stream = _media_type(response) == protocol.SSE_TYPE
+            if response.status_code != HTTPStatus.OK or not is_stream:
                 return False
+
             async for message in self._messages(response):
                 self._hear(message)
         return True
@@ -152,67 +145,93 @@ class HttpChannel(Channel):
             async with asyncio.timeout(_END_SECONDS):
                 if self._notes:
                     await asyncio.wait(self._notes)
-                if self._session and not self.is_lost:
+                if self.protocol.session_id is not None and not self.is_lost:
                     await self._client.delete(self._server.url, headers=self._headers())
+
         for note in self._notes:
             note.cancel()
         if self._notes:
             await asyncio.wait(self._notes)
 
-    async def _send(self, message: bytes) -> None:
-        with suppress(RpcError):  # what it means shows in the next answer
-            async with self._post(message) as response:
+    async def _ask(
+        self, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> ServerAnswer:
+        """Send a request and return its answer. Raise ``RpcError`` and ``DiscoveryError``.
+
+        ``headers`` are sent besides those of the session. If cancelled, tell the server.
+        """
+        self._requests += 1
+        request_id = b"%d" % self._requests
+        body = protocol.write_request(request_id, method, msgspec.json.encode(params))
+        try:
+            all_headers = {**self._request_headers(method, params), **headers}
+            async with self._post(body, all_headers) as response:
                 await self._check_status(response)
+                async for message in self._messages(response):
+                    if message.answers(request_id):
+                        return _read_answer(message, response)
+                    self._hear(message)
+        except asyncio.CancelledError:
+            # MCP forbids to cancel ``initialize``; in the stateless era, the end of the connection
+            # cancels.
+            if not self.protocol.is_stateless and method != "initialize":
+                self._send_later(write_cancelled(request_id))
+            raise
+
+        raise DiscoveryError(
+            f"{self._server.shown} did not answer '{method}', and ended its response"
+        )
 
     def _send_later(self, message: bytes) -> None:
-        """Send a message that nobody waits for, unless too many are on the way, or
-        the session has ended.
+        """Send a message that nobody waits for.
+
+        Drop it if too many are on the way, or if the session has ended.
         """
-        if len(self._notes) < _MAX_NOTES and not self._is_closed:
-            note = asyncio.create_task(self._send_note(message))
-            self._notes.add(note)
-            note.add_done_callback(self._notes.discard)
+        if len(self._notes) >= _MAX_NOTES or self._is_closed:
+            return
+        note = asyncio.create_task(self._send_note(message))
+        self._notes.add(note)
+        note.add_done_callback(self._notes.discard)
 
     async def _send_note(self, message: bytes) -> None:
+        """Send a message and ignore its failure: the next call shows if the session is lost."""
         with suppress(DiscoveryError, TimeoutError):
-            async with asyncio.timeout(_NOTE_SECONDS):
-                await self._send(message)
+            async with asyncio.timeout(_NOTE_SECONDS), self._post(message):
+                pass
 
-    def _hear(self, message: Message) -> None:
-        """Hand a notification on.
-
-        Answer a request: a ping, the roots, which are none, and no other.
-        """
+    def _hear(self, message: RpcMessage) -> None:
+        """Hand a notification on, and answer a request."""
         if message.is_notification:
             self._notice(message)
         elif message.is_request:
-            error = RpcError(protocol.METHOD_NOT_FOUND, "this client has no such capability")
-            result = {"ping": b"{}", "roots/list": b'{"roots":[]}'}.get(message.method or "")
-            answer = (
-                protocol.write_error(message.id, error)
-                if result is None
-                else protocol.write_result(message.id, result)
-            )
-            self._send_later(answer)
+            answer = self.protocol.answer(message)
+            if answer is not None:
+                self._send_later(answer)
 
     @asynccontextmanager
     async def _post(
         self, body: bytes, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[httpx2.Response]:
         more = {"accept": protocol.ACCEPT, "content-type": protocol.JSON_TYPE, **(headers or {})}
-        async with self._exchange("POST", body, more) as response:
+        async with self._send_http("POST", body, more) as response:
             yield response
 
     @asynccontextmanager
-    async def _exchange(
+    async def _send_http(
         self, verb: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[httpx2.Response]:
+        """Send one HTTP request and yield its response, whose body is not read yet.
+
+        Raise ``NotSentError`` if nothing was sent, and ``DiscoveryError`` for a connection that
+        breaks, also while the body is read.
+        """
         try:
             request = self._client.build_request(
                 verb, self._server.url, content=body, headers={**headers, **self._headers()}
             )
         except (httpx2.InvalidURL, UnicodeError) as error:
             raise self._unreachable(error) from None
+
         try:
             response = await self._client.send(request, stream=True)
             try:
@@ -223,89 +242,73 @@ class HttpChannel(Channel):
             raise self._unreachable(error) from None
         except httpx2.HTTPError as error:
             why = self.quotation.text(str(error) or type(error).__name__)
-            raise await self.failure(
-                f"the connection to {self._server.shown} broke: {why}"
-            ) from None
+            raise DiscoveryError(f"the connection to {self._server.shown} broke: {why}") from None
 
     def _unreachable(self, error: Exception) -> NotSentError:
         why = f"{self._server.shown} can't be reached, {self.quotation.text(str(error))}"
         return NotSentError(f"{why}: {self._server.remedies.unreachable}")
 
-    def _era_headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-        """Return the headers that repeat a request's method, and the name of what
-        it is for, in the stateless era.
+    def _request_headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+        """Return the headers that repeat a request's method and the name of its tool or resource.
+
+        They are of the stateless era; in the other one there are none.
         """
-        if not self.is_stateless:
-            return {}
         name = params.get(protocol.NAMED_METHODS.get(method, ""))
-        named = {protocol.NAME: protocol.write_header_value(name)} if isinstance(name, str) else {}
-        return {protocol.METHOD: method, **named}
+        return dict(self.protocol.headers(method, name if isinstance(name, str) else ""))
 
     def _headers(self) -> dict[str, str]:
+        """Return the credential and the headers of the session."""
         headers = {name: secret.reveal() for name, secret in self._server.headers}
-        headers |= {"accept-encoding": "identity"}
-        if self._session:
-            headers[protocol.SESSION_ID] = self._session
-        if self.version:
-            headers[protocol.PROTOCOL_VERSION] = self.version
+        headers["accept-encoding"] = "identity"
+        headers.update(self.protocol.headers())
         return headers
 
-    def _take_session(self, response: httpx2.Response) -> None:
-        session = response.headers.get(protocol.SESSION_ID, "")
-        self._session = session if protocol.is_session_id(session) else ""
-
     async def _check_status(self, response: httpx2.Response) -> None:
-        status, shown = response.status_code, self._server.shown
-        if _OK <= status < _MULTIPLE_CHOICES:
+        """Pass a response that is no refusal. Raise ``RpcError`` and ``DiscoveryError``."""
+        if response.is_success:
             return
+
+        status = response.status_code
+        shown = self._server.shown
         if status in _REFUSED_CREDENTIAL:
+            words = self._quote(await self._body(response))
             remedy = self._server.remedies.credential
-            said = self._quote(await self._body(response))
-            raise await self.failure(
-                f"{shown} refuses the credential with status {status}{said}: {remedy}"
+            raise StatusError(
+                f"{shown} refuses the credential with status {status}{words}: {remedy}"
             )
-        if status < _BAD_REQUEST:
+        if status < HTTPStatus.BAD_REQUEST:
             place = self.quotation.text(response.headers.get("location", ""))
-            raise await self.failure(
+            raise StatusError(
                 f"{shown} redirects to {place}, which is not followed: name the final address"
             )
-        if status == _NOT_FOUND and self._session:
+        if self.protocol.is_unknown(status):
             self.is_lost = True
             raise SessionLostError(f"{shown} does not know the session any more")
+
         body = await self._body(response)
-        error = _find_error(body)
-        self.is_lost = self.is_lost or self._is_unknown(status, error)
+        error = _find_error(body, status)
+        has_session = self.protocol.version != ""  # Not while the handshake is under way
+        if has_session and self.protocol.is_doubtful(status, error):
+            self.is_lost = True
         if error is not None:
             raise error
-        remedy = (
-            f": no MCP server listens at this path: {self._server.remedies.path}"
-            if status in _NO_ENDPOINT
-            else ""
-        )
-        raise await self.failure(
-            f"{shown} answered with status {status}{self._quote(body)}{remedy}"
-        )
+
+        remedy = ""
+        if status in _NO_ENDPOINT:
+            path = self._server.remedies.path
+            remedy = f": no MCP server listens at this path: {path}"
+        raise StatusError(f"{shown} answered with status {status}{self._quote(body)}{remedy}")
 
     def _quote(self, body: bytes) -> str:
-        """Return what a server says of its refusal, redacted and cut, to stand
-        behind the status; "" if it says nothing.
+        """Return a refusal's text for the end of a message: in parentheses, redacted and cut.
+
+        Return "" if there is none.
         """
         text = body.decode(errors="replace").strip()
         return f" ({self.quotation.text(text)})" if text else ""
 
-    def _is_unknown(self, status: int, error: RpcError | None) -> bool:
-        """Return whether a refusal may mean that the server does not know the
-        session, or this era, any more.
-        """
-        if error is not None and error.code == protocol.UNSUPPORTED_VERSION:
-            return True
-        return (
-            bool(self._session)
-            and status == _BAD_REQUEST
-            and (error is None or error.code in _UNKNOWN_SESSION)
-        )
-
-    async def _messages(self, response: httpx2.Response) -> AsyncIterator[Message]:
+    async def _messages(self, response: httpx2.Response) -> AsyncIterator[RpcMessage]:
+        """Yield the messages of a body: JSON, or a stream of events."""
         kind = _media_type(response)
         if kind == protocol.SSE_TYPE:
             async for data in self._events(response):
@@ -316,11 +319,9 @@ class HttpChannel(Channel):
                 yield message
         else:
             what = f"content of type {self.quotation.text(kind)}" if kind else "no content"
-            raise await self.failure(
-                f"{self._server.shown} answered with {what}: it is no MCP server"
-            )
+            raise DiscoveryError(f"{self._server.shown} answered with {what}: it is no MCP server")
 
-    def _read(self, data: bytes) -> Iterator[Message]:
+    def _read(self, data: bytes) -> Iterator[RpcMessage]:
         try:
             yield from protocol.read_answers(data)
         except MessageError as error:
@@ -328,6 +329,7 @@ class HttpChannel(Channel):
             raise DiscoveryError(f"{self._server.shown} answered with {start}: {error}") from None
 
     async def _events(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """Yield the data of each event that has any."""
         reader = SseReader(MAX_BYTES)
         try:
             async for chunk in self._chunks(response):
@@ -335,7 +337,7 @@ class HttpChannel(Channel):
                     if event.data:
                         yield event.data
         except EventTooLongError:
-            raise await self.failure(
+            raise DiscoveryError(
                 f"{self._server.shown} sent an event of more than {MAX_BYTES} bytes"
             ) from None
 
@@ -344,7 +346,7 @@ class HttpChannel(Channel):
         async for chunk in self._chunks(response):
             body += chunk
             if len(body) > MAX_BYTES:
-                raise await self.failure(
+                raise DiscoveryError(
                     f"{self._server.shown} answered with more than {MAX_BYTES} bytes"
                 )
         return bytes(body)
@@ -352,26 +354,34 @@ class HttpChannel(Channel):
     async def _chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         coding = response.headers.get("content-encoding", "identity")
         if coding != "identity":
-            raise await self.failure(
-                f"{self._server.shown} answered in the coding "
-                f"{self.quotation.text(coding)}, unasked"
-            )
+            shown = self.quotation.text(coding)
+            raise DiscoveryError(f"{self._server.shown} answered in the coding {shown}, unasked")
+
         async for chunk in response.aiter_raw():
             yield chunk
 
 
-def _find_error(body: bytes) -> RpcError | None:
-    with suppress(MessageError):
-        return next(
-            filter(None, (message.rpc_error() for message in protocol.read_messages(body))), None
-        )
+def _find_error(body: bytes, status: int) -> RpcError | None:
+    """Return the error of a refusal; its response may lack the request's id."""
+    try:
+        messages = protocol.read_messages(body)
+    except MessageError:
+        return None
+
+    for message in messages:
+        error = message.rpc_error(status)
+        if error is not None:
+            return error
     return None
 
 
-def _result(message: Message) -> bytes:
-    if (error := message.rpc_error()) is not None:
+def _read_answer(message: RpcMessage, response: httpx2.Response) -> ServerAnswer:
+    """Return the answer in a response. Raise its ``RpcError``."""
+    error = message.rpc_error(response.status_code)
+    if error is not None:
         raise error
-    return bytes(message.result)
+    session_id = response.headers.get(protocol.SESSION_ID, None)
+    return ServerAnswer(bytes(message.result), session_id)
 
 
 def _media_type(response: httpx2.Response) -> str:

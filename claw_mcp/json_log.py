@@ -1,6 +1,4 @@
-"""The log of a process that serves MCP: one JSON object a line, on standard output,
-without credentials.
-"""
+"""The log of a process that serves MCP: one JSON object a line, on standard output, redacted."""
 
 import json
 import logging
@@ -23,20 +21,23 @@ class JsonLog:
 
     def __init__(self, kind: str, secrets: Iterable[Secret]) -> None:
         """Redact the secrets in every line."""
-        self._kind, self._redactor = kind, Redactor(secrets)
+        self._kind = kind
+        self._redactor = Redactor(secrets)
 
     def event(self, kind: str, **members: Any) -> None:
+        """Write a line of this kind."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = json.dumps(
-            {"ts": now, "type": kind, **members}, ensure_ascii=False, separators=(",", ":")
-        )
+        document = {"ts": now, "type": kind, **members}
+        line = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
         clear = self._redactor.document(line.encode(errors="replace"))
         sys.stdout.buffer.write(escape_unseen(clear) + b"\n")
         sys.stdout.buffer.flush()
 
     def cut(self, text: str, limit: int) -> str:
-        """Return the first ``limit`` bytes of a text, and never a part of a secret,
-        which nobody would recognize.
+        """Return the first ``limit`` bytes of a text, and never a part of a secret.
+
+        A part would not be recognized, and so not redacted.
         """
         return self._redactor.cut(text.encode(errors="replace"), limit).decode(errors="ignore")
 
@@ -46,9 +47,7 @@ class JsonLog:
 
 
 class FaultHandler(logging.Handler):
-    """Writes what Python's own log has to say as lines of ours; of many in one
-    second, the first ones.
-    """
+    """Writes the records of Python's ``logging`` as our lines, at most 20 a second."""
 
     def __init__(self, log: JsonLog) -> None:
         """Write warnings and errors to ``log``."""

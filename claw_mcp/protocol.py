@@ -18,12 +18,8 @@ import msgspec
 
 from claw_contract.base import JsonObject
 
-HANDSHAKE_VERSIONS: Final = (
-    "2025-11-25",
-    "2025-06-18",
-    "2025-03-26",
-    "2024-11-05",
-)  # The newest first
+# The newest first
+HANDSHAKE_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 STATELESS_VERSION: Final = "2026-07-28"
 VERSIONS: Final = (STATELESS_VERSION, *HANDSHAKE_VERSIONS)
 DEFAULT_VERSION: Final = "2025-03-26"  # The version of a handshake request without the header
@@ -58,9 +54,7 @@ NAMED_METHODS: Final[Mapping[str, str]] = {
     "prompts/get": "name",
     "resources/read": "uri",
 }
-"""Methods whose requests repeat a parameter in the header ``Mcp-Name``, with the
-parameter's name.
-"""
+"""Methods whose requests repeat a parameter in the header ``Mcp-Name``: which parameter."""
 
 MAX_SESSION_ID = 8 * 1024  # Characters of a session id, which may be a JWT
 MAX_BATCH = 100  # Messages of one array (2025-03-26)
@@ -70,7 +64,7 @@ _PLAIN_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _WRAPPED_VALUE = re.compile(r"=\?base64\?(.*)\?=")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
-"""An escape of JSON: a pair of surrogates is one, and half of a pair is the group."""
+"""An escape of JSON. A pair of surrogates is one escape; half of a pair is the group."""
 _ID_START = b'"-0123456789'
 
 
@@ -79,20 +73,26 @@ class MessageError(ValueError):
 
 
 class RpcError(Exception):
-    """A JSON-RPC error: raised by what answers a request, and read from an error response."""
+    """A JSON-RPC error: raised by what answers a request, and read from an error response.
 
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
+    ``status``: the HTTP status of the response with it; None if it did not come over HTTP.
+    """
+
+    def __init__(
+        self, code: int, message: str, data: Any = None, status: int | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.data = data
+        self.status = status
 
     def document(self) -> JsonObject:
         error: JsonObject = {"code": self.code, "message": self.message}
         return error if self.data is None else {**error, "data": self.data}
 
 
-class Message(msgspec.Struct, frozen=True):
+class RpcMessage(msgspec.Struct, frozen=True):
     """One JSON-RPC message. Members that are absent are empty (``bytes(message.id) == b""``)."""
 
     jsonrpc: str
@@ -104,10 +104,12 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def has_id(self) -> bool:
-        """Return whether the id is a string or a number; null is the id of an error
-        that answers no known request.
+        """Return whether the id is a string or a number.
+
+        The id null is that of an error that answers no known request.
         """
-        return bytes(self.id)[:1] in _ID_START and bytes(self.id) != b""
+        raw = bytes(self.id)
+        return raw != b"" and raw[:1] in _ID_START
 
     @property
     def is_request(self) -> bool:
@@ -128,32 +130,39 @@ class Message(msgspec.Struct, frozen=True):
         """
         return self.is_response and bytes(self.id) == request_id
 
-    def rpc_error(self) -> RpcError | None:
-        """Return the error of an error response; None for any other message."""
-        if bytes(self.error) == b"" or self.method is not None:
+    def rpc_error(self, status: int | None = None) -> RpcError | None:
+        """Return the error of an error response; None for any other message.
+
+        ``status``: the HTTP status of the response.
+        """
+        raw = bytes(self.error)
+        if raw == b"" or self.method is not None:
             return None
-        if bytes(self.error) == b"null" and bytes(self.result) != b"":
+        if raw == b"null" and bytes(self.result) != b"":
             return None  # JSON-RPC 1.0 has both members in each response, and so have some servers
+
         try:
-            error = _error.decode(self.error)
+            error = _error.decode(raw)
         except (msgspec.DecodeError, RecursionError):
-            return RpcError(
-                INTERNAL_ERROR,
-                _find_words(bytes(self.error)) or "an error without code and message",
-            )
-        return RpcError(error.code, error.message, error.data)
+            words = _find_words(raw) or "an error without code and message"
+            return RpcError(INTERNAL_ERROR, words, status=status)
+        return RpcError(error.code, error.message, error.data, status)
 
 
 def _find_words(error: bytes) -> str:
-    """Return the words of an error that is not as JSON-RPC has it: its code is text
-    or missing, or it is text itself.
+    """Return the words of an error that breaks JSON-RPC; "" if it has none.
+
+    Some servers send a code that is text, an error without a code, or an error that is text itself.
     """
     try:
         document = json.loads(error)
     except (ValueError, RecursionError):
         return ""
+
     words = document.get("message") if isinstance(document, dict) else document
-    return words.encode(errors="replace").decode() if isinstance(words, str) else ""
+    if not isinstance(words, str):
+        return ""
+    return words.encode(errors="replace").decode()  # without halves of surrogate pairs
 
 
 class _Error(msgspec.Struct):
@@ -162,40 +171,42 @@ class _Error(msgspec.Struct):
     data: Any = None
 
 
-_message = msgspec.json.Decoder(Message)
-_messages = msgspec.json.Decoder(list[Message])
+_message = msgspec.json.Decoder(RpcMessage)
+_messages = msgspec.json.Decoder(list[RpcMessage])
 _error = msgspec.json.Decoder(_Error)
 
 
-def read_messages(data: bytes) -> list[Message]:
+def read_messages(data: bytes) -> list[RpcMessage]:
     """Return the messages of a body or an event: one, or an array of them.
 
     Raise ``MessageError``.
     """
     try:
-        data.decode()
-        messages = _messages.decode(data) if data.lstrip()[:1] == b"[" else [_message.decode(data)]
+        data.decode()  # msgspec does not check text that it keeps as ``Raw``
+        is_array = data.lstrip()[:1] == b"["
+        messages = _messages.decode(data) if is_array else [_message.decode(data)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError("this is no JSON-RPC message") from error
-    if not 0 < len(messages) <= MAX_BATCH or any(message.jsonrpc != "2.0" for message in messages):
+
+    has_other_version = any(message.jsonrpc != "2.0" for message in messages)
+    if has_other_version or not 0 < len(messages) <= MAX_BATCH:
         raise MessageError("this is no JSON-RPC 2.0 message")
     return messages
 
 
-def read_answers(data: bytes) -> list[Message]:
-    """Return the messages of a server, as ``read_messages`` does; half of a
-    surrogate pair in them becomes U+FFFD.
+def read_answers(data: bytes) -> list[RpcMessage]:
+    """Return the messages of a server. Half of a surrogate pair in them becomes U+FFFD.
 
     A server that cuts a text in the middle of a character leaves such a half. What it did is done,
-    so its answer counts.
+    so its answer counts. Raise ``MessageError``.
     """
     try:
         return read_messages(data)
     except MessageError:
-        whole = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], data)
-        if whole == data:
+        repaired = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], data)
+        if repaired == data:
             raise
-        return read_messages(whole)
+        return read_messages(repaired)
 
 
 def read_object(raw: msgspec.Raw | bytes) -> JsonObject:
@@ -222,13 +233,12 @@ def write_result(request_id: bytes, result: bytes) -> bytes:
 
 
 def write_error(request_id: bytes, error: RpcError) -> bytes:
-    """Return the error response of a request; the id is ``null`` for a request
-    whose id could not be read.
+    """Return the error response of a request.
+
+    ``request_id``: as JSON; empty for a request whose id could not be read, which becomes ``null``.
     """
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (
-        request_id or b"null",
-        _json(error.document()),
-    )
+    document = _json(error.document())
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (request_id or b"null", document)
 
 
 def is_session_id(text: str) -> bool:
@@ -236,39 +246,46 @@ def is_session_id(text: str) -> bool:
 
 
 def write_header_value(value: str) -> str:
-    """Return a value as a header of the stateless era: text that is not plain ASCII
-    is wrapped in base64.
+    """Return a value as a header of the stateless era.
+
+    Text that is not plain ASCII is wrapped in base64.
 
     >>> write_header_value("caf\u00e9")
     '=?base64?Y2Fmw6k=?='
     """
     if _PLAIN_VALUE.fullmatch(value) and not _WRAPPED_VALUE.fullmatch(value):
         return value
-    return f"=?base64?{base64.b64encode(value.encode(errors='surrogatepass')).decode()}?="
+    encoded = base64.b64encode(value.encode(errors="surrogatepass")).decode()
+    return f"=?base64?{encoded}?="
 
 
 def read_header_value(header: str) -> str | None:
-    """Return the value of a header of the stateless era; None where its base64 is broken."""
+    """Return the value of a header of the stateless era; None if its base64 is broken."""
     wrapped = _WRAPPED_VALUE.fullmatch(header)
     if wrapped is None:
         return header
+
     try:
         decoded = base64.b64decode(wrapped[1], validate=True)
-        return decoded.decode() if base64.b64encode(decoded).decode() == wrapped[1] else None
+        is_canonical = base64.b64encode(decoded).decode() == wrapped[1]
+        return decoded.decode() if is_canonical else None
     except ValueError:
         return None
 
 
 def param_headers(schema: JsonObject, arguments: JsonObject) -> list[tuple[str, str]]:
-    """Return the headers that repeat arguments: those whose property has
-    ``x-mcp-header`` in the tool's schema.
+    """Return the headers that repeat arguments.
+
+    These are the arguments whose property has ``x-mcp-header`` in the tool's schema.
     """
     headers = []
-    for path, name in _annotated(schema, ()):
+    for path, name in _find_annotated(schema, ()):
         value: Any = arguments
         for part in path:
             value = value.get(part) if isinstance(value, dict) else None
-        if (text := header_text(value)) is not None:
+
+        text = header_text(value)
+        if text is not None:
             headers.append((PARAM_PREFIX + name.lower(), write_header_value(text)))
     return headers
 
@@ -280,21 +297,26 @@ def header_text(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int) else None
 
 
-def _annotated(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield (path, name of the header) for each annotated property that is reached
-    by ``properties`` alone.
+def _find_annotated(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield (path, name of the header) for each property with ``x-mcp-header``.
+
+    Only properties that are reached by ``properties`` alone count.
     """
     properties = schema.get("properties") if isinstance(schema, dict) else None
-    for name, below in properties.items() if isinstance(properties, dict) else ():
+    if not isinstance(properties, dict):
+        return
+
+    for name, below in properties.items():
         header = below.get("x-mcp-header") if isinstance(below, dict) else None
         if isinstance(header, str) and _TOKEN.fullmatch(header):
             yield (*path, name), header
-        yield from _annotated(below, (*path, name))
+        yield from _find_annotated(below, (*path, name))
 
 
 def stateless_meta(client: JsonObject) -> JsonObject:
-    """Return the ``_meta`` of a request in the stateless era; ``client`` has
-    ``name`` and ``version``.
+    """Return the ``_meta`` of a request in the stateless era.
+
+    ``client`` has our ``name`` and ``version``.
     """
     return {VERSION_META: STATELESS_VERSION, CLIENT_INFO_META: client, CAPABILITIES_META: {}}
 

@@ -33,7 +33,9 @@ def descendants() -> list[int]:
         except OSError:
             continue
         children[parent].append(int(name))
-    found, waiting = [], [os.getpid()]
+
+    found = []
+    waiting = [os.getpid()]
     while waiting:
         below = children[waiting.pop()]
         found += below
@@ -42,7 +44,7 @@ def descendants() -> list[int]:
 
 
 def send_signal(number: signal.Signals) -> None:
-    """Send a signal to every descendant; where there is no /proc, to the process group."""
+    """Send a signal to every descendant; without /proc, to the process group."""
     if sys.platform != "linux":
         os.killpg(0, number)
         return
@@ -59,8 +61,9 @@ def end_descendants(ending: threading.Event, exited: threading.Event) -> None:
     if not exited.is_set():
         send_signal(signal.SIGTERM)
         exited.wait(_GRACE_SECONDS)
-    # until the last has gone: a process may start another between the look at /proc and its own
-    # signal
+
+    # Until the last has gone, which ends this process: one may start another between our look at
+    # /proc and its signal.
     while True:
         send_signal(signal.SIGKILL)
         time.sleep(0.02)
@@ -87,15 +90,19 @@ def reap(server: int, ending: threading.Event, exited: threading.Event) -> int:
 
 
 def main(lifeline: int, command: list[str]) -> int:
-    """Run the command; return its exit code, 128 and the number for a signal, or
-    127 where it can't be started.
+    """Run the command and return its exit code.
+
+    It is 128 plus the signal's number for a signal, and 127 for a command that can't be started.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.set_inheritable(lifeline, False)
-    ending, exited = threading.Event(), threading.Event()
+
+    ending = threading.Event()
+    exited = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: ending.set())
+
     try:
         # Python ignores two signals, which the server shall not.
         defaults = [signal.SIGPIPE, signal.SIGXFSZ]
@@ -103,11 +110,12 @@ def main(lifeline: int, command: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"{command[0]} can't be started: {error.strerror}\n")
         return CANNOT_START
+
+    # Both streams are the server's alone, so that the wrapper sees their end when the server ends.
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
-        os.dup2(
-            null, stream
-        )  # The server's alone: the wrapper sees their end with that of the server
+        os.dup2(null, stream)
+
     threading.Thread(target=wait_for_wrapper, args=(lifeline, ending), daemon=True).start()
     threading.Thread(target=end_descendants, args=(ending, exited), daemon=True).start()
     code = reap(server, ending, exited)

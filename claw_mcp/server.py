@@ -1,10 +1,10 @@
 """The server side of streamable HTTP, for both protocol eras and any HTTP library
 (docs/spec/mcp.md).
 
-Rules. A request is refused before it is read where its host or origin is not allowed. A handshake
-session is found by its id and belongs to its principal. An answer is JSON; it is a stream of events
-where something is sent before it, or where it takes long. A client that leaves cancels its request
-in the stateless era only: in the other one ``notifications/cancelled`` does.
+Rules. A request of a host or origin that is not allowed is refused before its body is read. A
+handshake session is found by its id and belongs to its principal. An answer is JSON; it is a stream
+of events if something is sent before it, or if it takes long. A client that leaves cancels its
+request in the stateless era only: in the other one ``notifications/cancelled`` does.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from claw_mcp.protocol import (
     SESSION_ID,
     SSE_TYPE,
     STATELESS_VERSION,
-    Message,
     MessageError,
     RpcError,
+    RpcMessage,
     read_messages,
     read_object,
     write_error,
@@ -84,8 +84,9 @@ class Backend(Protocol):
     """The answers of a server. ``answer`` is cancelled when the client cancels the request."""
 
     async def describe(self, request: ClientRequest) -> Mapping[str, Any]:
-        """Return ``capabilities``, ``serverInfo`` and, if there are any,
-        ``instructions``: JSON data or ``msgspec.Raw``.
+        """Return ``capabilities``, ``serverInfo`` and, if there are any, ``instructions``.
+
+        The values are JSON data or ``msgspec.Raw``.
         """
 
     async def answer(self, request: ClientRequest) -> bytes:
@@ -101,9 +102,12 @@ class Refusal(Exception):  # noqa: N818 - an answer, and no fault of ours
     def __init__(
         self, status: int, error: RpcError, request_id: bytes = b"", **headers: str
     ) -> None:
-        """Keep what is answered."""
+        """Answer with ``headers`` besides those of every response."""
         super().__init__(error.message)
-        self.status, self.error, self.request_id, self.headers = status, error, request_id, headers
+        self.status = status
+        self.error = error
+        self.request_id = request_id
+        self.headers = headers
 
     def response(self) -> HttpResponse:
         return _respond(self.status, write_error(self.request_id, self.error), **self.headers)
@@ -128,11 +132,9 @@ class StreamableHttpServer:
         runs.
         """
         self._backend = backend
-        self._is_allowed_host, self._is_allowed_origin, self.max_body = (
-            is_allowed_host,
-            is_allowed_origin,
-            max_body,
-        )
+        self._is_allowed_host = is_allowed_host
+        self._is_allowed_origin = is_allowed_origin
+        self.max_body = max_body
         self.sessions = SessionTable(max_sessions, idle_seconds, backend.end_session)
         self._stateless: dict[str, Session] = {}  # By principal
         self._listening = ListeningStreams(_MAX_STREAMS)
@@ -145,8 +147,9 @@ class StreamableHttpServer:
             return refusal.response()
 
     def refuse(self, headers: list[tuple[str, str]]) -> HttpResponse | None:
-        """Return the answer to a request of a host or an origin that is not
-        allowed, whose body need not be read.
+        """Return the refusal of a request by its host or origin; None if both are allowed.
+
+        The body of a refused request need not be read.
         """
         try:
             self._check_source(_fold(headers))
@@ -155,19 +158,22 @@ class StreamableHttpServer:
         return None
 
     def broadcast(self, method: str, params: bytes = b"", principal: str | None = None) -> None:
-        """Send a notification to every session of a principal, or of all; each gets
-        it on one stream, if it has one.
+        """Send a notification to every session of a principal, or with None of all.
+
+        Each session gets it on one stream, if it has one.
         """
         message = write_notification(method, params)
         for session in self.sessions:
             if principal in {None, session.principal}:
                 session.send(message)
+
         for session in self._stateless.values():
-            for request in session.requests if principal in {None, session.principal} else ():
+            if principal not in {None, session.principal}:
+                continue
+            for request in session.requests:
                 if method in request.subscriptions:
-                    request.send(
-                        write_notification(method, stateless.with_subscription(request, params))
-                    )
+                    own_params = stateless.with_subscription(request, params)
+                    request.send(write_notification(method, own_params))
 
     def listening(self) -> set[str]:
         """Return the principals of which a client waits for notifications."""
@@ -186,9 +192,11 @@ class StreamableHttpServer:
             for request in session.requests
             if request.task is not None
         ]
+
         for session in ending:
             session.end()
             self.sessions.end(session)
+
         if tasks:
             await asyncio.wait(tasks, timeout=1)
 
@@ -197,17 +205,17 @@ class StreamableHttpServer:
     ) -> HttpResponse:
         self._check_source(headers)
         if len(request.body) > self.max_body:
-            raise Refusal(
-                413, RpcError(INVALID_REQUEST, f"the body is longer than {self.max_body} bytes")
-            )
+            error = RpcError(INVALID_REQUEST, f"the body is longer than {self.max_body} bytes")
+            raise Refusal(413, error)
         if request.method == "POST":
             return await self._post(headers, request.body, principal)
+
         is_stateless = stateless.is_stateless(headers)
         if request.method not in {"GET", "DELETE"} or is_stateless:
             allowed = "POST" if is_stateless else "GET, POST, DELETE"
-            raise Refusal(
-                405, RpcError(INVALID_REQUEST, f"the method is one of {allowed}"), allow=allowed
-            )
+            error = RpcError(INVALID_REQUEST, f"the method is one of {allowed}")
+            raise Refusal(405, error, allow=allowed)
+
         session = self._session(headers, principal)
         if request.method == "GET":
             return await self._listen(session, headers)
@@ -232,27 +240,30 @@ class StreamableHttpServer:
         accepts_json, accepts_stream = _accepted(headers)
         if not (accepts_json or accepts_stream):
             raise Refusal(406, RpcError(INVALID_REQUEST, f"accept {JSON_TYPE} and {SSE_TYPE}"))
+
         message = _read_body(headers, body)
         if stateless.is_stateless(headers, message):
-            if (error := stateless.find_error(headers, message)) is not None:
+            error = stateless.find_error(headers, message)
+            if error is not None:
                 raise Refusal(400, error, bytes(message.id))
             session = self._stateless.setdefault(
                 principal, Session(principal, version=STATELESS_VERSION)
             )
         elif message.is_request and message.method == "initialize":
-            return await self._open(
-                ClientRequest(Session(principal), message, accepts_stream), accepts_json
-            )
+            request = ClientRequest(Session(principal), message, accepts_stream)
+            return await self._open(request, accepts_json)
         else:
             session = self._session(headers, principal)
+
         if message.is_request:
             return await self._answer(ClientRequest(session, message, accepts_stream), accepts_json)
+
         if message.method == "notifications/cancelled" and session.id:
             session.cancel(stateless.members(message.params).get("requestId", b""))
         return _respond(202)
 
     async def _open(self, request: ClientRequest, accepts_json: bool) -> HttpResponse:
-        """Answer ``initialize``; a session is kept where that goes well."""
+        """Answer ``initialize``, and keep the session if the backend can be described."""
         session = request.session
         requested = read_object(request.message.params).get("protocolVersion")
         session.version = requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
@@ -263,28 +274,26 @@ class StreamableHttpServer:
             return _respond(200, write_error(request_id, error))
         if not self.sessions.add(session):
             raise Refusal(503, RpcError(SERVER_ERROR, "there are too many sessions"), request_id)
+
         answer = write_result(request_id, msgspec.json.encode(result))
-        response = (
-            _respond(200, answer)
-            if accepts_json
-            else HttpResponse(200, [*_EVENT_HEADERS], _once(write_event(answer)))
-        )
-        return HttpResponse(
-            response.status, [*response.headers, (SESSION_ID, session.id)], response.chunks
-        )
+        if accepts_json:
+            response = _respond(200, answer)
+        else:
+            response = HttpResponse(200, [*_EVENT_HEADERS], _once(write_event(answer)))
+        headers = [*response.headers, (SESSION_ID, session.id)]
+        return HttpResponse(response.status, headers, response.chunks)
 
     async def _answer(self, request: ClientRequest, accepts_json: bool) -> HttpResponse:
         session = request.session
         if len(session.requests) >= _MAX_REQUESTS:
-            raise Refusal(
-                503,
-                RpcError(SERVER_ERROR, "too many requests run at once"),
-                bytes(request.message.id),
-            )
+            error = RpcError(SERVER_ERROR, "too many requests run at once")
+            raise Refusal(503, error, bytes(request.message.id))
+
         session.requests[request] = None
         # Started at once: a task that is cancelled before it starts would not clean up.
         loop = asyncio.get_running_loop()
-        request.task = task = asyncio.Task(self._run(request), loop=loop, eager_start=True)
+        task = asyncio.Task(self._run(request), loop=loop, eager_start=True)
+        request.task = task
         try:
             if request.accepts_stream:
                 await request.outbox.wait(_SILENT_SECONDS)
@@ -293,6 +302,7 @@ class StreamableHttpServer:
         except asyncio.CancelledError:
             _leave(request)
             raise
+
         if task.done() and accepts_json and not request.outbox:
             answer = task.result()
             return _respond(answer.status, answer.message)
@@ -313,14 +323,16 @@ class StreamableHttpServer:
         finally:
             request.session.requests.pop(request, None)
             request.outbox.close()
-        return Answer(
-            write_error(request_id, error),
-            200 if request.session.id else stateless.status_of(error),
-        )
+
+        status = 200 if request.session.id else stateless.status_of(error)
+        return Answer(write_error(request_id, error), status)
 
     async def _result(self, request: ClientRequest) -> bytes:
         if request.session.id:
-            return b"{}" if request.method == "ping" else await self._backend.answer(request)
+            if request.method == "ping":
+                return b"{}"
+            return await self._backend.answer(request)
+
         stateless.check_method(request.method)
         if request.method == stateless.SUBSCRIBE:
             with self._listening.open(request.session.principal, request.cancel):
@@ -331,16 +343,19 @@ class StreamableHttpServer:
 
     async def _listen(self, session: Session, headers: Mapping[str, str]) -> HttpResponse:
         """Open the session's own stream; an older one ends."""
-        if not _accepted(headers)[1]:
+        _, accepts_stream = _accepted(headers)
+        if not accepts_stream:
             raise Refusal(406, RpcError(INVALID_REQUEST, f"accept {SSE_TYPE}"))
+
         if session.listener is not None:
             session.listener.close()
         session.listener = Outbox()
-        return HttpResponse(
-            200, [*_EVENT_HEADERS], await _begin(self._notifications(session, session.listener))
-        )
+        stream = await _begin(self._notifications(session, session.listener))
+        return HttpResponse(200, [*_EVENT_HEADERS], stream)
 
     async def _notifications(self, session: Session, outbox: Outbox) -> AsyncGenerator[bytes]:
+        """Yield the session's own stream. Its first chunk is empty, as ``_begin`` needs it."""
+
         def end() -> None:
             outbox.close()
             if session.listener is outbox:
@@ -360,14 +375,16 @@ class StreamableHttpServer:
 
 
 async def _begin(chunks: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
-    """Return a stream after its first chunk, which is empty: only what has begun
-    ends when it is closed.
+    """Return a stream after its first chunk, which is empty.
+
+    A generator that has not begun would not run its ``finally`` when it is closed.
     """
     await anext(chunks)
     return chunks
 
 
 async def _events(request: ClientRequest, task: asyncio.Task[Answer]) -> AsyncGenerator[bytes]:
+    """Yield what is sent before an answer, and the answer. The first chunk is empty."""
     try:
         yield b""
         while True:
@@ -376,6 +393,7 @@ async def _events(request: ClientRequest, task: asyncio.Task[Answer]) -> AsyncGe
             if task.done():
                 yield write_event(task.result().message)
                 return
+
             if request.outbox.is_closed:
                 await asyncio.wait([task])
             elif not await request.outbox.wait(_SILENT_SECONDS):
@@ -385,7 +403,7 @@ async def _events(request: ClientRequest, task: asyncio.Task[Answer]) -> AsyncGe
 
 
 def _leave(request: ClientRequest) -> None:
-    """Note that the client of a request is gone."""
+    """Send a client that has left no more; in the stateless era, cancel its request."""
     request.outbox.close()
     if not request.session.id:
         request.cancel()
@@ -396,17 +414,16 @@ async def _once(chunk: bytes) -> AsyncIterator[bytes]:
 
 
 def _respond(status: int, body: bytes = b"", **headers: str) -> HttpResponse:
-    fields = [
-        ("content-length", str(len(body))),
-        *headers.items(),
-        *([("content-type", JSON_TYPE)] if body else []),
-    ]
+    fields = [("content-length", str(len(body))), *headers.items()]
+    if body:
+        fields.append(("content-type", JSON_TYPE))
     return HttpResponse(status, fields, _once(body))
 
 
 def _fold(headers: list[tuple[str, str]]) -> dict[str, str]:
-    """Return the headers by their names in lower case; one that is there twice has
-    both values, and so fits nothing.
+    """Return the headers by their names in lower case.
+
+    A header that is there twice has both values, so that it fits nothing that is expected.
     """
     folded: dict[str, str] = {}
     for name, value in headers:
@@ -416,26 +433,28 @@ def _fold(headers: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def _accepted(headers: Mapping[str, str]) -> tuple[bool, bool]:
-    """Return whether the client accepts JSON, and whether it accepts a stream of events."""
-    types = {
-        each.partition(";")[0].strip().lower() for each in headers.get("accept", "*/*").split(",")
-    }
-    return bool(types & {JSON_TYPE, "application/*", "*/*"}), bool(
-        types & {SSE_TYPE, "text/*", "*/*"}
-    )
+    """Return (whether the client accepts JSON, whether it accepts a stream of events)."""
+    entries = headers.get("accept", "*/*").split(",")
+    types = {entry.partition(";")[0].strip().lower() for entry in entries}
+    accepts_json = not types.isdisjoint({JSON_TYPE, "application/*", "*/*"})
+    accepts_stream = not types.isdisjoint({SSE_TYPE, "text/*", "*/*"})
+    return accepts_json, accepts_stream
 
 
-def _read_body(headers: Mapping[str, str], body: bytes) -> Message:
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON_TYPE:
+def _read_body(headers: Mapping[str, str], body: bytes) -> RpcMessage:
+    """Return the message of a POST. Raise ``Refusal``."""
+    content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != JSON_TYPE:
         raise Refusal(400, RpcError(INVALID_REQUEST, f"the content type is {JSON_TYPE}"))
+    if body.lstrip()[:1] == b"[":
+        raise Refusal(400, RpcError(INVALID_PARAMS, "a batch of messages is not supported"))
+
     try:
-        if body.lstrip()[:1] == b"[":
-            raise Refusal(400, RpcError(INVALID_PARAMS, "a batch of messages is not supported"))
         (message,) = read_messages(body)
     except MessageError as error:
-        raise Refusal(
-            400, RpcError(INVALID_REQUEST if _is_json(body) else PARSE_ERROR, str(error))
-        ) from None
+        code = INVALID_REQUEST if _is_json(body) else PARSE_ERROR
+        raise Refusal(400, RpcError(code, str(error))) from None
+
     if not (message.is_request or message.is_notification or message.is_response):
         raise Refusal(
             400, RpcError(INVALID_REQUEST, "this is no request, notification or response")

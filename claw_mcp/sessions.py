@@ -1,5 +1,4 @@
-"""Sessions of the server side: whose they are, what runs in them, and what waits to
-be sent to their clients.
+"""Sessions of the server side: whose they are, what runs in them, and what waits for their clients.
 
 Rules. A session belongs to the principal that opened it. A principal has at most ``max_sessions``:
 one more ends the one that was idle longest. What waits for a client that does not read is bounded
@@ -17,10 +16,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from claw_mcp.protocol import Message
+from claw_mcp.protocol import RpcMessage
 
 _MAX_WAITING_BYTES = 4 << 20
-_SIZE_OF_NONE = 64  # What a message counts besides its bytes
+_MESSAGE_OVERHEAD = 64  # Bytes that a message counts besides its own
 
 
 class Outbox:
@@ -37,12 +36,13 @@ class Outbox:
         return len(self._messages)
 
     def put(self, message: bytes) -> None:
-        """Add a message; drop it where there is no room, or no reader any more."""
-        size = len(message) + _SIZE_OF_NONE
-        if not self.is_closed and self._bytes + size <= _MAX_WAITING_BYTES:
-            self._bytes += size
-            self._messages.append(message)
-            self._changed.set()
+        """Add a message; drop it if there is no room, or no reader any more."""
+        size = len(message) + _MESSAGE_OVERHEAD
+        if self.is_closed or self._bytes + size > _MAX_WAITING_BYTES:
+            return
+        self._bytes += size
+        self._messages.append(message)
+        self._changed.set()
 
     def close(self) -> None:
         """Take no more messages; those that wait may still be read."""
@@ -50,17 +50,15 @@ class Outbox:
         self._changed.set()
 
     def take(self) -> bytes:
-        """Return the next message. Raise ``IndexError`` where none waits."""
+        """Return the next message. Raise ``IndexError`` if none waits."""
         message = self._messages.popleft()
-        self._bytes -= len(message) + _SIZE_OF_NONE
+        self._bytes -= len(message) + _MESSAGE_OVERHEAD
         if not self._messages and not self.is_closed:
             self._changed.clear()
         return message
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until a message is there or the outbox is closed; return False where
-        neither came to be in time.
-        """
+        """Wait until a message is there or the outbox is closed; return False after ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._changed.wait()
@@ -69,7 +67,7 @@ class Outbox:
 
 
 class Answer(NamedTuple):
-    """The response to a request, with the HTTP status that it has where nothing was sent before."""
+    """The response to a request, and its HTTP status if nothing was sent before it."""
 
     message: bytes
     status: int = 200
@@ -79,26 +77,23 @@ class Answer(NamedTuple):
 class ClientRequest:
     """One request of a client, as a backend answers it.
 
-    ``message.params`` is JSON as it was sent.
+    ``message.params`` is JSON as it was sent. ``subscriptions``: the methods of the notifications
+    that a ``subscriptions/listen`` wants.
     """
 
     session: "Session"
-    message: Message
+    message: RpcMessage
     accepts_stream: bool = True
     outbox: Outbox = field(default_factory=Outbox)
     task: asyncio.Task[Answer] | None = None
-    subscriptions: frozenset[str] = (
-        frozenset()
-    )  # Methods of the notifications that a ``subscriptions/listen`` wants
+    subscriptions: frozenset[str] = frozenset()
 
     @property
     def method(self) -> str:
         return self.message.method or ""
 
     def send(self, message: bytes) -> None:
-        """Send a message to the client before the answer; it is dropped where the
-        client takes no stream.
-        """
+        """Send a message to the client before the answer; drop it if the client takes no stream."""
         if self.accepts_stream:
             self.outbox.put(message)
 
@@ -126,16 +121,17 @@ class Session:
         return bool(self.requests) or self.listener is not None
 
     def send(self, message: bytes) -> None:
-        """Send a message of the server on one stream of the client: that of a
-        running request, else that of GET.
+        """Send a message of the server on one stream of the client.
+
+        It is the stream of a running request, else that of GET. Drop the message if there is none.
         """
-        request = next(
-            (each for each in self.requests if each.accepts_stream and not each.outbox.is_closed),
-            None,
-        )
-        outbox = request.outbox if request is not None else self.listener
-        if outbox is not None:
-            outbox.put(message)
+        for request in self.requests:
+            if request.accepts_stream and not request.outbox.is_closed:
+                request.outbox.put(message)
+                return
+
+        if self.listener is not None:
+            self.listener.put(message)
 
     def cancel(self, request_id: msgspec.Raw | bytes) -> None:
         """Cancel the running requests with this id."""
@@ -154,17 +150,14 @@ class Session:
 class ListeningStreams:
     """The streams on which clients only listen.
 
-    A principal has so many: one more ends the one that is open longest.
-
-    So who opens streams for nothing takes no session's place, and no request's.
+    A principal has at most ``max_streams``: one more ends the one that is open longest. So streams
+    that nobody needs take no place from a session or a request.
     """
 
     def __init__(self, max_streams: int) -> None:
-        """Keep so many of each principal."""
         self._max_streams = max_streams
-        self._ends: dict[
-            str, dict[object, Callable[[], None]]
-        ] = {}  # By principal, the oldest first
+        # For each principal, what ends each of its streams; the oldest stream first
+        self._ends: dict[str, dict[object, Callable[[], None]]] = {}
 
     @property
     def principals(self) -> set[str]:
@@ -172,11 +165,16 @@ class ListeningStreams:
 
     @contextmanager
     def open(self, principal: str, end: Callable[[], None]) -> Iterator[None]:
-        """Keep a stream as long as the context; ``end`` is called if it is to end."""
-        stream, own = object(), self._ends.setdefault(principal, {})
+        """Count a stream as long as the context; ``end`` is called to end it before."""
+        stream = object()
+        own = self._ends.setdefault(principal, {})
         own[stream] = end
+
         if len(own) > self._max_streams:
-            own.pop(next(iter(own)))()
+            oldest = next(iter(own))
+            end_oldest = own.pop(oldest)
+            end_oldest()
+
         try:
             yield
         finally:
@@ -185,7 +183,8 @@ class ListeningStreams:
                 self._ends.pop(principal, None)
 
     def end_all(self) -> None:
-        for end in [end for own in self._ends.values() for end in own.values()]:
+        all_ends = [end for own in self._ends.values() for end in own.values()]
+        for end in all_ends:
             end()
 
 
@@ -197,7 +196,9 @@ class SessionTable:
     ) -> None:
         """Call ``on_end`` for each session that has ended, for whatever reason."""
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._max_sessions, self._idle_seconds, self._on_end = max_sessions, idle_seconds, on_end
+        self._max_sessions = max_sessions
+        self._idle_seconds = idle_seconds
+        self._on_end = on_end
         self.id_prefix = ""  # Of the ids of sessions that are added from now on
 
     def __len__(self) -> int:
@@ -207,24 +208,23 @@ class SessionTable:
         return iter(list(self._sessions.values()))
 
     def add(self, session: Session) -> bool:
-        """Give the session an id and keep it; return False where its principal has
-        too many that are busy.
-        """
+        """Add a session, with a new id; return False if too many of its principal are busy."""
         own = [each for each in self._sessions.values() if each.principal == session.principal]
         if len(own) >= self._max_sessions:
-            idle = next((each for each in own if not each.is_busy), None)
-            if idle is None:
+            idle = [each for each in own if not each.is_busy]
+            if not idle:
                 return False
-            self.end(idle)
-        session.id, session.last_use = f"{self.id_prefix}{secrets.token_hex(16)}", time.monotonic()
+            self.end(idle[0])  # the one that was used longest ago
+
+        session.id = f"{self.id_prefix}{secrets.token_hex(16)}"
+        session.last_use = time.monotonic()
         self._sessions[session.id] = session
         return True
 
     def find(self, session_id: str, principal: str) -> Session | None:
-        """Return the principal's session of this id, which is used now; None where
-        there is none.
-        """
+        """Return the principal's session of this id, and note its use; None if there is none."""
         self._end_idle()
+
         session = self._sessions.get(session_id)
         if session is None or session.principal != principal:
             return None
@@ -246,6 +246,7 @@ class SessionTable:
             oldest = next(iter(self._sessions.values()))
             if oldest.last_use >= now or now - oldest.last_use < self._idle_seconds:
                 return
+
             if oldest.is_busy:
                 self._use(oldest)
             else:

@@ -1,6 +1,4 @@
-"""The stateless era on the server side: which requests belong to it, their checks,
-and what their results have.
-"""
+"""The stateless era on the server side: its requests, their checks, and its results."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,8 +24,8 @@ from claw_mcp.protocol import (
     STATELESS_VERSION,
     UNSUPPORTED_VERSION,
     VERSION_META,
-    Message,
     RpcError,
+    RpcMessage,
     read_header_value,
     read_object,
     write_notification,
@@ -37,15 +35,14 @@ from claw_mcp.sessions import ClientRequest
 SUBSCRIBE: Final = "subscriptions/listen"
 _SUBSCRIPTION_META: Final = "io.modelcontextprotocol/subscriptionId"
 _BAD_REQUESTS: Final = {
-    *(
-        PARSE_ERROR,
-        INVALID_REQUEST,
-        INVALID_PARAMS,
-        HEADER_MISMATCH,
-        MISSING_CAPABILITY,
-        UNSUPPORTED_VERSION,
-    )
+    PARSE_ERROR,
+    INVALID_REQUEST,
+    INVALID_PARAMS,
+    HEADER_MISMATCH,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
 }
+"""Codes of errors with status 400."""
 _REMOVED: Final = {
     "initialize",
     "ping",
@@ -53,22 +50,22 @@ _REMOVED: Final = {
     "resources/subscribe",
     "resources/unsubscribe",
 }
+"""Methods of the handshake era only."""
 _CACHEABLE: Final = {
-    *(
-        "server/discover",
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-    )
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
 }
+"""Methods whose results say for how long they may be kept."""
 _CHANGES: Final[Mapping[str, str]] = {
     "toolsListChanged": "notifications/tools/list_changed",
     "promptsListChanged": "notifications/prompts/list_changed",
     "resourcesListChanged": "notifications/resources/list_changed",
 }
-"""The notifications that ``subscriptions/listen`` may ask for."""
+"""The notifications that ``subscriptions/listen`` may ask for, by the member that asks."""
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -80,9 +77,10 @@ def members(params: msgspec.Raw | bytes) -> dict[str, msgspec.Raw]:
         return {}
 
 
-def is_stateless(headers: Mapping[str, str], message: Message | None = None) -> bool:
-    """Return whether a request belongs to the stateless era: by its header, or
-    where there is none by its ``_meta``.
+def is_stateless(headers: Mapping[str, str], message: RpcMessage | None = None) -> bool:
+    """Return whether a request belongs to the stateless era.
+
+    Its header says so, or without that header its ``_meta``.
     """
     if PROTOCOL_VERSION in headers:
         return headers[PROTOCOL_VERSION] not in HANDSHAKE_VERSIONS
@@ -91,38 +89,42 @@ def is_stateless(headers: Mapping[str, str], message: Message | None = None) -> 
     return VERSION_META in members(members(message.params).get("_meta", b""))
 
 
-def find_error(headers: Mapping[str, str], message: Message) -> RpcError | None:
+def find_error(headers: Mapping[str, str], message: RpcMessage) -> RpcError | None:
     """Return what is wrong with the headers or the ``_meta`` of a message; None if nothing is."""
     requested = headers.get(PROTOCOL_VERSION)
     versions = {"supported": [STATELESS_VERSION], "requested": requested}
     unsupported = RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", versions)
     if not message.is_request:
         return unsupported if requested != STATELESS_VERSION else None
+
     params = read_object(message.params)
     meta = params.get("_meta")
-    missing = [
-        each
-        for each in (VERSION_META, CAPABILITIES_META)
-        if not isinstance(meta, dict) or each not in meta
-    ]
-    if missing or not isinstance(meta, dict):
+    present = meta if isinstance(meta, dict) else {}
+    missing = [name for name in (VERSION_META, CAPABILITIES_META) if name not in present]
+    if missing:
         return RpcError(INVALID_PARAMS, f"params._meta needs {' and '.join(missing)}")
+
     pairs = [
-        (PROTOCOL_VERSION, requested, meta[VERSION_META]),
+        (PROTOCOL_VERSION, requested, present[VERSION_META]),
         (METHOD, headers.get(METHOD), message.method),
     ]
-    named = params.get(NAMED_METHODS.get(message.method or "", ""))
-    if named is not None:
-        pairs.append((NAME, read_header_value(headers.get(NAME, "")), named))
+    name = params.get(NAMED_METHODS.get(message.method or "", ""))
+    if name is not None:
+        pairs.append((NAME, read_header_value(headers.get(NAME, "")), name))
     for header, value, expected in pairs:
         if value != expected:
             return RpcError(HEADER_MISMATCH, f"the header {header} and the body differ")
+
     return unsupported if requested != STATELESS_VERSION else None
 
 
 def status_of(error: RpcError) -> int:
     """Return the HTTP status of an error."""
-    return 400 if error.code in _BAD_REQUESTS else 404 if error.code == METHOD_NOT_FOUND else 200
+    if error.code in _BAD_REQUESTS:
+        return 400
+    if error.code == METHOD_NOT_FOUND:
+        return 404
+    return 200
 
 
 def check_method(method: str) -> None:
@@ -154,12 +156,16 @@ async def subscribe(request: ClientRequest) -> bytes:
             INVALID_REQUEST,
             "a subscription is a stream of events, which the client does not accept",
         )
+
     wanted = read_object(request.message.params).get("notifications")
-    honored = [name for name in _CHANGES if isinstance(wanted, dict) and wanted.get(name) is True]
-    acknowledged = msgspec.json.encode({"notifications": dict.fromkeys(honored, True)})
+    if not isinstance(wanted, dict):
+        wanted = {}
+    honored = [name for name in _CHANGES if wanted.get(name) is True]
+
+    params = msgspec.json.encode({"notifications": dict.fromkeys(honored, True)})
     request.send(
         write_notification(
-            "notifications/subscriptions/acknowledged", with_subscription(request, acknowledged)
+            "notifications/subscriptions/acknowledged", with_subscription(request, params)
         )
     )
     request.subscriptions = frozenset(_CHANGES[name] for name in honored)

@@ -1,9 +1,8 @@
-"""Many HTTP sessions over one stdio server: each with its own request ids, progress
-tokens and subscriptions.
+"""Many HTTP sessions over one stdio server.
 
-Rules. Everything that a client asks goes to the server as it is, but for what belongs to one client
-alone: ids and progress tokens are ours on the way there, and the client's own on the way back. What
-the server says unasked goes to every session.
+Rules. What a client asks goes to the server unchanged, except for ids and progress tokens: these
+are ours on the way to the server, and the client's own on the way back. Each session has its own
+subscriptions. What the server says unasked goes to every session.
 """
 
 import json
@@ -24,7 +23,7 @@ from claw_mcp.protocol import (
 from claw_mcp.sessions import ClientRequest, Session
 from claw_mcp.stateless import members
 from claw_mcp.stdio_child import OnProgress
-from claw_mcp.supervisor import Supervisor
+from claw_mcp.supervisor import ChildSupervisor
 
 BROADCAST: Final = {
     "notifications/message",
@@ -37,16 +36,15 @@ _STATELESS_META: Final = (VERSION_META, CAPABILITIES_META, CLIENT_INFO_META)
 _LOG_LEVEL = "logging/setLevel"
 _SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 _MAX_SUBSCRIPTIONS = 256  # Of a session
-_MAX_RESOURCES = (
-    4_096  # That are subscribed at once; each is asked for again at every start of the server
-)
+# Resources that are subscribed at once: each is asked for again at every start of the server
+_MAX_RESOURCES = 4_096
 _MAX_SUBSCRIPTION_BYTES = 8 << 10
 
 
 class StdioBackend:
     """The ``Backend`` of a server that speaks over stdin and stdout."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: ChildSupervisor) -> None:
         """Answer through the server that ``supervisor`` runs."""
         self._supervisor = supervisor
         self._subscribers: dict[str, set[Session]] = {}  # By uri
@@ -60,10 +58,12 @@ class StdioBackend:
             return b"{}"
         if request.method == _SUBSCRIBE:
             self._check_subscription(request, _uri(params))
-        on_progress: OnProgress | None = (
-            None if token is None else partial(_forward, request, token)
-        )
+
+        on_progress: OnProgress | None = None
+        if token is not None:
+            on_progress = partial(_forward, request, token)
         result = await self._supervisor.call(request.method, params, on_progress)
+
         if request.method == _SUBSCRIBE:
             self._subscribers.setdefault(_uri(params), set()).add(request.session)
             self._supervisor.keep(f"{_SUBSCRIBE} {_uri(params)}", request.method, params)
@@ -83,8 +83,8 @@ class StdioBackend:
             )
 
         own = sum(request.session in sessions for sessions in self._subscribers.values())
-        is_known = uri in self._subscribers
-        if own >= _MAX_SUBSCRIPTIONS or (not is_known and len(self._subscribers) >= _MAX_RESOURCES):
+        is_one_too_many = uri not in self._subscribers and len(self._subscribers) >= _MAX_RESOURCES
+        if own >= _MAX_SUBSCRIPTIONS or is_one_too_many:
             raise RpcError(SERVER_ERROR, "there are too many subscriptions: end some of them first")
 
     def _unsubscribe(self, session: Session, uri: str) -> bool:
@@ -101,19 +101,23 @@ class StdioBackend:
 
 
 def _read_params(request: ClientRequest) -> tuple[dict[str, Any], msgspec.Raw | None]:
-    """Return the params for the server, and the client's progress token; raise
-    ``RpcError`` where they are no object.
+    """Return (the params for the server, the client's progress token or None).
+
+    Raise ``RpcError`` for params that are no object.
     """
     raw = request.message.params
     if bytes(raw) and bytes(raw).lstrip()[:1] != b"{":
         raise RpcError(INVALID_PARAMS, "params is an object")
+
     params: dict[str, Any] = dict(members(raw))
     if "_meta" not in params:
         return params, None
+
     meta = members(params["_meta"])
     token = meta.pop("progressToken", None)
     for name in _STATELESS_META:
         meta.pop(name, None)
+
     if meta:
         params["_meta"] = meta
     else:
@@ -127,8 +131,5 @@ def _uri(params: dict[str, Any]) -> str:
 
 def _forward(request: ClientRequest, token: msgspec.Raw, params: dict[str, msgspec.Raw]) -> None:
     """Send progress to the client that asked for it, under its own token."""
-    request.send(
-        write_notification(
-            "notifications/progress", msgspec.json.encode({**params, "progressToken": token})
-        )
-    )
+    own_params = msgspec.json.encode({**params, "progressToken": token})
+    request.send(write_notification("notifications/progress", own_params))

@@ -2,8 +2,9 @@
 
 Rules. A line that is no JSON-RPC message is reported and skipped; one that is too long ends the
 run, since nobody can know which call it answers. A message with a method is never an answer,
-whatever its id. The server asks in vain but for ``ping`` and ``roots/list``: one process serves
-many clients, and so there is nobody to ask. Calls that wait when it ends get an error.
+whatever its id. Of the server's own requests only ``ping`` and ``roots/list`` are answered: one
+process serves many clients, so that there is nobody to ask. Calls that wait when it ends get an
+error.
 """
 
 import asyncio
@@ -18,24 +19,21 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 import msgspec
 
+from claw_mcp.client_protocol import answer_request
 from claw_mcp.protocol import (
-    METHOD_NOT_FOUND,
     SERVER_ERROR,
-    Message,
     MessageError,
     RpcError,
+    RpcMessage,
     read_answers,
-    write_error,
     write_notification,
     write_request,
-    write_result,
 )
 from claw_mcp.stateless import members
 
 MAX_LINE: Final = 8 << 20
-_MAX_STDERR_LINE = (
-    16 << 10
-)  # More than the log shows of one, so that a secret at its cut is recognized
+# More than the log shows of a line, so that a secret at its cut is recognized
+_MAX_STDERR_LINE = 16 << 10
 _MAX_UNREAD = 16 << 20  # Bytes that the server has not read yet
 _MAX_CALLS = 1_024  # Calls that wait at once
 _MAX_ID_DIGITS = 20
@@ -60,16 +58,14 @@ class NoAnswerError(RpcError):
 class ChildObserver(Protocol):
     """The receiver of what a server sends unasked."""
 
-    def notice(self, message: Message) -> None:
+    def notice(self, message: RpcMessage) -> None:
         """Take a notification other than progress."""
 
     def log_line(self, line: bytes) -> None:
         """Take a line of standard error, without its end."""
 
     def bad_output(self, problem: str, line: bytes) -> None:
-        """Take a line that is no message that anybody waits for; it is empty where
-        it is too long to be read.
-        """
+        """Take a line that answers nothing; ``line`` is empty if it was too long to be read."""
 
 
 class _Call(NamedTuple):
@@ -83,8 +79,10 @@ class StdioChild:
     def __init__(
         self, process: asyncio.subprocess.Process, lifeline: int, observer: ChildObserver
     ) -> None:
-        """Read from ``process``, a reaper, that ends when ``lifeline`` is closed."""
-        self._process, self._lifeline, self._observer = process, lifeline, observer
+        """Read from ``process``, a reaper, which ends when ``lifeline`` is closed."""
+        self._process = process
+        self._lifeline = lifeline
+        self._observer = observer
         self._last_id = 0
         self._calls: dict[bytes, _Call] = {}
         self.ended = asyncio.create_task(self._read())
@@ -105,6 +103,7 @@ class StdioChild:
         reading, lifeline = os.pipe()
         pipe = asyncio.subprocess.PIPE
         arguments = ["-I", "-S", str(_REAPER), str(reading), *command]
+
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -123,6 +122,7 @@ class StdioChild:
             raise
         finally:
             os.close(reading)
+
         return cls(process, lifeline, observer)
 
     @property
@@ -140,13 +140,17 @@ class StdioChild:
             raise _gone(was_sent=False)
         if len(self._calls) >= _MAX_CALLS:
             raise NoAnswerError("too many calls wait for the server", was_sent=False)
-        number = self._last_id = self._last_id + 1
+
+        self._last_id += 1
+        number = self._last_id
         if on_progress is not None:
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": number}}
+
         key = str(number).encode()
-        call = self._calls[key] = _Call(asyncio.get_running_loop().create_future(), on_progress)
+        call = _Call(asyncio.get_running_loop().create_future(), on_progress)
+        self._calls[key] = call
         try:
-            self._write(write_request(key, method, msgspec.json.encode(params) if params else b""))
+            self._write(write_request(key, method, _encode(params)))
             async with asyncio.timeout(seconds):
                 return await call.answer
         except TimeoutError:
@@ -161,9 +165,9 @@ class StdioChild:
             del self._calls[key]
 
     def notify(self, method: str, params: Params | None = None) -> None:
-        """Send a notification; drop it where the server does not read."""
+        """Send a notification; drop it if the server does not read."""
         with suppress(RpcError):
-            self._write(write_notification(method, msgspec.json.encode(params) if params else b""))
+            self._write(write_notification(method, _encode(params)))
 
     async def stop(self) -> int:
         """End the server and all its descendants: by the end of its input, then by signals.
@@ -175,25 +179,26 @@ class StdioChild:
         if not await self._exits(_STOP_SECONDS):
             self._close_lifeline()
             await self._exits(_KILL_SECONDS)
-        if self._process.returncode is None or self._process.returncode < 0:
-            with suppress(
-                ProcessLookupError
-            ):  # The reaper itself was killed: what is left is in its group
+
+        was_killed = self._process.returncode is None or self._process.returncode < 0
+        if was_killed:
+            # The reaper itself is gone: what is left of the server is in its process group.
+            with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             await self._exits(_KILL_SECONDS)
         self._close_lifeline()
+
         await asyncio.wait((self.ended, self._stderr), timeout=_LAST_LINES_SECONDS)
         for task in (self.ended, self._stderr):
             task.cancel()
         await asyncio.gather(self.ended, self._stderr, return_exceptions=True)
         await self._drain()
+
         code = self._process.returncode
         return -1 if code is None else code
 
     async def _drain(self) -> None:
-        """Drop what was not read behind a line that is too long: the pipe is closed
-        at its end only.
-        """
+        """Read and drop what follows a line that is too long, so that the pipe is closed."""
         assert self._process.stdout is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_LINES_SECONDS):
@@ -207,9 +212,9 @@ class StdioChild:
         return self._process.returncode is not None
 
     def _close_lifeline(self) -> None:
-        lifeline, self._lifeline = self._lifeline, -1
-        if lifeline >= 0:
-            os.close(lifeline)
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
 
     def _cancel(self, number: int, reason: str) -> None:
         self.notify("notifications/cancelled", {"requestId": number, "reason": reason})
@@ -221,6 +226,7 @@ class StdioChild:
             raise _gone(was_sent=False)
         if stdin.transport.get_write_buffer_size() > _MAX_UNREAD:
             raise NoAnswerError("the server does not read its input", was_sent=False)
+
         # Line breaks are white space between tokens: strings have none.
         stdin.write(message.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
 
@@ -233,6 +239,7 @@ class StdioChild:
                 line = await stdout.readline()
                 if not line:
                     break
+
                 if line.strip():
                     self._receive(line)
                 if count % _LINES_AT_ONCE == 0:
@@ -251,9 +258,10 @@ class StdioChild:
         except MessageError as error:
             self._observer.bad_output(str(error), line)
             return
+
         for message in messages:
             if message.is_request:
-                self._refuse(message)
+                self._answer(message)
             elif message.method == "notifications/progress":
                 self._forward_progress(message)
             elif message.is_notification:
@@ -261,43 +269,39 @@ class StdioChild:
             elif not self._settle(message):
                 self._observer.bad_output("an answer that nobody waits for", line)
 
-    def _settle(self, message: Message) -> bool:
+    def _settle(self, message: RpcMessage) -> bool:
         """Give a call its answer.
 
         Return False for an answer to what was never asked; a late one is dropped.
         """
         if not message.is_response:
             return False
+
         key = bytes(message.id)
         call = self._calls.get(key)
         if call is None:
+            # An id of ours whose call was given up.
             return key.isdigit() and len(key) < _MAX_ID_DIGITS and int(key) <= self._last_id
-        error = message.rpc_error()
         if call.answer.done():
             return True
+
+        error = message.rpc_error()
         if error is None:
             call.answer.set_result(bytes(message.result))
         else:
             call.answer.set_exception(error)
         return True
 
-    def _forward_progress(self, message: Message) -> None:
+    def _forward_progress(self, message: RpcMessage) -> None:
         params = members(message.params)
         call = self._calls.get(bytes(params.get("progressToken", b"")))
         if call is not None and call.on_progress is not None:
             call.on_progress(params)
 
-    def _refuse(self, message: Message) -> None:
-        """Answer a request of the server."""
-        known = {"ping": b"{}", "roots/list": b'{"roots":[]}'}
-        result, request_id = known.get(message.method or ""), bytes(message.id)
-        error = RpcError(METHOD_NOT_FOUND, "there is no client to ask: this server has many")
+    def _answer(self, request: RpcMessage) -> None:
+        """Answer a request of the server; drop the answer if it does not read."""
         with suppress(RpcError):
-            self._write(
-                write_error(request_id, error)
-                if result is None
-                else write_result(request_id, result)
-            )
+            self._write(answer_request(request, "there is no client to ask: this server has many"))
 
     async def _read_stderr(self) -> None:
         stderr = self._process.stderr
@@ -310,6 +314,11 @@ class StdioChild:
             rest = rest[:_MAX_STDERR_LINE]
         if rest:
             self._observer.log_line(rest)
+
+
+def _encode(params: Params | None) -> bytes:
+    """Return params as JSON; b"" if there are none, so that the message has no such member."""
+    return msgspec.json.encode(params) if params else b""
 
 
 def _gone(*, was_sent: bool) -> NoAnswerError:

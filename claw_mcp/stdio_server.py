@@ -1,9 +1,8 @@
-"""A streamable HTTP server spoken to over standard input and output instead, by one
-client (docs/spec/mcp.md).
+"""One client of a streamable HTTP server, over standard input and output (docs/spec/mcp.md).
 
-Rules. The wire is taken away from everything else in the process: what reads standard input finds
-its end, and what writes to standard output writes to standard error. A line is one message. When
-the input ends, the client has left: what still runs then has two seconds.
+Rules. Nothing else in the process can use the wire: what reads standard input finds its end, and
+what writes to standard output writes to standard error. A line is one message. When the input ends,
+the client has left: what still runs then has two seconds.
 """
 
 import asyncio
@@ -26,9 +25,9 @@ from claw_mcp.protocol import (
     SESSION_ID,
     SSE_TYPE,
     VERSION_META,
-    Message,
     MessageError,
     RpcError,
+    RpcMessage,
     read_messages,
     read_object,
     write_error,
@@ -66,23 +65,27 @@ class Wire:
         threading.Thread(target=self._write_all, name="stdout", daemon=True).start()
 
     async def lines(self, max_bytes: int) -> AsyncIterator[bytes | None]:
-        """Yield each line without its end; None for one that is longer than
-        ``max_bytes``, which is skipped.
+        """Yield each line without its end; None for one of more than ``max_bytes``.
+
+        A line that is too long is read to its end, and not held.
         """
-        line, is_skipped = bytearray(), False
+        line = bytearray()
+        is_skipped = False
         async for chunk in self._chunks():
             first, *more = chunk.split(b"\n")
             line += first
             for part in more:
                 yield None if is_skipped or len(line) > max_bytes else bytes(line)
-                line, is_skipped = bytearray(part), False
+                line = bytearray(part)
+                is_skipped = False
             if len(line) > max_bytes:
-                line, is_skipped = bytearray(), True
+                line = bytearray()
+                is_skipped = True
 
     async def write(self, message: bytes) -> None:
         """Write a message, and wait until it is written.
 
-        Raise ``OSError`` where nobody reads any more.
+        Raise ``OSError`` if nobody reads any more.
         """
         loop = asyncio.get_running_loop()
         written: asyncio.Future[None] = loop.create_future()
@@ -110,7 +113,8 @@ class Wire:
                     resolve(None)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        loop, chunks = asyncio.get_running_loop(), asyncio.Queue[bytes](4)
+        loop = asyncio.get_running_loop()
+        chunks = asyncio.Queue[bytes](4)
 
         def read() -> None:
             chunk = b"-"
@@ -128,13 +132,13 @@ class Wire:
 
 
 class StdioServer:
-    """The client's side of the HTTP server: it turns each line into a request, and
-    each answer into lines.
-    """
+    """The client of the HTTP server: each line becomes a request, and each answer becomes lines."""
 
     def __init__(self, server: StreamableHttpServer, principal: str, wire: Wire) -> None:
         """Speak to ``server`` as ``principal``."""
-        self._server, self._principal, self._wire = server, principal, wire
+        self._server = server
+        self._principal = principal
+        self._wire = wire
         self._session = ""
         self._running: dict[asyncio.Task[None], bytes] = {}  # With the ids of requests
 
@@ -162,34 +166,34 @@ class StdioServer:
             await self._wire.write(write_error(b"", RpcError(INVALID_REQUEST, why)))
             return
         assert line is not None
+
         request = HttpRequest("POST", "/", [*_HEADERS, *self._headers(message)], line)
         if message.is_request and message.method != "initialize":
             self._start(self._exchange(request), bytes(message.id))
             return
-        await self._exchange(
-            request, is_answered=not (message.is_notification or message.is_response)
-        )
+
+        is_answered = not (message.is_notification or message.is_response)
+        await self._exchange(request, is_answered=is_answered)
         if message.method == "notifications/initialized":
-            self._start(
-                self._exchange(HttpRequest("GET", "/", [*_HEADERS, (SESSION_ID, self._session)]))
-            )
+            listening = HttpRequest("GET", "/", [*_HEADERS, (SESSION_ID, self._session)])
+            self._start(self._exchange(listening))
         elif message.method == "notifications/cancelled":
             self._cancel(bytes(members(message.params).get("requestId", b"")))
 
-    def _headers(self, message: Message) -> list[tuple[str, str]]:
+    def _headers(self, message: RpcMessage) -> list[tuple[str, str]]:
         """Return the headers that this message would have over HTTP."""
         params: Any = read_object(message.params)
         meta = params.get("_meta")
         version = meta.get(VERSION_META) if isinstance(meta, dict) else None
         if not isinstance(version, str):
-            return (
-                [(SESSION_ID, self._session)]
-                if self._session and message.method != "initialize"
-                else []
-            )
-        named = params.get(NAMED_METHODS.get(message.method or "", ""))
-        name = [(NAME, write_header_value(named))] if isinstance(named, str) else []
-        return [(PROTOCOL_VERSION, version), (METHOD, message.method or ""), *name]
+            has_session = bool(self._session) and message.method != "initialize"
+            return [(SESSION_ID, self._session)] if has_session else []
+
+        headers = [(PROTOCOL_VERSION, version), (METHOD, message.method or "")]
+        name = params.get(NAMED_METHODS.get(message.method or "", ""))
+        if isinstance(name, str):
+            headers.append((NAME, write_header_value(name)))
+        return headers
 
     def _start(self, exchange: Coroutine[Any, Any, None], request_id: bytes = b"") -> None:
         # Started at once, so that the server knows of it before it reads the next line.
@@ -200,17 +204,14 @@ class StdioServer:
 
     def _end(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
-        if (
-            not task.cancelled()
-            and (error := task.exception()) is not None
-            and not isinstance(error, OSError)
-        ):
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, OSError):
             _log.error("a message can't be answered", exc_info=error)
 
     def _cancel(self, request_id: bytes) -> None:
-        """Cancel a request of the stateless era; one of a session is the server's
-        to cancel, and to answer.
-        """
+        """Cancel a request of the stateless era. In a session, the server itself cancels it."""
         for task, running in list(self._running.items()):
             if running and running == request_id and not self._session:
                 task.cancel()
@@ -218,7 +219,9 @@ class StdioServer:
     async def _exchange(self, request: HttpRequest, *, is_answered: bool = True) -> None:
         """Send a request, and write all that answers it."""
         response = await self._server.handle(request, self._principal)
-        headers, reader, body = dict(response.headers), SseReader(_MAX_EVENT), b""
+        headers = dict(response.headers)
+        reader = SseReader(_MAX_EVENT)
+        body = b""
         async with contextlib.aclosing(response.chunks) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 if headers.get("content-type") != SSE_TYPE:
@@ -226,6 +229,7 @@ class StdioServer:
                     continue
                 for event in reader.feed(chunk):
                     await self._wire.write(event.data)
+
         self._session = headers.get(SESSION_ID, self._session)
         if body and is_answered:
             await self._wire.write(body)

@@ -45,15 +45,17 @@ async def keep_running(
     while True:
         started = time.monotonic()
         await run_once()
+
         if time.monotonic() - started >= _HEALTHY_SECONDS:
             delay = timing.first_restart
+
         report("restarts", wait_ms=round(delay * 1000))
         await asyncio.sleep(delay)
         delay = min(2 * delay, timing.max_restart)
 
 
-class Supervisor:
-    """The server, whichever run of it there is now."""
+class ChildSupervisor:
+    """The server: it runs one child after the other, and calls go to the one that runs."""
 
     def __init__(
         self,
@@ -63,20 +65,16 @@ class Supervisor:
         report: Callable[..., None],
         timing: TimeLimits | None = None,
     ) -> None:
-        """Run ``command``; ``report(state, **members)`` is called for each start,
-        end and failure.
-        """
-        self._command, self._environment, self._observer, self._report = (
-            command,
-            environment,
-            observer,
-            report,
-        )
+        """Run ``command``; call ``report(state, **members)`` for each start, end and failure."""
+        self._command = command
+        self._environment = environment
+        self._observer = observer
+        self._report = report
         self._timing = timing or TimeLimits()
         self._child: StdioChild | None = None
         self._description: dict[str, msgspec.Raw] = {}
         self._ready = asyncio.Event()
-        self._kept: dict[str, tuple[str, Params]] = {}
+        self._repeated: dict[str, tuple[str, Params]] = {}  # Requests for each new child, by key
 
     @property
     def is_ready(self) -> bool:
@@ -87,8 +85,9 @@ class Supervisor:
         await keep_running(self._run_once, self._report, self._timing)
 
     async def describe(self) -> Mapping[str, Any]:
-        """Return what the server said of itself: ``capabilities``, ``serverInfo``,
-        and perhaps ``instructions``.
+        """Return what the server said of itself.
+
+        It has ``capabilities`` and ``serverInfo``, and ``instructions`` if the server gave some.
         """
         await self._running()
         return {"capabilities": {}, "serverInfo": _CLIENT} | self._description
@@ -97,7 +96,8 @@ class Supervisor:
         self, method: str, params: Params, on_progress: OnProgress | None = None
     ) -> bytes:
         """Return the result of a request as JSON. Raise ``RpcError``."""
-        return await (await self._running()).call(method, params, self._timing.call, on_progress)
+        child = await self._running()
+        return await child.call(method, params, self._timing.call, on_progress)
 
     def notify(self, method: str) -> None:
         """Send a notification, if the server runs."""
@@ -106,16 +106,18 @@ class Supervisor:
 
     def keep(self, key: str, method: str, params: Params) -> None:
         """Repeat this request at each new start of the server."""
-        self._kept[key] = (method, params)
+        self._repeated[key] = (method, params)
 
     def forget(self, key: str) -> None:
         """Repeat a request no more."""
-        self._kept.pop(key, None)
+        self._repeated.pop(key, None)
 
     async def _running(self) -> StdioChild:
+        """Return the child, once it is ready. Raise ``NoAnswerError`` if that takes too long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timing.start):
                 await self._ready.wait()
+
         if self._child is None or not self._ready.is_set():
             raise NoAnswerError("the server does not run: its log says why", was_sent=False)
         return self._child
@@ -124,9 +126,11 @@ class Supervisor:
         try:
             child = await StdioChild.start(self._command, self._environment, self._observer)
         except (OSError, ValueError) as error:
-            why = (isinstance(error, OSError) and error.strerror) or "it is no command"
-            self._report("failed", reason=f"no process can be started: {why}")
+            why = error.strerror if isinstance(error, OSError) else None
+            reason = f"no process can be started: {why or 'it is no command'}"
+            self._report("failed", reason=reason)
             return
+
         try:
             self._report("started", pid=child.pid)
             if await self._shake_hands(child):
@@ -138,6 +142,10 @@ class Supervisor:
             self._report("ended", pid=child.pid, exit_code=code)
 
     async def _shake_hands(self, child: StdioChild) -> bool:
+        """Open the session with a child, and make it the one that is called.
+
+        Return False if it refuses.
+        """
         parameters = {
             "protocolVersion": HANDSHAKE_VERSIONS[0],
             "capabilities": {},
@@ -146,12 +154,13 @@ class Supervisor:
         try:
             result = members(await child.call("initialize", parameters, _HANDSHAKE_SECONDS))
             child.notify("notifications/initialized")
-            for method, params in list(self._kept.values()):
+            for method, params in list(self._repeated.values()):
                 with suppress(RpcError):
                     await child.call(method, params, self._timing.start)
         except RpcError as error:
             self._report("failed", reason=f"initialize: {error.message}")
             return False
+
         names = ("capabilities", "serverInfo", "instructions")
         self._description = {name: result[name] for name in names if name in result}
         self._child = child

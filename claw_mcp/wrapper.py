@@ -18,13 +18,13 @@ from claw_mcp.asgi import McpApp, is_allowed_host, is_allowed_origin
 from claw_mcp.child_log import ChildLog
 from claw_mcp.json_log import FaultHandler, JsonLog
 from claw_mcp.listening import listen, serve
-from claw_mcp.protocol import Message
+from claw_mcp.protocol import RpcMessage
 from claw_mcp.server import MAX_BODY, StreamableHttpServer
 from claw_mcp.stdio_backend import BROADCAST, StdioBackend
-from claw_mcp.supervisor import Supervisor, TimeLimits
+from claw_mcp.supervisor import ChildSupervisor, TimeLimits
 
 _OURS: Final = ("CLAW_MCP_", "LISTEN_ADDR")
-"""Variables that the server does not get."""
+"""Beginnings of the names of variables that the server does not get."""
 _CREDENTIAL_WORDS: Final = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL")
 _MAX_PORT = 65_535
 
@@ -57,24 +57,25 @@ def read_settings(environ: Mapping[str, str], command: Sequence[str] = ()) -> Wr
     server = tuple(command) or (read("COMMAND"), *_read_args(read("ARGS"), environ))
     if not server[0]:
         raise ValueError("no server: set CLAW_MCP_COMMAND, or name the command after '--'")
+
     host, port = _read_address(environ)
     timing = TimeLimits(
         call=_milliseconds(environ, "REQUEST_TIMEOUT_MS", TimeLimits.call),
         first_restart=_milliseconds(environ, "RESTART_BACKOFF_MS", TimeLimits.first_restart),
         max_restart=_milliseconds(environ, "RESTART_MAX_MS", TimeLimits.max_restart),
     )
+    hosts = (each.strip().lower() for each in read("ALLOWED_HOSTS").split(","))
+    max_body = _number("CLAW_MCP_MAX_BODY", read("MAX_BODY") or read("MAX_BODY_BYTES"))
     token = read("AUTH_TOKEN")
+
     return WrapperSettings(
         command=server,
         environment={name: value for name, value in environ.items() if not name.startswith(_OURS)},
         host=host,
         port=port,
         path="/" + (read("PATH") or "mcp").strip("/"),
-        allowed_hosts=frozenset(
-            each.strip().lower() for each in read("ALLOWED_HOSTS").split(",") if each.strip()
-        ),
-        max_body=_number("CLAW_MCP_MAX_BODY", read("MAX_BODY") or read("MAX_BODY_BYTES"))
-        or MAX_BODY,
+        allowed_hosts=frozenset(host for host in hosts if host),
+        max_body=max_body or MAX_BODY,
         token=Secret(token) if token else None,
         timing=timing,
     )
@@ -86,29 +87,34 @@ def _read(environ: Mapping[str, str], name: str) -> str:
 
 
 def _read_args(text: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the arguments; one that is null stands in the variable
-    ``CLAW_MCP_ARG_<its place>``.
+    """Return the arguments. One that is null is in the variable ``CLAW_MCP_ARG_<its index>``.
+
+    Raise ``ValueError``.
     """
     try:
         arguments = json.loads(text or "[]")
     except ValueError:
         arguments = None
+
     if isinstance(arguments, list):
-        arguments = [
-            environ.get(f"CLAW_MCP_ARG_{n}") if each is None else each
-            for n, each in enumerate(arguments)
-        ]
+        for index, argument in enumerate(arguments):
+            if argument is None:
+                arguments[index] = environ.get(f"CLAW_MCP_ARG_{index}")
+
     if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
         raise ValueError('CLAW_MCP_ARGS is no JSON array of strings, such as ["-y", "some-server"]')
     return arguments
 
 
 def _read_address(environ: Mapping[str, str]) -> tuple[str, int]:
+    """Return (host, port) to listen at. Raise ``ValueError``."""
     old_port = environ.get("CLAW_MCP_STDIO_PORT")
     old = environ.get("CLAW_MCP_STDIO_ADDR") or (f":{old_port}" if old_port else "")
     address = environ.get("LISTEN_ADDR") or old or ":8080"
+
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > _MAX_PORT:
+    is_port = port.isdecimal() and int(port) <= _MAX_PORT
+    if not colon or not is_port:
         raise ValueError(
             f"LISTEN_ADDR is {address!r}, which is no address such as ':8080' or '127.0.0.1:8080'"
         )
@@ -116,6 +122,7 @@ def _read_address(environ: Mapping[str, str]) -> tuple[str, int]:
 
 
 def _number(name: str, text: str) -> int:
+    """Return a setting as a number; 0 if it is not set. Raise ``ValueError``."""
     if text and not (text.isdecimal() and int(text) > 0):
         raise ValueError(f"{name} is {text!r}, which is no number above 0")
     return int(text or 0)
@@ -126,16 +133,16 @@ def _milliseconds(environ: Mapping[str, str], name: str, default: float) -> floa
 
 
 class WrapperLog(JsonLog, ChildLog):
-    """The log; of the server's own lines it has at most a number in each second."""
+    """The log of the wrapper, and of the server's own lines."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Redact the credentials of the environment, which the names of their variables tell."""
-        names = [
-            name for name in environment if any(word in name.upper() for word in _CREDENTIAL_WORDS)
-        ]
-        JsonLog.__init__(
-            self, "mcp_wrapper", [Secret(environment[name]) for name in names if environment[name]]
-        )
+        """Redact the values of variables that are named like a credential."""
+        secrets = []
+        for name, value in environment.items():
+            is_credential = any(word in name.upper() for word in _CREDENTIAL_WORDS)
+            if is_credential and value:
+                secrets.append(Secret(value))
+        JsonLog.__init__(self, "mcp_wrapper", secrets)
         ChildLog.__init__(self, self.event, self.cut)
 
     def server_state(self, state: str, **members: Any) -> None:
@@ -148,16 +155,21 @@ class Wrapper:
     def __init__(self, settings: WrapperSettings) -> None:
         """Build all parts; ``supervisor`` is to be run."""
         self.log = WrapperLog(settings.environment)
-        command, environment = settings.command, settings.environment
-        self.supervisor = Supervisor(
-            command, environment, self, self.log.server_state, settings.timing
+        self.supervisor = ChildSupervisor(
+            settings.command,
+            settings.environment,
+            self,
+            self.log.server_state,
+            settings.timing,
         )
+
         self._server = StreamableHttpServer(
             StdioBackend(self.supervisor),
             is_allowed_host=partial(is_allowed_host, allowed=settings.allowed_hosts),
             is_allowed_origin=partial(is_allowed_origin, allowed=settings.allowed_hosts),
             max_body=settings.max_body,
         )
+
         self._token = settings.token
         self.app = McpApp(
             self._server,
@@ -166,7 +178,7 @@ class Wrapper:
             lambda: {"ok": self.supervisor.is_ready},
         )
 
-    def notice(self, message: Message) -> None:
+    def notice(self, message: RpcMessage) -> None:
         if message.method in BROADCAST:
             self._server.broadcast(message.method, bytes(message.params))
 
@@ -179,9 +191,8 @@ class Wrapper:
     def _find_principal(self, authorization: str) -> str | None:
         if self._token is None:
             return ""
-        is_right = hmac.compare_digest(
-            authorization.encode(), f"Bearer {self._token.reveal()}".encode()
-        )
+        expected = f"Bearer {self._token.reveal()}"
+        is_right = hmac.compare_digest(authorization.encode(), expected.encode())
         return "" if is_right else None
 
 
@@ -199,7 +210,7 @@ async def serve_wrapper(settings: WrapperSettings, listener: socket.socket) -> N
 def main(command: Sequence[str] = ()) -> None:
     """Run the wrapper by the environment.
 
-    Raise ``ValueError`` or ``OSError`` with one line where it can't start.
+    Raise ``ValueError`` or ``OSError`` with one line if it can't start.
     """
     settings = read_settings(os.environ, command)
     asyncio.run(serve_wrapper(settings, listen(settings.host, settings.port)))

@@ -21,7 +21,7 @@ import msgspec
 
 from claw_contract.redaction.redactor import Redactor
 from claw_mcp.call_result import COMPLETE, CallResult, describe, read_part, read_result
-from claw_mcp.protocol import Message, RpcError
+from claw_mcp.protocol import RpcError, RpcMessage
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Image, ToolCall, ToolResult
 
@@ -34,7 +34,7 @@ _MAX_TYPE = 200  # Characters of a result's type that are shown
 
 
 def read_call_result(
-    call: ToolCall, message: Message, redactor: Redactor, limit: int
+    call: ToolCall, message: RpcMessage, redactor: Redactor, limit: int
 ) -> ToolResult | None:
     """Return the result of a call by the server's response; None for a response
     that is no result of a tool.

@@ -1,5 +1,6 @@
-"""Execution of managed calls (docs/spec/mediation.md section 4): time limit, credentials, and the
-transport of each tool.
+"""Execution of managed calls (docs/spec/mediation.md section 4).
+
+Here are the time limit and the credentials of a call; a transport makes it.
 """
 
 import asyncio
@@ -47,15 +48,17 @@ class ToolExecutor:
         started = time.monotonic()
         assert call.tool is not None
         limit = seconds
-        if (own := call.tool.annotations.timeout_ms) is not None:
-            limit = min(seconds, own / 1000)
+        own_limit_ms = call.tool.annotations.timeout_ms
+        if own_limit_ms is not None:
+            limit = min(seconds, own_limit_ms / 1000)
+
         try:
             async with asyncio.timeout(limit):
-                result = await self._execute(
-                    context, call, key, asyncio.get_running_loop().time() + limit
-                )
+                until = asyncio.get_running_loop().time() + limit
+                result = await self._execute(context, call, key, until)
         except TimeoutError:
             result = tool_result.timeout(call, limit)
+
         return replace(result, latency_ms=round((time.monotonic() - started) * 1000))
 
     def release(self, agent_id: str) -> None:
@@ -77,6 +80,7 @@ class ToolExecutor:
                 call, "The tool's credential is not available.", sent=False
             )
             return report_not_made(context, key, result)
+
         context = replace(context, redactor=context.redactor.with_secrets(secrets))
         managed = ManagedCall(context, call, key, credentials, until)
         return await self._transports[type(call.tool.execution)].run(managed)

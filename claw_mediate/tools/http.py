@@ -21,9 +21,8 @@ class HttpTransport:
     """One request for each call."""
 
     def __init__(self) -> None:
-        self._pools = ConnectionPools[tuple[str, str, str]](
-            idle=IDLE_SECONDS
-        )  # By agent, service and base URL
+        # By agent, service and base URL
+        self._pools = ConnectionPools[tuple[str, str, str]](idle=IDLE_SECONDS)
         self.tls = self._pools.tls
 
     async def run(self, managed: ManagedCall) -> ToolResult:
@@ -33,20 +32,18 @@ class HttpTransport:
         request = build_http_request(managed.tool, managed.arguments, managed.context.agent.id)
         if isinstance(request, str):
             return managed.refuse(tool_result.invalid_arguments(managed.call, request))
+
         headers = managed.own_headers("application/json")
         if request.body is not None:
             headers.append(("content-type", "application/json"))
 
         def describe() -> RequestInfo:
-            url, shown = (
-                execution.base_url.rstrip("/") + request.target,
-                [*mask_values(managed.credentials), *headers],
-            )
-            return RequestInfo(request.method, url, shown, request.body or b"")
+            url = execution.base_url.rstrip("/") + request.target
+            shown_headers = [*mask_values(managed.credentials), *headers]
+            return RequestInfo(request.method, url, shown_headers, request.body or b"")
 
-        with managed.context.observer.observe(
-            managed.subject, describe, managed.context.redactor
-        ) as exchange:
+        observer = managed.context.observer
+        with observer.observe(managed.subject, describe, managed.context.redactor) as exchange:
             result = await self._send(managed, request, [*managed.credentials, *headers], exchange)
             exchange.on_failure(result.code or "")  # ignored after a response
         return result
@@ -61,27 +58,33 @@ class HttpTransport:
         headers: Headers,
         exchange: ExchangeObserver,
     ) -> ToolResult:
-        execution, redactor, limit = (
-            managed.tool.execution,
-            managed.context.redactor,
-            managed.max_bytes,
-        )
-        pool = self._pools[managed.context.agent.id, execution.service, execution.base_url]
+        """Send the request once and return the result of its response, or of its failure."""
+        execution = managed.tool.execution
+        redactor = managed.context.redactor
+        limit = managed.max_bytes
+        url = execution.base_url
+        pool = self._pools[managed.context.agent.id, execution.service, url]
+
+        # More than is shown: a character, or a secret, may be divided by the limit.
+        max_kept = limit + 4 + redactor.max_form_bytes
         try:
-            raw, url = ascii_headers(headers), execution.base_url
+            raw = ascii_headers(headers)
             async with pool.stream(
                 request.method, url, raw, request.body, path=request.target
             ) as response:
-                body, size = await read_bounded(
-                    response, limit + 4 + redactor.max_form_bytes, MAX_BODY_BYTES
-                )
+                body, size = await read_bounded(response, max_kept, MAX_BODY_BYTES)
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
             return managed.fail(error)
         if size > MAX_BODY_BYTES:
             return too_large(managed.call)
-        # Before the result is built: cutting must not split a credential, and JSON must stay JSON.
-        body = redactor.document(redactor.cut(body, limit) if size > limit else body)
-        exchange.on_response(
-            ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size)
-        )
-        return tool_result.read_http_response(managed.call, response.status_code, body, size, limit)
+
+        # Redact before the result is built: cutting must not split a credential, and JSON must stay
+        # JSON.
+        if size > limit:
+            body = redactor.cut(body, limit)
+        body = redactor.document(body)
+
+        status = response.status_code
+        content_type = response.headers.get("content-type", "")
+        exchange.on_response(ResponseInfo(status, content_type, body, size))
+        return tool_result.read_http_response(managed.call, status, body, size, limit)

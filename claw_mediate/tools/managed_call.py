@@ -1,4 +1,4 @@
-"""A managed call on its way to a service: the parts that are the same for every transport.
+"""A managed call to a service: the parts that are the same for every transport.
 
 A service's answer is data: bounded, and scrubbed of the credentials that the service received.
 """
@@ -17,13 +17,12 @@ from claw_mediate.core.tool_call import round_of_key, write_arguments
 from claw_mediate.core.types import Arguments, ToolCall, ToolResult
 from claw_mediate.http.headers import Headers
 
-MAX_BODY_BYTES = (
-    64 * 1024 * 1024
-)  # Reading stops at this size; the result is then ``response_too_large``
+# Reading stops at this size; the result is then ``response_too_large``
+MAX_BODY_BYTES = 64 * 1024 * 1024
+
+# Less than the 5 s after which common servers close an idle connection: the outcome of a request
+# that is sent at that moment is unknown
 IDLE_SECONDS = 4.0
-"""Less than the 5 s after which common servers close: the outcome of a request sent
-at that moment is unknown.
-"""
 
 
 class CallContext(msgspec.Struct, frozen=True):
@@ -81,16 +80,21 @@ class ManagedCall(msgspec.Struct, frozen=True):
         return report_not_made(self.context, self.key, result)
 
     def fail(self, error: httpx2.HTTPError | httpx2.InvalidURL | UnicodeError) -> ToolResult:
-        """Return the result of a call whose request could not be made, or whose
-        connection broke.
+        """Return the result of a call that could not be made, or whose connection broke.
+
+        It says whether the call may have been processed.
         """
+        was_sent = False
+
         match error:
             case httpx2.InvalidURL() | httpx2.LocalProtocolError() | UnicodeError():
-                message, was_sent = "The service can't be called as it is configured.", False
+                message = "The service can't be called as it is configured."
             case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.UnsupportedProtocol():
-                message, was_sent = "The service can't be reached.", False
+                message = "The service can't be reached."
             case _:
-                message, was_sent = "The service broke off its answer.", True
+                message = "The service broke off its answer."
+                was_sent = True
+
         return tool_result.request_failed(self.call, message, sent=was_sent)
 
 

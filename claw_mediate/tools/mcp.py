@@ -7,6 +7,7 @@ no connection.
 
 import asyncio
 import ssl
+from http import HTTPStatus
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -24,16 +25,13 @@ from claw_mediate.http.headers import Headers
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.tools.managed_call import IDLE_SECONDS, ManagedCall, too_large
-from claw_mediate.tools.mcp_session import McpConnection, Session, SessionError
+from claw_mediate.tools.mcp_session import McpConnection, McpSession, SessionError
 from claw_mediate.tools.mcp_wire import FAILURES, AnswerTooLargeError, Reply
 
-SESSION_IDLE_SECONDS = (
-    600.0  # An unused session is ended after this time; servers keep one for 30 minutes
-)
+SESSION_IDLE_SECONDS = 600.0  # Until an unused session is ended; servers keep one for 30 minutes
 _CLOSE_SECONDS = 0.4  # For the ends of all sessions when the proxy stops
 _MAX_WORDS = 4096  # Bytes of what a server says when it refuses a session
-_MAX_LOGGED_WORDS = 500
-_NOT_FOUND, _REDIRECT, _FIRST_ERROR = 404, 300, 400
+_MAX_LOGGED_WORDS = 500  # Bytes of the same in an event
 
 
 class _Key(NamedTuple):
@@ -63,18 +61,21 @@ class McpTransport:
         """Make the call and return its result."""
         key = self._key(managed)
         connection = self._connection(key, managed.credentials)
+
         connection.uses += 1
         try:
             return await self._run(managed, connection)
         finally:
             connection.uses -= 1
             connection.last_used = asyncio.get_running_loop().time()
-            if connection.uses == 0 and self._connections.get(key) is not connection:
-                self._end(connection)  # it was released while it was used
+            was_released = self._connections.get(key) is not connection
+            if was_released and connection.uses == 0:
+                self._end(connection)
 
     def release(self, agent_id: str) -> None:
         """End the sessions of an agent, each once no call uses it."""
-        for key in [key for key in self._connections if key.agent_id == agent_id]:
+        own_keys = [key for key in self._connections if key.agent_id == agent_id]
+        for key in own_keys:
             self._release(key)
 
     async def close(self) -> None:
@@ -83,6 +84,7 @@ class McpTransport:
             self._sweep_timer.cancel()
         for key in list(self._connections):
             self._end(self._connections.pop(key))
+
         if self._ending:
             _, late = await asyncio.wait(self._ending, timeout=_CLOSE_SECONDS)
             for task in late:
@@ -97,127 +99,136 @@ class McpTransport:
                 session = await connection.open(managed.until)
             except SessionError as error:
                 return managed.refuse(self._not_opened(managed, error))
-            if (problem := self._find_problem(managed, connection, session)) is not None:
+
+            problem = self._find_problem(managed, connection, session)
+            if problem is not None:
                 return managed.refuse(problem)
+
             status, result = await self._call(managed, connection, session)
-            if status != _NOT_FOUND or session.id is None or not may_repeat:
+            if not session.protocol.is_unknown(status) or not may_repeat:
                 break
             connection.drop(session)
+
         return replace(result, mcp=session.record)
 
     async def _call(
-        self, managed: ManagedCall, connection: McpConnection, session: Session
+        self, managed: ManagedCall, connection: McpConnection, session: McpSession
     ) -> tuple[int | None, ToolResult]:
-        """Return the status and the result of one request."""
+        """Make one request. Return (its HTTP status, None if there was no reply; the result)."""
         tool = managed.tool
         assert isinstance(tool.execution, McpExecution)
         request_id = connection.next_id()
         params = build_mcp_params(tool, managed.arguments, managed.context.agent.id, session.meta)
         body = protocol.write_request(request_id, "tools/call", params)
+
         headers = session.headers("tools/call", tool.execution.tool_name)
         if session.is_stateless:
             headers += protocol.param_headers(tool.input_schema, _plain_arguments(managed))
         headers += managed.own_headers(protocol.ACCEPT)
 
         def describe() -> RequestInfo:
-            return RequestInfo(
-                "POST",
-                connection.url,
-                _shown_headers(connection, session, headers),
-                body,
-                session.server,
-            )
+            shown_headers = _shown_headers(connection, session, headers)
+            return RequestInfo("POST", connection.url, shown_headers, body, session.server)
 
-        with managed.context.observer.observe(
-            managed.subject, describe, managed.context.redactor
-        ) as exchange:
+        observer = managed.context.observer
+        with observer.observe(managed.subject, describe, managed.context.redactor) as exchange:
             try:
                 reply = await connection.ask(session, request_id, headers, body)
-            except (AnswerTooLargeError, *FAILURES) as error:
-                result = (
-                    too_large(managed.call)
-                    if isinstance(error, AnswerTooLargeError)
-                    else managed.fail(error)
-                )
-                exchange.on_failure(result.code or "")
-                return None, result
-            exchange.on_response(ResponseInfo(reply.status, reply.content_type, reply.body))
-            return reply.status, await compute(len(reply.body), lambda: _read_reply(managed, reply))
+            except AnswerTooLargeError:
+                result = too_large(managed.call)
+            except FAILURES as error:
+                result = managed.fail(error)
+            else:
+                exchange.on_response(ResponseInfo(reply.status, reply.content_type, reply.body))
+                result = await compute(len(reply.body), lambda: _read_reply(managed, reply))
+                return reply.status, result
+
+            exchange.on_failure(result.code or "")
+            return None, result
 
     def _find_problem(
-        self, managed: ManagedCall, connection: McpConnection, session: Session
+        self, managed: ManagedCall, connection: McpConnection, session: McpSession
     ) -> ToolResult | None:
-        """Return the result of a call whose tool the server has changed; log each
-        such tool of the agent once a session.
+        """Return the result of a call whose tool is not as it was granted; None for any other.
+
+        Log each such tool of the agent, once a session.
         """
         execution = managed.tool.execution
         assert isinstance(execution, McpExecution)
         for name, reason in connection.find_changes(session, managed.context.agent, execution):
             if self._log is not None:
-                intervention = f"managed_tool_quarantined:{name}"
                 self._log.event(
                     "intervention",
                     managed.context.agent,
-                    intervention=intervention,
+                    intervention=f"managed_tool_quarantined:{name}",
                     tool=name,
                     reason=reason,
                 )
-        if session.listing.find_problem(managed.tool) is None:
+
+        drift = session.listing.find_drift(managed.tool)
+        if drift is None:
             return None
-        message = (
-            "The service has changed this tool since it was granted, so that it is not "
-            "called. Use another tool."
-        )
-        return tool_result.request_failed(managed.call, message, sent=False)
+        return tool_result.request_failed(managed.call, drift.message, sent=False)
 
     def _not_opened(self, managed: ManagedCall, error: SessionError) -> ToolResult:
-        """Return the result of a call that was not sent, because its session could
-        not be opened; log the server's words.
+        """Return the result of a call that was not sent, because there is no session.
+
+        Log what the server says of that.
         """
         redactor = managed.context.redactor
         limit = min(managed.max_bytes, _MAX_WORDS)
         words = redactor.document(redactor.cut(error.words, limit)).strip()
-        if words and self._log is not None:
-            execution = managed.tool.execution
-            assert isinstance(execution, McpExecution)
-            said = tool_result.utf8_prefix(words, _MAX_LOGGED_WORDS)
-            intervention = f"mcp_session_refused:{execution.service}"
-            self._log.event(
-                "intervention",
-                managed.context.agent,
-                intervention=intervention,
-                reason=f"{error}: {said}",
-            )
+        if words:
+            self._log_refusal(managed, error, words)
 
         details, _ = tool_result.read_body(words, len(words), limit)
         if error.status is None:
             return tool_result.failure(
                 managed.call, tool_result.REQUEST_FAILED, str(error), details=details
             )
-        if error.status < _FIRST_ERROR:
+        if error.status < HTTPStatus.BAD_REQUEST:
             return tool_result.redirect_refused(managed.call, error.status, ran=False)
-        code = f"http_{error.status}"
         return tool_result.failure(
-            managed.call, code, str(error), details=details, status_code=error.status
+            managed.call,
+            f"http_{error.status}",
+            str(error),
+            details=details,
+            status_code=error.status,
+        )
+
+    def _log_refusal(self, managed: ManagedCall, error: SessionError, words: bytes) -> None:
+        """Log that a server refuses a session; ``words``: what it says, redacted."""
+        if self._log is None:
+            return
+        execution = managed.tool.execution
+        assert isinstance(execution, McpExecution)
+        said = tool_result.utf8_prefix(words, _MAX_LOGGED_WORDS)
+        self._log.event(
+            "intervention",
+            managed.context.agent,
+            intervention=f"mcp_session_refused:{execution.service}",
+            reason=f"{error}: {said}",
         )
 
     def _connection(self, key: _Key, credentials: Headers) -> McpConnection:
+        """Return the connection of a key, with these credentials; make it if there is none."""
         connection = self._connections.get(key)
         if connection is not None and connection.credentials != credentials:
             self._release(key)
             connection = None
+
         if connection is None:
             pool = ConnectionPool(self._tls, idle=IDLE_SECONDS)
-            connection = self._connections[key] = McpConnection(
-                pool, key.url, credentials, self._versions
-            )
+            connection = McpConnection(pool, key.url, credentials, self._versions)
+            self._connections[key] = connection
+
         if self._sweep_timer is None:
-            self._sweep_timer = asyncio.get_running_loop().call_later(
-                SESSION_IDLE_SECONDS, self._sweep
-            )
+            loop = asyncio.get_running_loop()
+            self._sweep_timer = loop.call_later(SESSION_IDLE_SECONDS, self._sweep)
         return connection
 
     def _release(self, key: _Key) -> None:
+        """Use a connection for no further call, and end it once no call uses it."""
         connection = self._connections.pop(key)
         if connection.uses == 0:
             self._end(connection)
@@ -229,15 +240,18 @@ class McpTransport:
 
     def _sweep(self) -> None:
         """End the sessions that were not used for a while."""
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         self._sweep_timer = None
+
         for key, connection in list(self._connections.items()):
             if connection.uses == 0 and now - connection.last_used >= SESSION_IDLE_SECONDS:
                 self._release(key)
+
         if self._connections:
             oldest = min(connection.last_used for connection in self._connections.values())
             wait = max(SESSION_IDLE_SECONDS / 4, oldest + SESSION_IDLE_SECONDS - now)
-            self._sweep_timer = asyncio.get_running_loop().call_later(wait, self._sweep)
+            self._sweep_timer = loop.call_later(wait, self._sweep)
 
     @staticmethod
     def _key(managed: ManagedCall) -> _Key:
@@ -247,15 +261,11 @@ class McpTransport:
         return _Key(managed.context.agent.id, execution.service, url, execution.auth)
 
 
-def _shown_headers(connection: McpConnection, session: Session, headers: Headers) -> Headers:
-    """Return the headers as an observer sees them: without the credential and the
-    whole id of the session.
-    """
+def _shown_headers(connection: McpConnection, session: McpSession, headers: Headers) -> Headers:
+    """Return the headers for an observer: without the credential and the session's whole id."""
     shown = [*mask_values(connection.credentials), ("content-type", protocol.JSON_TYPE), *headers]
-    return [
-        (name, session.record.session or "" if name == protocol.SESSION_ID else value)
-        for name, value in shown
-    ]
+    shown_id = session.record.session or ""
+    return [(name, shown_id if name == protocol.SESSION_ID else value) for name, value in shown]
 
 
 def _plain_arguments(managed: ManagedCall) -> JsonObject:
@@ -263,18 +273,22 @@ def _plain_arguments(managed: ManagedCall) -> JsonObject:
 
 
 def _read_reply(managed: ManagedCall, reply: Reply) -> ToolResult:
-    call, redactor, limit = managed.call, managed.context.redactor, managed.max_bytes
-    result = (
-        read_call_result(call, reply.message, redactor, limit)
-        if reply.message is not None
-        else None
-    )
-    if result is not None:
-        return result
-    if reply.status >= _REDIRECT:
+    """Return the result in a reply: a result of MCP, else its status, else a failure."""
+    call = managed.call
+    redactor = managed.context.redactor
+    limit = managed.max_bytes
+
+    if reply.message is not None:
+        result = read_call_result(call, reply.message, redactor, limit)
+        if result is not None:
+            return result
+
+    if reply.status >= HTTPStatus.MULTIPLE_CHOICES:
         size = len(reply.body)
-        body = redactor.document(redactor.cut(reply.body, limit) if size > limit else reply.body)
-        return tool_result.read_http_response(call, reply.status, body, size, limit)
+        body = redactor.cut(reply.body, limit) if size > limit else reply.body
+        return tool_result.read_http_response(
+            call, reply.status, redactor.document(body), size, limit
+        )
     return tool_result.request_failed(
         call, "The service's answer is no result of a tool.", sent=True
     )

@@ -11,8 +11,8 @@ from typing import Any, Final
 from claw_mcp.channels import Channel, Quotation
 from claw_mcp.child_log import ChildLog
 from claw_mcp.client_session import ClientSession
-from claw_mcp.protocol import HANDSHAKE_VERSIONS, Message
-from claw_mcp.supervisor import Supervisor
+from claw_mcp.protocol import RpcMessage
+from claw_mcp.supervisor import ChildSupervisor
 from claw_tools.servers.link import CLIENT, TIMING, TOOLS_CHANGED
 from claw_tools.settings import McpServerSettings
 
@@ -36,7 +36,9 @@ class ChildLink(ChildLog):
         self._report, self._on_stale = report, on_stale
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         environment |= {name: secret.reveal() for name, secret in settings.environment.items()}
-        self._supervisor = Supervisor(settings.command, environment, self, self._take_state, TIMING)
+        self._supervisor = ChildSupervisor(
+            settings.command, environment, self, self._take_state, TIMING
+        )
         self._session = ClientSession(_SupervisorChannel(self._supervisor, quotation), CLIENT)
 
     @property
@@ -47,12 +49,12 @@ class ChildLink(ChildLog):
         await self._supervisor.run()
 
     async def list_tools(self) -> list[Any]:
-        return [tool async for tool in self._session.tools()]
+        return await self._session.list_tools()
 
     async def call(self, params: Mapping[str, Any], _headers: Mapping[str, str]) -> bytes:
         return await self._supervisor.call("tools/call", params)
 
-    def notice(self, message: Message) -> None:
+    def notice(self, message: RpcMessage) -> None:
         if message.method == TOOLS_CHANGED:
             self._on_stale()
 
@@ -65,9 +67,9 @@ class ChildLink(ChildLog):
 class _SupervisorChannel(Channel):
     """The channel to whichever run of the child there is."""
 
-    def __init__(self, supervisor: Supervisor, quotation: Quotation) -> None:
+    def __init__(self, supervisor: ChildSupervisor, quotation: Quotation) -> None:
         super().__init__(quotation)
-        self._supervisor, self.version = supervisor, HANDSHAKE_VERSIONS[0]
+        self._supervisor = supervisor
 
     async def request(self, method: str, params: Mapping[str, Any]) -> bytes:
         return await self._supervisor.call(method, params)

@@ -18,7 +18,7 @@ import httpx2
 from claw_mcp.channels import DiscoveryError, Quotation
 from claw_mcp.client_session import ClientSession
 from claw_mcp.http_channel import HttpChannel, HttpServer, NotSentError, Remedies, SessionLostError
-from claw_mcp.protocol import Message, RpcError
+from claw_mcp.protocol import RpcError, RpcMessage
 from claw_mcp.stdio_child import NoAnswerError
 from claw_mcp.supervisor import keep_running
 from claw_tools.servers.link import CLIENT, TIMING, TOOLS_CHANGED
@@ -81,7 +81,7 @@ class UrlLink:
     async def list_tools(self) -> list[Any]:
         run = await self._running()
         try:
-            tools = [tool async for tool in run.session.tools()]
+            tools = await run.session.list_tools()
         except (RpcError, DiscoveryError):
             if run.channel.is_lost or not run.is_listed:  # Calls that run need their session
                 self._lose(run)
@@ -102,7 +102,9 @@ class UrlLink:
         channel = run.channel
         try:
             return await channel.request(
-                "tools/call", run.session.params(params), headers if channel.is_stateless else None
+                "tools/call",
+                run.session.params(params),
+                headers if channel.protocol.is_stateless else None,
             )
         except SessionLostError:
             raise
@@ -180,13 +182,13 @@ class UrlLink:
             self._on_stale()  # What it said in between was not heard
 
     async def _listen_once(self, run: _Run) -> bool:
-        if not run.channel.is_stateless:
+        if not run.channel.protocol.is_stateless:
             return await run.channel.listen()
         with suppress(RpcError):
             await run.channel.request("subscriptions/listen", run.session.params(_WANTED))
             return True
         return False
 
-    def _hear(self, message: Message) -> None:
+    def _hear(self, message: RpcMessage) -> None:
         if message.method == TOOLS_CHANGED:
             self._on_stale()

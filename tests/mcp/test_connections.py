@@ -15,7 +15,7 @@ import pytest
 
 from claw_mcp import asgi, connections, listening
 from claw_mcp.asgi import McpApp, is_allowed_origin
-from claw_mcp.connections import ConnectionTable
+from claw_mcp.connections import ListenerConnectionTable
 from claw_mcp.server import StreamableHttpServer
 from tests.mcp.wrapped import JSON_AND_EVENTS, wrapper
 from tests.waiting import eventually, happens
@@ -155,10 +155,10 @@ def test_an_answer_that_nobody_reads_is_dropped_with_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "_UNREAD_SECONDS", 0.3)
-    kept: list[connections.Connection] = []
-    add = ConnectionTable.add
+    kept: list[connections.ListenerConnection] = []
+    add = ListenerConnectionTable.add
     monkeypatch.setattr(
-        ConnectionTable, "add", lambda self, each: kept.append(each) or add(self, each)
+        ListenerConnectionTable, "add", lambda self, each: kept.append(each) or add(self, each)
     )
 
     async def read_nothing() -> None:

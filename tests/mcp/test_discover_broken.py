@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from claw_mcp import client_session, discovery
+from claw_mcp import client_protocol, discovery
 from tests.mcp.discovering import Desk, tool, web
 from tests.waiting import eventually, growing_times
 
@@ -211,11 +211,9 @@ def test_a_server_that_chooses_the_stateless_era_in_the_handshake_is_asked_in_it
 
 @pytest.mark.requirement("discovery:time", "discovery:pages")
 def test_the_limits_of_a_discovery() -> None:
-    assert (discovery.SECONDS, client_session.MAX_PAGES, client_session.MAX_TOOLS) == (
-        30,
-        100,
-        1000,
-    )
+    assert discovery.SECONDS == 30
+    assert (client_protocol.MAX_PAGES, client_protocol.MAX_TOOLS) == (100, 1000)
+    assert client_protocol.MAX_LIST_BYTES == 8 * 1024 * 1024
 
 
 @pytest.mark.requirement("discovery:no-orphan")

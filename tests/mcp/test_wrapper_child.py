@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from claw_mcp import asgi, stdio_child, supervisor
-from claw_mcp.protocol import Message, RpcError
+from claw_mcp.protocol import RpcError, RpcMessage
 from claw_mcp.wrapper import Wrapper, read_settings
 from tests.mcp.wrapped import CHILD, RunningWrapper, is_alive, messages, wrapper
 from tests.waiting import eventually
@@ -134,7 +134,7 @@ def test_a_server_that_never_comes_up_is_tried_ever_more_slowly_and_calls_say_so
 class Silent:
     """An observer that hears nothing."""
 
-    def notice(self, message: Message) -> None: ...
+    def notice(self, message: RpcMessage) -> None: ...
     def log_line(self, line: bytes) -> None: ...
     def bad_output(self, problem: str, line: bytes) -> None: ...
 
@@ -158,7 +158,7 @@ async def test_a_restart_waits_longer_up_to_a_limit_and_after_a_good_run_as_litt
 
     timing = supervisor.TimeLimits(first_restart=0.02, max_restart=0.05)
     running = asyncio.ensure_future(
-        supervisor.Supervisor(["true"], dict(os.environ), Silent(), report, timing).run()
+        supervisor.ChildSupervisor(["true"], dict(os.environ), Silent(), report, timing).run()
     )
     async with asyncio.timeout(60):
         await is_enough.wait()

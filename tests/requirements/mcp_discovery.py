@@ -20,7 +20,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "discovery:pages": Requirement(
         SPEC,
-        "Every page is asked for; 100 pages, 1,000 tools and a cursor that comes back are the limits.",
+        "Every page is asked for; 100 pages, 1,000 tools, 8 MiB and a cursor that comes back are the limits.",
     ),
     "discovery:deterministic": Requirement(
         SPEC, "The same tools give the same bytes, in any order and on any pages."

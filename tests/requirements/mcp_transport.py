@@ -104,7 +104,13 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A tool that the server changed is not called; one event names the difference; other tools work.",
     ),
     "mcp:list-bounded": Requirement(
-        _SPEC, "A list of tools is read up to 100 pages and 1,000 tools; a repeated cursor ends it."
+        _SPEC,
+        "A list is read up to 100 pages, 1,000 tools and 8 MiB; of a longer or broken one, the tools that were read can be "
+        "called, and for any other the limit or fault is named.",
+    ),
+    "mcp:one-client": Requirement(
+        "docs/spec/mcp.md, one client",
+        "The proxy, discovery and the tools host judge the same answer of a server alike: refusals, eras, sessions and lists.",
     ),
     "mcp:bounded": Requirement(
         _SPEC, "No answer takes more memory than its limit, and none takes longer than its time."

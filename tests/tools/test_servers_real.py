@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from claw_contract.base import JsonObject
-from claw_mcp.protocol import Message, RpcError
+from claw_mcp.protocol import RpcError, RpcMessage
 from claw_mcp.sessions import ClientRequest, Session
 from claw_tools.audit import CallLog
 from claw_tools.errors import ErrorCode
@@ -107,7 +107,7 @@ async def test_a_killed_url_server_fails_its_calls_at_once_and_is_there_again(
 
 async def ask(shell: McpServerShell, method: str, **params: Any) -> JsonObject:
     """Return the result of a request to the host's MCP server."""
-    message = Message("2.0", method, msgspec.Raw(b"1"), msgspec.Raw(json.dumps(params).encode()))
+    message = RpcMessage("2.0", method, msgspec.Raw(b"1"), msgspec.Raw(json.dumps(params).encode()))
     result: JsonObject = json.loads(await shell.answer(ClientRequest(Session("agent"), message)))
     return result
 
