@@ -15,8 +15,13 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from claw_tools.config import grammar
-from claw_tools.config.document import Document, DocumentError, Problem, read_document
-from claw_tools.config.document import Path as ValuePath
+from claw_tools.config.document import (
+    Document,
+    DocumentError,
+    FileProblem,
+    ValuePath,
+    read_document,
+)
 from claw_tools.config.grammar import ToolHostFile
 from claw_tools.config.values import World
 from claw_tools.settings import (
@@ -76,13 +81,13 @@ def read_settings(
     return _settings(parsed)
 
 
-def _lines(file: Path, problems: Iterable[Problem]) -> str:
+def _lines(file: Path, problems: Iterable[FileProblem]) -> str:
     return "\n".join(
         f"{file}:{place.line}:{place.column}: {message}" for place, message in sorted(problems)
     )
 
 
-def _problems(document: Document, error: ValidationError) -> Iterator[Problem]:
+def _problems(document: Document, error: ValidationError) -> Iterator[FileProblem]:
     for each in error.errors(include_url=False, include_input=False):
         path = tuple(part for part in each["loc"] if part != _KEY_MARK)
         is_of_key = each["type"] in {"extra_forbidden", "missing"} or _KEY_MARK in each["loc"]
@@ -91,7 +96,7 @@ def _problems(document: Document, error: ValidationError) -> Iterator[Problem]:
             path[:length] for length in range(len(path), -1, -1) if path[:length] in places
         )
         message = "".join(sign if sign.isprintable() else "?" for sign in _message(path, each))
-        yield Problem(places[known], message)
+        yield FileProblem(places[known], message)
 
 
 def _message(path: ValuePath, error: ErrorDetails) -> str:
@@ -105,6 +110,8 @@ def _message(path: ValuePath, error: ErrorDetails) -> str:
             near = difflib.get_close_matches(str(last), keys, 1)
             remedy = f"did you mean {near[0]!r}?" if near else f"its keys are {', '.join(keys)}"
             return f"{place} has no key {str(last)[:64]!r}: {remedy}"
+        case "bool_type":
+            return f"{'.'.join(map(str, path))}: this is no yes or no: write true or false"
         case _:
             return f"{'.'.join(map(str, path)) or 'the file'}: {error['msg'].removeprefix(_PREFIX)}"
 

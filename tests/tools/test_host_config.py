@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from claw_compile.parsing.node import Source, plain_data
+from claw_compile.parsing.yaml_reader import read_yaml
+from claw_tools.config.document import read_document
 from claw_tools.config.reader import SettingsError, read_settings
 from claw_tools.settings import (
     ExecSettings,
@@ -306,7 +309,10 @@ B = "b: {token: {env: TOKEN_B}, workspace: ws, tools: []"
         ("tools", "mcp_servers: {x: {command: y, env: {A: 7}}}", "5:42", "x.env.A"),
         ("tools", "mcp_servers: {x: {command: y, timeout_s: 0}}", "5:44", "greater than 0"),
         ("tools", "mcp_servers: {x: {command: y}, x: {command: z}}", "5:34", "second time"),
-        ("tools", "date: 2001-99-99", "5:9", "put it in quotes"),
+        ("tools", "exec: {enabled: on}", "5:19", "write true or false"),
+        ("toolhost", "listen: {port: 22:22}", "4:18", "toolhost.listen.port"),
+        ("toolhost", "listen: {port: 1_000}", "4:18", "toolhost.listen.port"),
+        ("toolhost", 'protected: ["\\ud800"]', "4:15", "half a character"),
     ],
 )
 def test_an_error_has_its_place_its_thing_and_its_remedy(
@@ -341,10 +347,13 @@ def test_all_errors_are_told_in_one_run_in_the_order_of_their_places(home: Path)
         ),
         ("toolhost: {\n", "2:1", "no YAML"),
         ("toolhost: !!python/object:os.system {}\n", "1:11", "is not known here: leave it out"),
-        ("toolhost: !x y\n", "1:11", "no YAML"),
+        ("toolhost: !x y\n", "1:11", "is not known here: leave it out"),
         ("toolhost: {}\n---\na: b\n", "2:1", "no YAML"),
         ("? {a: b}\n: c\n", "1:3", "a key is a word"),
         ("a: &a [*a]\n", "1:1", "an anchor that contains itself"),
+        ("a: &a {<<: *a}\n", "1:1", "an anchor that contains itself"),
+        ("<<: [a]\n", "1:6", "merges a mapping"),
+        ('a: "\\UFFFFFFFF"\n', "1:1", "an escape that names no character"),
         (b"\xff\xfe\x00", "1:1", "characters"),
         (b"a: \x00\n", "1:1", "characters"),
         ("[" * 5_000, "1:1", "nested too deeply"),
@@ -358,6 +367,31 @@ def test_a_text_that_can_not_be_read_has_a_place_too(
     assert any(each.startswith(f"{place}: ") and words in each for each in told), told
 
 
+@pytest.mark.requirement("host:config-yaml-1-2")
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("on", "on"),
+        ("0123", 123),
+        ("1_000", "1_000"),
+        ("22:22", "22:22"),
+        ("2001-01-01", "2001-01-01"),
+        ("true", True),
+        ("!!str 0123", "0123"),
+        ("'5'", "5"),
+        ("", None),
+        ("{<<: {a: 1, b: 2}, b: 3}", {"a": 1, "b": 3}),
+        ("{<<: [{a: 1}, {a: 2, c: 4}]}", {"a": 1, "c": 4}),
+    ],
+)
+def test_a_value_means_what_it_means_in_a_pod_file(word: str, value: object) -> None:
+    document = read_document(f"x: {word}\n".encode())
+    assert (document.problems, document.data) == ([], {"x": value})
+    pod = read_yaml(Source("pod.yml", f"x: {word}\n")).value
+    assert pod is not None
+    assert plain_data(pod) == document.data
+
+
 @pytest.mark.requirement("host:config-yaml")
 def test_a_bomb_of_aliases_is_refused_and_a_modest_alias_is_not(home: Path) -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
@@ -365,6 +399,13 @@ def test_a_bomb_of_aliases_is_refused_and_a_modest_alias_is_not(home: Path) -> N
         f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 10)}]\n" for each in range(1, 12)
     )
     (told,) = errors(home, bomb)
+    assert "are its aliases right?" in told
+    merged = "a0: &a0 {x: y}\n"
+    merged += "".join(
+        f"a{each}: &a{each} {{<<: [{', '.join([f'*a{each - 1}'] * 10)}]}}\n"
+        for each in range(1, 12)
+    )
+    (told,) = errors(home, merged)
     assert "are its aliases right?" in told
     shared = SMALL.replace('["*"]', '&all ["*"]') + "    b: {workspace: ws, tools: *all}\n"
     assert [each.globs for each in read(home, shared).principals] == [("*",), ("*",)]
