@@ -1,10 +1,10 @@
-"""Landlock: what of the file system a command may touch.
+"""Landlock: the part of the file system that a command may touch.
 
 Part of the launcher: the standard library alone.
 
-Rules. The ABI is asked, never assumed: each right that the kernel knows is handled, and so refused
-where no rule gives it. From ABI 4 on TCP is refused, from ABI 6 on abstract sockets and signals
-that lead out.
+Rules. The kernel is asked for its ABI. Each right that it knows is handled, and so refused where no
+rule gives it. From ABI 4 on TCP is refused, from ABI 6 on abstract sockets and signals that lead
+out.
 """
 
 import ctypes
@@ -26,9 +26,11 @@ EXECUTE: Final = 1 << 0
 _OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 _HANDLED: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 """The rights of each ABI that added any: bits 0 to n - 1."""
-_TCP, _SCOPES = 0b11, 0b11
-_TCP_ABI, _SCOPE_ABI = 4, 6
-_NO_NEW_PRIVS = 38
+_TCP: Final = 0b11
+_TCP_ABI: Final = 4
+_SCOPES: Final = 0b11
+_SCOPE_ABI: Final = 6
+_NO_NEW_PRIVS: Final = 38
 
 
 def find_abi() -> int:
@@ -40,19 +42,20 @@ def find_abi() -> int:
 
 
 def restrict(rules: Iterable[tuple[str, int]], abi: int, *, network: bool) -> None:
-    """Take every right from this process but those of ``rules``: a path, and its rights.
-
-    Raise ``OSError``.
+    """Leave this process only the rights of ``rules``: a path, and its rights.
 
     A path that is not there is left out.
+
+    Raise ``OSError``.
     """
     handled = max(bits for since, bits in _HANDLED.items() if since <= abi)
-    parts = [handled]
+    # ``struct landlock_ruleset_attr``: each ABI has as many members as it knows
+    members = [handled]
     if abi >= _TCP_ABI:
-        parts.append(0 if network else _TCP)
+        members.append(0 if network else _TCP)
     if abi >= _SCOPE_ABI:
-        parts.append(_SCOPES)
-    attributes = struct.pack(f"{len(parts)}Q", *parts)
+        members.append(_SCOPES)
+    attributes = struct.pack(f"{len(members)}Q", *members)
     ruleset = call(
         "landlock_create_ruleset",
         ctypes.create_string_buffer(attributes, len(attributes)),
@@ -61,6 +64,7 @@ def restrict(rules: Iterable[tuple[str, int]], abi: int, *, network: bool) -> No
     )
     for path, rights in rules:
         _add_rule(ruleset, path, rights & handled)
+
     prctl(_NO_NEW_PRIVS, 1)
     call("landlock_restrict_self", ruleset, 0)
     os.close(ruleset)
@@ -71,6 +75,7 @@ def _add_rule(ruleset: int, path: str, rights: int) -> None:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
+
     if not stat.S_ISDIR(os.fstat(place).st_mode):
         rights &= _OF_FILES
     rule = struct.pack("=Qi", rights, place)

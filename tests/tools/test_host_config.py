@@ -10,16 +10,10 @@ import pytest
 
 from claw_compile.parsing.node import Source, plain_data
 from claw_compile.parsing.yaml_reader import read_yaml
+from claw_contract.toolhost_file import ExecSection, LimitsSection, UrlPolicySection
 from claw_tools.config.document import read_document
 from claw_tools.config.reader import SettingsError, read_settings
-from claw_tools.settings import (
-    ExecSettings,
-    FileSettings,
-    HostSettings,
-    StreamChannel,
-    UrlPolicy,
-    WebhookChannel,
-)
+from claw_tools.settings import HostSettings
 from tests.tools.hosting import run
 
 ENVIRON = {
@@ -85,7 +79,7 @@ def test_every_key_reaches_its_setting(home: Path) -> None:
     settings = read(home, WHOLE)
     a, b, local = settings.principals
     assert (a.name, a.workspace, a.globs) == ("a", home / "ws", ("read_*", "web_fetch"))
-    assert (a.calls_per_minute, a.max_concurrent) == (5, 2)
+    assert (a.limits.calls_per_minute, a.limits.concurrent) == (5, 2)
     assert a.token is not None
     assert b.token is not None
     assert (a.token.reveal(), b.token.reveal(), local.token) == (
@@ -94,45 +88,51 @@ def test_every_key_reaches_its_setting(home: Path) -> None:
         None,
     )
     assert (a.token_variable, b.token_variable, b.globs) == ("TOKEN_A", "", ())
-    assert (settings.host, settings.port, settings.path) == ("0.0.0.0", 9000, "/rpc")
-    assert (settings.allowed_hosts, settings.max_body, settings.max_result) == (
-        {"toolhost:9000"},
-        2 << 20,
-        32 << 10,
+    listen = settings.listen
+    assert (listen.host, listen.port, listen.path) == ("0.0.0.0", 9000, "/rpc")
+    assert (listen.allowed_hosts, listen.max_body) == (["ToolHost:9000"], 2 << 20)
+    assert settings.limits == LimitsSection(
+        result_bytes=32 << 10, read_bytes=1 << 20, write_bytes=1 << 20, memory_bytes=2 << 10
     )
-    assert settings.files == FileSettings(
-        1 << 20, 1 << 20, max_page=30 << 10, max_memory=2 << 10, protected=(".env",)
-    )
-    assert settings.audit_arguments == "full"
-    commands = ExecSettings(
-        *(True, True, ("ls",), ("rm",)),
-        default_seconds=1.5,
-        max_seconds=60,
-        max_spawned=2,
-        max_shown=(32 << 10) - 512,
+    assert (settings.protected, settings.audit_arguments) == ((".env",), "full")
+
+    tools = settings.tools
+    assert tools.exec == ExecSection(
+        enabled=True,
+        network=True,
+        allow=["ls"],
+        deny=["rm"],
+        default_timeout_s=1.5,
+        max_timeout_s=60,
         environment={"A": "b"},
     )
-    assert settings.exec == commands
-    assert settings.urls == UrlPolicy((8080,), ("intra",), ("x.y",), ("z",))
-    assert settings.search is not None
-    assert settings.search.api_key is not None
-    assert (settings.search.endpoint, settings.search.backend) == ("https://search/", "brave")
-    hook, bus, other = settings.channels.values()
-    assert isinstance(hook, WebhookChannel)
-    assert isinstance(bus, StreamChannel)
-    assert isinstance(other, StreamChannel)
-    assert (bus.url.reveal(), other.url.reveal(), bus.stream) == (
+    assert tools.spawn.max_concurrent == 2
+    assert tools.url_policy == UrlPolicySection(
+        ports=[8080], allow_private=["intra"], allowed_domains=["x.y"], blocked_domains=["z"]
+    )
+    search = tools.web_search
+    assert search is not None
+    assert search.api_key is not None
+    assert (search.endpoint, search.backend) == ("https://search/", "brave")
+    assert search.api_key.reveal() == "secret-key"
+    assert tools.message is not None
+    hook, bus, other = tools.message.channels.values()
+    assert (hook.webhook, hook.token, hook.redis) == ("https://hook/", search.api_key, None)
+    assert bus.redis is not None
+    assert other.redis is not None
+    assert (bus.redis.reveal(), other.redis.reveal(), bus.stream) == (
         "redis://:secret-key@valkey/0",
         "redis://secret-bus",
         "out",
     )
-    time, remote = settings.mcp_servers
-    assert (time.command, time.internal_only, time.call_seconds) == (
-        ("uvx", "time", "--utc"),
+    time, remote = tools.mcp_servers["time"], tools.mcp_servers["remote"]
+    assert (time.command, time.args, time.internal_only, time.timeout_s) == (
+        "uvx",
+        ["time", "--utc"],
         False,
         5,
     )
-    assert {name: each.reveal() for name, each in time.environment.items()} == {
+    assert {name: each.reveal() for name, each in time.env.items()} == {
         "A": "plain",
         "B": "x secret-key",
     }
@@ -145,10 +145,11 @@ def test_what_is_not_named_has_the_value_of_the_page(home: Path) -> None:
     settings = read(home, SMALL)
     assert settings == HostSettings(principals=settings.principals)
     (only,) = settings.principals
-    assert read(home, f"{SMALL}tools: {{exec: {{max_timeout_s: 10}}}}\n").exec.max_seconds == 10, (
-        "the default is lowered too"
-    )
-    assert (only.calls_per_minute, only.max_concurrent, settings.exec.enabled) == (600, 16, False)
+    lowered = read(home, f"{SMALL}tools: {{exec: {{max_timeout_s: 10}}}}\n")
+    assert lowered.tools.exec.max_timeout_s == 10, "the default may be above"
+    limits = only.limits
+    assert (limits.calls_per_minute, limits.concurrent) == (600, 16)
+    assert settings.tools.exec.enabled is False
 
 
 def with_line(section: str, line: str) -> str:
@@ -275,6 +276,10 @@ B = "b: {token: {env: TOKEN_B}, workspace: ws, tools: []"
             "5:47",
             "'generic', 'brave' or 'searxng'",
         ),
+        ("tools", "message: {}", "5:3", "tools.message has no 'channels'"),
+        ("tools", "message: {channels: {'': {webhook: 'http://x'}}}", "5:24", "at least 1"),
+        ("toolhost", "limits: {concurrent: 1}", "4:12", "no key 'concurrent'"),
+        ("principals", B + ", limits: {concurrent: 1001}}", "4:79", "less than or equal to 1000"),
         ("tools", "message: {channels: {x: {}}}", "5:27", "either 'webhook' or 'redis'"),
         (
             "tools",
@@ -299,7 +304,12 @@ B = "b: {token: {env: TOKEN_B}, workspace: ws, tools: []"
             "5:20",
             "either 'command' or 'url'",
         ),
-        ("tools", "mcp_servers: {x: {url: 'http://z', args: [a]}}", "5:20", "go with 'command'"),
+        (
+            "tools",
+            "mcp_servers: {x: {url: 'http://z', args: [a]}}",
+            "5:20",
+            "'args' goes with 'command'",
+        ),
         (
             "tools",
             "mcp_servers: {x: {command: y, env: {A: '${NOWHERE}'}}}",
