@@ -160,7 +160,7 @@ class _Reader:
                     yield key, member
 
     def _count(self, node: yaml.Node) -> None:
-        """Refuse aliases that expand to more values than anybody writes. Raise ``DocumentError``."""
+        """Count a value, with those of aliases. Raise ``DocumentError`` if there are too many."""
         self.node_count += 1
         if self.node_count > _MAX_NODES:
             raise DocumentError(

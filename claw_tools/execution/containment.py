@@ -157,9 +157,14 @@ class Containment:
         ]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
-                command, env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                command,
+                env={},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
                 start_new_session=True,
-            )  # fmt: skip
+            )
         except BaseException:
             ours.close()
             raise
