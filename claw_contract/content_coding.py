@@ -40,8 +40,9 @@ class DecodedTooLargeError(DecodingError):
 
 
 def coding_names(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the codings that Content-Encoding lists, in the order of application;
-    without ``identity``.
+    """Return the codings that Content-Encoding lists, in the order of application.
+
+    ``identity`` is left out.
     """
     names = (name.strip().lower() for value in values for name in value.split(","))
     return tuple(name for name in names if name not in ("", "identity"))
@@ -53,12 +54,13 @@ def decode(body: bytes, applied: Sequence[str], max_bytes: float, seconds: float
     Raise ``DecodingError``, also for more than ``max_bytes`` or ``seconds``.
     """
     decoder = Decoder(applied, max_bytes)
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     pieces: list[bytes] = []
     for start in range(0, len(body), _PIECE):
         pieces += decoder.feed(body[start : start + _PIECE])
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise DecodedTooLargeError("the body takes too long to unpack")
+
     if not decoder.is_complete:
         raise DecodingError("the body ends within its content coding")
     return b"".join(pieces)
@@ -69,11 +71,12 @@ def decode_known(body: bytes, applied: Sequence[str], max_bytes: float, seconds:
 
     Raise ``DecodingError``.
     """
-    return decode(body, applied, max_bytes, seconds) if _CODINGS.keys() & applied else body
+    is_known = bool(_CODINGS.keys() & applied)
+    return decode(body, applied, max_bytes, seconds) if is_known else body
 
 
 class Decoder:
-    """Incremental decoder of one body with up to two codings."""
+    """The incremental decoder of one body with up to two codings."""
 
     def __init__(
         self,
@@ -83,16 +86,20 @@ class Decoder:
         max_ratio: float = _MAX_RATIO,
         ignores_padding: bool = False,
     ) -> None:
-        """Raise ``UnknownCodingError``.
+        """Decode ``applied``, the codings in the order of application.
 
-        ``ignores_padding``: what follows the last member and begins no other one of gzip is left
-        out, as gzip(1) does it.
+        A body of more than ``max_bytes``, or of more than ``max_ratio`` times its encoded size, is
+        too large. ``ignores_padding``: bytes after the last member that begin no other member of
+        gzip are left out, as gzip(1) does.
+
+        Raise ``UnknownCodingError``.
         """
         if len(applied) > _MAX_CODINGS:
             raise UnknownCodingError(f"no more than {_MAX_CODINGS} content codings are read")
         for name in applied:
             if name not in _CODINGS:
                 raise UnknownCodingError("content codings that are read: gzip, deflate, br, zstd")
+
         self._steps = [
             _Step(_CODINGS[name], max_bytes, max_ratio, ignores_padding=ignores_padding)
             for name in reversed(applied)
@@ -111,6 +118,8 @@ class Decoder:
 
 
 class _Step:
+    """The decoder of one coding. Its body may be several members, one after the other."""
+
     def __init__(
         self,
         coding: "Callable[[], _Member]",
@@ -123,6 +132,7 @@ class _Step:
         self._max_bytes = max_bytes
         self._max_ratio = max_ratio
         self._ignores_padding = ignores_padding
+
         self._member = coding()
         self._member_count = 1
         self._bytes_in = 0
@@ -137,9 +147,8 @@ class _Step:
             self._bytes_in += len(data)
             for piece in self._decode(data):
                 self._bytes_out += len(piece)
-                if self._bytes_out > min(
-                    self._max_bytes, _UNCHECKED_BYTES + self._max_ratio * self._bytes_in
-                ):
+                max_by_ratio = _UNCHECKED_BYTES + self._max_ratio * self._bytes_in
+                if self._bytes_out > min(self._max_bytes, max_by_ratio):
                     raise DecodedTooLargeError("the body unpacks to more than is read")
                 yield piece
 
@@ -164,6 +173,8 @@ class _Step:
 
 
 class _Member(ABC):
+    """The decoder of one compressed stream."""
+
     is_complete = False
     unused = b""  # Data after its end
 

@@ -75,10 +75,12 @@ class CallLog:
             "bytes": size,
             "truncated": truncated,
         }
+
         if left_out:
             members["left_out"] = left_out
         if self._is_full:
             members["arguments"] = _as_data(call.arguments)
+
         self._write("tool_host_call", members)
 
 

@@ -77,6 +77,7 @@ class CompositeToolProvider:
                 f"the namespace {str(namespace)[:_MAX_SHOWN_NAME]!r} must be {NAMESPACE}: give it "
                 "another name"
             )
+
         if namespace == RESERVED_NAMESPACE or namespace in self._sources:
             raise NamespaceError(
                 f"the namespace {namespace!r} is taken: give the server or provider another name"

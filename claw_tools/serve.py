@@ -107,6 +107,7 @@ async def _serve(
     logging.getLogger().addHandler(FaultHandler(log))
     host = Host(settings, lambda kind, members: log.event(kind, **members), providers)
     allowed_hosts = frozenset(name.lower() for name in settings.listen.allowed_hosts)
+
     try:
         server = StreamableHttpServer(
             host.shell,
@@ -115,6 +116,7 @@ async def _serve(
             max_body=settings.listen.max_body,
         )
         host.on_change = lambda: server.broadcast(_LIST_CHANGED)
+
         log.state("listening", address=address)
         await run(host, server)
     finally:

@@ -140,7 +140,7 @@ def set_limits(limits: CommandLimits, tasks: int) -> None:
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_STACK, 8 << 20),
     ):
-        hard = resource.getrlimit(kind)[1]
+        _, hard = resource.getrlimit(kind)
         bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (bound, bound))
 

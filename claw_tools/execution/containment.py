@@ -111,6 +111,7 @@ class Containment:
         """
         ours, theirs = socket.socketpair()
         workspace = None
+
         try:
             workspace = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self._send([workspace, output, errors, theirs.fileno()])
@@ -143,6 +144,7 @@ class Containment:
             "runs_own": not self._section.allow,
             "max_abi": self._max_abi,
         }
+
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         packages = Path(__file__).resolve().parents[2]
         command = [
@@ -155,6 +157,7 @@ class Containment:
             json.dumps(limits),
             str(theirs.fileno()),
         ]
+
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 command,

@@ -137,7 +137,8 @@ class _Scan:
                 self._add(char)
 
     def _read_quoted(self) -> None:
-        self._add("")
+        self._add("")  # Empty quotes are a word, too
+
         while self._at < len(self.text):
             char = self.text[self._at]
             self._at += 1
@@ -153,6 +154,7 @@ class _Scan:
                     return  # A command began inside the quotes
             else:
                 self._add(char)
+
         self._closed(-1)
 
     def _read_operator(self, char: str) -> None:
@@ -166,6 +168,7 @@ class _Scan:
     def _read_special(self, char: str) -> None:
         following = self.text[self._at : self._at + 1]
         is_variable = char == "$" and following not in ("(", "{", "'", '"')
+
         if is_variable:
             self._add(char)
         elif self.is_strict:

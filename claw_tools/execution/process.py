@@ -125,6 +125,7 @@ class ContainedProcess:
         Raise ``ToolError``.
         """
         try:
+            # The call has the writing ends from then on; ours are closed, so that the streams end
             with ExitStack() as writers:
                 output, output_writer = await self._open_pipe(closing, writers)
                 errors, errors_writer = await self._open_pipe(closing, writers)
@@ -135,6 +136,7 @@ class ContainedProcess:
             raise ToolError(
                 ErrorCode.EXECUTION_FAILED, f"no command can be started: {error.strerror}"
             ) from None
+
         closing.callback(self._socket.close)
         return [output, errors]
 
@@ -174,6 +176,7 @@ class ContainedProcess:
             "argv": list(arguments),
             "environment": self._containment.environment(self._root),
         }
+
         received = bytearray()
         try:
             await loop.sock_sendall(own, frame(request))

@@ -51,9 +51,11 @@ class ExecShell(Tool):
         self._root = root
         self._containment = containment
         self._max_shown = max_shown
+
         self._policy = CommandPolicy(section.allow, section.deny)
         self._default_seconds = min(section.default_timeout_s, section.max_timeout_s)
         self.max_seconds = section.max_timeout_s + _SPARE_SECONDS
+
         self.description = (
             "Run a command line with sh in the workspace, and return its exit code and what it "
             "printed. Processes that it leaves in the background end with it. " + _describe(section)
@@ -91,9 +93,11 @@ class Spawn(Tool):
         self._max_shown = max_shown
         self._max_running = tools.spawn.max_concurrent
         self._running = 0
+
         self._policy = CommandPolicy(section.allow, section.deny)
         self._default_seconds = min(SPAWN_SECONDS, section.max_timeout_s)
         self.max_seconds = section.max_timeout_s + _SPARE_SECONDS
+
         self.description = (
             "Run a program with arguments in the workspace, without a shell: nothing in the "
             f"arguments is expanded. At most {self._max_running} run at once. " + _describe(section)

@@ -158,7 +158,8 @@ class Folder:
         """
         present = self.find_file(name)
         mode = None if present is None else stat.S_IMODE(present.st_mode) & _PERMISSIONS
-        self._remove_temporary()
+        self._remove_temporary()  # A kill may have left one
+
         try:
             self._write_temporary(content, mode, cancellation)
             self._refuse_changed(name, old)

@@ -98,6 +98,7 @@ class MemoryWrite(FileTool):
     def work(self, args: JsonObject, cancellation: Cancellation) -> JsonObject:
         limit = self._limits.memory_bytes
         content = self.encode(args["content"])
+
         opened = self._workspace.open_for_writing(MEMORY, _UNPROTECTED, cancellation)
         with opened as (folder, name):
             if args.get("mode") != "overwrite":

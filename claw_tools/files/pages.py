@@ -65,6 +65,7 @@ def _skip_lines(file: BinaryIO, count: int, cancellation: Cancellation) -> None:
     part = b"\n"
     while skipped < count:
         cancellation.check()
+
         previous = part
         part = file.readline(_CHUNK)
         if part.endswith(b"\n"):

@@ -61,6 +61,7 @@ def _leads_to(
     steps = len(folders) - 1 + len(new_names)
     last_start = steps - len(parts)
     first_start = 0 if is_folder else max(last_start, 0)
+
     for start in range(first_start, last_start + 1):
         matches = (
             _is_called(folders, new_names, start + offset, part)

@@ -213,6 +213,7 @@ class EditFile(WritingFileTool):
                 ErrorCode.EXECUTION_FAILED,
                 f"the file has more than {limit} bytes, which is the most that is edited.",
             )
+
         try:
             return content.decode()
         except UnicodeDecodeError:

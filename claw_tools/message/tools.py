@@ -47,6 +47,7 @@ class MessageTool(Tool):
         """Take the channels by their names, and the name of the sender, which may be empty."""
         self._channels = channels
         self._principal = principal
+
         self.parameters = {
             "type": "object",
             "properties": {

@@ -105,6 +105,7 @@ class UrlLink:
     async def _call(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
         run = await self._running()
         channel = run.channel
+
         try:
             return await channel.request(
                 "tools/call", run.session.params(params), headers if channel.is_stateless else None

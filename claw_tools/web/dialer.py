@@ -106,6 +106,7 @@ class Dialer:
 
 async def _dial(address: Address, url: OutboundUrl) -> Streams:
     is_tls = url.scheme == "https"
+
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             return await asyncio.open_connection(

@@ -101,6 +101,7 @@ class WebFetch(Tool):
         url = parse_url(args["url"])
         chosen = _read_headers(args.get("headers", {}))
         start = int(args.get("start_index", 0))
+
         origin = url.origin
         for _ in range(_MAX_REDIRECTS + 1):
             self._guard.check(url)
@@ -109,6 +110,7 @@ class WebFetch(Tool):
             if not isinstance(fetched, _Redirect):
                 return fetched
             url = join_url(url, fetched.location)
+
         raise ToolError(
             ErrorCode.EXECUTION_FAILED, f"it redirects more than {_MAX_REDIRECTS} times."
         )
@@ -168,6 +170,7 @@ def _read_headers(given: Mapping[str, str]) -> dict[str, str]:
     headers = {name.lower(): value for name, value in given.items()}
     if len(headers) < len(given):
         raise ToolError(ErrorCode.INVALID_ARGS, "a header stands twice in headers.")
+
     if not headers.keys() <= _HEADERS:
         raise ToolError(
             ErrorCode.PERMISSION_DENIED, f"headers may hold only {', '.join(sorted(_HEADERS))}."
