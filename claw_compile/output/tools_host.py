@@ -97,8 +97,10 @@ def _config(service: ServiceSpec, resolved: ResolvedPod, lookup: Lookup) -> dict
     call_limits: dict[str, Data] = {}
     general_limits: dict[str, Data] = {}
     for name, value in limits.items():
-        is_of_calls = name in CallLimitsSection.model_fields
-        (call_limits if is_of_calls else general_limits)[name] = value
+        if name in CallLimitsSection.model_fields:
+            call_limits[name] = value
+        else:
+            general_limits[name] = value
     if general_limits:
         host["limits"] = general_limits
 

@@ -18,6 +18,13 @@ from claw_tools.execution.syscalls import call
 
 WORKSPACE: Final = "/workspace"
 DEVICES: Final = ("null", "zero", "full", "random", "urandom")
+_DEVICE_LINKS: Final = {
+    "fd": "/proc/self/fd",
+    "stdin": "fd/0",
+    "stdout": "fd/1",
+    "stderr": "fd/2",
+    "shm": "/tmp",  # noqa: S108 - the call's own
+}
 SYSTEM: Final = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 SETTINGS: Final = (
     *("ld.so.cache", "ld.so.conf", "alternatives", "localtime", "mime.types"),
@@ -70,11 +77,13 @@ def build_root(*, network: bool) -> None:
             links[name] = os.readlink(f"/{name}")
         else:
             _add(trees, name)
+
     settings = (*SETTINGS, *NETWORK_SETTINGS) if network else SETTINGS
     for name in settings:
         _add(trees, f"etc/{name}")
     for name in DEVICES:
         trees[f"dev/{name}"] = _clone(f"/dev/{name}", _READ_ONLY | _NO_SUID | _NO_EXEC)
+
     _add_proc(trees)
     options = {"size": str(_TMP_BYTES), "nr_inodes": str(_TMP_FILES), "mode": "1777"}
     trees["tmp"] = _make("tmpfs", options, _NO_SUID | _NO_DEVICES)
@@ -101,12 +110,11 @@ def _fill(trees: dict[str, int], links: dict[str, str]) -> None:
             _write(name, "")
         _attach(tree, name)
         os.close(tree)
+
     for name, target in links.items():
         os.symlink(target, name)
 
-    shared_memory = "/tmp"  # noqa: S108 - the call's own
-    streams = {"stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
-    for name, target in {"fd": "/proc/self/fd", **streams, "shm": shared_memory}.items():
+    for name, target in _DEVICE_LINKS.items():
         os.symlink(target, f"dev/{name}")
     _write("etc/passwd", f"worker:x:{os.getuid()}:{os.getgid()}::{WORKSPACE}:/bin/sh\n")
     _write("etc/group", f"worker:x:{os.getgid()}:\n")

@@ -16,14 +16,39 @@ from typing import Final
 
 from claw_tools.execution.syscalls import call, prctl
 
-READ: Final = 1 << 0 | 1 << 2 | 1 << 3
-"""EXECUTE, READ_FILE, READ_DIR."""
-WRITE: Final = READ | 1 << 1 | 1 << 4 | 1 << 5 | 0b111 << 7 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14
-"""Also WRITE_FILE, REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_SYM,
-REFER, TRUNCATE: no devices.
-"""
+# Rights on files and folders (linux/landlock.h)
 EXECUTE: Final = 1 << 0
-_OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+_WRITE_FILE: Final = 1 << 1
+_READ_FILE: Final = 1 << 2
+_READ_DIR: Final = 1 << 3
+_REMOVE_DIR: Final = 1 << 4
+_REMOVE_FILE: Final = 1 << 5
+_MAKE_DIR: Final = 1 << 7
+_MAKE_REG: Final = 1 << 8
+_MAKE_SOCK: Final = 1 << 9
+_MAKE_FIFO: Final = 1 << 10
+_MAKE_SYM: Final = 1 << 12
+_REFER: Final = 1 << 13
+_TRUNCATE: Final = 1 << 14
+_IOCTL_DEV: Final = 1 << 15
+
+READ: Final = EXECUTE | _READ_FILE | _READ_DIR
+WRITE: Final = (
+    READ
+    | _WRITE_FILE
+    | _REMOVE_DIR
+    | _REMOVE_FILE
+    | _MAKE_DIR
+    | _MAKE_REG
+    | _MAKE_SOCK
+    | _MAKE_FIFO
+    | _MAKE_SYM
+    | _REFER
+    | _TRUNCATE
+)
+"""All but the making of devices, and calls of theirs."""
+_OF_FILES: Final = EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+"""The rights that a rule about a file may have: others are those of folders."""
 _HANDLED: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 """The rights of each ABI that added any: bits 0 to n - 1."""
 _TCP: Final = 0b11
@@ -36,7 +61,7 @@ _NO_NEW_PRIVS: Final = 38
 def find_abi() -> int:
     """Return the ABI of the kernel.
 
-    Raise ``OSError`` where it has no Landlock, or where it is not switched on.
+    Raise ``OSError`` if it has no Landlock, or if it is not switched on.
     """
     return call("landlock_create_ruleset", None, 0, 1)
 
@@ -56,6 +81,7 @@ def restrict(rules: Iterable[tuple[str, int]], abi: int, *, network: bool) -> No
     if abi >= _SCOPE_ABI:
         members.append(_SCOPES)
     attributes = struct.pack(f"{len(members)}Q", *members)
+
     ruleset = call(
         "landlock_create_ruleset",
         ctypes.create_string_buffer(attributes, len(attributes)),
