@@ -1,4 +1,4 @@
-"""What the host's machine has of what toolhost.yml names: variables, files, folders, hosts
+"""The machine of a host: the variables, files and folders that toolhost.yml names
 (docs/spec/tools-host.md "toolhost.yml").
 
 Rules. Relative paths start at the folder of toolhost.yml. A message names what is wrong and the

@@ -1,4 +1,4 @@
-"""What an MCP server says: the list of its tools, and the answer of a call
+"""The answers of an MCP server: the list of its tools, and the result of a call
 (docs/spec/tools-host.md "Servers"). No I/O.
 
 Rules. Nothing of a server is trusted: a tool that can't be used is left out, and costs no other
