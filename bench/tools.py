@@ -27,12 +27,13 @@ from statistics import median
 from stage import free_port, is_listening, wait_until
 from wrapper import Connection
 
+from claw_contract.toolhost_file import ExecSection, LimitsSection, ToolsSection
 from claw_tools.execution.containment import FORMS, find_containment
 from claw_tools.execution.tools import exec_tools
-from claw_tools.settings import ExecSettings
 from claw_tools.tool import Tool
 
-SETTINGS = ExecSettings(enabled=True)
+TOOLS = ToolsSection(exec=ExecSection(enabled=True))
+MAX_RESULT = LimitsSection().result_bytes
 TOKEN = "bench-token-of-the-tools-host"
 
 
@@ -49,11 +50,11 @@ async def timed(call: Callable[[], Awaitable[object]]) -> float:
 
 async def exec_shell(root: Path, rounds: int) -> None:
     for form in FORMS:
-        with find_containment(SETTINGS, [form]) as containment:
+        with find_containment(TOOLS.exec, [form]) as containment:
             if containment.form is None:
                 print(f"exec_shell true   {form:<10}   {containment.reason}")
                 continue
-            tool = exec_tools(root, SETTINGS, containment)[0]
+            tool = exec_tools(root, TOOLS, containment, MAX_RESULT)[0]
 
             async def run(tool: Tool = tool) -> None:
                 if (result := await tool.execute({"command": "true"}))["exit_code"] != 0:
@@ -72,8 +73,8 @@ async def exec_shell(root: Path, rounds: int) -> None:
 
 
 async def ten_gigabytes(root: Path, _rounds: int) -> None:
-    with find_containment(SETTINGS) as containment:
-        tool = exec_tools(root, SETTINGS, containment)[0]
+    with find_containment(TOOLS.exec) as containment:
+        tool = exec_tools(root, TOOLS, containment, MAX_RESULT)[0]
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         result = await tool.execute({"command": "head -c 10G /dev/zero"})
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -12,12 +12,10 @@ from typing import Annotated
 import typer
 
 from claw_cli.screen import fail, print_lines
-from claw_tools.check import report_tools
 from claw_tools.config.reader import DEFAULT_FILE, SettingsError, read_settings
-from claw_tools.describe import describe
-from claw_tools.entry_points import load_providers
+from claw_tools.describe import describe, report_tools
 from claw_tools.host import Host
-from claw_tools.provider import ToolProvider
+from claw_tools.provider import ToolProvider, load_providers
 from claw_tools.serve import choose_principal, serve_http, serve_stdio
 from claw_tools.settings import HostSettings
 

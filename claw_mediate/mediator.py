@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from claw_contract.content_coding import DecodingError
 from claw_contract.known_providers import KEY_VARIABLES
 from claw_contract.redaction.redactor import LongTextError, Redactor
 from claw_contract.secret import Secret
@@ -51,7 +52,6 @@ from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequest
 from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_mediate.dialects.responses import response as openai_responses
-from claw_mediate.http.content_coding import DecodingError
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.prompt.feeds import AskWorkers

@@ -1,7 +1,7 @@
-"""The built-in tools, by group, and why one of them is not there
+"""The built-in tools, by group, and the reason why one of them is missing
 (docs/spec/tools-host.md "The tools").
 
-Rules. What is not configured, or what the kernel can't contain, is not registered.
+Rules. A tool that is not configured, or that the kernel can't contain, is not registered.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,8 @@ from claw_tools.files.workspace import Workspace
 from claw_tools.message.tools import message_tools
 from claw_tools.settings import HostSettings, Principal
 from claw_tools.tool import Tool
-from claw_tools.web.tools import web_tools
+from claw_tools.web.fetch import WebFetch
+from claw_tools.web.search import WebSearch
 
 COMMANDS: Final = ("exec_shell", "spawn")
 
@@ -32,7 +33,7 @@ class NotOfferedError(Exception):
 
 
 class Parts(AsyncExitStack):
-    """Parts that the tools of all principals share; at its end, what the tools hold is ended."""
+    """Parts that the tools of all principals share; closing it ends what the tools hold."""
 
     def __init__(self, settings: HostSettings) -> None:
         """Start with nothing."""
@@ -41,10 +42,10 @@ class Parts(AsyncExitStack):
 
     @cached_property
     def containment(self) -> Containment:
-        """Return what contains commands here; its ``form`` is None where nothing does."""
-        found = find_containment(self.settings.exec)
-        self.callback(found.close)
-        return found
+        """Return the containment of commands on this machine; ``form`` is None if there is none."""
+        containment = find_containment(self.settings.tools.exec)
+        self.callback(containment.close)
+        return containment
 
 
 class ToolGroup(NamedTuple):
@@ -59,28 +60,39 @@ class ToolGroup(NamedTuple):
 
 
 def _make_files(principal: Principal, parts: Parts) -> Iterable[Tool]:
+    settings = parts.settings
     workspace = Workspace.open(principal.workspace)
     parts.callback(workspace.close)
-    yield from file_tools(workspace, parts.settings.files)
-    yield from memory_tools(workspace, parts.settings.files)
+
+    yield from file_tools(workspace, settings.limits, settings.protected)
+    yield from memory_tools(workspace, settings.limits)
 
 
 def _make_exec(principal: Principal, parts: Parts) -> Iterable[Tool]:
-    if not parts.settings.exec.enabled:
+    tools = parts.settings.tools
+    if not tools.exec.enabled:
         raise NotOfferedError("write 'exec: {enabled: true}' below 'tools' to have it")
-    if (problem := parts.containment.problem_of(principal.workspace)) is not None:
+    problem = parts.containment.problem_of(principal.workspace)
+    if problem is not None:
         raise NotOfferedError(problem, is_fault=True)
-    yield from exec_tools(principal.workspace, parts.settings.exec, parts.containment)
+
+    max_result = parts.settings.limits.result_bytes
+    yield from exec_tools(principal.workspace, tools, parts.containment, max_result)
 
 
 def _make_web(_principal: Principal, parts: Parts) -> Iterable[Tool]:
-    yield from web_tools(parts.settings.urls, parts.settings.search)
+    """Yield the tools of the web. They keep no connection, so there is nothing to close."""
+    tools = parts.settings.tools
+    yield WebFetch(tools.url_policy)
+    if tools.web_search is not None:
+        yield WebSearch(tools.web_search)
 
 
 def _make_message(principal: Principal, parts: Parts) -> Iterable[Tool]:
-    if not parts.settings.channels:
+    section = parts.settings.tools.message
+    if section is None or not section.channels:
         raise NotOfferedError("name a channel below 'tools: {message: {channels: …}}' to have it")
-    yield from message_tools(parts.settings.channels, principal.name)
+    yield from message_tools(section.channels, principal.name)
 
 
 GROUPS: Final = (

@@ -16,17 +16,18 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_contract.json_schema import find_schema_problem
 from claw_contract.names import TOOL_NAME
+from claw_contract.toolhost_file import NAMESPACE, RESERVED_NAMESPACE
 from claw_tools.provider import ToolDefinition, ToolProvider
 from claw_tools.tool import Tool
 
 SEPARATOR: Final = "__"
 MAX_CALL_SECONDS: Final = 600.0
 MAX_TOOLS: Final = 1_000  # Of one provider
-NAMESPACE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-RESERVED: Final = "builtin"
-_MAX_NAME = 48
-_DIGEST_LENGTH = 8
+_MAX_NAME: Final = 48  # As TOOL_NAME has it
+_DIGEST_LENGTH: Final = 8
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_SHOWN_NAME: Final = 64
+_MAX_PROBLEM: Final = 256
 
 
 class NamespaceError(ValueError):
@@ -40,9 +41,11 @@ class ProvidedTool(Tool):
 
     def __init__(self, provider: ToolProvider, definition: ToolDefinition) -> None:
         """Call ``definition`` at ``provider``."""
-        self._provider, self._own_name = provider, definition.name
+        self._provider = provider
+        self._own_name = definition.name
         self.name = published_name(provider.namespace, definition.name)
-        self.description, self.annotations = definition.description, definition.annotations
+        self.description = definition.description
+        self.annotations = definition.annotations
         self.parameters: JsonObject = {"type": "object", **definition.parameters}
 
     async def execute(self, args: JsonObject) -> Any:
@@ -66,15 +69,16 @@ class CompositeToolProvider:
     def register(self, provider: ToolProvider, *, internal: bool = False) -> None:
         """Add a provider, whose tools are not listed yet. Raise ``NamespaceError``.
 
-        ``internal``: its tools are there only for requests that ask for them by globs.
+        ``internal``: its tools are seen only by requests whose globs name them.
         """
         namespace = provider.namespace
-        if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
+        if not isinstance(namespace, str) or not re.fullmatch(NAMESPACE, namespace):
             raise NamespaceError(
-                f"the namespace {str(namespace)[:64]!r} must be "
-                f"[a-z0-9][a-z0-9-]{{0,31}}: give it another name"
+                f"the namespace {str(namespace)[:_MAX_SHOWN_NAME]!r} must be {NAMESPACE}: give it "
+                "another name"
             )
-        if namespace == RESERVED or namespace in self._sources:
+
+        if namespace == RESERVED_NAMESPACE or namespace in self._sources:
             raise NamespaceError(
                 f"the namespace {namespace!r} is taken: give the server or provider another name"
             )
@@ -85,17 +89,17 @@ class CompositeToolProvider:
 
         Raise the provider's ``ToolError``.
         """
-        source, problems = self._sources[namespace], []
+        source = self._sources[namespace]
+        problems: list[str] = []
         listed: dict[str, ProvidedTool] = {}
         for definition in await source.provider.list_tools():
-            problem = (
-                "there are too many" if len(listed) == MAX_TOOLS else _find_problem(definition)
-            )
+            is_full = len(listed) == MAX_TOOLS
+            problem = "there are too many" if is_full else _find_problem(definition)
             if problem is not None:
-                problems.append(
-                    f"the tool {str(definition.name)[:64]!r} is left out: {problem[:256]}"
-                )
+                name = str(definition.name)[:_MAX_SHOWN_NAME]
+                problems.append(f"the tool {name!r} is left out: {problem[:_MAX_PROBLEM]}")
                 continue
+
             tool = ProvidedTool(source.provider, definition)
             listed[tool.name] = tool
         source.tools = listed
@@ -106,10 +110,11 @@ class CompositeToolProvider:
         self._sources[namespace].tools = {}
 
     def find(self, name: str) -> tuple[Tool, bool] | None:
-        """Return a tool, and True if it is internal; None where there is none of this name."""
+        """Return a tool, and True if it is internal; None if no tool has this name."""
         source = self._sources.get(name.partition(SEPARATOR)[0])
-        tool = source.tools.get(name) if source is not None else None
-        return None if source is None or tool is None else (tool, source.is_internal)
+        if source is None or name not in source.tools:
+            return None
+        return source.tools[name], source.is_internal
 
     def tools(self) -> Iterator[tuple[Tool, bool]]:
         """Yield each tool, and True if it is internal."""
@@ -119,24 +124,24 @@ class CompositeToolProvider:
 
 
 def _find_problem(definition: ToolDefinition) -> str | None:
-    """Return why a tool can't be offered."""
+    """Return why a tool can't be offered, or None."""
+    members = [
+        definition.name,
+        definition.description,
+        definition.parameters,
+        dict(definition.annotations),
+    ]
     try:
-        msgspec.json.encode(
-            [
-                definition.name,
-                definition.description,
-                definition.parameters,
-                dict(definition.annotations),
-            ]
-        )
+        msgspec.json.encode(members)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return "what it says of itself is no JSON"
     return find_schema_problem(definition.parameters)
 
 
 def published_name(namespace: str, name: str) -> str:
-    """Return the name of a provider's tool for callers: at most 48 letters, digits,
-    ``_`` and ``-``.
+    """Return the name of a provider's tool for callers.
+
+    It has at most 48 letters, digits, ``_`` and ``-``.
 
     >>> published_name("time", "get_current_time"), published_name("x", "a.b")
     ('time__get_current_time', 'x__a_b_d191bf19')
@@ -144,5 +149,7 @@ def published_name(namespace: str, name: str) -> str:
     plain = f"{namespace}{SEPARATOR}{name}"
     if TOOL_NAME.fullmatch(plain):
         return plain
+
     digest = hashlib.sha256(plain.encode(errors="surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
-    return f"{_UNSAFE.sub('_', plain)[: _MAX_NAME - _DIGEST_LENGTH - 1]}_{digest}"
+    beginning = _UNSAFE.sub("_", plain)[: _MAX_NAME - _DIGEST_LENGTH - 1]
+    return f"{beginning}_{digest}"

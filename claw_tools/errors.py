@@ -13,7 +13,7 @@ class ErrorCode(StrEnum):
     FILE_NOT_FOUND = "file_not_found"
     INVALID_PATH = "invalid_path"  # The path leads out of the workspace, or to what is no file
     TIMEOUT = "timeout"
-    BUSY = "busy"  # Too many calls at once: the same call may go well later
+    BUSY = "busy"  # Too many calls at once: the same call may succeed later
     MEMORY_FULL = "memory_full"
 
 
@@ -24,6 +24,7 @@ class ToolError(Exception):
     """
 
     def __init__(self, code: ErrorCode, message: str) -> None:
-        """Keep the code and one or two sentences with the remedy."""
+        """Keep the code, and one or two sentences with the remedy."""
         super().__init__(message)
-        self.code, self.message = code, message
+        self.code = code
+        self.message = message

@@ -1,37 +1,46 @@
-"""The composition root of the tools host: from settings to what answers, and what
-has to run beside it.
+"""The composition root of the tools host: from settings to the parts that answer and run.
 
-Rules. A tool that can't be had costs no other one, and a server that is down stops nobody: its
-tools are there once it answers. Every principal has tools of its own, and those of the providers.
+Rules. A tool that can't be had costs no other one. A server that is down stops nobody: its tools
+are offered once it answers. Every principal has tools of its own, and those of the providers.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from claw_contract.base import JsonObject
 from claw_contract.secret import Secret
+from claw_contract.toolhost_file import McpServerSection
 from claw_tools.audit import CallLog, WriteEvent
 from claw_tools.built_in import COMMANDS, GROUPS, NotOfferedError, Parts, ToolGroup
 from claw_tools.provider import ToolProvider
 from claw_tools.registry import ToolRegistry
 from claw_tools.servers.server import McpServer
-from claw_tools.settings import HostSettings, McpServerSettings, StreamChannel
+from claw_tools.settings import HostSettings
 from claw_tools.shell import McpServerShell
 
-_LIST_SECONDS = 60.0
+_LIST_SECONDS: Final = 60.0
+_RANKS: Final = ("registered", "off", "fault")
+"""The states of a tool in ``Host.health``, the best first."""
 _log = logging.getLogger(__name__)
 
 
 class ToolState(NamedTuple):
-    """The state of a principal's built-in tool: ``reason`` is empty where it is registered."""
+    """The state of a principal's built-in tool: ``reason`` is empty if it is registered."""
 
     tool: str
     principal: str
     reason: str = ""
     is_fault: bool = False
+
+    @property
+    def rank(self) -> str:
+        """The state in one word of ``Host.health``."""
+        if not self.reason:
+            return "registered"
+        return "fault" if self.is_fault else "off"
 
 
 class Host:
@@ -48,21 +57,26 @@ class Host:
 
         Raise ``ValueError`` with one line for settings that can't be used.
         """
-        self.settings, self._write = settings, write
-        self.shell = McpServerShell(CallLog(write, settings.audit_arguments), settings.max_result)
+        self.settings = settings
+        self._write = write
+        log = CallLog(write, settings.audit_arguments)
+        self.shell = McpServerShell(log, settings.limits.result_bytes)
         self.on_change: Callable[[], None] = lambda: None
         self._parts = Parts(settings)
         self._changed: asyncio.Queue[str] = asyncio.Queue()
         self._listed: dict[str, asyncio.Event] = {}
-        self._providers, self._servers = (
-            [*providers],
-            [self._make_server(each) for each in settings.mcp_servers],
-        )
+
+        self._providers = [*providers]
+        self._servers = [
+            self._make_server(name, section) for name, section in settings.tools.mcp_servers.items()
+        ]
         for provider in self._providers:
             self._add(provider, internal=False)
         for server in self._servers:
             self._add(server, internal=server.is_internal)
-        self.registries = [ToolRegistry(each, self.shell.provided) for each in settings.principals]
+
+        provided = self.shell.provided
+        self.registries = [ToolRegistry(principal, provided) for principal in settings.principals]
         self.states: list[ToolState] = []
         for registry in self.registries:
             self.shell.add(registry)
@@ -70,31 +84,29 @@ class Host:
                 self.states += self._register(registry, group)
 
     async def run(self) -> None:
-        """Run the servers, and follow their tools, until cancelled."""
+        """Run the servers, and follow changes of their tools, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for server in self._servers:
-                tasks.create_task(_keep(server))
+                tasks.create_task(_run_server(server))
             for provider in self._providers:
                 tasks.create_task(self._list(provider.namespace))
+
             while True:
-                tasks.create_task(self._list(await self._changed.get()))
+                namespace = await self._changed.get()
+                tasks.create_task(self._list(namespace))
 
     async def list_providers(self) -> None:
-        """List the tools of third parties' providers, and of no server."""
+        """List the tools of third parties' providers, but not those of servers."""
         for provider in self._providers:
             await self._list(provider.namespace)
 
     async def wait_for_lists(self, seconds: float) -> list[str]:
-        """Wait until the tools of all that is not internal are listed; return the
-        names of what is not in time.
+        """Wait until the tools of all that is not internal are listed.
+
+        Return the names of those that have not listed theirs in time.
         """
-        names = [
-            each.namespace
-            for each in (
-                *self._providers,
-                *(each for each in self._servers if not each.is_internal),
-            )
-        ]
+        open_servers = [server for server in self._servers if not server.is_internal]
+        names = [source.namespace for source in (*self._providers, *open_servers)]
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 for name in names:
@@ -106,31 +118,24 @@ class Host:
         await self._parts.aclose()
 
     def health(self) -> JsonObject:
-        """Return the state of each part: of a tool, the best that a principal has."""
-        ranks = ("registered", "off", "fault")
+        """Return the state of each part. A tool has the best state that a principal has of it."""
         tools: dict[str, str] = {}
-        for each in self.states:
-            state = "registered" if not each.reason else "fault" if each.is_fault else "off"
-            tools[each.tool] = min(state, tools.get(each.tool, state), key=ranks.index)
-        return {
-            "ok": True,
-            "tools": tools,
-            "servers": {each.namespace: each.state for each in self._servers},
-        }
+        for state in self.states:
+            best = tools.get(state.tool, state.rank)
+            tools[state.tool] = min(state.rank, best, key=_RANKS.index)
+        servers = {server.namespace: server.state for server in self._servers}
+        return {"ok": True, "tools": tools, "servers": servers}
 
     def containment_of(self, tool: str) -> str:
         """Return the form of the containment that a tool runs in; "" for one that runs nothing."""
-        return (
-            self._parts.containment.form or ""
-            if tool in COMMANDS and self.settings.exec.enabled
-            else ""
-        )
+        is_contained = tool in COMMANDS and self.settings.tools.exec.enabled
+        return self._parts.containment.form or "" if is_contained else ""
 
-    def _make_server(self, settings: McpServerSettings) -> McpServer:
+    def _make_server(self, name: str, section: McpServerSection) -> McpServer:
         def report(state: str, **members: Any) -> None:
             self._write("tool_host_server", {"state": state, **members})
 
-        return McpServer(settings, self._changed.put_nowait, report)
+        return McpServer(name, section, self._changed.put_nowait, report)
 
     def _add(self, provider: ToolProvider, *, internal: bool) -> None:
         self.shell.register_provider(provider, internal=internal)
@@ -145,30 +150,39 @@ class Host:
             problems = [f"its tools can't be listed: {error!r}"]
         else:
             self._listed[namespace].set()
+
         for problem in problems:
             _log.warning("%s: %s", namespace, problem)
         self.on_change()
 
     def _register(self, registry: ToolRegistry, group: ToolGroup) -> Iterator[ToolState]:
         """Register the tools of a group; yield the state of each."""
-        principal, made, reason, is_fault = registry.principal, set(), group.reason, False
+        principal = registry.principal
+        registered: set[str] = set()
+        reason = group.reason
+        is_fault = False
         try:
             for tool in group.make(principal, self._parts):
                 registry.register(tool)
-                made.add(tool.name)
+                registered.add(tool.name)
                 if hasattr(tool, "aclose"):
                     self._parts.push_async_callback(tool.aclose)
         except NotOfferedError as error:
-            reason, is_fault = str(error), error.is_fault
+            reason = str(error)
+            is_fault = error.is_fault
         except OSError as error:
             raise ValueError(
                 f"principal {principal.name}: {principal.workspace}: {error.strerror}"
             ) from None
+
         for name in group.names:
-            yield ToolState(name, principal.name, *(() if name in made else (reason, is_fault)))
+            if name in registered:
+                yield ToolState(name, principal.name)
+            else:
+                yield ToolState(name, principal.name, reason, is_fault)
 
 
-async def _keep(server: McpServer) -> None:
+async def _run_server(server: McpServer) -> None:
     try:
         await server.run()
     except Exception:  # noqa: BLE001 - one server disturbs no other
@@ -176,13 +190,14 @@ async def _keep(server: McpServer) -> None:
 
 
 def find_secrets(settings: HostSettings) -> list[Secret]:
-    """Return all that no line of the log may hold."""
-    secrets = [each.token for each in settings.principals]
-    secrets += [settings.search.api_key] if settings.search is not None else []
-    secrets += [
-        each.url if isinstance(each, StreamChannel) else each.token
-        for each in settings.channels.values()
-    ]
-    for server in settings.mcp_servers:
-        secrets += [*server.environment.values(), *server.headers.values()]
-    return [each for each in secrets if each is not None]
+    """Return every credential of the settings: no line of the log may hold one."""
+    tools = settings.tools
+    secrets = [principal.token for principal in settings.principals]
+    if tools.web_search is not None:
+        secrets.append(tools.web_search.api_key)
+    if tools.message is not None:
+        for channel in tools.message.channels.values():
+            secrets += [channel.token, channel.redis]  # The URL of Redis may hold a password
+    for server in tools.mcp_servers.values():
+        secrets += [*server.env.values(), *server.headers.values()]
+    return [secret for secret in secrets if secret is not None]

@@ -2,8 +2,8 @@
 (docs/spec/tools-host.md).
 
 Rules. A request may narrow what its principal sees by globs in ``_meta["claw/allowedTools"]``, for
-that request alone; internal tools are there only on such a request. A call that runs is one line of
-the log, whatever becomes of it.
+that request alone; only such a request sees internal tools. Each call that runs is one line of the
+log, however it ends.
 """
 
 import asyncio
@@ -23,10 +23,11 @@ from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.provider import ToolProvider
 from claw_tools.registry import ToolRegistry
 from claw_tools.result import fit, write_failure, write_success
+from claw_tools.tool import Tool
 
 ALLOWED_TOOLS: Final = "claw/allowedTools"
-_MAX_GLOBS = 128
-_MAX_GLOB = 64
+_MAX_GLOBS: Final = 128
+_MAX_GLOB: Final = 64  # Characters
 _SERVER_INFO: Final = {"name": "claw-tools", "version": version("clawdapus")}
 _strings = msgspec.json.Decoder(list[str])
 
@@ -39,7 +40,8 @@ class McpServerShell:
 
     def __init__(self, log: CallLog, max_result: int) -> None:
         """Log each call with ``log``; cut results after ``max_result`` bytes."""
-        self._log, self._max_result = log, max_result
+        self._log = log
+        self._max_result = max_result
         self.provided = CompositeToolProvider()
         self._registries: dict[str, ToolRegistry] = {}
 
@@ -56,17 +58,11 @@ class McpServerShell:
 
     async def answer(self, request: ClientRequest) -> bytes:
         """Return the result of a request. Raise ``RpcError``."""
-        registry, params = (
-            self._registries[request.session.principal],
-            members(request.message.params),
-        )
+        registry = self._registries[request.session.principal]
+        params = members(request.message.params)
         match request.method:
             case "tools/list":
-                if bytes(params.get("cursor", b"null")) != b"null":
-                    raise RpcError(INVALID_PARAMS, "there is one page of tools, and so no cursor")
-                return msgspec.json.encode(
-                    {"tools": [_listed(each) for each in registry.tools(_read_allowed(params))]}
-                )
+                return _list_tools(registry, params)
             case "tools/call":
                 return await self._run(registry, params)
             case method:
@@ -79,6 +75,7 @@ class McpServerShell:
         name, arguments = _read_call(params)
         record = CallRecord(registry.principal.name, name, arguments.encode(errors="replace"))
         record.names = members(record.arguments)
+
         try:
             tool = registry.find(name, _read_allowed(params))
         except RpcError:
@@ -87,21 +84,36 @@ class McpServerShell:
         except ToolError as error:
             self._log.refuse_call(record, error.code)
             raise RpcError(INVALID_PARAMS, error.message) from None
+
         try:
-            result = fit(await registry.execute(tool, arguments), self._max_result)
+            data = await registry.execute(tool, arguments)
+            result = fit(data, self._max_result)
         except ToolError as error:
             content = write_failure(error)
-            close = self._log.refuse_call if error.code is ErrorCode.BUSY else self._log.close_call
-            close(record, error.code, len(content))
+            if error.code is ErrorCode.BUSY:  # It may not have run, and costs its caller nothing
+                self._log.refuse_call(record, error.code, len(content))
+            else:
+                self._log.close_call(record, error.code, len(content))
             return content
         except asyncio.CancelledError:
             self._log.close_call(record, "cancelled")
             raise
+
         self._log.close_call(record, "ok", len(result.content), truncated=result.is_truncated)
         return write_success(result.content)
 
 
-def _listed(tool: Any) -> JsonObject:
+def _list_tools(registry: ToolRegistry, params: Mapping[str, msgspec.Raw]) -> bytes:
+    """Return the result of ``tools/list``: all tools at once. Raise ``RpcError``."""
+    cursor = bytes(params.get("cursor", b"null"))
+    if cursor != b"null":
+        raise RpcError(INVALID_PARAMS, "there is one page of tools, and so no cursor")
+
+    tools = registry.tools(_read_allowed(params))
+    return msgspec.json.encode({"tools": [_entry(tool) for tool in tools]})
+
+
+def _entry(tool: Tool) -> JsonObject:
     return {
         "name": tool.name,
         "description": tool.description,
@@ -111,26 +123,32 @@ def _listed(tool: Any) -> JsonObject:
 
 
 def _read_call(params: Mapping[str, msgspec.Raw]) -> tuple[str, str]:
+    """Return the name of the tool, and its arguments as JSON. Raise ``RpcError``."""
     try:
         name = msgspec.json.decode(params.get("name", b""), type=str)
     except (msgspec.DecodeError, RecursionError):
         raise RpcError(INVALID_PARAMS, "tools/call needs the name of a tool") from None
+
     arguments = bytes(params.get("arguments", b"{}"))
-    return name, "{}" if arguments == b"null" else arguments.decode()
+    if arguments == b"null":
+        return name, "{}"
+    return name, arguments.decode()
 
 
 def _read_allowed(params: Mapping[str, msgspec.Raw]) -> list[str] | None:
-    """Return the globs of a request; None where it has none."""
+    """Return the globs of a request; None if it has none. Raise ``RpcError``."""
     raw = members(params.get("_meta", b"")).get(ALLOWED_TOOLS)
     if raw is None:
         return None
+
+    problem = RpcError(
+        INVALID_PARAMS,
+        f"{ALLOWED_TOOLS} is a list of at most {_MAX_GLOBS} globs of {_MAX_GLOB} characters",
+    )
     try:
         globs = _strings.decode(raw)
     except (msgspec.DecodeError, RecursionError):
-        globs = [""] * (_MAX_GLOBS + 1)
+        raise problem from None
     if len(globs) > _MAX_GLOBS or any(len(glob) > _MAX_GLOB for glob in globs):
-        raise RpcError(
-            INVALID_PARAMS,
-            f"{ALLOWED_TOOLS} is a list of at most {_MAX_GLOBS} globs of {_MAX_GLOB} characters",
-        )
+        raise problem
     return globs

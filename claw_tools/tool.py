@@ -12,24 +12,19 @@ READ_ONLY: Final[Mapping[str, Any]] = MappingProxyType({"readOnlyHint": True})
 
 
 class Tool(ABC):
-    """One tool.
-
-    An object of it belongs to one principal: what it may reach, it was given when it was made.
-    """
+    """One tool of one principal. It can reach only what it was given when it was made."""
 
     name: str
     description: str
     parameters: JsonObject
     """JSON Schema, draft 2020-12: an object with ``additionalProperties: false``.
 
-    Arguments are checked against it first.
+    Arguments are checked against it before ``execute``.
     """
     annotations: Mapping[str, Any] = MappingProxyType({"readOnlyHint": False})
-    """MCP's annotations, ``readOnlyHint`` above all: the compiler makes the effect
-    of a call of it.
-    """
+    """MCP's annotations. From ``readOnlyHint`` the compiler makes the effect of a call."""
     max_seconds: float = 60.0
-    """When a call is cancelled, whatever it does."""
+    """The time after which a call is cancelled, whatever it does."""
 
     @abstractmethod
     async def execute(self, args: JsonObject) -> Any:

@@ -1,35 +1,37 @@
 """``tools-host``: the settings of a tools host, in the pod file or in a file of its own
 (docs/spec/tools-host.md "In a pod").
 
-Rules. The keys are those of ``toolhost.yml``: what ``tools:`` has there stands here at the top,
-beside ``limits``, ``protected`` and ``audit_arguments``. Who may do what is no part of it: the
-grants of the pod say it, and the compiler writes the principals. Values are checked here, where
-their place is known, and carried as data; a credential is a variable or a file of the container.
+Rules. The keys are those of ``toolhost.yml``, and so their shapes are made from its models
+(``claw_contract.toolhost_file``). The sections below ``tools:`` are written at the top here, beside
+``limits``, ``protected`` and ``audit_arguments``. Who may do what is no part of it: the grants of
+the pod say it, and the compiler writes the principals. Values are checked here, where their place
+is known, and carried as data; a credential is a variable or a file of the container.
 """
 
 import re
-from typing import Any
+from collections.abc import Collection, Mapping
+from types import NoneType
+from typing import Any, Final, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quote
 from claw_compile.grammar import shapes
-from claw_compile.grammar.access import VARIABLE_NAME
 from claw_compile.grammar.pod import ToolsHost
 from claw_compile.grammar.reader import Reader
 from claw_compile.parsing.node import MapNode, Node, ScalarNode
+from claw_contract import toolhost_file as contract
 
 type Settings = dict[str, Any]
-_MAX_CALL, _MAX_SERVER_CALL, _MAX_PORT, _MAX_AT_ONCE = 300, 600, 65535, 1000
-_NAMESPACE = "(?!builtin$)[a-z0-9][a-z0-9-]{0,31}"
+
 _VOLUME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
-_SIZE = shapes.Text(
-    "[0-9]{1,12}(?: ?[KMG]iB)?", "{shown} is no size: bytes, or a number with KiB, MiB or GiB"
-)
-_URL = shapes.Text(r"https?://[!-~]+", "{shown} is no URL of http or https")
-_TEXTS = shapes.ListOf(shapes.Text())
+_CHANNEL_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"  # Of a pod; a host takes any name
+_REFERENCE = re.compile(rf"\$\{{{contract.VARIABLE_NAME}\}}")
 
 
 def _plain(value: Any) -> Any:
+    """Return what a shape has read as data."""
     match value:
         case ScalarNode():
             return value.text
@@ -39,9 +41,155 @@ def _plain(value: Any) -> Any:
             return value
 
 
+def _read(members: shapes.Members, keys: tuple[shapes.Key[Any], ...]) -> Settings:
+    settings: Settings = {}
+    for key in keys:
+        value = members[key]
+        if value is not None:
+            settings[key.name] = _plain(value)
+    return settings
+
+
 def _settings(*keys: shapes.Key[Any], **rules: Any) -> shapes.Record[Settings]:
     """Return the shape of a mapping that is carried as data."""
     return shapes.Record(keys, lambda members: _read(members, keys), **rules)
+
+
+# The values of the contract's types
+
+
+def _check_size(reader: Reader, value: ScalarNode, node: Node) -> ScalarNode | None:
+    if contract.parse_size(value.text) >= contract.MIN_SIZE:
+        return value
+    message = f"{quote(value.shown)} is too small: write {contract.MIN_SIZE} bytes or more"
+    reader.report(codes.BAD_VALUE, node.span, message)
+    return None
+
+
+def _template(_reader: Reader, value: ScalarNode, _node: Node) -> str:
+    """Return a text that may hold a credential.
+
+    ``${NAME}`` stays, for the host fills it in from its own environment.
+    """
+    is_template = "$" not in _REFERENCE.sub("", value.shown)
+    return value.shown if is_template else value.text
+
+
+_ENV = shapes.Key(
+    "env",
+    shapes.Text(contract.VARIABLE_NAME, "'env' is the name of a variable"),
+    "A variable of the tools host.",
+)
+_FILE = shapes.Key("file", shapes.Text(), "A file in the tools host's container.")
+_CREDENTIAL = _settings(_ENV, _FILE, either=(_ENV, _FILE))
+_TEMPLATE = shapes.Conversion(shapes.Text(), _template)
+_SECRET_TEXT = shapes.ScalarOr[Any](_TEMPLATE, _CREDENTIAL)
+_SIZE = shapes.Conversion(
+    shapes.Text(contract.SIZE, "{shown} is no size: bytes, or a number with KiB, MiB or GiB"),
+    _check_size,
+)
+_URL = shapes.Text(r"https?://[!-~]+", "{shown} is no URL of http or https")
+_SHAPES: Final[Mapping[Any, shapes.Shape[Any]]] = {
+    str: shapes.Text(),
+    bool: shapes.Flag(),
+    contract.Word: shapes.Text(),
+    contract.HostName: shapes.Text(),
+    contract.Size: _SIZE,
+    contract.Port: shapes.Limit(contract.MAX_PORT),
+    contract.Url: _URL,
+    contract.CredentialSecret: _CREDENTIAL,
+    contract.SecretText: _SECRET_TEXT,
+    contract.RedisUrl: _SECRET_TEXT,
+}
+_NAMES: Final[Mapping[Any, tuple[str, str]]] = {
+    contract.VariableName: ("variable", contract.VARIABLE_NAME),
+    contract.HeaderName: ("header", contract.HEADER_NAME),
+    contract.ChannelName: ("channel", _CHANNEL_NAME),
+    contract.Namespace: ("MCP server", rf"(?!{contract.RESERVED_NAMESPACE}$){contract.NAMESPACE}"),
+}
+"""What messages call the names of a mapping, and their pattern."""
+
+
+# Sections of the contract as shapes
+
+
+def _section(section: type[contract.Section], **rules: Any) -> shapes.Shape[Settings]:
+    """Return the shape of a section of ``toolhost.yml``."""
+    keys = _keys(section)
+    required = tuple(key for key in keys if section.model_fields[key.name].is_required())
+    either = tuple(key for key in keys if key.name in section.either)
+    record = _settings(*keys, required=required, either=either, **rules)
+    if not section.needs and not section.bounds:
+        return record
+
+    def check(reader: Reader, settings: Settings, node: Node) -> Settings:
+        _check_needs(section, reader, node)
+        _check_bounds(section, reader, settings, node)
+        return settings
+
+    schema = record.json_schema()
+    if section.needs:
+        schema["dependencies"] = {key: [other] for key, other in section.needs.items()}
+    return shapes.Conversion(record, check, schema)
+
+
+def _check_needs(section: type[contract.Section], reader: Reader, node: Node) -> None:
+    if not isinstance(node, MapNode):
+        return
+    for key, other in section.needs.items():
+        if node.get(key) and not node.get(other):
+            reader.report(codes.BAD_VALUE, node.span, f"{quote(key)} goes with {quote(other)}")
+
+
+def _check_bounds(
+    section: type[contract.Section], reader: Reader, settings: Settings, node: Node
+) -> None:
+    for key, highest in section.bounds.items():
+        bound = settings.get(highest, section.model_fields[highest].default)
+        if key in settings and settings[key] > bound:
+            message = f"{quote(key)} is above {quote(highest)}"
+            reader.report(codes.BAD_VALUE, node.span, message)
+
+
+def _keys(
+    section: type[contract.Section], without: Collection[str] = ()
+) -> tuple[shapes.Key[Any], ...]:
+    fields = section.model_fields.items()
+    return tuple(_key(name, field) for name, field in fields if name not in without)
+
+
+def _key(name: str, field: FieldInfo) -> shapes.Key[Any]:
+    shape = _shape(field.annotation, field.metadata)
+    return shapes.Key(name, shape, field.description or "", _shown_default(field))
+
+
+def _shape(kind: Any, metadata: Collection[Any] = ()) -> shapes.Shape[Any]:
+    """Return the shape of a type of the contract, with its limits."""
+    if kind in _SHAPES:
+        return _SHAPES[kind]
+    if kind in {int, float}:
+        return _limit(metadata)
+
+    arguments = [each for each in get_args(kind) if each is not NoneType]
+    origin = get_origin(kind)
+    if origin is list:
+        return shapes.ListOf(_shape(arguments[0]))
+    if origin is dict:
+        return _table(*_NAMES[arguments[0]], _shape(arguments[1]))
+    if origin is Literal:
+        return shapes.Choice(tuple(arguments))
+    if arguments:  # A type, or None
+        return _shape(arguments[0])
+    return _section(kind)
+
+
+def _limit(metadata: Collection[Any]) -> shapes.Limit:
+    """Return the shape of a number: a pod file has whole ones, and none below 1."""
+    for constraint in metadata:
+        highest = getattr(constraint, "le", None)
+        if highest is not None:
+            return shapes.Limit(highest)
+    return shapes.Limit()
 
 
 def _table(kind: str, names: str, value: shapes.Shape[Any]) -> shapes.Conversion[Any, Settings]:
@@ -51,168 +199,26 @@ def _table(kind: str, names: str, value: shapes.Shape[Any]) -> shapes.Conversion
     )
 
 
-_ENV = shapes.Key(
-    "env",
-    shapes.Text(VARIABLE_NAME, "'env' is the name of a variable"),
-    "A variable of the tools host.",
-)
-_FILE = shapes.Key("file", shapes.Text(), "A file in the tools host's container.")
-_CREDENTIAL = _settings(_ENV, _FILE, either=(_ENV, _FILE))
-_REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
-_TEMPLATE = shapes.Conversion(shapes.Text(), lambda _reader, value, _node: _template(value))
-_VALUE: shapes.Shape[Any] = shapes.ScalarOr[Any](_TEMPLATE, _CREDENTIAL)
+def _shown_default(field: FieldInfo) -> Any:
+    """Return the default as an editor shows it; None for a list, a mapping and a section."""
+    kind: Any = field.annotation
+    default = field.default
+    if kind is contract.Size:
+        is_in_mib = default % contract.MIB == 0
+        return f"{default // contract.MIB}MiB" if is_in_mib else f"{default // contract.KIB}KiB"
+    return default if isinstance(default, str | int | float) else None
 
 
-def _template(value: ScalarNode) -> str:
-    """Return a text that may hold a credential: ``${NAME}`` stays, for the host
-    fills it in from its own environment.
-    """
-    return value.shown if "$" not in _REFERENCE.sub("", value.shown) else value.text
+# The key of the pod file, and the whole file
 
-
-def _paired(shape: shapes.Record[Settings], **needs: str) -> shapes.Conversion[Settings, Settings]:
-    """Return the shape with keys that are there only beside another one each."""
-
-    def check(reader: Reader, settings: Settings, node: Node) -> Settings:
-        for key, other in needs.items():
-            if isinstance(node, MapNode) and node.get(key) and not node.get(other):
-                reader.report(codes.BAD_VALUE, node.span, f"{quote(key)} goes with {quote(other)}")
-        return settings
-
-    rules = {"dependencies": {key: [other] for key, other in needs.items()}}
-    return shapes.Conversion(shape, check, shape.json_schema() | rules)
-
-
-def _check_times(reader: Reader, settings: Settings, node: Node) -> Settings:
-    if settings.get("default_timeout_s", 1) > settings.get("max_timeout_s", _MAX_CALL):
-        reader.report(codes.BAD_VALUE, node.span, "'default_timeout_s' is above 'max_timeout_s'")
-    return settings
-
-
-_EXEC_KEYS = _settings(
-    shapes.Key("enabled", shapes.Flag(), "Register exec_shell and spawn.", default=False),
-    shapes.Key("network", shapes.Flag(), "Let commands use the network.", default=False),
-    shapes.Key("allow", _TEXTS, "The programs that may run; default: all."),
-    shapes.Key("deny", _TEXTS, "Programs that may not run."),
-    shapes.Key(
-        "default_timeout_s", shapes.Limit(_MAX_CALL), "The time of a command that names none.", 30
-    ),
-    shapes.Key(
-        "max_timeout_s", shapes.Limit(_MAX_CALL), "The longest time that a command may name.", 300
-    ),
-    shapes.Key(
-        "environment",
-        _table("variable", VARIABLE_NAME, shapes.Text()),
-        "Variables of commands, beside PATH and HOME.",
-    ),
+_ELSEWHERE: Final = ("listen", "principals")
+_TOOLS = _keys(contract.ToolsSection)
+_LIMITS = shapes.Key(
+    "limits",
+    _settings(*_keys(contract.LimitsSection), *_keys(contract.CallLimitsSection)),
+    contract.HostSection.model_fields["limits"].description or "",
 )
-_EXEC = shapes.Conversion(_EXEC_KEYS, _check_times)
-_SPAWN = _settings(
-    shapes.Key(
-        "max_concurrent",
-        shapes.Limit(_MAX_AT_ONCE),
-        "How many processes of an agent run at once.",
-        5,
-    )
-)
-_URL_POLICY = _settings(
-    shapes.Key(
-        "ports",
-        shapes.ListOf(shapes.Limit(_MAX_PORT)),
-        "Ports that web_fetch may use; default: 80 and 443.",
-    ),
-    shapes.Key(
-        "allow_private", _TEXTS, "Hosts with a private address that may be fetched, one by one."
-    ),
-    shapes.Key("allowed_domains", _TEXTS, "If there are any, no other domain is fetched."),
-    shapes.Key("blocked_domains", _TEXTS, "Domains that are not fetched."),
-)
-_ENDPOINT = shapes.Key("endpoint", _URL, "The URL of the search engine.")
-_WEB_SEARCH = _settings(
-    _ENDPOINT,
-    shapes.Key(
-        "backend", shapes.Choice(("generic", "brave", "searxng")), "What it speaks.", "generic"
-    ),
-    shapes.Key("api_key", _CREDENTIAL, "Its key."),
-    required=(_ENDPOINT,),
-)
-_WEBHOOK = shapes.Key("webhook", _URL, "The URL that a message is sent to.")
-_REDIS = shapes.Key("redis", _VALUE, "The URL of a Redis or Valkey, which may be a credential.")
-_CHANNEL_KEYS = _settings(
-    _WEBHOOK,
-    shapes.Key("token", _CREDENTIAL, "The webhook's bearer token."),
-    _REDIS,
-    shapes.Key("stream", shapes.Text(), "The stream that a message is added to."),
-    either=(_WEBHOOK, _REDIS),
-)
-_CHANNEL = _paired(_CHANNEL_KEYS, token="webhook", stream="redis", redis="stream")  # noqa: S106 - names of keys
-_CHANNELS = shapes.Key(
-    "channels",
-    _table("channel", r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", _CHANNEL),
-    "Where messages may go.",
-)
-_MESSAGE = _settings(_CHANNELS, required=(_CHANNELS,))
-_COMMAND = shapes.Key("command", shapes.Text(), "The stdio server that is run; no shell reads it.")
-_SERVER_URL = shapes.Key("url", _URL, "The server's URL.")
-_SERVER_KEYS = _settings(
-    _COMMAND,
-    shapes.Key("args", _TEXTS, "Its arguments."),
-    shapes.Key("env", _table("variable", VARIABLE_NAME, _VALUE), "Its environment."),
-    _SERVER_URL,
-    shapes.Key(
-        "headers",
-        _table("header", "[A-Za-z0-9-]{1,64}", _VALUE),
-        "What is sent with each request to the URL.",
-    ),
-    shapes.Key(
-        "internal_only",
-        shapes.Flag(),
-        "Only a skill's allowed_tools show its tools; nobody can be granted one.",
-        True,
-    ),
-    shapes.Key("timeout_s", shapes.Limit(_MAX_SERVER_CALL), "The time of a call.", 60),
-    either=(_COMMAND, _SERVER_URL),
-)
-_SERVER = _paired(_SERVER_KEYS, args="command", env="command", headers="url")
-_SERVERS = _table("MCP server", _NAMESPACE, _SERVER)
-_TOOLS: tuple[shapes.Key[Any], ...] = (
-    shapes.Key("exec", _EXEC, "exec_shell and spawn: commands in the agent's workspace."),
-    shapes.Key("spawn", _SPAWN, "More about spawn."),
-    shapes.Key("url_policy", _URL_POLICY, "Where web_fetch may go."),
-    shapes.Key("web_search", _WEB_SEARCH, "The search engine of web_search."),
-    shapes.Key("message", _MESSAGE, "The channels of message."),
-    shapes.Key("mcp_servers", _SERVERS, "MCP servers behind the tools host."),
-)
-_PER_MINUTE = shapes.Key(
-    "calls_per_minute", shapes.Limit(), "How many calls of an agent start in a minute.", 600
-)
-_CONCURRENT = shapes.Key(
-    "concurrent", shapes.Limit(_MAX_AT_ONCE), "How many calls of an agent run at once.", 16
-)
-_SIZES = (
-    shapes.Key("result_bytes", _SIZE, "The size of a result.", "64KiB"),
-    shapes.Key("read_bytes", _SIZE, "How much of a file is read.", "10MiB"),
-    shapes.Key("write_bytes", _SIZE, "The size of a file that is written.", "10MiB"),
-    shapes.Key("memory_bytes", _SIZE, "The size of MEMORY.md.", "256KiB"),
-)
-_HOST: tuple[shapes.Key[Any], ...] = (
-    shapes.Key(
-        "limits",
-        _settings(*_SIZES, _PER_MINUTE, _CONCURRENT),
-        "Limits of the host, and of each agent.",
-    ),
-    shapes.Key(
-        "protected",
-        _TEXTS,
-        "Files that the file tools do not write, in the place of the built-in list.",
-    ),
-    shapes.Key(
-        "audit_arguments",
-        shapes.Choice(("digest", "full")),
-        "What the log has of a call's arguments.",
-        "digest",
-    ),
-)
+_HOST = (_LIMITS, *_keys(contract.HostSection, without=("limits", *_ELSEWHERE)))
 _FILE_KEY = shapes.Key(
     "file", shapes.Text(), "A toolhost.yml beside the pod file, with these settings."
 )
@@ -223,40 +229,42 @@ _VOLUME_KEY = shapes.Key(
 )
 
 
-def _read(members: shapes.Members, keys: tuple[shapes.Key[Any], ...]) -> Settings:
-    return {key.name: _plain(value) for key in keys if (value := members[key]) is not None}
-
-
 def _build(members: shapes.Members) -> ToolsHost:
-    file, volume = members[_FILE_KEY], members[_VOLUME_KEY]
-    return ToolsHost(
-        file, volume.text if volume else None, _read(members, _TOOLS), _read(members, _HOST)
-    )
+    file = members[_FILE_KEY]
+    volume = members[_VOLUME_KEY]
+    volume_name = volume.text if volume else None
+    return ToolsHost(file, volume_name, _read(members, _TOOLS), _read(members, _HOST))
 
 
 TOOLS_HOST = shapes.Record((_FILE_KEY, _VOLUME_KEY, *_TOOLS, *_HOST), _build, is_nullable=True)
 
-_ELSEWHERE = tuple(
+_COMPILED = tuple(
     shapes.Key(
         name,
         shapes.AnyMapping(),
         "Of a host that is no part of a pod; the compiler writes its own.",
     )
-    for name in ("listen", "principals")
+    for name in _ELSEWHERE
 )
 _HOST_SECTION = shapes.Key(
     "toolhost",
-    shapes.Record((*_HOST, *_ELSEWHERE), lambda members: _read(members, _HOST), is_nullable=True),
-    "The host.",
+    shapes.Record((*_HOST, *_COMPILED), lambda members: _read(members, _HOST), is_nullable=True),
+    contract.ToolHostFile.model_fields["toolhost"].description or "",
 )
-_TOOLS_SECTION = shapes.Key("tools", _settings(*_TOOLS, is_nullable=True), "What the tools may do.")
-TOOLHOST_FILE = shapes.Record(
-    (_HOST_SECTION, _TOOLS_SECTION),
-    lambda members: ToolsHost(
-        host=members[_HOST_SECTION] or {}, tools=members[_TOOLS_SECTION] or {}
-    ),
-    "toolhost.yml",
+_TOOLS_SECTION = shapes.Key(
+    "tools",
+    _settings(*_TOOLS, is_nullable=True),
+    contract.ToolHostFile.model_fields["tools"].description or "",
 )
-"""A whole ``toolhost.yml``, of which a pod takes the settings; principals and
-addresses are the compiler's.
+
+
+def _build_file(members: shapes.Members) -> ToolsHost:
+    host = members[_HOST_SECTION] or {}
+    tools = members[_TOOLS_SECTION] or {}
+    return ToolsHost(host=host, tools=tools)
+
+
+TOOLHOST_FILE = shapes.Record((_HOST_SECTION, _TOOLS_SECTION), _build_file, "toolhost.yml")
+"""A whole ``toolhost.yml``, of which a pod takes the settings; principals and addresses are the
+compiler's.
 """

@@ -20,7 +20,7 @@ from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.identity import agent_token
 from claw_compile.output.agent_files import SKILLS, mcp_files, page, runner_env
 from claw_compile.output.mcp_client import MCP
-from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, child, scalar_value
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, child
 from claw_compile.policy.agent import Agent, GrantedTool
 from claw_compile.policy.explain import reasons
 from claw_compile.policy.project import ProjectedAgent, ProjectedPod
@@ -29,6 +29,7 @@ from claw_contract.manifest import Manifest
 from claw_contract.metadata import Metadata, ModelPolicy
 from claw_contract.names import assign_aliases
 from claw_contract.secret import REVEAL, Secret
+from claw_contract.yaml_nodes import scalar_value
 
 VERSION = 1
 _MAX_EXACT = 2**53  # JavaScript knows no larger integer exactly, and ids of channels are larger

@@ -1,7 +1,7 @@
 """A service with ``tools-host``: its ``toolhost.yml``, its principals' tokens, its container
 (docs/spec/tools-host.md).
 
-Rules. One principal for each agent that is granted a tool: its token is derived from the master
+Rules. Each agent that is granted a tool is a principal: its token is derived from the master
 secret, its globs are exactly its grants, its workspace is its own. What the user wrote of the
 service wins, key by key. The container has no rights: Landlock, seccomp and openat2, which contain
 its commands and its files, need none.
@@ -30,6 +30,7 @@ from claw_compile.policy.agent import Agent, ResolvedPod
 from claw_compile.policy.connect import base_url
 from claw_compile.policy.project import ProjectedPod
 from claw_contract.secret import Secret
+from claw_contract.toolhost_file import VARIABLE_NAME, CallLimitsSection
 
 IMAGE: Final = "clawdapus/claw-tools:0.1.0"
 CONFIG: Final = "/claw/tools/toolhost.yml"
@@ -44,13 +45,9 @@ _TIMES: Final[dict[str, Data]] = {
     "retries": 3,
     "start_period": "30s",
 }
-_PER_AGENT: Final = (
-    "calls_per_minute",
-    "concurrent",
-)  # The limits that a principal has in toolhost.yml
 _PIDS: Final = 2048  # A few calls with 256 processes each
-_HTTP_PORT = 80
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_HTTP_PORT: Final = 80
+_REFERENCE = re.compile(rf"\$\{{({VARIABLE_NAME})\}}")
 
 
 def principals(service: ServiceSpec, resolved: ResolvedPod) -> dict[str, Agent]:
@@ -61,20 +58,23 @@ def principals(service: ServiceSpec, resolved: ResolvedPod) -> dict[str, Agent]:
 
 
 def tools_hosts(pod: PodSpec) -> Iterator[ServiceSpec]:
+    """Return the services that are a tools host."""
     return (service for service in pod.services if service.tools_host is not None)
 
 
 def host_files(pod: ProjectedPod, resolved: ResolvedPod, lookup: Lookup, master: Secret) -> Tree:
-    """Return ``tools-hosts/<service>.yml`` for each host, and ``secrets/<name>``
-    for each of its principals.
+    """Return the files of all hosts.
+
+    Each has its ``tools-hosts/<service>.yml``, and a ``secrets/<name>`` for each of its principals.
     """
-    epochs = {each.agent.id: each.epoch for each in pod.agents}
+    epochs = {projected.agent.id: projected.epoch for projected in pod.agents}
     tree: dict[PurePosixPath, bytes] = {}
     for service in tools_hosts(pod.spec):
         name = service.name.text
         for agent in principals(service, resolved):
             token = host_token(master, name, agent, epochs[agent])
             tree[PurePosixPath(SECRETS, host_secret(name, agent))] = token.reveal().encode()
+
         text = _HEADER + as_yaml(mapping(_config(service, resolved, lookup)), ("toolhost",))
         tree[config_path(service)] = text.encode()
     return tree
@@ -88,41 +88,58 @@ def _config(service: ServiceSpec, resolved: ResolvedPod, lookup: Lookup) -> dict
     """Return ``toolhost.yml`` as data."""
     settings = service.tools_host
     assert settings is not None
-    limits: Mapping[str, Any] = settings.host.get("limits", {})
-    own = {name: limits[name] for name in _PER_AGENT if name in limits}
-    general = {name: value for name, value in limits.items() if name not in _PER_AGENT}
     host: dict[str, Data] = {
         name: value for name, value in settings.host.items() if name != "limits"
     }
-    host |= {"limits": general} if general else {}
+
+    # The pod file has all limits in one place; in toolhost.yml some are each principal's own
+    limits: Mapping[str, Any] = settings.host.get("limits", {})
+    call_limits: dict[str, Data] = {}
+    general_limits: dict[str, Data] = {}
+    for name, value in limits.items():
+        if name in CallLimitsSection.model_fields:
+            call_limits[name] = value
+        else:
+            general_limits[name] = value
+    if general_limits:
+        host["limits"] = general_limits
+
     names, port = _address(service, lookup)
-    hosts = [each for name in dict.fromkeys(names) for each in (name, f"{name}:{port}")]
+    allowed_hosts: list[Data] = []
+    for name in dict.fromkeys(names):
+        allowed_hosts += [name, f"{name}:{port}"]
     host["listen"] = {
         "host": "0.0.0.0",  # noqa: S104 - a container's
         "port": port,
         "path": TOOLS_HOST_PATH,
-        "allowed_hosts": hosts,
+        "allowed_hosts": allowed_hosts,
     }
+
     host["principals"] = {
-        name: _principal(name, agent, service) | ({"limits": own} if own else {})
+        name: _principal(name, agent, service, call_limits)
         for name, agent in principals(service, resolved).items()
     }
     return {"toolhost": host, "tools": settings.tools}
 
 
-def _principal(name: str, agent: Agent, service: ServiceSpec) -> dict[str, Data]:
-    return {
+def _principal(
+    name: str, agent: Agent, service: ServiceSpec, limits: Mapping[str, Data]
+) -> dict[str, Data]:
+    granted = [grant.tool.name for grant in agent.tools if grant.service == service.name.text]
+    principal: dict[str, Data] = {
         "token": {"file": f"{TOKENS}/{name}"},
         "workspace": f"{WORKSPACES}/{name}",
-        "tools": [
-            granted.tool.name for granted in agent.tools if granted.service == service.name.text
-        ],
+        "tools": granted,
     }
+    if limits:
+        principal["limits"] = limits
+    return principal
 
 
 def _address(service: ServiceSpec, lookup: Lookup) -> tuple[tuple[str, str], int]:
-    """Return the names under which the host is asked, and its port: those of the
-    URL at which the proxy calls it.
+    """Return the names under which the host is asked, and its port.
+
+    They are those of the URL at which the proxy calls it.
     """
     name = service.name.text
     url = urlsplit(base_url(service, lookup, []) or f"http://{name}")
@@ -130,34 +147,39 @@ def _address(service: ServiceSpec, lookup: Lookup) -> tuple[tuple[str, str], int
 
 
 def equip_hosts(pod: PodSpec, resolved: ResolvedPod, lookup: Lookup) -> PodSpec:
-    """Return the pod with all that a tools host has in Compose and in Kubernetes,
-    and with the secrets of its principals.
+    """Return the pod with all that a tools host has in Compose and in Kubernetes.
+
+    The tokens of its principals are secrets of the pod.
     """
-    services = tuple(
-        replace(each, body=_equip(each, each.body, resolved, lookup))
-        if each.tools_host is not None and each.body is not None
-        else each
-        for each in pod.services
-    )
-    secrets = tuple(
-        PodSecret(
-            ScalarNode(host_secret(each.name.text, agent), each.name.span), "derived", each.name
-        )
-        for each in tools_hosts(pod)
-        for agent in principals(each, resolved)
-    )
-    return replace(pod, services=services, secrets=(*pod.secrets, *secrets))
+    services: list[ServiceSpec] = []
+    secrets = [*pod.secrets]
+    for service in pod.services:
+        if service.tools_host is None:
+            services.append(service)
+            continue
+
+        body = service.body
+        if body is not None:
+            body = _equip(service, body, resolved, lookup)
+        services.append(replace(service, body=body))
+        for agent in principals(service, resolved):
+            name = ScalarNode(host_secret(service.name.text, agent), service.name.span)
+            secrets.append(PodSecret(name, "derived", service.name))
+    return replace(pod, services=tuple(services), secrets=tuple(secrets))
 
 
 def volume_of(service: ServiceSpec) -> str:
     """Return the named volume of a host's workspaces."""
     settings = service.tools_host
-    return (settings.volume if settings is not None else None) or f"{service.name.text}-workspaces"
+    own = settings.volume if settings is not None else None
+    return own or f"{service.name.text}-workspaces"
 
 
 def _equip(service: ServiceSpec, body: MapNode, resolved: ResolvedPod, lookup: Lookup) -> MapNode:
+    """Return the body of the service with our keys where the user has written none."""
     _, port = _address(service, lookup)
-    probe: dict[str, Data] = {"test": ["CMD", "python", "-c", HEALTH.format(port=port)], **_TIMES}
+    check = ["CMD", "python", "-c", HEALTH.format(port=port)]
+    probe: dict[str, Data] = {"test": check, **_TIMES}
     ours: dict[str, Data] = {
         "read_only": True,
         "cap_drop": ["ALL"],
@@ -172,24 +194,24 @@ def _equip(service: ServiceSpec, body: MapNode, resolved: ResolvedPod, lookup: L
     if is_absent(body.value("entrypoint")) and is_absent(body.value("command")):
         ours["entrypoint"] = _command(service, resolved)
     body = _set_absent(body, ours)
+
     if is_absent(body.value("env_file")):
-        body = add_environment(
-            body, {name: f"${{{name}}}" for name in sorted(set(_variables(service)))}
-        )
+        names = sorted(set(_variables(service)))
+        body = add_environment(body, {name: f"${{{name}}}" for name in names})
     body = extend_list(body, "tmpfs", ["/tmp:mode=1777,size=64m"])  # noqa: S108
-    return extend_list(
-        body, "volumes", [{"type": "volume", "source": volume_of(service), "target": WORKSPACES}]
-    )
+    volume: Data = {"type": "volume", "source": volume_of(service), "target": WORKSPACES}
+    return extend_list(body, "volumes", [volume])
 
 
 def _variables(service: ServiceSpec) -> Iterator[str]:
-    """Yield the variables that the settings name; Compose fills them in, so that no
-    value is in a file.
+    """Yield the variables that the settings name.
+
+    Compose fills them in, so that no value is in a file.
     """
     assert service.tools_host is not None
-    waiting: list[Any] = [
-        value for name, value in service.tools_host.tools.items() if name != "exec"
-    ]
+    # Below ``exec`` no text is a template
+    tools = service.tools_host.tools
+    waiting: list[Any] = [value for name, value in tools.items() if name != "exec"]
     while waiting:
         match waiting.pop():
             case str() as text:
@@ -204,7 +226,8 @@ def _variables(service: ServiceSpec) -> Iterator[str]:
 
 def _set_absent(body: MapNode, ours: Mapping[str, Data]) -> MapNode:
     for key, value in ours.items():
-        body = set_key(body, key, value) if is_absent(body.value(key)) else body
+        if is_absent(body.value(key)):
+            body = set_key(body, key, value)
     return body
 
 
@@ -216,24 +239,34 @@ def _command(service: ServiceSpec, resolved: ResolvedPod) -> Data:
     workspaces = [f"{WORKSPACES}/{agent}" for agent in principals(service, resolved)]
     if not workspaces:
         return SERVE
-    return ["/bin/sh", "-c", f"mkdir -p -m 0700 {' '.join(workspaces)} && exec {' '.join(SERVE)}"]
+    script = f"mkdir -p -m 0700 {' '.join(workspaces)} && exec {' '.join(SERVE)}"
+    return ["/bin/sh", "-c", script]
 
 
 def compose_host(service: ServiceSpec, body: MapNode, deployment: Deployment) -> MapNode:
-    """Return the body with what only Compose has: the files one by one, the user
-    that owns them, and limits.
+    """Return the body with what only Compose has.
+
+    These are the files one by one, the user that owns them, and limits.
     """
-    body = _set_absent(
-        body, {"user": USER, "security_opt": ["no-new-privileges:true"], "pids_limit": _PIDS}
-    )
+    ours: dict[str, Data] = {
+        "user": USER,
+        "security_opt": ["no-new-privileges:true"],
+        "pids_limit": _PIDS,
+    }
+    body = _set_absent(body, ours)
+
     files = host_mounts(service, deployment)
-    body = extend_list(
-        body, "volumes", [bind(f"./{RUNTIME}/{path}", target) for target, path in files.items()]
-    )
-    digest = deployment.digest({target: deployment.tree[path] for target, path in files.items()})
-    return add_labels(
-        body, {"claw.pod": deployment.pod_name, "claw.role": "tools-host", "claw.digest": digest}
-    )
+    mounts = [bind(f"./{RUNTIME}/{path}", target) for target, path in files.items()]
+    body = extend_list(body, "volumes", mounts)
+
+    # The container is made anew when the content of a file changes
+    contents = {target: deployment.tree[path] for target, path in files.items()}
+    labels = {
+        "claw.pod": deployment.pod_name,
+        "claw.role": "tools-host",
+        "claw.digest": deployment.digest(contents),
+    }
+    return add_labels(body, labels)
 
 
 def host_mounts(service: ServiceSpec, deployment: Deployment) -> dict[str, PurePosixPath]:

@@ -11,7 +11,8 @@ from json import JSONDecodeError, JSONDecoder
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, quote
-from claw_compile.parsing.node import MAX_DIGITS, Entry, ListNode, MapNode, Node, ScalarNode, Source
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, Source
+from claw_contract.yaml_nodes import MAX_DIGITS
 
 MAX_DEPTH = 40
 _STRINGS = JSONDecoder()

@@ -15,25 +15,11 @@ from typing import Any, assert_never
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Result, Span
+from claw_contract.yaml_nodes import scalar_value
 
 _LINE_BREAK = re.compile(
     "\r\n|[\r\n\x85\u2028\u2029]"
 )  # The line breaks of PyYAML; the JSON reader counts the same way
-_INT = re.compile(r"[-+]?[0-9]+")
-_OCTAL = re.compile(r"0o[0-7]+")
-_HEX = re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_WORDS: dict[str, bool | float | None] = (
-    dict.fromkeys(("", "~", "null", "Null", "NULL"))
-    | dict.fromkeys(("true", "True", "TRUE"), True)
-    | dict.fromkeys(("false", "False", "FALSE"), False)
-    | dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf"))
-    | dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf"))
-    | dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
-)
-# A longer number stays a string; Python refuses to convert some thousand digits, and nobody means
-# them
-MAX_DIGITS = 400
 type Node = ScalarNode | ListNode | MapNode
 
 
@@ -156,29 +142,6 @@ def kind(node: Node) -> str:
         case MapNode():
             return "a mapping"
     assert_never(node)
-
-
-def scalar_value(text: str) -> str | int | float | bool | None:
-    """Return the value of a plain scalar, by YAML 1.2's core schema and nothing more.
-
-    >>> scalar_value("on"), scalar_value("4000:22"), scalar_value("0x10")
-    ('on', '4000:22', 16)
-    >>> scalar_value("1e3"), scalar_value("~")
-    (1000.0, None)
-    """
-    if text in _WORDS:
-        return _WORDS[text]
-    if len(text) > MAX_DIGITS:
-        return text
-    if _INT.fullmatch(text):
-        return int(text)
-    if _OCTAL.fullmatch(text):
-        return int(text, 8)
-    if _HEX.fullmatch(text):
-        return int(text, 16)
-    if _FLOAT.fullmatch(text):
-        return float(text)
-    return text
 
 
 @dataclass(frozen=True)

@@ -5,27 +5,18 @@ alias bombs are ours. A merged or aliased value keeps the place where it was wri
 line that has to change.
 """
 
-import contextlib
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 import yaml
-from yaml.composer import Composer
-from yaml.parser import Parser
-from yaml.reader import Reader
-from yaml.scanner import Scanner
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote, start_of
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, Source
+from claw_contract.yaml_nodes import YamlDocument, compose_yaml
 
 MAX_NODES = 100_000  # The most values that a document may have once its aliases are expanded
-_STRING = "tag:yaml.org,2002:str"
 _PRESENTATION = re.compile(r"\s*(#.*|%.*)?$")
-_DISPUTED = re.compile(
-    "[\t\ufeff\x85\u2028\u2029]"
-)  # Characters that libyaml and PyYAML treat differently
 SPREAD_HELP = (
     "to splice the pod's defaults write '- ...', with the dash, where the list's entries stand"
 )
@@ -39,13 +30,13 @@ def read_yaml(source: Source) -> Result[MapNode]:
     if diagnostics := _document_marks(source):
         return Result(None, diagnostics)
     try:
-        root, strings = _compose(source.text)
-        if root is None:
+        document = compose_yaml(source.text)
+        if document.root is None:
             return Result(
                 None, (codes.NOT_A_MAPPING.at(start_of(source.file), "the file holds no document"),)
             )
-        builder = _TreeBuilder(source, strings)
-        node = builder.node(root)
+        builder = _TreeBuilder(source, document)
+        node = builder.node(document.root)
     except yaml.MarkedYAMLError as error:
         return Result(None, (_syntax(source, error),))
     except yaml.reader.ReaderError as error:
@@ -109,72 +100,6 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
 
 
-class _StringRecorder(Composer):
-    """A composer that notes plain scalars that are strings by their tag: ``!!str
-    0123`` is what ``"0123"`` is.
-
-    What a plain scalar is by YAML 1.1 is of no interest, and not looked for.
-    """
-
-    strings: set[int]
-
-    def compose_scalar_node(self, anchor: dict[Any, yaml.Node]) -> yaml.ScalarNode:
-        tagged = self.peek_event().tag in {_STRING, "!"}  # type: ignore[attr-defined]
-        node: yaml.ScalarNode = super().compose_scalar_node(anchor)
-        if tagged:
-            self.strings.add(id(node))
-        return node
-
-    def resolve(self, _kind: type[yaml.Node], _value: str | None, _implicit: object) -> str:
-        return _STRING
-
-    def descend_resolver(self, _node: yaml.Node | None, _index: object) -> None:
-        pass
-
-    def ascend_resolver(self) -> None:
-        pass
-
-
-class _Loader(_StringRecorder, Reader, Scanner, Parser):
-    """PyYAML's own parser: its places and words are those of our errors."""
-
-    def __init__(self, text: str) -> None:
-        Reader.__init__(self, text)
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        Composer.__init__(self)
-        self.strings = set()
-
-
-class _LibyamlLoader(_StringRecorder):
-    """The same loader on libyaml's events."""
-
-    def __init__(self, text: str) -> None:
-        self.parser = yaml.CSafeLoader(text)
-        Composer.__init__(self)
-        self.strings = set()
-        parser = self.parser
-        self.check_event, self.peek_event, self.get_event = (
-            parser.check_event,
-            parser.peek_event,
-            parser.get_event,
-        )
-
-
-def _compose(text: str) -> tuple[yaml.Node | None, set[int]]:
-    """Return the node graph, and the strings in it.
-
-    libyaml's parser is four times as fast, where it is there; what it refuses is reported as PyYAML
-    reports it.
-    """
-    if yaml.__with_libyaml__ and not _DISPUTED.search(text):
-        with contextlib.suppress(yaml.YAMLError, ValueError):
-            fast = _LibyamlLoader(text)
-            return fast.get_single_node(), fast.strings
-    loader = _Loader(text)
-    return loader.get_single_node(), loader.strings
-
-
 def _own_tag(raw: yaml.Node) -> str:
     return raw.tag if raw.tag.startswith("!") and raw.tag != "!" else ""
 
@@ -184,7 +109,7 @@ class _TreeBuilder:
     """One conversion of PyYAML's graph; shared nodes are converted once and stay shared."""
 
     source: Source
-    strings: set[int]
+    document: YamlDocument
     diagnostics: list[Diagnostic] = field(default_factory=list)
     bomb: Diagnostic | None = None
     done: dict[int, tuple[Node, int]] = field(default_factory=dict)
@@ -225,7 +150,7 @@ class _TreeBuilder:
                 codes.YAML_SYNTAX.at(self._span(raw), "an escape that names half a character")
             )
             text = ""
-        plain = not raw.style and id(raw) not in self.strings
+        plain = self.document.is_plain(raw)
         return ScalarNode(text, self._span(raw), plain=plain, tag=_own_tag(raw))
 
     def _mapping(self, raw: yaml.MappingNode) -> tuple[Node, int]:

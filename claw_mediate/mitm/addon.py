@@ -17,9 +17,9 @@ from typing import Any
 
 from mitmproxy import ctx, exceptions, http
 
+from claw_contract.content_coding import DecodingError, coding_names, decode
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
-from claw_mediate.http.content_coding import DecodingError, coding_names, decode
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import listeners, options
 from claw_mediate.mitm.connections import ConnectionsAddon, take_room

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import httpx2
 
 from claw_mediate.agents.directory import Agent
+from claw_mediate.http.bounded_body import read_bounded
 from claw_mediate.http.client import ConnectionPools
-from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers
 
 _IDLE_SECONDS = 4.0  # Less than the 5 s after which common servers close

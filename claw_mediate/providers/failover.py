@@ -35,8 +35,8 @@ from claw_mediate.core.observer import (
 )
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
+from claw_mediate.http.bounded_body import read_bounded
 from claw_mediate.http.client import ConnectionPools
-from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, provider_auth, raw_headers, runner_headers
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, key_question

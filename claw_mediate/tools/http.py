@@ -11,8 +11,8 @@ from claw_mediate.core import tool_result
 from claw_mediate.core.observer import ExchangeObserver, RequestInfo, ResponseInfo, mask_values
 from claw_mediate.core.tool_call import ToolRequest, build_http_request
 from claw_mediate.core.types import ToolResult
+from claw_mediate.http.bounded_body import read_bounded
 from claw_mediate.http.client import ConnectionPools
-from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers
 from claw_mediate.tools.managed_call import IDLE_SECONDS, MAX_BODY_BYTES, ManagedCall, too_large
 

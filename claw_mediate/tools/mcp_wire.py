@@ -13,11 +13,12 @@ from typing import Any, Final, NamedTuple
 
 import httpx2
 
+from claw_contract.content_coding import coding_names
 from claw_contract.sse import EventTooLongError, SseReader
 from claw_mcp import protocol
 from claw_mcp.protocol import MessageError, RpcMessage
+from claw_mediate.http.bounded_body import read_bounded
 from claw_mediate.http.client import ConnectionPool, Response
-from claw_mediate.http.content_coding import coding_names, read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers
 from claw_mediate.tools.managed_call import MAX_BODY_BYTES
 

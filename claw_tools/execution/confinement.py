@@ -3,7 +3,7 @@
 Part of the launcher: the standard library alone.
 
 Rules. The order is: user, namespaces, root, limits, capabilities, Landlock, seccomp. Each step that
-the form needs works or raises ``OSError``; then nothing runs.
+the form needs either works or raises ``OSError``, and then nothing runs.
 """
 
 import contextlib
@@ -20,7 +20,15 @@ from claw_tools.execution.syscalls import call, prctl
 
 type Form = Literal["namespaces", "landlock"]
 
-_PDEATHSIG, _DUMPABLE, _CAPBSET_DROP, _AMBIENT, _NO_NEW_PRIVS = 1, 4, 24, 47, 38
+# Options of prctl(2)
+_PDEATHSIG: Final = 1
+_DUMPABLE: Final = 4
+_CAPBSET_DROP: Final = 24
+_NO_NEW_PRIVS: Final = 38
+_AMBIENT: Final = 47
+_AMBIENT_CLEAR_ALL: Final = 4
+
+_CAPABILITY_VERSION: Final = 0x20080522
 _NAMESPACES: Final = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000
 """Cgroup, uts, ipc, user and pid.
 
@@ -32,8 +40,8 @@ _LAST_CAPABILITY = 63
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The limits of all commands of a launcher, as JSON from the host."""
+class CommandLimits:
+    """The limits of all commands of a launcher. The host gives some of them as JSON."""
 
     form: Form
     network: bool = False
@@ -50,11 +58,11 @@ class Limits:
 
         Raise ``OSError``.
         """
-        object.__setattr__(self, "abi", min(landlock.find_abi(), self.max_abi))
+        abi = min(landlock.find_abi(), self.max_abi)
         alone = self.form == "landlock"
-        object.__setattr__(
-            self, "program", seccomp.write_filter(network=self.network, alone=alone, abi=self.abi)
-        )
+        program = seccomp.write_filter(network=self.network, alone=alone, abi=abi)
+        object.__setattr__(self, "abi", abi)
+        object.__setattr__(self, "program", program)
 
 
 def drop_user(workspace: int) -> None:
@@ -64,9 +72,11 @@ def drop_user(workspace: int) -> None:
     """
     if os.geteuid() != 0:
         return
+
     owner = os.fstat(workspace)
     if owner.st_uid == 0:
         raise PermissionError(1, "the workspace is root's")
+
     os.setgroups([])
     group = owner.st_gid or owner.st_uid
     os.setresgid(group, group, group)
@@ -76,7 +86,7 @@ def drop_user(workspace: int) -> None:
 def die_with_parent(signal: int) -> None:
     """Ask for a signal when the parent ends.
 
-    A change of the user takes that back, so it comes after.
+    Call it after a change of the user, which would take it back.
     """
     prctl(_PDEATHSIG, signal)
 
@@ -99,9 +109,12 @@ def enter_namespaces(*, network: bool) -> None:
 
     Raise ``OSError``.
     """
-    user, group = os.getuid(), os.getgid()
+    user = os.getuid()
+    group = os.getgid()
     prctl(_DUMPABLE, 1)  # Else the maps belong to root
-    call("unshare", _NAMESPACES | (0 if network else _NETWORK))
+    call("unshare", _NAMESPACES if network else _NAMESPACES | _NETWORK)
+
+    # An unprivileged process may map its group only after it has given up setgroups
     for name, line in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -112,8 +125,11 @@ def enter_namespaces(*, network: bool) -> None:
     hide_memory()
 
 
-def set_limits(limits: Limits, tasks: int) -> None:
-    """Set the limits of one process; ``tasks`` of the same user are counted with the call's own."""
+def set_limits(limits: CommandLimits, tasks: int) -> None:
+    """Set the limits of one process.
+
+    The kernel counts ``tasks`` other tasks of the same user with those of the call.
+    """
     for kind, value in (
         (resource.RLIMIT_NPROC, limits.max_processes + tasks),
         (resource.RLIMIT_DATA, limits.max_memory),
@@ -124,46 +140,49 @@ def set_limits(limits: Limits, tasks: int) -> None:
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_STACK, 8 << 20),
     ):
-        hard = resource.getrlimit(kind)[1]
+        _, hard = resource.getrlimit(kind)
         bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (bound, bound))
 
 
-def confine(limits: Limits) -> None:
+def confine(limits: CommandLimits) -> None:
     """Give up capabilities, then restrict this process by Landlock and seccomp.
 
     The present directory is the workspace.
     """
     prctl(_NO_NEW_PRIVS, 1)
-    with contextlib.suppress(
-        OSError
-    ):  # The kernel has no more of them, or there is no right to drop any
+
+    # An error means that the kernel has no more of them, or that there is no right to drop any
+    with contextlib.suppress(OSError):
         for capability in range(_LAST_CAPABILITY + 1):
             prctl(_CAPBSET_DROP, capability)
-    prctl(_AMBIENT, 4)  # PR_CAP_AMBIENT_CLEAR_ALL
-    head = struct.pack("=Ii", 0x20080522, 0)
-    call("capset", ctypes.create_string_buffer(head, len(head)), ctypes.create_string_buffer(24))
+    prctl(_AMBIENT, _AMBIENT_CLEAR_ALL)
+    head = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    no_capabilities = ctypes.create_string_buffer(24)
+    call("capset", ctypes.create_string_buffer(head, len(head)), no_capabilities)
+
     landlock.restrict(_rules(limits), limits.abi, network=limits.network)
     seccomp.install(limits.program)
 
 
-def _rules(limits: Limits) -> list[tuple[str, int]]:
+def _rules(limits: CommandLimits) -> list[tuple[str, int]]:
+    """Return paths with the rights of Landlock."""
     own = landlock.WRITE if limits.runs_own else landlock.WRITE & ~landlock.EXECUTE
-    shared = [(f"/{name}", landlock.READ) for name in SYSTEM] + [
-        (f"/dev/{name}", landlock.WRITE) for name in DEVICES
-    ]
+    system = [(f"/{name}", landlock.READ) for name in SYSTEM]
+    devices = [(f"/dev/{name}", landlock.WRITE) for name in DEVICES]
+    shared = [*system, *devices]
     if limits.form == "namespaces":
-        # A right that the root gives, no rule below it takes away
+        # No rule below the root takes away a right that the root gives, so it gives few
         return [("/", landlock.READ & ~landlock.EXECUTE), (WORKSPACE, own), ("/tmp", own), *shared]  # noqa: S108 - the call's own
-    settings = (*SETTINGS, *(NETWORK_SETTINGS if limits.network else ()))
+
+    settings = (*SETTINGS, *NETWORK_SETTINGS) if limits.network else SETTINGS
     return [(".", own), *((f"/etc/{name}", landlock.READ) for name in settings), *shared]
 
 
 def count_tasks() -> int:
-    """Return how many tasks the user of this process has: the limit of processes
-    counts them all.
-    """
-    user, count = os.getuid(), 0
+    """Return how many tasks the user of this process has: the limit of processes counts them."""
+    user = os.getuid()
+    count = 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             if os.stat(f"/proc/{name}").st_uid == user:

@@ -1,8 +1,8 @@
 """The form that holds commands on this machine, found by trying it, and the launcher that runs them
 (docs/tools-host.md).
 
-Rules. A form holds when every attempt to leave it, made by a process inside it, has failed. What
-can't be had is told in one line. Where no form holds, there are no commands.
+Rules. A form holds when every attempt to leave it, made by a process inside it, has failed. If one
+can't be had, a line says why. If no form holds, there are no commands.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
+from claw_contract.toolhost_file import ExecSection
 from claw_tools.execution.filesystem import WORKSPACE
-from claw_tools.settings import ExecSettings
 
 type Form = Literal["namespaces", "landlock"]
 
@@ -29,9 +29,10 @@ _PROGRAM = (
     "import sys; sys.path.append(sys.argv[1]); from claw_tools.execution.launcher import "
     "main; main(sys.argv[2:])"
 )
-_PROBE_SECONDS = 20.0
-_END_SECONDS = 5.0
-_NOBODY = 65_534
+_PROBE_SECONDS: Final = 20.0
+_END_SECONDS: Final = 5.0
+_NOBODY: Final = 65_534
+_ANY_ABI: Final = 99
 
 
 class Containment:
@@ -40,12 +41,12 @@ class Containment:
     ``reason``: one line.
     """
 
-    def __init__(
-        self, form: Form | None, reason: str, settings: ExecSettings, max_abi: int
-    ) -> None:
+    def __init__(self, form: Form | None, reason: str, section: ExecSection, max_abi: int) -> None:
         """Hold commands in a form. The launcher starts with the first call."""
-        self.form, self.reason = form, reason
-        self._settings, self._max_abi = settings, max_abi
+        self.form = form
+        self.reason = reason
+        self._section = section
+        self._max_abi = max_abi
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
@@ -62,7 +63,7 @@ class Containment:
 
     @property
     def launcher(self) -> int | None:
-        """Return the process id of the launcher, if it has been started."""
+        """The process id of the launcher, if it has been started."""
         return None if self._process is None else self._process.pid
 
     def close(self) -> None:
@@ -78,8 +79,9 @@ class Containment:
         self._control = self._process = None
 
     def problem_of(self, root: Path) -> str | None:
-        """Return why no commands can run in a workspace, in one line with the
-        remedy; None if they can.
+        """Return why no commands can run in a workspace, in one line with the remedy.
+
+        Return None if they can.
         """
         if self.form is None:
             return self.reason
@@ -92,11 +94,15 @@ class Containment:
 
     def environment(self, root: Path) -> dict[str, str]:
         """Return the whole environment of a command in a workspace."""
-        home, temporary = (
-            (WORKSPACE, "/tmp") if self.form == "namespaces" else (str(root), str(root))  # noqa: S108
-        )
-        fixed = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "TMPDIR": temporary, "TERM": "dumb"}
-        return {**self._settings.environment, **fixed}
+        has_own_root = self.form == "namespaces"
+        return {
+            **self._section.environment,
+            "PATH": PATH,
+            "HOME": WORKSPACE if has_own_root else str(root),
+            "LANG": "C.UTF-8",
+            "TMPDIR": "/tmp" if has_own_root else str(root),  # noqa: S108 - the call's own
+            "TERM": "dumb",
+        }
 
     def start_call(self, root: Path, output: int, errors: int) -> socket.socket:
         """Let the launcher fork a call's keeper, and return the call's socket. Raise ``OSError``.
@@ -105,6 +111,7 @@ class Containment:
         """
         ours, theirs = socket.socketpair()
         workspace = None
+
         try:
             workspace = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self._send([workspace, output, errors, theirs.fileno()])
@@ -118,27 +125,26 @@ class Containment:
         return ours
 
     def _send(self, descriptors: Sequence[int]) -> None:
-        """Hand descriptors to the launcher; start it where it has not been started, or has died."""
+        """Hand descriptors to the launcher; start it if it has not been started, or has died."""
         if self._control is not None:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 socket.send_fds(self._control, [b"c"], descriptors)
                 return
             self.close()
+
         self._start()
         assert self._control is not None
         socket.send_fds(self._control, [b"c"], descriptors)
 
     def _start(self) -> None:
-        held = self._settings
+        # The members of ``confinement.CommandLimits``; the others have the defaults there
         limits = {
             "form": self.form,
-            "network": held.network,
-            "max_processes": held.max_processes,
-            "max_memory": held.max_memory,
-            "max_file": held.max_file,
-            "runs_own": not held.allow,
+            "network": self._section.network,
+            "runs_own": not self._section.allow,
             "max_abi": self._max_abi,
         }
+
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         packages = Path(__file__).resolve().parents[2]
         command = [
@@ -151,11 +157,17 @@ class Containment:
             json.dumps(limits),
             str(theirs.fileno()),
         ]
+
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
-                command, env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                command,
+                env={},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
                 start_new_session=True,
-            )  # fmt: skip
+            )
         except BaseException:
             ours.close()
             raise
@@ -165,7 +177,7 @@ class Containment:
 
 
 def find_containment(
-    settings: ExecSettings, forms: Sequence[Form] = FORMS, max_abi: int = 99
+    section: ExecSection, forms: Sequence[Form] = FORMS, max_abi: int = _ANY_ABI
 ) -> Containment:
     """Return the first form that holds here. ``max_abi``: the newest ABI of Landlock to use.
 
@@ -173,19 +185,16 @@ def find_containment(
     """
     failures: list[str] = []
     for form in forms:
-        tried = Containment(form, "", settings, max_abi)
+        tried = Containment(form, "", section, max_abi)
         problem = _try(tried)
         if problem is None:
             tried.reason = _reason(form, failures)
             return tried
+
         tried.close()
         failures.append(f"{form}: {problem}")
-    return Containment(
-        None,
-        f"commands can't be contained here ({'; '.join(failures)}): see docs/tools-host.md",
-        settings,
-        max_abi,
-    )
+    reason = f"commands can't be contained here ({'; '.join(failures)}): see docs/tools-host.md"
+    return Containment(None, reason, section, max_abi)
 
 
 def _reason(form: Form, failures: Sequence[str]) -> str:
@@ -200,14 +209,19 @@ def _try(tried: Containment) -> str | None:
     home = Path(tempfile.mkdtemp(prefix="claw-probe-"))
     try:
         home.chmod(0o755)
-        workspace, outside = home / "workspace", home / "outside"
-        for folder, mode in ((workspace, 0o700), (outside, 0o777)):
-            folder.mkdir()
-            folder.chmod(mode)
-        (outside / "secret").write_bytes(b"secret")
-        (outside / "secret").chmod(0o666)
+        workspace = home / "workspace"
+        workspace.mkdir()
+        workspace.chmod(0o700)
         if os.geteuid() == 0:
             os.chown(workspace, _NOBODY, _NOBODY)
+
+        # The rights of files must not be what protects them: everybody may write these
+        outside = home / "outside"
+        outside.mkdir()
+        outside.chmod(0o777)
+        secret = outside / "secret"
+        secret.write_bytes(b"secret")
+        secret.chmod(0o666)
         return _judge(_probe(tried, workspace, outside))
     except OSError as error:
         return error.strerror or str(error)
@@ -216,6 +230,7 @@ def _try(tried: Containment) -> str | None:
 
 
 def _probe(tried: Containment, workspace: Path, outside: Path) -> list[str]:
+    """Return what a process in the containment says of its attempts to leave it."""
     with (
         Path(os.devnull).open("wb") as null,
         tried.start_call(workspace, null.fileno(), null.fileno()) as own,
@@ -227,15 +242,17 @@ def _probe(tried: Containment, workspace: Path, outside: Path) -> list[str]:
 
 
 def _judge(lines: Sequence[str]) -> str | None:
+    """Return why a form does not hold by the lines of a probe, or None."""
     breaches = [line.removeprefix("breach ") for line in lines if line.startswith("breach ")]
     if breaches:
         return f"a process inside can {', '.join(breaches)}"
     if "held" in lines:
         return None
-    return next(
-        (line.removeprefix("failed ") for line in lines if line.startswith("failed ")),
-        "the launcher does not start",
-    )
+
+    for line in lines:
+        if line.startswith("failed "):
+            return line.removeprefix("failed ")
+    return "the launcher does not start"
 
 
 def frame(request: dict[str, Any]) -> bytes:

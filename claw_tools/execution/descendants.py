@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 _KIB: Final = 1 << 10
-_PAUSE = 0.001
+_PAUSE_SECONDS: Final = 0.001
+_RESIDENT: Final = (b"RssAnon:", b"RssShmem:")
+_PROPORTIONAL: Final = (b"Pss_Anon:", b"Pss_Shmem:")
 
 
 def descendants(process: int) -> Iterator[int]:
@@ -38,45 +40,48 @@ def _children(process: int) -> list[int]:
 def uses_more_than(limit: int, process: int) -> bool:
     """Return True if a process and those below it hold more memory than so many bytes.
 
-    What several share is counted once for each at first, which is quick, and by its share only
-    where that is too much.
+    Memory that several processes share is counted once for each at first, which is quick; only if
+    that is too much, each counts its share.
     """
     processes = [process, *descendants(process)]
-    if sum(_memory(each, "status", (b"RssAnon:", b"RssShmem:")) for each in processes) <= limit:
+    upper_bound = sum(_memory(number, "status", _RESIDENT) for number in processes)
+    if upper_bound <= limit:
         return False
-    return (
-        sum(_memory(each, "smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:")) for each in processes)
-        > limit
-    )
+
+    exact = sum(_memory(number, "smaps_rollup", _PROPORTIONAL) for number in processes)
+    return exact > limit
 
 
 def _memory(process: int, table: str, names: tuple[bytes, ...]) -> int:
+    """Return the sum of these lines of a table in /proc, in bytes."""
     try:
         with open(f"/proc/{process}/{table}", "rb") as file:
             return sum(int(line.split()[1]) for line in file if line.startswith(names)) * _KIB
     except PermissionError:
-        return _memory(process, "status", (b"RssAnon:", b"RssShmem:")) if table != "status" else 0
+        if table == "status":
+            return 0
+        return _memory(process, "status", _RESIDENT)
     except OSError:
         return 0  # It has ended
 
 
 def end_descendants(but: frozenset[int] = frozenset()) -> None:
-    """Kill every process below this one, and wait for it; ``but`` are children that
-    stay, with what is below them.
+    """Kill every process below this one, and wait for it.
 
-    This process is a subreaper. Processes are stopped before any is killed, so that a bomb can't
-    fork faster than it dies.
+    ``but`` are children that stay, with the processes below them. This process is a subreaper.
     """
     while True:
+        # All are stopped before any is killed, so that a bomb can't fork faster than it dies
         stopped: set[int] = set()
-        while found := set(_all_but(but)) - stopped:
-            for each in found:
-                _send(each, signal.SIGSTOP)
-            stopped |= found
-        for each in stopped:
-            _send(each, signal.SIGKILL)
+        while running := set(_all_but(but)) - stopped:
+            for process in running:
+                _send(process, signal.SIGSTOP)
+            stopped |= running
+
+        for process in stopped:
+            _send(process, signal.SIGKILL)
         if _reap(but):
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE_SECONDS)
         elif not stopped:
             return
 
@@ -89,7 +94,7 @@ def _all_but(but: frozenset[int]) -> Iterator[int]:
 
 
 def _reap(but: frozenset[int]) -> bool:
-    """Take leave of the children that have ended; return True if there are others."""
+    """Wait for the children that have ended; return True if others are left."""
     is_left = False
     for child in _children(os.getpid()):
         if child not in but:

@@ -2,10 +2,10 @@
 
 Part of the launcher: the standard library alone.
 
-Rules. A root is made of nothing, and gets the workspace, the system's programs and libraries
-read-only, a /tmp of bounded size, five devices, and /proc of its own processes where the kernel
-lets it be mounted. Every source is opened before the root is there, and mounted by its descriptor:
-no path is resolved twice.
+Rules. The root starts empty, and gets the workspace, the system's programs and libraries
+read-only, a /tmp of bounded size, five devices, and /proc of its own processes if the kernel lets
+it be mounted. Every source is opened before the root is there, and mounted by its descriptor: no
+path is resolved twice.
 """
 
 import ctypes
@@ -18,11 +18,19 @@ from claw_tools.execution.syscalls import call
 
 WORKSPACE: Final = "/workspace"
 DEVICES: Final = ("null", "zero", "full", "random", "urandom")
+_DEVICE_LINKS: Final = {
+    "fd": "/proc/self/fd",
+    "stdin": "fd/0",
+    "stdout": "fd/1",
+    "stderr": "fd/2",
+    "shm": "/tmp",  # noqa: S108 - the call's own
+}
 SYSTEM: Final = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 SETTINGS: Final = (
     *("ld.so.cache", "ld.so.conf", "alternatives", "localtime", "mime.types"),
     *("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted", "ca-certificates"),
 )
+"""The parts of /etc that programs need."""
 NETWORK_SETTINGS: Final = (
     "resolv.conf",
     "hosts",
@@ -31,22 +39,37 @@ NETWORK_SETTINGS: Final = (
     "services",
     "protocols",
 )
-"""The parts of /etc that programs need, and those that they need with a network."""
-_TMP_BYTES = 256 << 20
-_TMP_FILES = 65_536
-_AT_CWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _CLOEXEC, _CLONE = -100, 0x1000, 0x8000, 0o2000000, 1
-_READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC, _PRIVATE = 1, 2, 4, 8, 1 << 18
-_SET_STRING, _CREATE = 1, 6
-_MOVE_EMPTY, _DETACH, _MOUNTS = 4, 2, 0x00020000
+"""Those that programs need with a network."""
+_TMP_BYTES: Final = 256 << 20
+_TMP_FILES: Final = 65_536
+
+# Of open_tree(2), fsopen(2), fsconfig(2), move_mount(2), mount_setattr(2), umount2(2), unshare(2)
+_AT_CWD: Final = -100
+_AT_EMPTY_PATH: Final = 0x1000
+_AT_RECURSIVE: Final = 0x8000
+_CLOEXEC: Final = 0o2000000
+_CLONE: Final = 1
+_READ_ONLY: Final = 1
+_NO_SUID: Final = 2
+_NO_DEVICES: Final = 4
+_NO_EXEC: Final = 8
+_PRIVATE: Final = 1 << 18
+_SET_STRING: Final = 1
+_CREATE: Final = 6
+_MOVE_EMPTY: Final = 4
+_DETACH: Final = 2
+_MOUNTS: Final = 0x00020000
 
 
 def build_root(*, network: bool) -> None:
-    """Make the root, and stand in the workspace, which is the present directory. Raise ``OSError``.
+    """Make the root, and enter its workspace, which is the present directory. Raise ``OSError``.
 
     This process is process 1 of a PID namespace of its own, and leaves the mount namespace of the
     others.
     """
     call("unshare", _MOUNTS)
+
+    # Paths below the root, without a first slash
     trees = {WORKSPACE[1:]: _clone(".", _NO_SUID | _NO_DEVICES)}
     links = {}
     for name in SYSTEM:
@@ -54,17 +77,23 @@ def build_root(*, network: bool) -> None:
             links[name] = os.readlink(f"/{name}")
         else:
             _add(trees, name)
-    for name in (*SETTINGS, *(NETWORK_SETTINGS if network else ())):
+
+    settings = (*SETTINGS, *NETWORK_SETTINGS) if network else SETTINGS
+    for name in settings:
         _add(trees, f"etc/{name}")
     for name in DEVICES:
         trees[f"dev/{name}"] = _clone(f"/dev/{name}", _READ_ONLY | _NO_SUID | _NO_EXEC)
+
     _add_proc(trees)
     options = {"size": str(_TMP_BYTES), "nr_inodes": str(_TMP_FILES), "mode": "1777"}
     trees["tmp"] = _make("tmpfs", options, _NO_SUID | _NO_DEVICES)
+
     root = _make("tmpfs", {"size": "1m", "mode": "755"}, _NO_SUID | _NO_DEVICES)
     _attach(root, "/proc")  # It is there on every system, and hidden for this process alone
     os.fchdir(root)
     _fill(trees, links)
+
+    # The old root is put upon the new one, and taken away at once (pivot_root(2), "Notes")
     call("pivot_root", b".", b".")
     call("umount2", b".", _DETACH)
     _set_flags(root, _READ_ONLY, 0)
@@ -81,11 +110,11 @@ def _fill(trees: dict[str, int], links: dict[str, str]) -> None:
             _write(name, "")
         _attach(tree, name)
         os.close(tree)
+
     for name, target in links.items():
         os.symlink(target, name)
-    shared_memory = "/tmp"  # noqa: S108 - the call's own
-    streams = {"stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
-    for name, target in {"fd": "/proc/self/fd", **streams, "shm": shared_memory}.items():
+
+    for name, target in _DEVICE_LINKS.items():
         os.symlink(target, f"dev/{name}")
     _write("etc/passwd", f"worker:x:{os.getuid()}:{os.getgid()}::{WORKSPACE}:/bin/sh\n")
     _write("etc/group", f"worker:x:{os.getgid()}:\n")
@@ -105,8 +134,9 @@ def _add(trees: dict[str, int], name: str) -> None:
 
 
 def _add_proc(trees: dict[str, int]) -> None:
-    """Add /proc of the own processes alone; a container whose own /proc is masked
-    may not mount it.
+    """Add /proc of the own processes alone.
+
+    A container whose own /proc is masked may not mount it.
     """
     try:
         trees["proc"] = _make("proc", {"subset": "pid"}, _NO_SUID | _NO_DEVICES | _NO_EXEC)

@@ -1,10 +1,10 @@
-"""Landlock: what of the file system a command may touch.
+"""Landlock: the part of the file system that a command may touch.
 
 Part of the launcher: the standard library alone.
 
-Rules. The ABI is asked, never assumed: each right that the kernel knows is handled, and so refused
-where no rule gives it. From ABI 4 on TCP is refused, from ABI 6 on abstract sockets and signals
-that lead out.
+Rules. The kernel is asked for its ABI. Each right that it knows is handled, and so refused where no
+rule gives it. From ABI 4 on TCP is refused, from ABI 6 on abstract sockets and signals that lead
+out.
 """
 
 import ctypes
@@ -16,43 +16,72 @@ from typing import Final
 
 from claw_tools.execution.syscalls import call, prctl
 
-READ: Final = 1 << 0 | 1 << 2 | 1 << 3
-"""EXECUTE, READ_FILE, READ_DIR."""
-WRITE: Final = READ | 1 << 1 | 1 << 4 | 1 << 5 | 0b111 << 7 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14
-"""Also WRITE_FILE, REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_SYM,
-REFER, TRUNCATE: no devices.
-"""
+# Rights on files and folders (linux/landlock.h)
 EXECUTE: Final = 1 << 0
-_OF_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+_WRITE_FILE: Final = 1 << 1
+_READ_FILE: Final = 1 << 2
+_READ_DIR: Final = 1 << 3
+_REMOVE_DIR: Final = 1 << 4
+_REMOVE_FILE: Final = 1 << 5
+_MAKE_DIR: Final = 1 << 7
+_MAKE_REG: Final = 1 << 8
+_MAKE_SOCK: Final = 1 << 9
+_MAKE_FIFO: Final = 1 << 10
+_MAKE_SYM: Final = 1 << 12
+_REFER: Final = 1 << 13
+_TRUNCATE: Final = 1 << 14
+_IOCTL_DEV: Final = 1 << 15
+
+READ: Final = EXECUTE | _READ_FILE | _READ_DIR
+WRITE: Final = (
+    READ
+    | _WRITE_FILE
+    | _REMOVE_DIR
+    | _REMOVE_FILE
+    | _MAKE_DIR
+    | _MAKE_REG
+    | _MAKE_SOCK
+    | _MAKE_FIFO
+    | _MAKE_SYM
+    | _REFER
+    | _TRUNCATE
+)
+"""All but the making of devices, and calls of theirs."""
+_OF_FILES: Final = EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+"""The rights that a rule about a file may have: others are those of folders."""
 _HANDLED: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 """The rights of each ABI that added any: bits 0 to n - 1."""
-_TCP, _SCOPES = 0b11, 0b11
-_TCP_ABI, _SCOPE_ABI = 4, 6
-_NO_NEW_PRIVS = 38
+_TCP: Final = 0b11
+_TCP_ABI: Final = 4
+_SCOPES: Final = 0b11
+_SCOPE_ABI: Final = 6
+_NO_NEW_PRIVS: Final = 38
 
 
 def find_abi() -> int:
     """Return the ABI of the kernel.
 
-    Raise ``OSError`` where it has no Landlock, or where it is not switched on.
+    Raise ``OSError`` if it has no Landlock, or if it is not switched on.
     """
     return call("landlock_create_ruleset", None, 0, 1)
 
 
 def restrict(rules: Iterable[tuple[str, int]], abi: int, *, network: bool) -> None:
-    """Take every right from this process but those of ``rules``: a path, and its rights.
-
-    Raise ``OSError``.
+    """Leave this process only the rights of ``rules``: a path, and its rights.
 
     A path that is not there is left out.
+
+    Raise ``OSError``.
     """
     handled = max(bits for since, bits in _HANDLED.items() if since <= abi)
-    parts = [handled]
+    # ``struct landlock_ruleset_attr``: each ABI has as many members as it knows
+    members = [handled]
     if abi >= _TCP_ABI:
-        parts.append(0 if network else _TCP)
+        members.append(0 if network else _TCP)
     if abi >= _SCOPE_ABI:
-        parts.append(_SCOPES)
-    attributes = struct.pack(f"{len(parts)}Q", *parts)
+        members.append(_SCOPES)
+    attributes = struct.pack(f"{len(members)}Q", *members)
+
     ruleset = call(
         "landlock_create_ruleset",
         ctypes.create_string_buffer(attributes, len(attributes)),
@@ -61,6 +90,7 @@ def restrict(rules: Iterable[tuple[str, int]], abi: int, *, network: bool) -> No
     )
     for path, rights in rules:
         _add_rule(ruleset, path, rights & handled)
+
     prctl(_NO_NEW_PRIVS, 1)
     call("landlock_restrict_self", ruleset, 0)
     os.close(ruleset)
@@ -71,6 +101,7 @@ def _add_rule(ruleset: int, path: str, rights: int) -> None:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
+
     if not stat.S_ISDIR(os.fstat(place).st_mode):
         rights &= _OF_FILES
     rule = struct.pack("=Qi", rights, place)

@@ -10,10 +10,10 @@ command ends, when the host closes the call's socket or dies, when the launcher 
 call takes too much memory. In namespaces the keeper's child is process 1 of the call, and the
 kernel ends what is below it; without them the keeper is the subreaper of the call.
 
-What is said on a call's socket: the host sends its length in eight digits and a JSON object {argv,
-environment} or {probe}, and no more until it closes its side. Lines come back: ``status N`` as of
-waitpid, ``failed WHY``, ``memory``, ``breach WHAT``, ``held``. The end of the stream says that
-nothing of the call is left.
+On a call's socket the host sends a length in eight digits and a JSON object {argv, environment} or
+{probe}, and no more until it closes its side. Lines come back: ``status N`` as waitpid gives it,
+``failed WHY``, ``memory``, ``breach WHAT``, ``held``. The end of the stream says that nothing of
+the call is left.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 from claw_tools.execution.confinement import (
-    Limits,
+    CommandLimits,
     confine,
     count_tasks,
     die_with_parent,
@@ -43,16 +43,16 @@ from claw_tools.execution.filesystem import build_root
 from claw_tools.execution.probes import find_breaches
 from claw_tools.execution.syscalls import call, prctl
 
-_CHILD_SUBREAPER = 36
+_CHILD_SUBREAPER = 36  # Of prctl(2)
 _LENGTH = 8
 _WATCH_MS = 50
-_CLOSE_ON_EXEC = 4
+_REAP_SECONDS = 0.1
+_LAST_DESCRIPTOR = 0xFFFFFFFF
+_CLOSE_ON_EXEC = 4  # Of close_range(2)
 
 
 class Descriptors(NamedTuple):
-    """The descriptors of a call: the workspace's directory, its output and errors,
-    and its socket.
-    """
+    """The descriptors of a call: the workspace's directory, its output, errors and socket."""
 
     workspace: int
     output: int
@@ -67,7 +67,7 @@ class Descriptors(NamedTuple):
 
 def main(arguments: list[str]) -> None:
     """Serve calls until the host closes its end."""
-    limits = Limits(**json.loads(arguments[0]))
+    limits = CommandLimits(**json.loads(arguments[0]))
     control = socket.socket(fileno=int(arguments[1]))
     prctl(_CHILD_SUBREAPER, 1)
     hide_memory()
@@ -76,22 +76,31 @@ def main(arguments: list[str]) -> None:
     os.umask(0o022)
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
+
     keepers: set[int] = set()
     while True:
-        if select.select([control], [], [], 0.1 if keepers else None)[0]:
-            message, descriptors, _, _ = socket.recv_fds(
-                control, 1, len(Descriptors._fields), socket.MSG_CMSG_CLOEXEC
-            )
-            if not message:
-                return  # Keepers are told by the kernel
-            if len(descriptors) == len(Descriptors._fields):
-                keepers.add(_fork_keeper(control, limits, Descriptors(*descriptors)))
-            for each in descriptors:
-                os.close(each)
+        timeout = _REAP_SECONDS if keepers else None
+        readable, _, _ = select.select([control], [], [], timeout)
+        if readable and not _take_call(control, limits, keepers):
+            return  # The kernel tells the keepers
         _reap(keepers)
 
 
-def _fork_keeper(control: socket.socket, limits: Limits, own: Descriptors) -> int:
+def _take_call(control: socket.socket, limits: CommandLimits, keepers: set[int]) -> bool:
+    """Fork the keeper of the next call; return False if the host has closed its end."""
+    count = len(Descriptors._fields)
+    message, descriptors, _, _ = socket.recv_fds(control, 1, count, socket.MSG_CMSG_CLOEXEC)
+    if not message:
+        return False
+
+    if len(descriptors) == count:
+        keepers.add(_fork_keeper(control, limits, Descriptors(*descriptors)))
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return True
+
+
+def _fork_keeper(control: socket.socket, limits: CommandLimits, own: Descriptors) -> int:
     launcher = os.getpid()
     keeper = os.fork()
     if keeper == 0:
@@ -101,7 +110,7 @@ def _fork_keeper(control: socket.socket, limits: Limits, own: Descriptors) -> in
 
 
 def _reap(keepers: set[int]) -> None:
-    """Forget the keepers that have ended; end what one left that was killed."""
+    """Forget the keepers that have ended; if one was killed, end the processes that it left."""
     while keepers:
         process, status = os.waitpid(-1, os.WNOHANG)
         if process == 0:
@@ -121,10 +130,11 @@ def _end_after(own: Descriptors, work: Callable[[], None]) -> NoReturn:
         os._exit(0)
 
 
-def _keep(limits: Limits, own: Descriptors, launcher: int) -> None:
+def _keep(limits: CommandLimits, own: Descriptors, launcher: int) -> None:
     """Run a call, and end what is left of it."""
     os.setsid()
-    request = json.loads(_read(own.socket, int(_read(own.socket, _LENGTH) or b"0")) or b"{}")
+    length = int(_read(own.socket, _LENGTH) or b"0")
+    request = json.loads(_read(own.socket, length) or b"{}")
     prctl(_CHILD_SUBREAPER, 1)
     drop_user(own.workspace)
     os.fchdir(own.workspace)
@@ -132,8 +142,10 @@ def _keep(limits: Limits, own: Descriptors, launcher: int) -> None:
         enter_namespaces(network=limits.network)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     die_with_parent(signal.SIGTERM)
-    if os.getppid() != launcher or not request:
+    has_launcher = os.getppid() == launcher  # It may have died before
+    if not has_launcher or not request:
         return
+
     try:
         inner = _fork_inner(limits, own, request)
         os.close(own.output)
@@ -145,36 +157,38 @@ def _keep(limits: Limits, own: Descriptors, launcher: int) -> None:
         end_descendants()
 
 
-def _has_ended(limits: Limits, own: Descriptors, inner: int) -> bool:
-    """Wait for the end of a call; return False where the host ends it, or where it
-    takes too much memory.
+def _has_ended(limits: CommandLimits, own: Descriptors, inner: int) -> bool:
+    """Wait for the end of a call.
+
+    Return False if the host ends it, or if it takes too much memory.
     """
-    ended, waiting = os.pidfd_open(inner), select.poll()
-    waiting.register(own.socket, select.POLLIN)
-    waiting.register(ended, select.POLLIN)
-    while not (ready := waiting.poll(_WATCH_MS)):
+    ended = os.pidfd_open(inner)
+    poll = select.poll()
+    poll.register(own.socket, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    while not (ready := poll.poll(_WATCH_MS)):
         if uses_more_than(limits.max_memory, inner):
             own.say("memory")
             return False
     return ended in dict(ready)
 
 
-def _fork_inner(limits: Limits, own: Descriptors, request: dict[str, Any]) -> int:
+def _fork_inner(limits: CommandLimits, own: Descriptors, request: dict[str, Any]) -> int:
     """Fork the command; in namespaces, process 1, whose child the command is."""
-    kept, lifeline = os.pipe()
+    # The keeper's end stays open as long as it lives
+    lifeline, keepers_end = os.pipe()
     inner = os.fork()
     if inner:
-        os.close(kept)
-        return inner  # The lifeline is open as long as the keeper lives
-    os.close(lifeline)
-    _end_after(
-        own,
-        lambda: _start_inner(limits, own, request, kept if limits.form == "namespaces" else None),
-    )
+        os.close(lifeline)
+        return inner
+
+    os.close(keepers_end)
+    own_lifeline = lifeline if limits.form == "namespaces" else None
+    _end_after(own, lambda: _start_inner(limits, own, request, own_lifeline))
 
 
 def _start_inner(
-    limits: Limits, own: Descriptors, request: dict[str, Any], lifeline: int | None
+    limits: CommandLimits, own: Descriptors, request: dict[str, Any], lifeline: int | None
 ) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     prefer_to_keeper()
@@ -184,20 +198,25 @@ def _start_inner(
         _be_first(limits, own, request, lifeline)
 
 
-def _be_first(limits: Limits, own: Descriptors, request: dict[str, Any], lifeline: int) -> None:
+def _be_first(
+    limits: CommandLimits, own: Descriptors, request: dict[str, Any], lifeline: int
+) -> None:
     """Be process 1 of the call: make its root, run the command, tell its status.
 
     With this process all others end.
     """
     die_with_parent(signal.SIGKILL)
-    if select.select([lifeline], [], [], 0)[0]:
-        return  # The keeper had died before
+    keeper_has_died, _, _ = select.select([lifeline], [], [], 0)
+    if keeper_has_died:  # Before this process could ask for a signal
+        return
+
     build_root(network=limits.network)
     command = os.fork()
     if command == 0:
         _end_after(own, lambda: _become_command(limits, own, request, 0))
-    for each in (own.output, own.errors, own.workspace):
-        os.close(each)
+
+    for descriptor in (own.output, own.errors, own.workspace):
+        os.close(descriptor)
     while True:
         process, status = os.waitpid(-1, 0)
         if process == command:
@@ -205,14 +224,16 @@ def _be_first(limits: Limits, own: Descriptors, request: dict[str, Any], lifelin
             return
 
 
-def _become_command(limits: Limits, own: Descriptors, request: dict[str, Any], tasks: int) -> None:
-    """Give up all rights but the command's, and become it; return only where it
-    can't be started.
-    """
+def _become_command(
+    limits: CommandLimits, own: Descriptors, request: dict[str, Any], tasks: int
+) -> None:
+    """Give up all rights but the command's, and become it; return only if it can't be started."""
     os.setsid()
-    for target, source in enumerate((os.open("/dev/null", os.O_RDONLY), own.output, own.errors)):
+    streams = (os.open("/dev/null", os.O_RDONLY), own.output, own.errors)
+    for target, source in enumerate(streams):
         os.dup2(source, target)
-    call("close_range", 3, 0xFFFFFFFF, _CLOSE_ON_EXEC)
+    call("close_range", len(streams), _LAST_DESCRIPTOR, _CLOSE_ON_EXEC)
+
     set_limits(limits, tasks)
     confine(limits)
     if "probe" in request:
@@ -220,32 +241,34 @@ def _become_command(limits: Limits, own: Descriptors, request: dict[str, Any], t
             own.say(f"breach {breach}")
         own.say("held")
         return
+
     own.say(f"failed {_execute(request['argv'], request['environment'])}")
 
 
 def _execute(arguments: list[str], environment: dict[str, str]) -> str:
     """Become a program of the PATH; return why it can't be."""
     name = arguments[0]
-    paths = (
-        [name] if "/" in name else [f"{folder}/{name}" for folder in environment["PATH"].split(":")]
-    )
-    why = "no such program"
+    paths = [name]
+    if "/" not in name:
+        paths = [f"{folder}/{name}" for folder in environment["PATH"].split(":")]
+
+    reason = "no such program"
     for path in paths:
         try:
             os.execve(path, arguments, environment)  # noqa: S606 - that is what is asked for
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            why = error.strerror or why
-    return why
+            reason = error.strerror or reason
+    return reason
 
 
 def _read(descriptor: int, length: int) -> bytes:
-    """Read so many bytes; none where the host has gone."""
-    found = b""
-    while len(found) < length:
-        part = os.read(descriptor, length - len(found))
+    """Read so many bytes; return none if the host has gone."""
+    content = b""
+    while len(content) < length:
+        part = os.read(descriptor, length - len(content))
         if not part:
             return b""
-        found += part
-    return found
+        content += part
+    return content

@@ -1,10 +1,10 @@
-"""Which programs may be named: ``allow`` and ``deny`` of the configuration (docs/tools-host.md
+"""The programs that may be named: ``allow`` and ``deny`` of the configuration (docs/tools-host.md
 "What is contained, and how").
 
-Rules. It keeps order and is no wall: a program that is allowed may start others, and containment is
-the kernel's. With ``allow``, what can't be judged is refused: substitutions, redirections, groups,
-background, several lines, unbalanced quotes. With ``deny`` alone, names are looked for wherever a
-command may begin.
+Rules. This is for order and is no wall: a program that is allowed may start others, and containment
+is the kernel's. With ``allow``, what can't be judged is refused: substitutions, redirections,
+groups, background, several lines, unbalanced quotes. With ``deny`` alone, names are looked for
+wherever a command may begin.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,7 @@ from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.execution.containment import PATH
 
 _MAX_COMMANDS: Final = 32
+_MAX_DEPTH: Final = 4  # Of shells that run shells
 _WRAPPERS: Final = frozenset(
     (
         *("command", "doas", "env", "eval", "exec", "ionice", "nice", "nohup"),
@@ -36,6 +37,7 @@ class CommandPolicy:
         """Refuse a command line of a shell. Raise ``ToolError``."""
         if not self.allow and not self.deny:
             return
+
         commands = _Scan(command, is_strict=bool(self.allow)).commands()
         if self.allow:
             if len(commands) > _MAX_COMMANDS:
@@ -53,36 +55,40 @@ class CommandPolicy:
             raise _denied(
                 f"{words[0][:64]!r} is not one of the allowed programs ({', '.join(self.allow)})"
             )
-        for name in _named(words, depth=4):
+        for name in _command_names(words, depth=_MAX_DEPTH):
             if name in self.deny:
                 raise _denied(f"{name!r} is a program that may not be run")
 
     def _is_allowed(self, word: str) -> bool:
         folder, _, name = word.rpartition("/")
-        return name in self.allow and (folder in PATH.split(":") or "/" not in word)
+        is_on_path = "/" not in word or folder in PATH.split(":")
+        return name in self.allow and is_on_path
 
 
-def _named(words: Sequence[str], depth: int) -> Iterator[str]:
-    """Yield the names at the place of a command, through assignments and programs
-    that run others.
+def _command_names(words: Sequence[str], depth: int) -> Iterator[str]:
+    """Yield the names of the programs that a command runs.
+
+    Assignments in front are passed over; of a program that runs others, theirs are yielded too.
     """
     rest = list(words)
     while rest and (rest[0] in _LEADING_WORDS or "=" in rest[0].split("/")[0]):
         rest.pop(0)
     if not rest:
         return
+
     name = rest[0].rpartition("/")[2]
     yield name
     if depth == 0:
         return
+
     if name in _WRAPPERS:
-        # Which word is an option's value only the program knows: each is looked at
+        # Only the program knows which word is an option's value, so each may be a name
         for word in rest[1:]:
             yield word.rpartition("/")[2]
     if name in _SHELLS or name in _WRAPPERS:
         for word in rest[1:]:
             for inner in _Scan(word, is_strict=False).commands():
-                yield from _named(inner, depth - 1)
+                yield from _command_names(inner, depth - 1)
 
 
 @dataclass(slots=True)
@@ -102,6 +108,7 @@ class _Scan:
         """Return the words of each command, without quotes. Raise ``ToolError``."""
         if self.is_strict and any(not char.isprintable() and char != "\t" for char in self.text):
             raise _denied("it has a control character, a line break or an unusual space")
+
         while self._at < len(self.text):
             self._read_one()
         self._end_word()
@@ -112,9 +119,9 @@ class _Scan:
         self._at += 1
         match char:
             case "'":
-                end = self.text.find("'", self._at)
-                self._add(self.text[self._at : self._closed(end)])
-                self._at = self._closed(end) + 1
+                end = self._closed(self.text.find("'", self._at))
+                self._add(self.text[self._at : end])
+                self._at = end + 1
             case '"':
                 self._read_quoted()
             case "\\":
@@ -130,7 +137,8 @@ class _Scan:
                 self._add(char)
 
     def _read_quoted(self) -> None:
-        self._add("")
+        self._add("")  # Empty quotes are a word, too
+
         while self._at < len(self.text):
             char = self.text[self._at]
             self._at += 1
@@ -146,6 +154,7 @@ class _Scan:
                     return  # A command began inside the quotes
             else:
                 self._add(char)
+
         self._closed(-1)
 
     def _read_operator(self, char: str) -> None:
@@ -157,7 +166,9 @@ class _Scan:
         self._begin_command()
 
     def _read_special(self, char: str) -> None:
-        is_variable = char == "$" and self.text[self._at : self._at + 1] not in ("(", "{", "'", '"')
+        following = self.text[self._at : self._at + 1]
+        is_variable = char == "$" and following not in ("(", "{", "'", '"')
+
         if is_variable:
             self._add(char)
         elif self.is_strict:
@@ -167,10 +178,13 @@ class _Scan:
         elif char in "<>":
             self._end_word()
         else:
-            self._at += self.text.startswith("$(", self._at - 1)
+            is_substitution = self.text.startswith("$(", self._at - 1)
+            if is_substitution:
+                self._at += 1
             self._begin_command()
 
     def _closed(self, end: int) -> int:
+        """Return the place of a closing quote; -1 for a missing one is the end of the text."""
         if end >= 0:
             return end
         if self.is_strict:
@@ -190,5 +204,5 @@ class _Scan:
         self._commands.append([])
 
 
-def _denied(why: str) -> ToolError:
-    return ToolError(ErrorCode.PERMISSION_DENIED, f"the command is not allowed: {why}.")
+def _denied(reason: str) -> ToolError:
+    return ToolError(ErrorCode.PERMISSION_DENIED, f"the command is not allowed: {reason}.")

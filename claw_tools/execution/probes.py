@@ -12,15 +12,16 @@ from typing import Any, Final
 from claw_tools.execution.syscalls import call, prctl
 
 _NEW_USER: Final = 0x10000000
-_TRACE_ME = 0
-_OWN_FILE = ".claw-probe"
+_TRACE_ME: Final = 0
+_NO_NEW_PRIVS: Final = 38
+_OWN_FILE: Final = ".claw-probe"
 
 
 def find_breaches(outside: str, *, network: bool) -> Iterator[str]:
-    """Yield what is possible that must not be, and the reverse; ``outside`` is a
-    directory with a file ``secret``.
+    """Yield what is possible that must not be, and the reverse.
 
-    The file is readable and the directory writable for all; the present directory is the workspace.
+    ``outside`` is a directory that all may write, with a file ``secret`` that all may read. The
+    present directory is the workspace.
     """
     forbidden: dict[str, Callable[[], Any]] = {
         "read a file outside the workspace": lambda: os.open(f"{outside}/secret", os.O_RDONLY),
@@ -41,20 +42,22 @@ def find_breaches(outside: str, *, network: bool) -> Iterator[str]:
         "change the kernel's settings": lambda: os.open(
             "/proc/sys/kernel/core_pattern", os.O_WRONLY
         ),
-        "gain rights again": lambda: prctl(38, 0),
+        "gain rights again": lambda: prctl(_NO_NEW_PRIVS, 0),
     }
     if not network:
         forbidden["make a network socket"] = lambda: socket.socket(socket.AF_INET)
-    yield from (what for what, attempt in forbidden.items() if _is_possible(attempt))
+
+    for what, attempt in forbidden.items():
+        if _is_possible(attempt):
+            yield what
+
     try:
         os.close(os.open(_OWN_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         os.unlink(_OWN_FILE)
         os.close(os.open("/bin/sh", os.O_RDONLY))
     except OSError as error:
-        yield (
-            "not write the workspace or read the system "
-            f"({errno.errorcode.get(error.errno or 0, '?')})"
-        )
+        name = errno.errorcode.get(error.errno or 0, "?")
+        yield f"not write the workspace or read the system ({name})"
 
 
 def _is_possible(attempt: Callable[[], Any]) -> bool:

@@ -14,134 +14,69 @@ from typing import Final
 
 from claw_tools.execution.syscalls import MACHINES, numbers, prctl
 
-AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
-_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
-_NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
-_X32 = 0x40000000
+AF_UNIX: Final = 1
+AF_INET: Final = 2
+AF_INET6: Final = 10
+
+# Answers of the filter (linux/seccomp.h)
+_ALLOW: Final = 0x7FFF0000
+_KILL: Final = 0x80000000
+_ERRNO: Final = 0x00050000
+
+# Instructions of classic BPF (linux/bpf_common.h)
+_LOAD: Final = 0x20
+_EQUAL: Final = 0x15
+_AT_LEAST: Final = 0x35
+_ANY_BIT: Final = 0x45
+_AND: Final = 0x54
+_RETURN: Final = 0x06
+
+# Offsets in ``struct seccomp_data``
+_NUMBER_AT: Final = 0
+_ARCH_AT: Final = 4
+_ARGUMENTS_AT: Final = 16
+
+_X32: Final = 0x40000000
 _NAMESPACES: Final = 0x7E020000 | 0x80
 """CLONE_NEWNS, …CGROUP, …UTS, …IPC, …USER, …PID, …NET, …TIME."""
-_ABSENT: Final = (
-    "clone3",
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "memfd_create",
-    "memfd_secret",
+_ABSENT: Final = tuple(
+    """
+    clone3
+    io_uring_setup io_uring_enter io_uring_register
+    memfd_create memfd_secret
+    """.split()  # noqa: SIM905 - a table
 )
 """Answered as by a kernel without them, so that programs go on: clone3 hides its flags from a
 filter, and a memfd is memory that no limit counts.
 """
-_REFUSED: Final = (
-    *(
-        "ptrace",
-        "process_vm_readv",
-        "process_vm_writev",
-        "process_madvise",
-        "process_mrelease",
-        "kcmp",
-        "pidfd_getfd",
-    ),
-    *(
-        "bpf",
-        "perf_event_open",
-        "userfaultfd",
-        "keyctl",
-        "add_key",
-        "request_key",
-        "open_by_handle_at",
-        "fanotify_init",
-    ),
-    "fanotify_mark",
-    *(
-        "mount",
-        "umount2",
-        "pivot_root",
-        "chroot",
-        "fsopen",
-        "fsconfig",
-        "fsmount",
-        "fspick",
-        "move_mount",
-        "open_tree",
-    ),
-    *(
-        "open_tree_attr",
-        "mount_setattr",
-        "unshare",
-        "setns",
-        "swapon",
-        "swapoff",
-        "quotactl",
-        "quotactl_fd",
-        "acct",
-    ),
-    *(
-        "kexec_load",
-        "kexec_file_load",
-        "init_module",
-        "finit_module",
-        "delete_module",
-        "reboot",
-        "syslog",
-        "vhangup",
-    ),
-    *(
-        "sethostname",
-        "setdomainname",
-        "settimeofday",
-        "clock_settime",
-        "clock_adjtime",
-        "adjtimex",
-        "ioperm",
-        "iopl",
-    ),
-    *(
-        "modify_ldt",
-        "uselib",
-        "lookup_dcookie",
-        "nfsservctl",
-        "ioprio_set",
-        "shmget",
-        "shmat",
-        "shmctl",
-        "semget",
-        "semop",
-    ),
-    *("semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"),
+_REFUSED: Final = tuple(
+    """
+    ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_getfd
+    bpf perf_event_open userfaultfd keyctl add_key request_key open_by_handle_at
+    fanotify_init fanotify_mark
+    mount umount2 pivot_root chroot fsopen fsconfig fsmount fspick move_mount
+    open_tree open_tree_attr mount_setattr unshare setns swapon swapoff quotactl quotactl_fd acct
+    kexec_load kexec_file_load init_module finit_module delete_module reboot syslog vhangup
+    sethostname setdomainname settimeofday clock_settime clock_adjtime adjtimex
+    ioperm iopl modify_ldt uselib lookup_dcookie nfsservctl ioprio_set
+    shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
+    mq_open mq_unlink
+    """.split()  # noqa: SIM905 - a table
 )
-_METADATA: Final = (
-    *(
-        "chmod",
-        "fchmod",
-        "fchmodat",
-        "fchmodat2",
-        "chown",
-        "lchown",
-        "fchown",
-        "fchownat",
-        "utime",
-        "utimes",
-        "futimesat",
-    ),
-    *(
-        "utimensat",
-        "setxattr",
-        "lsetxattr",
-        "fsetxattr",
-        "setxattrat",
-        "removexattr",
-        "lremovexattr",
-        "fremovexattr",
-    ),
-    *("removexattrat", "file_setattr"),
+_METADATA: Final = tuple(
+    """
+    chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat
+    utime utimes futimesat utimensat
+    setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
+    file_setattr
+    """.split()  # noqa: SIM905 - a table
 )
-"""Landlock does not mediate them: where nothing else hides the files outside, they
-are refused everywhere.
+"""Landlock does not mediate them: unless namespaces hide the files outside, they are refused
+everywhere.
 """
 _WATCHES: Final = ("inotify_add_watch",)
-"""Landlock does not mediate it either: it tells the names in a folder, and who opens them, where
-only the owner may look. Commands of all principals have the same user.
+"""Landlock does not mediate it either. It tells the names in a folder, and who opens them, even if
+only the owner may look; and the commands of all principals have the same user.
 """
 _SIGNALS: Final = (
     "kill",
@@ -159,15 +94,22 @@ _ZERO: Final = {
     **dict.fromkeys(("migrate_pages", "move_pages"), (0,)),
     "setpriority": (0, 1),
 }
-"""Calls about a process, with the arguments that must be 0: the process itself, and
-no other one of the same user.
+"""Calls about a process, with the arguments that must be 0.
+
+0 is the process itself, and so none of another call, which has the same user.
 """
 _VALUES: Final = {
     "ioctl": (0x5412, 0x541C, 0x8901, 0x8902),  # TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP
     # F_SETOWN, F_SETSIG, F_SETOWN_EX: a signal to whom the caller names; F_NOTIFY watches a folder
     "fcntl": (8, 10, 15, 1026),
 }
-_SCOPED_SIGNALS_ABI, _TRUNCATE_ABI = 6, 3
+_SCOPED_SIGNALS_ABI: Final = 6
+_TRUNCATE_ABI: Final = 3
+_WHOLE: Final = 0xFFFFFFFF  # A mask: all bits of an argument
+_TYPE: Final = 0xF  # A mask: the type of a socket, without its flags
+_SOCK_STREAM: Final = 1
+_SET_SECCOMP: Final = 22  # Of prctl(2)
+_MODE_FILTER: Final = 2
 
 
 class Filter:
@@ -192,23 +134,19 @@ class Filter:
 
     def refuse_bits(self, name: str, argument: int, bits: int) -> None:
         """Refuse a call where any of the bits is set in an argument."""
-        self._judge(
-            name,
-            [
-                (_LOAD, _argument(argument), 0, 0),
-                (_ANY_BIT, bits, 0, 1),
-                (_RETURN, _ERRNO | errno.EPERM, 0, 0),
-            ],
-        )
+        lines = [
+            (_LOAD, _argument(argument), 0, 0),
+            (_ANY_BIT, bits, 0, 1),
+            (_RETURN, _ERRNO | errno.EPERM, 0, 0),
+        ]
+        self._judge(name, lines)
 
     def refuse_values(self, name: str, argument: int, values: Iterable[int]) -> None:
         """Refuse a call where an argument has one of the values."""
-        checks = [
-            line
-            for value in values
-            for line in ((_EQUAL, value, 0, 1), (_RETURN, _ERRNO | errno.EPERM, 0, 0))
-        ]
-        self._judge(name, [(_LOAD, _argument(argument), 0, 0), *checks])
+        lines = [(_LOAD, _argument(argument), 0, 0)]
+        for value in values:
+            lines += [(_EQUAL, value, 0, 1), (_RETURN, _ERRNO | errno.EPERM, 0, 0)]
+        self._judge(name, lines)
 
     def need_values(self, name: str, needed: Iterable[tuple[int, int, tuple[int, ...]]]) -> None:
         """Refuse a call unless each argument, under a mask, has one of its values."""
@@ -225,9 +163,13 @@ class Filter:
         return b"".join([*self._code, struct.pack("HBBI", _RETURN, 0, 0, _ALLOW)])
 
     def _judge(self, name: str, lines: list[tuple[int, int, int, int]]) -> None:
-        """Run lines for one system call, which is allowed at their end."""
+        """Run lines for one system call, which is allowed at their end.
+
+        A line is an instruction, its value, and how many lines it skips if true and if false.
+        """
         if name not in self._numbers:
             return
+
         self._add(_EQUAL, self._numbers[name], 0, len(lines) + 1)
         for line in lines:
             self._add(*line)
@@ -248,35 +190,35 @@ def write_filter(
 
     ``alone``: no namespaces hide the files and processes outside; ``abi``: Landlock's.
     """
-    made = Filter(machine)
-    made.refuse(_ABSENT, errno.ENOSYS)
-    made.refuse(_REFUSED)
+    program = Filter(machine)
+    program.refuse(_ABSENT, errno.ENOSYS)
+    program.refuse(_REFUSED)
     if alone:
-        made.refuse(_METADATA)
-        made.refuse(_WATCHES)
+        program.refuse(_METADATA)
+        program.refuse(_WATCHES)
         if abi < _TRUNCATE_ABI:
-            made.refuse(["truncate"])
+            program.refuse(["truncate"])
         if abi < _SCOPED_SIGNALS_ABI:
-            made.refuse(_SIGNALS)
-    made.refuse_bits("clone", 0, _NAMESPACES)
+            program.refuse(_SIGNALS)
+
+    program.refuse_bits("clone", 0, _NAMESPACES)
     for name, values in _VALUES.items():
-        made.refuse_values(name, 1, values)
+        program.refuse_values(name, 1, values)
     for name, arguments in _ZERO.items():
-        made.need_values(name, [(each, 0xFFFFFFFF, (0,)) for each in arguments])
-    made.need_values("socket", [(0, 0xFFFFFFFF, (AF_INET, AF_INET6) if network else ())])
-    made.need_values(
-        "socketpair", [(0, 0xFFFFFFFF, (AF_UNIX,)), (1, 0xF, (1,))]
-    )  # SOCK_STREAM: one that can't be led elsewhere
-    return made.finish()
+        program.need_values(name, [(argument, _WHOLE, (0,)) for argument in arguments])
+
+    families = (AF_INET, AF_INET6) if network else ()
+    program.need_values("socket", [(0, _WHOLE, families)])
+    # A pair is connected; a stream can't be led elsewhere, as a datagram could
+    program.need_values("socketpair", [(0, _WHOLE, (AF_UNIX,)), (1, _TYPE, (_SOCK_STREAM,))])
+    return program.finish()
 
 
 def install(program: bytes) -> None:
     """Filter the calls of this process and of all that it starts. Raise ``OSError``."""
     lines = ctypes.create_string_buffer(program, len(program))
     head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(lines))
-    prctl(
-        22, 2, ctypes.create_string_buffer(head, len(head))
-    )  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+    prctl(_SET_SECCOMP, _MODE_FILTER, ctypes.create_string_buffer(head, len(head)))
 
 
 def _argument(index: int) -> int:

@@ -1,11 +1,11 @@
 """An open folder of a workspace, and how a file in it is replaced
 (docs/spec/tools-host.md "Files").
 
-Rules. What is done in a folder is done by its descriptor, wherever its path leads meanwhile. A file
+Rules. Everything in a folder is done by its descriptor, wherever its path leads meanwhile. A file
 is never written in place: the new content is on the disk before one rename puts it under the name,
 so that no link is written through, a reader sees the old or the new file, and a kill or a full disk
-leaves the old one. Who changes a folder's files holds the folder's lock, which other processes of
-the host heed too. A kill can leave ``.claw-new``, which the next change in that folder removes.
+leaves the old one. A change of a folder's files holds the folder's lock, which other processes of
+the host respect too. A kill can leave ``.claw-new``, which the next change in that folder removes.
 """
 
 import errno
@@ -39,25 +39,25 @@ _NO_UNNAMED_FILES: Final = {
 """The errors of a file system without O_TMPFILE, and of a container without /proc."""
 
 
-class Call:
-    """One call of a tool, as the thread that works for it sees it."""
+class Cancellation:
+    """The cancellation of a call, which the thread that works for the call asks for."""
 
     def __init__(self) -> None:
         """Start as a call that somebody waits for."""
-        self._has_ended = threading.Event()
+        self._cancelled = threading.Event()
 
-    def abandon(self) -> None:
-        """Say that nobody waits for it any more."""
-        self._has_ended.set()
+    def cancel(self) -> None:
+        """Say that nobody waits for the call any more."""
+        self._cancelled.set()
 
     def check(self) -> None:
-        """Raise ``ToolError`` if nobody waits for it: what is not done yet, is not done."""
-        if self._has_ended.is_set():
+        """Raise ``ToolError`` if nobody waits for the call: the rest of its work is not done."""
+        if self._cancelled.is_set():
             raise ToolError(ErrorCode.TIMEOUT, "the call was given up before it changed anything.")
 
     def pause(self) -> None:
-        """Wait a moment, and no longer than somebody waits for it."""
-        self._has_ended.wait(_PAUSE_SECONDS)
+        """Wait a moment; raise ``ToolError`` as soon as nobody waits for the call."""
+        self._cancelled.wait(_PAUSE_SECONDS)
         self.check()
 
 
@@ -66,7 +66,8 @@ class Folder:
 
     def __init__(self, descriptor: int, opener: Opener) -> None:
         """Own the descriptor from now on."""
-        self.descriptor, self._open = descriptor, opener
+        self.descriptor = descriptor
+        self._open = opener
 
     def __enter__(self) -> Self:
         return self
@@ -76,12 +77,13 @@ class Folder:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Device and inode: what it is, however it is called."""
+        """Device and inode: the folder itself, by whatever name."""
         return _identity(os.fstat(self.descriptor))
 
     def find(self, name: str) -> tuple[int, int] | None:
-        """Return the identity of the folder that this name leads to; None if there
-        is none, or none beneath this one.
+        """Return the identity of the folder that this name leads to.
+
+        Return None if it leads to none, or out of this one.
         """
         try:
             descriptor = self._open(self.descriptor, name, os.O_PATH | os.O_DIRECTORY)
@@ -92,34 +94,29 @@ class Folder:
 
     def parent(self) -> "Folder":
         """Open the folder that holds this one now."""
-        return Folder(
-            os.open("..", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor),
-            self._open,
-        )
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+        return Folder(os.open("..", flags, dir_fd=self.descriptor), self._open)
 
     def make(self, name: str) -> "Folder":
         """Open a folder in this one, and make it if it is not there. A link is ELOOP or ENOTDIR."""
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=self.descriptor)
-        return Folder(
-            self._open(self.descriptor, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW),
-            self._open,
-        )
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        return Folder(self._open(self.descriptor, name, flags), self._open)
 
     @contextmanager
-    def lock(self, call: Call) -> Iterator[None]:
+    def lock(self, cancellation: Cancellation) -> Iterator[None]:
         """Hold the lock on the files of this folder. Raise ``ToolError`` with BUSY."""
         deadline = time.monotonic() + _LOCK_SECONDS
         while not self._try_lock():
             if time.monotonic() > deadline:
                 raise ToolError(
                     ErrorCode.BUSY,
-                    (
-                        "another program has held the lock on this folder for too long: try "
-                        "again later."
-                    ),
+                    "another program has held the lock on this folder for too long: try again "
+                    "later.",
                 )
-            call.pause()
+            cancellation.pause()
+
         try:
             yield
         finally:
@@ -128,40 +125,45 @@ class Folder:
     def open_file(self, name: str) -> int:
         """Open a file of this folder for reading.
 
-        A link is ELOOP, what is no file an ``OSError`` as of ``check_file``.
+        Raise ``OSError``: ELOOP for a link, and as ``check_file`` for what is no file.
         """
         descriptor = self._open(self.descriptor, name, READING | os.O_NOFOLLOW)
         return check_file(descriptor)
 
     def find_file(self, name: str) -> os.stat_result | None:
-        """Return the file of this name, None if there is none.
+        """Return the status of the file of this name, None if there is none.
 
-        Raise ``OSError`` as of ``open_file``.
+        Raise ``OSError`` as ``open_file``.
         """
         try:
-            found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+            status = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        _refuse_no_file(found.st_mode)
-        return found
+        _check_mode(status.st_mode)
+        return status
 
     def replace(
-        self, name: str, content: bytes, call: Call, old: os.stat_result | None = None
+        self,
+        name: str,
+        content: bytes,
+        cancellation: Cancellation,
+        old: os.stat_result | None = None,
     ) -> None:
-        """Put the content under a name in one rename; a file that is there gives its mode.
+        """Put the content under a name in one rename. A file that has the name gives its mode.
 
         The lock must be held.
 
-        Raise ``OSError``; ``ToolError`` if the name no longer stands for ``old`` as it was: the
-        other writer's file stays.
+        Raise ``OSError``. Raise ``ToolError`` if the file of this name is no longer ``old``, or was
+        changed: another writer's file stays.
         """
-        found = self.find_file(name)
-        mode = None if found is None else stat.S_IMODE(found.st_mode) & _PERMISSIONS
-        self._remove_temporary()
+        present = self.find_file(name)
+        mode = None if present is None else stat.S_IMODE(present.st_mode) & _PERMISSIONS
+        self._remove_temporary()  # A kill may have left one
+
         try:
-            self._write_temporary(content, mode, call)
+            self._write_temporary(content, mode, cancellation)
             self._refuse_changed(name, old)
-            call.check()
+            cancellation.check()
             os.rename(TEMPORARY, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
         except BaseException:
             with suppress(OSError, ToolError):
@@ -181,8 +183,10 @@ class Folder:
         except FileNotFoundError:
             pass
         except IsADirectoryError:
-            problem = f"the folder {TEMPORARY!r} beside the file is in the way: remove it."
-            raise ToolError(ErrorCode.EXECUTION_FAILED, problem) from None
+            raise ToolError(
+                ErrorCode.EXECUTION_FAILED,
+                f"the folder {TEMPORARY!r} beside the file is in the way: remove it.",
+            ) from None
 
     def _try_lock(self) -> bool:
         try:
@@ -191,72 +195,84 @@ class Folder:
             return False
         return True
 
-    def _write_temporary(self, content: bytes, mode: int | None, call: Call) -> None:
-        """Leave the content on the disk as ``TEMPORARY``; without a name until it
-        is whole, where the file system can.
+    def _write_temporary(
+        self, content: bytes, mode: int | None, cancellation: Cancellation
+    ) -> None:
+        """Leave the content on the disk as ``TEMPORARY``.
+
+        Where the file system can, the file has no name until it is whole.
         """
         try:
-            descriptor = os.open(
-                ".", os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, _NEW_MODE, dir_fd=self.descriptor
-            )
-            try:
-                _fill(descriptor, content, mode, call)
-                os.link(
-                    f"/proc/self/fd/{descriptor}",
-                    TEMPORARY,
-                    dst_dir_fd=self.descriptor,
-                    follow_symlinks=True,
-                )
-            finally:
-                os.close(descriptor)
+            self._write_unnamed(content, mode, cancellation)
         except OSError as error:
             if error.errno not in _NO_UNNAMED_FILES:
                 raise
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(TEMPORARY, flags, _NEW_MODE, dir_fd=self.descriptor)
-            try:
-                _fill(descriptor, content, mode, call)
-            finally:
-                os.close(descriptor)
+            self._write_named(content, mode, cancellation)
+
+    def _write_unnamed(self, content: bytes, mode: int | None, cancellation: Cancellation) -> None:
+        flags = os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC
+        descriptor = os.open(".", flags, _NEW_MODE, dir_fd=self.descriptor)
+        try:
+            _fill(descriptor, content, mode, cancellation)
+            os.link(
+                f"/proc/self/fd/{descriptor}",
+                TEMPORARY,
+                dst_dir_fd=self.descriptor,
+                follow_symlinks=True,
+            )
+        finally:
+            os.close(descriptor)
+
+    def _write_named(self, content: bytes, mode: int | None, cancellation: Cancellation) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(TEMPORARY, flags, _NEW_MODE, dir_fd=self.descriptor)
+        try:
+            _fill(descriptor, content, mode, cancellation)
+        finally:
+            os.close(descriptor)
 
 
 READING: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-"""How a file is opened to be read: a pipe does not make the reader wait, a terminal
-does not become its own.
+"""The flags to read a file: a pipe does not make the reader wait, and a terminal does not become
+the host's own.
 """
 
 
 def check_file(descriptor: int) -> int:
-    """Return the descriptor of a regular file; close any other, and raise the
-    ``OSError`` that says what it is.
+    """Return the descriptor of a regular file.
+
+    Close any other, and raise the ``OSError`` that says what it is.
     """
     try:
-        _refuse_no_file(os.fstat(descriptor).st_mode)
+        _check_mode(os.fstat(descriptor).st_mode)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _refuse_no_file(mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        number = (
-            errno.EISDIR
-            if stat.S_ISDIR(mode)
-            else errno.ELOOP
-            if stat.S_ISLNK(mode)
-            else errno.ENXIO
-        )
-        raise OSError(number, os.strerror(number))
+def _check_mode(mode: int) -> None:
+    """Raise ``OSError`` for the mode of what is no regular file."""
+    if stat.S_ISREG(mode):
+        return
+
+    number = errno.ENXIO
+    if stat.S_ISDIR(mode):
+        number = errno.EISDIR
+    elif stat.S_ISLNK(mode):
+        number = errno.ELOOP
+    raise OSError(number, os.strerror(number))
 
 
-def _fill(descriptor: int, content: bytes, mode: int | None, call: Call) -> None:
+def _fill(descriptor: int, content: bytes, mode: int | None, cancellation: Cancellation) -> None:
     if mode is not None:
         os.fchmod(descriptor, mode)
+
     rest = memoryview(content)
     while rest:
-        call.check()
-        rest = rest[os.write(descriptor, rest[:_CHUNK]) :]
+        cancellation.check()
+        written = os.write(descriptor, rest[:_CHUNK])
+        rest = rest[written:]
     os.fsync(descriptor)  # A disk may say only now that it is full
 
 
@@ -265,4 +281,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _version(status: os.stat_result | None) -> tuple[int, ...] | None:
-    return status and (*_identity(status), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    """Return what changes when a file is replaced or written; None for no file."""
+    if status is None:
+        return None
+    return (*_identity(status), status.st_size, status.st_mtime_ns, status.st_ctime_ns)

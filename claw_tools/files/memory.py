@@ -1,9 +1,9 @@
 """memory_read and memory_write: MEMORY.md in the root of the workspace
 (docs/spec/tools-host.md "The tools").
 
-Rules. It is a file like others: it is written atomically, under the lock of its folder, so that of
+Rules. It is a file like others. It is written atomically, under the lock of its folder, so that of
 concurrent writers, in other processes too, none loses anything; a link in its place is not written.
-What would make it too large is refused whole.
+A write that would make it too large is refused whole.
 """
 
 import os
@@ -11,12 +11,12 @@ import re
 from typing import Final, override
 
 from claw_contract.base import JsonObject
+from claw_contract.toolhost_file import LimitsSection
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.files.folder import Call, Folder
+from claw_tools.files.folder import Cancellation, Folder
 from claw_tools.files.protection import ProtectedFiles
 from claw_tools.files.tools import FileTool, parameters
 from claw_tools.files.workspace import Workspace
-from claw_tools.settings import FileSettings
 from claw_tools.tool import READ_ONLY, Tool
 
 MEMORY: Final = "MEMORY.md"
@@ -25,9 +25,9 @@ _BLANK_LINES: Final = re.compile(r"\n\s*\n")
 _UNPROTECTED: Final = ProtectedFiles(())
 
 
-def memory_tools(workspace: Workspace, settings: FileSettings) -> list[Tool]:
+def memory_tools(workspace: Workspace, limits: LimitsSection) -> list[Tool]:
     """Return the memory tools of one principal."""
-    return [MemoryRead(workspace, settings), MemoryWrite(workspace, settings)]
+    return [MemoryRead(workspace, limits), MemoryWrite(workspace, limits)]
 
 
 class MemoryRead(FileTool):
@@ -51,16 +51,20 @@ class MemoryRead(FileTool):
     annotations = READ_ONLY
 
     @override
-    def work(self, args: JsonObject, call: Call) -> JsonObject:
-        content, limit = self._read(), self._settings.max_memory
+    def work(self, args: JsonObject, cancellation: Cancellation) -> JsonObject:
+        limit = self._limits.memory_bytes
+        content = self._read()
         text = content[:limit].decode(errors="replace")
+
         words = set(args.get("query", "").casefold().split())
         if not words:
-            return (
-                {"content": text} if len(content) <= limit else {"content": text, "truncated": True}
-            )
+            is_cut = len(content) > limit
+            return {"content": text, "truncated": True} if is_cut else {"content": text}
+
         matches = [
-            each for each in _paragraphs(text) if all(word in each.casefold() for word in words)
+            paragraph
+            for paragraph in _paragraphs(text)
+            if all(word in paragraph.casefold() for word in words)
         ]
         return {"matches": matches[:_MAX_MATCHES], "count": len(matches)}
 
@@ -71,7 +75,7 @@ class MemoryRead(FileTool):
             if error.code is ErrorCode.FILE_NOT_FOUND:
                 return b""
             raise
-        return _read_notes(descriptor, self._settings.max_memory)
+        return _read_notes(descriptor, self._limits.memory_bytes)
 
 
 class MemoryWrite(FileTool):
@@ -91,18 +95,21 @@ class MemoryWrite(FileTool):
     )
 
     @override
-    def work(self, args: JsonObject, call: Call) -> JsonObject:
-        limit, content = self._settings.max_memory, self.encode(args["content"])
-        with self._workspace.open_place(MEMORY, _UNPROTECTED, call) as (folder, name):
+    def work(self, args: JsonObject, cancellation: Cancellation) -> JsonObject:
+        limit = self._limits.memory_bytes
+        content = self.encode(args["content"])
+
+        opened = self._workspace.open_for_writing(MEMORY, _UNPROTECTED, cancellation)
+        with opened as (folder, name):
             if args.get("mode") != "overwrite":
                 content = _append(_find_notes(folder, limit), content)
             if len(content) > limit:
-                problem = (
+                raise ToolError(
+                    ErrorCode.MEMORY_FULL,
                     f"the notes would have {len(content)} bytes, and {limit} are allowed: "
-                    "overwrite them with a summary."
+                    "overwrite them with a summary.",
                 )
-                raise ToolError(ErrorCode.MEMORY_FULL, problem)
-            folder.replace(name, content, call)
+            folder.replace(name, content, cancellation)
         return {"bytes": len(content)}
 
 
@@ -115,8 +122,9 @@ def _find_notes(folder: Folder, limit: int) -> bytes:
 
 
 def _read_notes(descriptor: int, limit: int) -> bytes:
-    """Return the notes; one byte more than the limit of those that another program
-    made too long.
+    """Return the notes, and at most one byte more than the limit.
+
+    They are longer than it if another program wrote them.
     """
     with os.fdopen(descriptor, "rb") as file:
         return file.read(limit + 1)
@@ -125,9 +133,10 @@ def _read_notes(descriptor: int, limit: int) -> bytes:
 def _append(notes: bytes, content: bytes) -> bytes:
     """Return the notes with a paragraph more."""
     before = notes.rstrip(b"\n")
+    separator = b"\n\n" if before else b""
     ending = b"" if content.endswith(b"\n") else b"\n"
-    return b"".join((before, b"\n\n" if before else b"", content, ending))
+    return b"".join((before, separator, content, ending))
 
 
 def _paragraphs(text: str) -> list[str]:
-    return [each.strip("\n") for each in _BLANK_LINES.split(text) if each.strip()]
+    return [part.strip("\n") for part in _BLANK_LINES.split(text) if part.strip()]

@@ -2,9 +2,9 @@
 
 Rules. The kernel resolves the path and opens what it resolved in one step (``openat2``, Linux 5.6),
 so there is nothing between a check and a use: ``..`` and links are followed as long as they stay
-beneath the folder. Where there is no ``openat2``, or a seccomp filter refuses it, the path is
-walked part by part, from one open folder to the next, and no link is followed at all. No path is
-ever compared with another one.
+beneath the folder. Without ``openat2``, or where a seccomp filter refuses it, the path is walked
+part by part, from one open folder to the next, and no link is followed at all. No path is ever
+compared with another one.
 """
 
 import ctypes
@@ -61,6 +61,7 @@ def open_by_kernel(folder: int, path: str, flags: int) -> int:
     name = os.fsencode(path)
     if b"\0" in name:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
     how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
     number = errno.EAGAIN
     for _ in range(_MAX_TRIES):
@@ -78,9 +79,10 @@ def open_by_walk(folder: int, path: str, flags: int) -> int:
 
     ``..`` leads back to the folder that was walked through.
     """
-    parts = [part for part in path.split("/") if part not in {"", "."}]
     if path.startswith("/"):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    parts = [part for part in path.split("/") if part not in {"", "."}]
     is_folder = not parts or parts[-1] == ".." or path.endswith(("/", "/."))
     last = "." if is_folder else parts.pop()
     with ExitStack() as closing:
@@ -93,7 +95,9 @@ def open_by_walk(folder: int, path: str, flags: int) -> int:
                 walked.pop()
             else:
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        os.close(_enter(walked[-1], last))  # Tells a link, which O_DIRECTORY would call no folder
+
+        # Finds out whether it is a link: with O_DIRECTORY the error would be that of no folder
+        os.close(_enter(walked[-1], last))
         return _enter(walked[-1], last, flags)
 
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.files.folder import Call
+from claw_tools.files.folder import Cancellation
 
 _HEAD: Final = 8_192
 _CHUNK: Final = 1 << 16
@@ -20,8 +20,9 @@ _CONTINUATION_MASK: Final = 0xC0
 
 
 class Lines(msgspec.Struct, frozen=True):
-    """Which lines of a file are asked for: ``limit`` after the first ``offset``, and as many as
-    ``room`` bytes of JSON hold.
+    """The lines of a file that a call asks for.
+
+    ``limit`` of them after the first ``offset``, and only as many as ``room`` bytes of JSON hold.
     """
 
     offset: int
@@ -29,38 +30,49 @@ class Lines(msgspec.Struct, frozen=True):
     room: int
 
 
-def read_page(file: BinaryIO, asked: Lines, call: Call) -> dict[str, Any]:
+def read_page(file: BinaryIO, asked: Lines, cancellation: Cancellation) -> dict[str, Any]:
     """Return lines of a file as ``read_file``'s result.
 
-    Raise ``ToolError`` for a binary file, and an offset past its end.
+    ``next_offset`` is where the rest begins; ``truncated`` is true if the page ends for want of
+    room.
 
-    ``next_offset`` says where the rest begins, ``truncated`` that it was room that ended the page.
+    Raise ``ToolError`` for a binary file, and for an offset past its end.
     """
     size = os.fstat(file.fileno()).st_size
     if b"\0" in os.pread(file.fileno(), _HEAD, 0):
         raise ToolError(
             ErrorCode.EXECUTION_FAILED, f"it is a binary file of {size} bytes, and no text."
         )
-    _skip_lines(file, asked.offset, call)
-    lines, is_cut = _take_lines(file, asked, call)
+
+    _skip_lines(file, asked.offset, cancellation)
+    lines, is_cut = _take_lines(file, asked, cancellation)
     content = b"".join(lines)
+
     page: dict[str, Any] = {"content": content.decode(errors="replace")}
-    if is_cut or (len(lines) == asked.limit and file.read(1)):
+    has_more = is_cut or (len(lines) == asked.limit and bool(file.read(1)))
+    if has_more:
         page["next_offset"] = asked.offset + len(lines)
     if is_cut:
         page |= {"truncated": True, "original_bytes": size}
-    return page if _is_utf8(content) else page | {"is_utf8": False}
+    if not _is_utf8(content):
+        page["is_utf8"] = False
+    return page
 
 
-def _skip_lines(file: BinaryIO, count: int, call: Call) -> None:
-    skipped, line = 0, b"\n"
+def _skip_lines(file: BinaryIO, count: int, cancellation: Cancellation) -> None:
+    """Read over lines, a long one in parts. Raise ``ToolError`` if the file has fewer."""
+    skipped = 0
+    part = b"\n"
     while skipped < count:
-        call.check()
-        before, line = line, file.readline(_CHUNK)
-        if line.endswith(b"\n"):
+        cancellation.check()
+
+        previous = part
+        part = file.readline(_CHUNK)
+        if part.endswith(b"\n"):
             skipped += 1
-        elif not line:
-            lines = skipped + (not before.endswith(b"\n"))
+        elif not part:
+            has_unended_line = not previous.endswith(b"\n")
+            lines = skipped + has_unended_line
             if lines < count:
                 raise ToolError(
                     ErrorCode.INVALID_ARGS,
@@ -69,15 +81,18 @@ def _skip_lines(file: BinaryIO, count: int, call: Call) -> None:
             return
 
 
-def _take_lines(file: BinaryIO, asked: Lines, call: Call) -> tuple[list[bytes], bool]:
+def _take_lines(
+    file: BinaryIO, asked: Lines, cancellation: Cancellation
+) -> tuple[list[bytes], bool]:
     """Return the lines, and True if there was no room for the next one."""
     lines: list[bytes] = []
     room = asked.room
     while len(lines) < asked.limit and (line := file.readline(room + 1)):
-        call.check()
+        cancellation.check()
         size = _size_as_json(line)
         if size > room:
             return lines or [_cut(line, room)], True
+
         room -= size
         lines.append(line)
     return lines, False

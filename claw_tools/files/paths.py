@@ -1,7 +1,7 @@
 """Paths as a model writes them, and what went wrong with one (docs/spec/tools-host.md "Files").
 
-Rules. A path is relative to the workspace. What it means, the kernel decides; here is refused what
-no path may be. A way out is INVALID_PATH always, also where the kernel stopped before it at a
+Rules. A path is relative to the workspace. The kernel decides what it means; only what no path may
+be is refused here. A way out is INVALID_PATH always, also if the kernel stopped before it at a
 folder that is not there. Messages name the path as it was given, and no other.
 """
 
@@ -60,7 +60,8 @@ _PROBLEMS: Final = {
 
 def check_path(path: str) -> str:
     """Return the path. Raise ``ToolError`` if it can't be one, whatever the workspace holds."""
-    if (problem := _find_problem(path)) is not None:
+    problem = _find_problem(path)
+    if problem is not None:
         raise ToolError(ErrorCode.INVALID_PATH, f"the path {show(path)} {problem}")
     return path
 
@@ -86,19 +87,16 @@ def show(path: str) -> str:
 
 @contextmanager
 def explain_errors(path: str) -> Iterator[None]:
-    """Turn an ``OSError`` into the ``ToolError`` that tells a model what is wrong
-    with this path.
-    """
+    """Turn an ``OSError`` into the ``ToolError`` that tells a model what is wrong with the path."""
     try:
         yield
     except OSError as error:
         number = error.errno or 0
         if number in {errno.ENOENT, errno.ENOTDIR} and _leads_out(path):
             number = errno.EXDEV
-        code, problem = _PROBLEMS.get(number) or (
-            ErrorCode.EXECUTION_FAILED,
-            f"failed: {os.strerror(number)}.",
-        )
+
+        unknown = (ErrorCode.EXECUTION_FAILED, f"failed: {os.strerror(number)}.")
+        code, problem = _PROBLEMS.get(number, unknown)
         raise ToolError(code, f"the path {show(path)} {problem}") from None
 
 

@@ -16,40 +16,60 @@ from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.files.folder import Folder
 
 MAX_DEPTH: Final = 64
-"""Folders between the workspace and a file that is written; links can lead deeper
-than a path is long.
+"""Folders between the workspace and a file that is written.
+
+Links can lead deeper than a path is long.
 """
 _INVISIBLE: Final = {"Cf", "Mn"}
 
 
 class ProtectedFiles:
-    """The protected names of a workspace: ``name`` is a file in any folder,
-    ``name/`` a folder with all below it.
+    """The protected names of a workspace.
+
+    ``name`` is a file in any folder, ``name/`` a folder with all below it; both may have folders in
+    front, as ``.git/config``.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Take names such as ``.git/config``, each with the folders that stand before it."""
-        self._names = [(name, [part for part in name.split("/") if part]) for name in names]
+        """Take the names."""
+        self._parts_of = {name: [part for part in name.split("/") if part] for name in names}
 
     def refuse(self, root: Folder, folder: Folder, new_names: Sequence[str]) -> None:
-        """Raise ``ToolError`` if the path of new folders and a file, in this folder
-        of the workspace, is a protected one.
+        """Raise ``ToolError`` if a file may not be written.
+
+        ``new_names`` is the rest of its path below ``folder``: folders that are missing, and its
+        name.
         """
         with ExitStack() as closing:
             folders = _ancestry(root, folder, closing)
-            steps = len(folders) - 1 + len(new_names)
-            for name, parts in self._names:
-                last = steps - len(parts)
-                for start in range(0 if name.endswith("/") else max(last, 0), last + 1):
-                    if all(
-                        _is_called(folders, new_names, start + place, part)
-                        for place, part in enumerate(parts)
-                    ):
-                        problem = (
-                            f"{name!r} is protected, since other programs run or obey it: "
-                            "change it by hand."
-                        )
-                        raise ToolError(ErrorCode.PERMISSION_DENIED, problem)
+            for name, parts in self._parts_of.items():
+                if _leads_to(folders, new_names, parts, is_folder=name.endswith("/")):
+                    raise ToolError(
+                        ErrorCode.PERMISSION_DENIED,
+                        f"{name!r} is protected, since other programs run or obey it: change it "
+                        "by hand.",
+                    )
+
+
+def _leads_to(
+    folders: Sequence[Folder], new_names: Sequence[str], parts: Sequence[str], *, is_folder: bool
+) -> bool:
+    """Return whether a path is protected by a name of these parts.
+
+    A file's parts must be the last steps of the path, a folder's may be any.
+    """
+    steps = len(folders) - 1 + len(new_names)
+    last_start = steps - len(parts)
+    first_start = 0 if is_folder else max(last_start, 0)
+
+    for start in range(first_start, last_start + 1):
+        matches = (
+            _is_called(folders, new_names, start + offset, part)
+            for offset, part in enumerate(parts)
+        )
+        if all(matches):
+            return True
+    return False
 
 
 def _ancestry(root: Folder, folder: Folder, closing: ExitStack) -> list[Folder]:
@@ -57,29 +77,29 @@ def _ancestry(root: Folder, folder: Folder, closing: ExitStack) -> list[Folder]:
 
     Raise ``ToolError``.
     """
-    top, found = root.identity, [folder]
-    while found[-1].identity != top:
-        if len(found) > MAX_DEPTH:
+    top = root.identity
+    upwards = [folder]
+    while upwards[-1].identity != top:
+        if len(upwards) > MAX_DEPTH:
             raise ToolError(
                 ErrorCode.INVALID_PATH,
                 f"the file is more than {MAX_DEPTH} folders deep, or was moved away.",
             )
-        found.append(closing.enter_context(found[-1].parent()))
-    return found[::-1]
+        upwards.append(closing.enter_context(upwards[-1].parent()))
+    return upwards[::-1]
 
 
-def _is_called(folders: Sequence[Folder], new_names: Sequence[str], place: int, name: str) -> bool:
-    """Return True if the step at this place of the path is this name: into one of
-    the folders, or to a new name.
-    """
-    if (new := place - (len(folders) - 1)) >= 0:
+def _is_called(folders: Sequence[Folder], new_names: Sequence[str], step: int, name: str) -> bool:
+    """Return whether a step of the path, into a folder or to a new name, is this name."""
+    new = step - (len(folders) - 1)
+    if new >= 0:
         return _fold(new_names[new]) == _fold(name)
-    return folders[place].find(name) == folders[place + 1].identity
+
+    # The file system says which folder the name means
+    return folders[step].find(name) == folders[step + 1].identity
 
 
 def _fold(name: str) -> str:
-    return "".join(
-        each
-        for each in unicodedata.normalize("NFKD", name).casefold()
-        if unicodedata.category(each) not in _INVISIBLE
-    )
+    """Return a name without case, accents and invisible characters."""
+    folded = unicodedata.normalize("NFKD", name).casefold()
+    return "".join(sign for sign in folded if unicodedata.category(sign) not in _INVISIBLE)

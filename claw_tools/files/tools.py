@@ -10,27 +10,34 @@ import os
 import re
 import stat
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, override
 
 from claw_contract.base import JsonObject
+from claw_contract.toolhost_file import LimitsSection
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.files.folder import TEMPORARY, Call
+from claw_tools.files.folder import TEMPORARY, Cancellation
 from claw_tools.files.pages import Lines, read_page
 from claw_tools.files.paths import explain_errors
 from claw_tools.files.protection import ProtectedFiles
 from claw_tools.files.workspace import Workspace
-from claw_tools.settings import FileSettings
 from claw_tools.tool import READ_ONLY, Tool
 
 _PATH: Final = {"type": "string", "description": "Path relative to the workspace"}
 _MAX_LINES: Final = 1_000_000_000
+_MAX_ENTRIES: Final = 1_000
 _MAX_COUNTED: Final = 100  # Matches that edit_file counts before it says "at least"
 
 
-def file_tools(workspace: Workspace, settings: FileSettings) -> list[Tool]:
-    """Return the file tools of one principal."""
-    return [tool(workspace, settings) for tool in (ReadFile, WriteFile, EditFile, ListDirectory)]
+def file_tools(workspace: Workspace, limits: LimitsSection, protected: Iterable[str]) -> list[Tool]:
+    """Return the file tools of one principal; ``protected`` names files as ``ProtectedFiles``."""
+    files = ProtectedFiles(protected)
+    return [
+        ReadFile(workspace, limits),
+        WriteFile(workspace, limits, files),
+        EditFile(workspace, limits, files),
+        ListDirectory(workspace, limits),
+    ]
 
 
 def parameters(required: JsonObject, optional: JsonObject | None = None) -> JsonObject:
@@ -49,29 +56,30 @@ class FileTool(Tool):
 
     max_seconds = 30.0
 
-    def __init__(self, workspace: Workspace, settings: FileSettings) -> None:
+    def __init__(self, workspace: Workspace, limits: LimitsSection) -> None:
         """Belong to the principal of this workspace."""
-        self._workspace, self._settings = workspace, settings
-        self._protected = ProtectedFiles(settings.protected)
+        self._workspace = workspace
+        self._limits = limits
 
     @override
     async def execute(self, args: JsonObject) -> Any:
         return await self._workspace.run(functools.partial(self.work, args))
 
     @abstractmethod
-    def work(self, args: JsonObject, call: Call) -> JsonObject:
+    def work(self, args: JsonObject, cancellation: Cancellation) -> JsonObject:
         """Return the result. Raise ``ToolError``."""
 
     def encode(self, content: str) -> bytes:
-        """Return what a file shall hold. Raise ``ToolError`` if that is too much, or no Unicode."""
+        """Return the bytes of a file. Raise ``ToolError`` if they are too many, or no Unicode."""
         try:
             encoded = content.encode()
         except UnicodeEncodeError:
             raise ToolError(
                 ErrorCode.INVALID_ARGS, "the text holds half a surrogate pair, which no file can."
             ) from None
-        if len(encoded) > self._settings.max_write:
-            limit = self._settings.max_write
+
+        limit = self._limits.write_bytes
+        if len(encoded) > limit:
             raise ToolError(
                 ErrorCode.INVALID_ARGS,
                 f"the file would have {len(encoded)} bytes: at most {limit} are allowed.",
@@ -85,8 +93,7 @@ class ReadFile(FileTool):
     name = "read_file"
     description = (
         "Read a text file of the workspace. A long file comes in pages: where next_offset is "
-        "returned, call again with it as"
-        " offset."
+        "returned, call again with it as offset."
     )
     parameters = parameters(
         {"path": _PATH},
@@ -108,15 +115,31 @@ class ReadFile(FileTool):
     annotations = READ_ONLY
 
     @override
-    def work(self, args: JsonObject, call: Call) -> JsonObject:
-        room = min(self._settings.max_read, self._settings.max_page)
-        asked = Lines(int(args.get("offset", 0)), int(args.get("limit", _MAX_LINES)), room)
+    def work(self, args: JsonObject, cancellation: Cancellation) -> JsonObject:
         path = str(args["path"])
+        # A sixteenth of the result is for the other members, so that no line of a page is cut
+        max_page = self._limits.result_bytes * 15 // 16
+        lines = Lines(
+            offset=int(args.get("offset", 0)),
+            limit=int(args.get("limit", _MAX_LINES)),
+            room=min(self._limits.read_bytes, max_page),
+        )
         with explain_errors(path), os.fdopen(self._workspace.open_file(path), "rb") as file:
-            return read_page(file, asked, call)
+            return read_page(file, lines, cancellation)
 
 
-class WriteFile(FileTool):
+class WritingFileTool(FileTool):
+    """A file tool that writes, but no protected file."""
+
+    def __init__(
+        self, workspace: Workspace, limits: LimitsSection, protected: ProtectedFiles
+    ) -> None:
+        """Belong to the principal of this workspace."""
+        super().__init__(workspace, limits)
+        self._protected = protected
+
+
+class WriteFile(WritingFileTool):
     """The tool ``write_file``."""
 
     name = "write_file"
@@ -132,25 +155,25 @@ class WriteFile(FileTool):
     )
 
     @override
-    def work(self, args: JsonObject, call: Call) -> JsonObject:
+    def work(self, args: JsonObject, cancellation: Cancellation) -> JsonObject:
         content = self.encode(args["content"])
-        with self._workspace.open_place(
-            args["path"], self._protected, call, make_folders=True
-        ) as place:
-            is_new = place.folder.find_file(place.name) is None
-            place.folder.replace(place.name, content, call)
+        opened = self._workspace.open_for_writing(
+            args["path"], self._protected, cancellation, make_folders=True
+        )
+        with opened as (folder, name):
+            is_new = folder.find_file(name) is None
+            folder.replace(name, content, cancellation)
         return {"bytes": len(content), "created": is_new}
 
 
-class EditFile(FileTool):
+class EditFile(WritingFileTool):
     """The tool ``edit_file``."""
 
     name = "edit_file"
     description = (
         "Replace old_text by new_text in a text file of the workspace. old_text must stand in it "
-        "exactly once: give enough of"
-        " what is around it. In a file whose lines all end with CRLF, line ends in both texts "
-        "mean CRLF."
+        "exactly once: give enough of what is around it. In a file whose lines all end with CRLF, "
+        "line ends in both texts mean CRLF."
     )
     parameters = parameters(
         {
@@ -164,28 +187,33 @@ class EditFile(FileTool):
     )
 
     @override
-    def work(self, args: JsonObject, call: Call) -> JsonObject:
-        old, new = args["old_text"], args["new_text"]
-        if not old or old == new:
-            problem = "is empty" if not old else "and new_text are the same"
+    def work(self, args: JsonObject, cancellation: Cancellation) -> JsonObject:
+        path = args["path"]
+        old_text = args["old_text"]
+        new_text = args["new_text"]
+        if not old_text or old_text == new_text:
+            problem = "is empty" if not old_text else "and new_text are the same"
             raise ToolError(
                 ErrorCode.INVALID_ARGS, f"old_text {problem}: there is nothing to replace."
             )
-        with self._workspace.open_place(args["path"], self._protected, call) as (folder, name):
+
+        opened = self._workspace.open_for_writing(path, self._protected, cancellation)
+        with opened as (folder, name):
             with os.fdopen(folder.open_file(name), "rb") as file:
-                found = os.fstat(file.fileno())
-                text = self._decode(file.read(self._settings.max_write + 1))
-            content = self.encode(_replace_once(text, old, new))
-            folder.replace(name, content, call, found)
+                status = os.fstat(file.fileno())
+                text = self._decode(file.read(self._limits.write_bytes + 1))
+            content = self.encode(_replace_once(text, old_text, new_text))
+            folder.replace(name, content, cancellation, status)
         return {"bytes": len(content)}
 
     def _decode(self, content: bytes) -> str:
-        if len(content) > self._settings.max_write:
-            problem = (
-                f"the file has more than {self._settings.max_write} bytes, which is the most "
-                "that is edited."
+        limit = self._limits.write_bytes
+        if len(content) > limit:
+            raise ToolError(
+                ErrorCode.EXECUTION_FAILED,
+                f"the file has more than {limit} bytes, which is the most that is edited.",
             )
-            raise ToolError(ErrorCode.EXECUTION_FAILED, problem)
+
         try:
             return content.decode()
         except UnicodeDecodeError:
@@ -203,79 +231,82 @@ class ListDirectory(FileTool):
     annotations = READ_ONLY
 
     @override
-    def work(self, args: JsonObject, call: Call) -> JsonObject:
-        descriptor = self._workspace.open_folder(args["path"])
+    def work(self, args: JsonObject, cancellation: Cancellation) -> JsonObject:
+        path = args["path"]
+        descriptor = self._workspace.open_folder(path)
         try:
-            with explain_errors(args["path"]), os.scandir(descriptor) as entries:
-                counted = _EntryCounter(entries, call)
-                first = heapq.nsmallest(
-                    self._settings.max_entries, counted, key=lambda entry: entry.name
-                )
-                result: JsonObject = {"entries": [_describe(entry) for entry in first]}
+            with explain_errors(path), os.scandir(descriptor) as entries:
+                counter = _EntryCounter(entries, cancellation)
+                first = heapq.nsmallest(_MAX_ENTRIES, counter, key=lambda entry: entry.name)
+                listing: JsonObject = {"entries": [_describe(entry) for entry in first]}
         finally:
             os.close(descriptor)
-        return (
-            result
-            if len(first) == counted.number
-            else result | {"truncated": True, "original_entries": counted.number}
-        )
+
+        if len(first) < counter.number:
+            listing |= {"truncated": True, "original_entries": counter.number}
+        return listing
 
 
 class _EntryCounter:
-    """The entries of a folder that a listing shows, and their number when all have been."""
+    """The entries of a folder that a listing shows; ``number`` counts those that were yielded."""
 
-    def __init__(self, entries: Iterator[os.DirEntry[str]], call: Call) -> None:
-        self.number, self._entries, self._call = 0, entries, call
+    def __init__(self, entries: Iterator[os.DirEntry[str]], cancellation: Cancellation) -> None:
+        self.number = 0
+        self._entries = entries
+        self._cancellation = cancellation
 
     def __iter__(self) -> Iterator[os.DirEntry[str]]:
         for entry in self._entries:
-            self._call.check()
+            self._cancellation.check()
             if entry.name != TEMPORARY:
                 self.number += 1
                 yield entry
 
 
 def _describe(entry: os.DirEntry[str]) -> JsonObject:
-    """Return name and type of an entry, and the size of a file; of what a link
-    leads to, nothing.
-    """
+    """Return name and type of an entry, and the size of a file; a link is not followed."""
     name = os.fsencode(entry.name).decode(errors="backslashreplace")
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError:
         return {"name": name, "type": "other"}  # It has gone meanwhile
+
     if stat.S_ISREG(status.st_mode):
         return {"name": name, "type": "file", "size": status.st_size}
-    kind = (
-        "folder"
-        if stat.S_ISDIR(status.st_mode)
-        else "link"
-        if stat.S_ISLNK(status.st_mode)
-        else "other"
-    )
-    return {"name": name, "type": kind}
+    if stat.S_ISDIR(status.st_mode):
+        return {"name": name, "type": "folder"}
+    if stat.S_ISLNK(status.st_mode):
+        return {"name": name, "type": "link"}
+    return {"name": name, "type": "other"}
 
 
 def _replace_once(text: str, old: str, new: str) -> str:
     """Return the text with its one match replaced.
 
-    Raise ``ToolError`` for none, and for several, overlapping ones too.
+    Raise ``ToolError`` if there is none, or several; overlapping ones count.
     """
     breaks = text.count("\n")
-    if breaks and breaks == text.count("\r\n"):
-        old, new = (re.sub(r"\r?\n", "\r\n", part) for part in (old, new))
-    place, count = text.find(old), 0
-    following = place
-    while following >= 0 and count < _MAX_COUNTED:
+    has_only_crlf = breaks > 0 and breaks == text.count("\r\n")
+    if has_only_crlf:
+        old = re.sub(r"\r?\n", "\r\n", old)
+        new = re.sub(r"\r?\n", "\r\n", new)
+
+    first = text.find(old)
+    count = 0
+    match = first
+    while match >= 0 and count < _MAX_COUNTED:
         count += 1
-        following = text.find(old, following + 1)
+        match = text.find(old, match + 1)
+
     if count == 0:
         raise ToolError(
             ErrorCode.INVALID_ARGS,
             "old_text does not stand in the file: read it, and copy the text exactly.",
         )
     if count > 1:
-        number = f"at least {count}" if following >= 0 else count
-        problem = f"old_text stands in the file {number} times: give more of what is around it."
-        raise ToolError(ErrorCode.INVALID_ARGS, problem)
-    return f"{text[:place]}{new}{text[place + len(old) :]}"
+        number = f"at least {count}" if match >= 0 else count
+        raise ToolError(
+            ErrorCode.INVALID_ARGS,
+            f"old_text stands in the file {number} times: give more of what is around it.",
+        )
+    return f"{text[:first]}{new}{text[first + len(old) :]}"

@@ -1,12 +1,12 @@
 """The folder of one principal, and the way into it (docs/spec/tools-host.md "Files").
 
     path ──paths.py──▶ openat2.py ──▶ descriptor          to read
-                           └────────▶ Folder, locked      to write: the folder's descriptor and a name
+                           └────────▶ Folder, locked      to write: its descriptor and a name
 
 Rules. A workspace is a descriptor: its path is used once, at the start. File work runs in threads
-of the workspace's own, so that one principal's slow disk holds up no other. Where the host runs as
+of the workspace's own, so that one principal's slow disk holds up no other. If the host runs as
 root, these threads have the rights of the workspace's owner (fsuid, fsgid): what they make belongs
-to the owner, and what the owner can't read, they can't.
+to the owner, and they can read only what the owner can.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.files.folder import READING, TEMPORARY, Call, Folder, check_file
+from claw_tools.files.folder import READING, TEMPORARY, Cancellation, Folder, check_file
 from claw_tools.files.openat2 import Opener, find_opener
 from claw_tools.files.paths import check_path, explain_errors, show, split_path
 from claw_tools.files.protection import ProtectedFiles
@@ -33,8 +33,8 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
 _libc = ctypes.CDLL(None)
 
 
-class Place(NamedTuple):
-    """The place of a file that is written: an open folder whose lock is held, and a name in it."""
+class WriteTarget(NamedTuple):
+    """A file that is to be written: an open folder whose lock is held, and a name in it."""
 
     folder: Folder
     name: str
@@ -45,7 +45,9 @@ class Workspace:
 
     def __init__(self, root: Folder, opener: Opener, threads: ThreadPoolExecutor) -> None:
         """Own the folder and the threads; ``open`` makes all three."""
-        self._root, self._open, self._threads = root, opener, threads
+        self._root = root
+        self._open = opener
+        self._threads = threads
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -57,6 +59,7 @@ class Workspace:
             descriptor = os.open(path, _FOLDER | os.O_CLOEXEC)
             opener = find_opener(descriptor)
             root = closing.enter_context(Folder(descriptor, opener))
+
             act = functools.partial(_act_as_owner, os.fstat(descriptor))
             threads = ThreadPoolExecutor(_THREADS, "files", act)
             closing.callback(threads.shutdown, wait=False)
@@ -64,7 +67,7 @@ class Workspace:
                 raise PermissionError(
                     errno.EPERM, "root may not act as the owner of the workspace", str(path)
                 )
-            closing.pop_all()
+            closing.pop_all()  # From now on the workspace owns them
         return cls(root, opener, threads)
 
     def close(self) -> None:
@@ -72,20 +75,21 @@ class Workspace:
         self._threads.shutdown()
         os.close(self._root.descriptor)
 
-    async def run[T](self, work: Callable[[Call], T]) -> T:
+    async def run[T](self, work: Callable[[Cancellation], T]) -> T:
         """Return what the work returns, which runs in a thread.
 
         If this is cancelled, the work stops at its next step.
         """
-        call = Call()
-        future = asyncio.get_running_loop().run_in_executor(self._threads, _start, work, call)
-        future.add_done_callback(
-            lambda ended: ended.cancelled() or ended.exception()
-        )  # What nobody awaits is no fault
+        cancellation = Cancellation()
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._threads, _start, work, cancellation)
+        # asyncio would log the error of a future that nobody awaits
+        future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
         try:
             await asyncio.wait([future])
         except asyncio.CancelledError:
-            call.abandon()
+            cancellation.cancel()
             await asyncio.wait([future], timeout=_FAREWELL_SECONDS)
             raise
         return future.result()
@@ -101,12 +105,17 @@ class Workspace:
             return self._open(self._root.descriptor, check_path(path), _FOLDER)
 
     @contextmanager
-    def open_place(
-        self, path: str, protected: ProtectedFiles, call: Call, *, make_folders: bool = False
-    ) -> Iterator[Place]:
-        """Yield where a file is written.
+    def open_for_writing(
+        self,
+        path: str,
+        protected: ProtectedFiles,
+        cancellation: Cancellation,
+        *,
+        make_folders: bool = False,
+    ) -> Iterator[WriteTarget]:
+        """Yield the folder and the name of a file that is to be written.
 
-        Raise ``ToolError``, and make one of an ``OSError`` within.
+        Raise ``ToolError``, also for an ``OSError`` of the block.
         """
         folders, name = split_path(path)
         if name == TEMPORARY:
@@ -114,45 +123,48 @@ class Workspace:
                 ErrorCode.INVALID_PATH,
                 f"the path {show(path)} has a name that the file tools keep for themselves.",
             )
+
         with explain_errors(path), ExitStack() as closing:
             folder, missing = self._open_nearest(folders)
             closing.enter_context(folder)
             if missing and (not make_folders or ".." in missing):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
             protected.refuse(self._root, folder, [*missing, name])
-            for each in missing:
-                folder = closing.enter_context(folder.make(each))
-            closing.enter_context(folder.lock(call))
-            yield Place(folder, name)
+            for missing_name in missing:
+                folder = closing.enter_context(folder.make(missing_name))
+            closing.enter_context(folder.lock(cancellation))
+            yield WriteTarget(folder, name)
 
     def _open_nearest(self, folders: Sequence[str]) -> tuple[Folder, Sequence[str]]:
-        """Return the last of these nested folders that is there, and the names of
-        those that are not.
-        """
+        """Return the innermost of these nested folders that exists, and the names of the rest."""
+        root = self._root.descriptor
         for count in range(len(folders), 0, -1):
+            path = "/".join(folders[:count])
             try:
-                descriptor = self._open(self._root.descriptor, "/".join(folders[:count]), _FOLDER)
+                descriptor = self._open(root, path, _FOLDER)
             except FileNotFoundError:
                 continue
             return Folder(descriptor, self._open), folders[count:]
-        return Folder(self._open(self._root.descriptor, ".", _FOLDER), self._open), folders
+        return Folder(self._open(root, ".", _FOLDER), self._open), folders
 
 
-def _start[T](work: Callable[[Call], T], call: Call) -> T:
-    call.check()
-    return work(call)
+def _start[T](work: Callable[[Cancellation], T], cancellation: Cancellation) -> T:
+    cancellation.check()
+    return work(cancellation)
 
 
 def _act_as_owner(folder: os.stat_result) -> bool:
-    """Give this thread, and no other, the folder's owner's rights on files in place of root's.
+    """Give this thread, and no other, the rights on files of the folder's owner in place of root's.
 
-    Return False if it can't be.
+    Return False if that fails. Do nothing if this process is not root's, or if the folder is.
     """
     if os.geteuid() != 0 or folder.st_uid == 0:
         return True
+
     _libc.setfsgid(folder.st_gid)
     _libc.setfsuid(folder.st_uid)
-    return (_libc.setfsgid(-1), _libc.setfsuid(-1)) == (
-        folder.st_gid,
-        folder.st_uid,
-    )  # -1 changes nothing
+    # These calls report no error; -1 changes nothing, and returns the present one
+    group = _libc.setfsgid(-1)
+    user = _libc.setfsuid(-1)
+    return bool(group == folder.st_gid and user == folder.st_uid)

@@ -1,3 +1,1 @@
-"""MCP servers behind the host: commands and URLs, whose tools are the host's under
-the server's name.
-"""
+"""MCP servers behind the host: commands and URLs. Their tools have the server's name in front."""

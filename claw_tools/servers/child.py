@@ -8,37 +8,39 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from claw_contract.toolhost_file import McpServerSection
 from claw_mcp.channels import Channel, Quotation
 from claw_mcp.child_log import ChildLog
+from claw_mcp.client_protocol import TOOLS_CHANGED
 from claw_mcp.client_session import ClientSession
 from claw_mcp.protocol import RpcMessage
 from claw_mcp.supervisor import ChildSupervisor
-from claw_tools.servers.link import CLIENT, TIMING, TOOLS_CHANGED
-from claw_tools.settings import McpServerSettings
+from claw_tools.servers.link import CLIENT, TIMING
 
 _INHERITED: Final = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "TMPDIR")
 
 
 class ChildLink(ChildLog):
-    """A ``Link`` to a command, and the observer of its child."""
+    """A ``ServerLink`` to a command, and the observer of its child."""
 
     def __init__(
         self,
-        settings: McpServerSettings,
+        section: McpServerSection,
         quotation: Quotation,
         report: Callable[..., None],
         on_stale: Callable[[], None],
     ) -> None:
-        """``on_stale`` is called when the tools are to be listed."""
+        """Start nothing. ``on_stale`` is called when the tools are to be listed."""
         super().__init__(
             lambda kind, **members: report(kind.removeprefix("mcp_"), **members), quotation.cut
         )
-        self._report, self._on_stale = report, on_stale
+        self._report = report
+        self._on_stale = on_stale
+
+        command = (section.command or "", *section.args)
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        environment |= {name: secret.reveal() for name, secret in settings.environment.items()}
-        self._supervisor = ChildSupervisor(
-            settings.command, environment, self, self._take_state, TIMING
-        )
+        environment |= {name: secret.reveal() for name, secret in section.env.items()}
+        self._supervisor = ChildSupervisor(command, environment, self, self._take_state, TIMING)
         self._session = ClientSession(_SupervisorChannel(self._supervisor, quotation), CLIENT)
 
     @property

@@ -7,11 +7,10 @@ from typing import Any, Final, Protocol
 from claw_mcp.supervisor import TimeLimits
 
 CLIENT: Final = {"name": "claw-tools", "version": version("clawdapus")}
-TIMING: Final = TimeLimits(call=1e9, start=5.0)  # A call has the time of its server's settings
-TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+TIMING: Final = TimeLimits(call=1e9, start=5.0)  # The server's settings limit a call
 
 
-class Link(Protocol):
+class ServerLink(Protocol):
     """A connection that is made anew whenever it is lost."""
 
     @property
@@ -26,7 +25,7 @@ class Link(Protocol):
     async def call(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
         """Return the result of ``tools/call`` as JSON.
 
-        Raise ``RpcError``, which may be ``NoAnswerError``.
+        ``headers`` repeat arguments for servers that speak HTTP in the stateless era.
 
-        ``headers`` repeat arguments, where the server speaks HTTP in the stateless era.
+        Raise ``RpcError``, which may be ``NoAnswerError``.
         """

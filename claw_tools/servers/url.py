@@ -1,7 +1,7 @@
 """A link to a server at a URL.
 
-Rules. A session is shared by all calls, and opened anew when the server does not know it, or can't
-be reached. A call is made once more only after 404 in a session that was known, because the server
+Rules. All calls share a session. It is opened anew when the server does not know it, or can't be
+reached. A call is made once more only after 404 in a session that was known, because the server
 did not process it then; nothing else is sent twice. The credentials go to the URL and nowhere else:
 redirects and the proxies of the environment are not followed.
 """
@@ -15,25 +15,26 @@ from typing import Any, Final
 
 import httpx2
 
+from claw_contract.toolhost_file import McpServerSection
 from claw_mcp.channels import DiscoveryError, Quotation
+from claw_mcp.client_protocol import TOOLS_CHANGED
 from claw_mcp.client_session import ClientSession
 from claw_mcp.http_channel import HttpChannel, HttpServer, NotSentError, Remedies, SessionLostError
 from claw_mcp.protocol import RpcError, RpcMessage
 from claw_mcp.stdio_child import NoAnswerError
 from claw_mcp.supervisor import keep_running
-from claw_tools.servers.link import CLIENT, TIMING, TOOLS_CHANGED
-from claw_tools.settings import McpServerSettings
+from claw_tools.servers.link import CLIENT, TIMING
 
-_OPEN_SECONDS = 60.0
-_CONNECT_SECONDS = 5.0
-_KEPT_SECONDS = 4.0  # An idle connection: less than many servers keep one
-_MAX_CONNECTIONS = 256
+_OPEN_SECONDS: Final = 60.0
+_CONNECT_SECONDS: Final = 5.0
+_IDLE_SECONDS: Final = 4.0  # Of a connection: less than many servers keep one
+_MAX_CONNECTIONS: Final = 256
 _REMEDIES: Final = Remedies(
     unreachable="start the server, or correct its 'url' in toolhost.yml",
     credential="correct its 'headers' in toolhost.yml",
     path="correct its 'url' in toolhost.yml",
 )
-_WANTED: Final = {"notifications": {"toolsListChanged": True}}
+_SUBSCRIPTION: Final = {"notifications": {"toolsListChanged": True}}
 
 
 @dataclass(eq=False)
@@ -47,20 +48,21 @@ class _Run:
 
 
 class UrlLink:
-    """A ``Link`` to a URL."""
+    """A ``ServerLink`` to a URL."""
 
     def __init__(
         self,
-        settings: McpServerSettings,
+        section: McpServerSection,
         quotation: Quotation,
         report: Callable[..., None],
         on_stale: Callable[[], None],
     ) -> None:
-        """``on_stale`` is called when the tools are to be listed."""
-        self._server = HttpServer(
-            "the URL", settings.url, tuple(settings.headers.items()), _REMEDIES
-        )
-        self._quotation, self._report, self._on_stale = quotation, report, on_stale
+        """Connect to nothing. ``on_stale`` is called when the tools are to be listed."""
+        headers = tuple(section.headers.items())
+        self._server = HttpServer("the URL", section.url or "", headers, _REMEDIES)
+        self._quotation = quotation
+        self._report = report
+        self._on_stale = on_stale
         self._client: httpx2.AsyncClient
         self._run: _Run | None = None
         self._ready = asyncio.Event()
@@ -70,7 +72,7 @@ class UrlLink:
         return self._ready.is_set()
 
     async def run(self) -> None:
-        limits = httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_KEPT_SECONDS)
+        limits = httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS)
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
         tls = httpx2.create_ssl_context()
         async with httpx2.AsyncClient(
@@ -83,15 +85,19 @@ class UrlLink:
         try:
             tools = await run.session.list_tools()
         except (RpcError, DiscoveryError):
-            if run.channel.is_lost or not run.is_listed:  # Calls that run need their session
+            # A session that works for calls is kept: calls that run in it need it
+            if run.channel.is_lost or not run.is_listed:
                 self._lose(run)
             raise
+
         run.is_listed = True
         return tools
 
     async def call(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
         with suppress(SessionLostError):
             return await self._call(params, headers)
+
+        # The server knew the session no more, and so did not process the call
         try:
             return await self._call(params, headers)
         except SessionLostError:
@@ -100,6 +106,7 @@ class UrlLink:
     async def _call(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
         run = await self._running()
         channel = run.channel
+
         try:
             return await channel.request(
                 "tools/call",
@@ -126,7 +133,7 @@ class UrlLink:
         return self._run
 
     def _lose(self, run: _Run) -> None:
-        """Use a session no more. Calls that wait in it go on."""
+        """Stop using a session. Calls that wait in it go on."""
         run.lost.set()
         if self._run is run:
             self._run = None
@@ -138,16 +145,17 @@ class UrlLink:
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
                 await run.session.start()
+
             self._run = run
             self._ready.set()
             self._report("ready")
             self._on_stale()
+
             await self._listen_until_lost(run)
             self._report("ended", reason="the session is lost")
         except (RpcError, DiscoveryError, TimeoutError) as error:
-            self._report(
-                "failed", reason=str(error) or f"it did not answer within {_OPEN_SECONDS:g} s"
-            )
+            reason = str(error) or f"it did not answer within {_OPEN_SECONDS:g} s"
+            self._report("failed", reason=reason)
         finally:
             self._lose(run)
             await channel.close()
@@ -161,7 +169,7 @@ class UrlLink:
             await asyncio.gather(listening, return_exceptions=True)
 
     async def _listen(self, run: _Run) -> None:
-        """Take what the server says unasked, as long as it has a stream for that."""
+        """Read the server's notifications, as long as it has a stream for them."""
         delay = TIMING.first_restart
         while True:
             started = time.monotonic()
@@ -174,18 +182,22 @@ class UrlLink:
                 return
             except DiscoveryError:  # The stream broke
                 pass
-            delay = (
-                TIMING.first_restart if time.monotonic() - started >= TIMING.max_restart else delay
-            )
+
+            has_lasted = time.monotonic() - started >= TIMING.max_restart
+            if has_lasted:
+                delay = TIMING.first_restart
             await asyncio.sleep(delay)
             delay = min(2 * delay, TIMING.max_restart)
-            self._on_stale()  # What it said in between was not heard
+
+            self._on_stale()  # What the server said in between was not heard
 
     async def _listen_once(self, run: _Run) -> bool:
+        """Read one stream of notifications to its end; return False if the server has none."""
         if not run.channel.protocol.is_stateless:
             return await run.channel.listen()
+
         with suppress(RpcError):
-            await run.channel.request("subscriptions/listen", run.session.params(_WANTED))
+            await run.channel.request("subscriptions/listen", run.session.params(_SUBSCRIPTION))
             return True
         return False
 

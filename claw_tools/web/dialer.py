@@ -1,10 +1,13 @@
-"""Connections to hosts whose addresses were vetted.
+"""Connections to hosts whose addresses were vetted (docs/spec/tools-host.md "web_fetch").
 
 Nothing else in this package opens a connection.
 
-Rules. A name is resolved once for a connection; if one of its addresses is refused, all are. What
-is connected to is an address that was vetted, never a name, so a resolver that changes its answer
-changes nothing. No proxy of the environment is used. TLS verifies the name.
+Rules. A name is resolved once for a connection; if one of its addresses is refused, all are. The
+connection is made to an address that was vetted, never to a name, so a resolver that changes its
+answer changes nothing. An address must be global, and no form of IPv6 that holds an address of
+IPv4. A host that the operator names may also be private or loopback. Addresses of metadata
+services, and all that are link-local, are closed to everybody. No proxy of the environment is used.
+TLS verifies the name.
 """
 
 import asyncio
@@ -19,9 +22,8 @@ from typing import Any, Final
 
 import httpx2
 
-from claw_contract.addresses import Address
+from claw_contract.addresses import Address, classify_address
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.web.addresses import find_refusal
 from claw_tools.web.urls import OutboundUrl
 
 type Resolver = Callable[[str, int], Sequence[Any]]
@@ -46,11 +48,19 @@ def resolve(host: str, port: int) -> Sequence[Any]:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-@lru_cache(maxsize=1)
-def _tls_context() -> ssl.SSLContext:
-    context = httpx2.create_ssl_context()  # By SSL_CERT_FILE and SSL_CERT_DIR
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+def find_refusal(address: Address, *, allow_private: bool) -> str | None:
+    """Return why nobody may connect to this address, as half a sentence; None if it is open."""
+    match classify_address(address):
+        case "metadata":
+            return "is link-local or a metadata service, which no setting opens"
+        case "private":
+            if allow_private:
+                return None
+            return "is private: an operator can open it with url_policy.allow_private"
+        case "special":
+            return "is of a special kind, which is not fetched from"
+        case "global":
+            return None
 
 
 class Dialer:
@@ -58,50 +68,61 @@ class Dialer:
 
     def __init__(self, allow_private: frozenset[str], resolver: Resolver = resolve) -> None:
         """Take hosts as ``normalize_host`` spells them."""
-        self._allow_private, self._resolver = allow_private, resolver
+        self._allow_private = allow_private
+        self._resolver = resolver
 
     async def connect(self, url: OutboundUrl) -> Streams:
         """Return a connection to the URL's host.
 
         Raise ``ToolError`` with PERMISSION_DENIED, or ``UnreachableError``.
         """
-        addresses = await self._find_addresses(url)
-        for address in addresses[:-1]:
+        *first, last = await self._find_addresses(url)
+        for address in first:
             with suppress(UnreachableError):
                 return await _dial(address, url)
-        return await _dial(addresses[-1], url)
+        return await _dial(last, url)
 
     async def _find_addresses(self, url: OutboundUrl) -> list[Address]:
-        if (address := url.address) is not None:
-            found = [address]
-        else:
-            found = await self._resolve(url)
-        for each in found:
-            refusal = find_refusal(each, allow_private=url.host in self._allow_private)
+        """Return the vetted addresses of a host, one at least, and not too many."""
+        own = url.address
+        addresses = [own] if own is not None else await self._resolve(url)
+        for address in addresses:
+            refusal = find_refusal(address, allow_private=url.host in self._allow_private)
             if refusal is not None:
                 raise ToolError(ErrorCode.PERMISSION_DENIED, f"an address of this host {refusal}.")
-        return found[:_MAX_ADDRESSES]
+        return addresses[:_MAX_ADDRESSES]
 
     async def _resolve(self, url: OutboundUrl) -> list[Address]:
         loop = asyncio.get_running_loop()
         try:
             answers = await loop.run_in_executor(_RESOLVING, self._resolver, url.host, url.port)
-            found = [ip_address(answer[4][0]) for answer in answers]
+            addresses = [ip_address(answer[4][0]) for answer in answers]
         except (OSError, ValueError):
-            found = []
-        if not found:
+            addresses = []
+        if not addresses:
             raise UnreachableError("its name has no address")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(addresses))
 
 
 async def _dial(address: Address, url: OutboundUrl) -> Streams:
-    tls, name = (_tls_context(), url.host) if url.scheme == "https" else (None, None)
+    is_tls = url.scheme == "https"
+
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             return await asyncio.open_connection(
-                str(address), url.port, ssl=tls, server_hostname=name
+                str(address),
+                url.port,
+                ssl=_tls_context() if is_tls else None,
+                server_hostname=url.host if is_tls else None,
             )
     except ssl.SSLCertVerificationError:
         raise UnreachableError("its certificate is not valid for this name") from None
     except OSError:  # A time-out, too
         raise UnreachableError("it can't be connected to") from None
+
+
+@lru_cache(maxsize=1)
+def _tls_context() -> ssl.SSLContext:
+    context = httpx2.create_ssl_context()  # By SSL_CERT_FILE and SSL_CERT_DIR
+    context.set_alpn_protocols(["http/1.1"])
+    return context

@@ -17,7 +17,7 @@ from claw_tools.web.dialer import Dialer
 from claw_tools.web.urls import OutboundUrl
 
 USER_AGENT: Final = "clawdapus-tools"
-_READ = 1 << 16
+_READ: Final = 1 << 16
 _MAX_HEAD: Final = 64 << 10
 _MAX_INFORMATIONAL: Final = 16  # Responses of status 1xx before the real one
 _MAX_PIECES: Final = 20_000  # Of a body: a chunk of one byte costs as much time as one of 64 KiB
@@ -48,24 +48,24 @@ class Body(NamedTuple):
 
 
 @asynccontextmanager
-async def exchange(dialer: Dialer, request: OutboundRequest) -> AsyncIterator["Response"]:
+async def exchange(dialer: Dialer, request: OutboundRequest) -> AsyncIterator["OutboundResponse"]:
     """Send a request and yield its response, body unread; the connection ends with the block.
 
-    Raise ``ToolError`` or ``UnreachableError`` where nothing was sent, and ``BrokenExchangeError``
+    Raise ``ToolError`` or ``UnreachableError`` if nothing was sent, and ``BrokenExchangeError``
     afterwards.
     """
     reader, writer = await dialer.connect(request.url)
     try:
         connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
         writer.write(_encode(connection, request))
-        yield await _receive_head(Response(connection, reader))
+        yield await _receive_head(OutboundResponse(connection, reader))
     finally:
         writer.transport.abort()
         await asyncio.sleep(0)  # Let the transport close its socket
 
 
-class Response:
-    """A response whose head has been read."""
+class OutboundResponse:
+    """The response of an ``OutboundRequest``. Its head has been read."""
 
     status = 0
     headers: Mapping[str, str]
@@ -73,23 +73,27 @@ class Response:
 
     def __init__(self, connection: h11.Connection, reader: asyncio.StreamReader) -> None:
         """Expect the response of the request that the connection has sent."""
-        self._connection, self._reader = connection, reader
+        self._connection = connection
+        self._reader = reader
         self._received = 0
         self.headers = {}
 
     async def read_body(self, max_bytes: int) -> Body:
-        """Return the first ``max_bytes`` of the body; it is not whole either where
-        the peer broke off.
+        """Return the first ``max_bytes`` of the body.
+
+        It is not whole if there is more, or if the peer broke off.
         """
         content = bytearray()
-        limit = self._received + max_bytes + _MAX_HEAD
+        # Chunks may have long heads of their own, which are no content
+        max_received = self._received + max_bytes + _MAX_HEAD
         try:
             for _ in range(_MAX_PIECES):
                 event = await self.next_event()
                 if not isinstance(event, h11.Data):
                     return Body(bytes(content), is_whole=True)
+
                 content += event.data
-                if len(content) > max_bytes or self._received > limit:
+                if len(content) > max_bytes or self._received > max_received:
                     break
         except BrokenExchangeError:
             pass
@@ -104,27 +108,29 @@ class Response:
                 self._connection.receive_data(data)
         except (h11.RemoteProtocolError, OSError) as error:
             raise BrokenExchangeError from error
+
         if not isinstance(event, h11.Event):
             raise BrokenExchangeError
         return event
 
 
-async def _receive_head(response: Response) -> Response:
+async def _receive_head(response: OutboundResponse) -> OutboundResponse:
     for _ in range(_MAX_INFORMATIONAL):
         event = await response.next_event()
         if isinstance(event, h11.Response):
             response.status = event.status_code
-            response.headers = _join(event)
+            response.headers = _join_headers(event)
             return response
         if not isinstance(event, h11.InformationalResponse):
             break
     raise BrokenExchangeError
 
 
-def _join(event: h11.Response) -> dict[str, str]:
+def _join_headers(event: h11.Response) -> dict[str, str]:
     joined: dict[str, str] = {}
     for raw_name, raw_value in event.headers:
-        name, value = raw_name.decode("ascii"), raw_value.decode(errors="replace")
+        name = raw_name.decode("ascii")
+        value = raw_value.decode(errors="replace")
         joined[name] = f"{joined[name]}, {value}" if name in joined else value
     return joined
 
@@ -138,6 +144,7 @@ def _encode(connection: h11.Connection, request: OutboundRequest) -> bytes:
     }
     if request.method != "GET":
         headers["content-length"] = str(len(request.body))
+
     head = h11.Request(
         method=request.method, target=request.url.target, headers=list(headers.items())
     )

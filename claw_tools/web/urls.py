@@ -17,8 +17,8 @@ from urllib.parse import urljoin
 import httpx2
 
 from claw_contract.addresses import Address
+from claw_contract.toolhost_file import MAX_PORT, UrlPolicySection
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.settings import UrlPolicy
 
 MAX_URL: Final = 2_048  # Characters
 _PORTS: Final = {"http": 80, "https": 443}
@@ -28,7 +28,6 @@ _HOST = re.compile(
 )
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 _PORT = re.compile(r"[0-9]{1,5}")
-_MAX_PORT = 65_535
 _DELIMITERS = frozenset("/?#@\\")
 
 
@@ -72,23 +71,31 @@ def parse_url(text: str) -> OutboundUrl:
         raise _invalid(f"it is longer than {MAX_URL} characters")
     if any(unicodedata.category(each)[0] in "CZ" or each == "\\" for each in text):
         raise _invalid("it has a space, a control character or a backslash")
-    if (parts := _URL.fullmatch(text)) is None:
+    match = _URL.fullmatch(text)
+    if match is None:
         raise _invalid("it is no absolute http:// or https:// URL")
-    if "@" in parts[2]:
+    scheme, raw_authority, raw_target = match.groups()
+    if "@" in raw_authority:
         raise _invalid("it holds a user name")
-    authority = unicodedata.normalize("NFKC", parts[2])
+
+    # Full-width forms of "/" or "#" would move the end of the host
+    authority = unicodedata.normalize("NFKC", raw_authority)
     if _DELIMITERS & set(authority):
         raise _odd_host()
     _, colon, port = authority.rpartition(":")
-    if colon and "]" not in port and not (_PORT.fullmatch(port) and 0 < int(port) <= _MAX_PORT):
+    has_port = colon and "]" not in port
+    if has_port and not (_PORT.fullmatch(port) and 0 < int(port) <= MAX_PORT):
         raise _invalid("its port is none")
+
     try:
-        url = httpx2.URL(f"{parts[1]}://{authority}{parts[3] or '/'}")
+        url = httpx2.URL(f"{scheme}://{authority}{raw_target or '/'}")
     except httpx2.InvalidURL:
         raise _odd_host() from None
-    host = normalize_host(url.raw_host.decode("ascii"))
     return OutboundUrl(
-        url.scheme, host, url.port or _PORTS[url.scheme], url.raw_path.decode("ascii")
+        scheme=url.scheme,
+        host=normalize_host(url.raw_host.decode("ascii")),
+        port=url.port or _PORTS[url.scheme],
+        target=url.raw_path.decode("ascii"),
     )
 
 
@@ -97,12 +104,16 @@ def normalize_host(host: str) -> str:
 
     Raise ``ToolError`` with PERMISSION_DENIED for any other spelling.
     """
-    host = host.lower().removesuffix(".")
-    if (address := _read_address(host)) is not None:
+    name = host.lower().removesuffix(".")
+    address = _read_address(name)
+    if address is not None:
         return str(address)
-    if not _HOST.fullmatch(host) or _NUMBER.fullmatch(host.rpartition(".")[2]):
+
+    # A name whose last label is a number is an address to some resolvers
+    last_label = name.rpartition(".")[2]
+    if not _HOST.fullmatch(name) or _NUMBER.fullmatch(last_label):
         raise _odd_host()
-    return host
+    return name
 
 
 def join_url(base: OutboundUrl, location: str) -> OutboundUrl:
@@ -113,6 +124,7 @@ def join_url(base: OutboundUrl, location: str) -> OutboundUrl:
         raise ToolError(
             ErrorCode.PERMISSION_DENIED, "it redirects to a URL that is not fetched."
         ) from None
+
     if base.scheme == "https" and url.scheme != "https":
         raise ToolError(
             ErrorCode.PERMISSION_DENIED, "it redirects from https to http, which is not followed."
@@ -126,7 +138,7 @@ class UrlGuard:
     Addresses are vetted where they are connected to (``Dialer``).
     """
 
-    def __init__(self, policy: UrlPolicy) -> None:
+    def __init__(self, policy: UrlPolicySection) -> None:
         """Raise ``ValueError`` for an entry that is no host."""
         self._ports = frozenset(policy.ports)
         self.allow_private = _read_hosts("allow_private", policy.allow_private)
@@ -138,6 +150,7 @@ class UrlGuard:
         if url.port not in self._ports:
             ports = ", ".join(map(str, sorted(self._ports)))
             raise _invalid(f"its port is not one that is fetched from ({ports})")
+
         if _matches(self._blocked, url.host):
             raise ToolError(
                 ErrorCode.PERMISSION_DENIED, "its host is in url_policy.blocked_domains."
@@ -149,8 +162,10 @@ class UrlGuard:
 
 
 def _matches(domains: frozenset[str], host: str) -> bool:
+    """Return whether a host is one of the domains, or below one; an address is below none."""
     if _read_address(host) is not None:
         return host in domains
+
     labels = host.split(".")
     return any(".".join(labels[start:]) in domains for start in range(len(labels)))
 
@@ -164,26 +179,31 @@ def _read_hosts(key: str, entries: Iterable[str]) -> frozenset[str]:
 
 def read_host(entry: str) -> str:
     """Return a host of a setting in its one spelling. Raise ``ValueError``."""
+    problem = ValueError(
+        f"{entry[:64]!r} is no host: write a name such as example.com, or an address"
+    )
+    authority = f"[{entry}]" if ":" in entry else entry
     try:
-        url = parse_url(f"http://[{entry}]" if ":" in entry else f"http://{entry}")
+        url = parse_url(f"http://{authority}")
     except ToolError:
-        url = None
-    if url is None or url.port != _PORTS["http"] or url.target != "/":
-        raise ValueError(
-            f"{entry[:64]!r} is no host: write a name such as example.com, or an address"
-        )
+        raise problem from None
+
+    has_more = url.port != _PORTS["http"] or url.target != "/"
+    if has_more:
+        raise problem
     return url.host
 
 
 def _read_address(host: str) -> Address | None:
+    is_ipv6 = ":" in host and "%" not in host
     try:
-        return IPv6Address(host) if ":" in host and "%" not in host else IPv4Address(host)
+        return IPv6Address(host) if is_ipv6 else IPv4Address(host)
     except AddressValueError:
         return None
 
 
-def _invalid(why: str) -> ToolError:
-    return ToolError(ErrorCode.INVALID_ARGS, f"this URL can't be fetched: {why}.")
+def _invalid(reason: str) -> ToolError:
+    return ToolError(ErrorCode.INVALID_ARGS, f"this URL can't be fetched: {reason}.")
 
 
 def _odd_host() -> ToolError:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from claw_compile.compiler import check_pod
 from claw_compile.parsing.json_reader import read_json
-from claw_compile.parsing.node import Source, plain_data, scalar_value
+from claw_compile.parsing.node import Source, plain_data
 from claw_compile.parsing.yaml_reader import read_yaml
+from claw_contract.yaml_nodes import scalar_value
 
 
 @pytest.mark.requirement("compile:yaml-1-2")

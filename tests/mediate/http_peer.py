@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from claw_mediate.http.bounded_body import read_bounded
 from claw_mediate.http.client import ConnectionPool
-from claw_mediate.http.content_coding import read_bounded
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 type Serve = Callable[..., Awaitable[Wire]]

@@ -20,7 +20,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.http.content_coding import Decoder, DecodingError, coding_names, decode
+from claw_contract.content_coding import Decoder, DecodingError, coding_names, decode
 
 MOST = 64 << 20
 SECONDS = 30.0

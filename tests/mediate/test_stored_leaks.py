@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from starlette.responses import Response
 
+from claw_contract.content_coding import DecodingError
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
-from claw_mediate.http.content_coding import DecodingError
 from claw_state.ownership import OwnedObject, ProviderObject
 from tests.mediate.stored_pod import FIRST, MANAGED, NATIVE, StoredPod, kept_response
 from tests.wires import Body

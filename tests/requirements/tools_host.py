@@ -18,6 +18,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         SPEC,
         "Broken YAML, repeated keys, tags and bombs of aliases are errors with a place and a remedy.",
     ),
+    "host:config-yaml-1-2": Requirement(
+        SPEC, "A value of `toolhost.yml` means what it means in a pod file: YAML 1.2."
+    ),
     "host:config-served": Requirement(
         SPEC, "With an error in its configuration a host serves nothing, and exits with 1."
     ),

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from claw_contract.toolhost_file import ExecSection, LimitsSection, ToolsSection
 from claw_tools.errors import ToolError
 from claw_tools.execution.containment import Containment, find_containment
 from claw_tools.execution.tools import exec_tools
-from claw_tools.settings import ExecSettings
 from claw_tools.tool import Tool
 
 
@@ -35,7 +35,10 @@ async def answer(tool: Tool, call: dict[str, Any]) -> None:
         say({"id": call["id"], "error": "cancelled"})
 
 
-async def serve(containment: Containment, settings: ExecSettings) -> None:
+MAX_RESULT = LimitsSection().result_bytes
+
+
+async def serve(containment: Containment, section: ToolsSection) -> None:
     reader, loop = asyncio.StreamReader(), asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     tools: dict[str, dict[str, Tool]] = {}
@@ -51,7 +54,7 @@ async def serve(containment: Containment, settings: ExecSettings) -> None:
         root = call["workspace"]
         if root not in tools:
             tools[root] = {
-                each.name: each for each in exec_tools(Path(root), settings, containment)
+                each.name: each for each in exec_tools(Path(root), section, containment, MAX_RESULT)
             }
         calls[call["id"]] = asyncio.create_task(answer(tools[root][call["tool"]], call))
     await asyncio.gather(*calls.values())
@@ -59,8 +62,8 @@ async def serve(containment: Containment, settings: ExecSettings) -> None:
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    settings = ExecSettings(enabled=True, **given["settings"])
-    with find_containment(settings, given["forms"], given["max_abi"]) as containment:
+    tools = ToolsSection(exec=ExecSection(enabled=True, **given["settings"]))
+    with find_containment(tools.exec, given["forms"], given["max_abi"]) as containment:
         say(
             {
                 "form": containment.form,
@@ -68,7 +71,7 @@ def main() -> None:
                 "launcher": containment.launcher,
             }
         )
-        asyncio.run(serve(containment, settings))
+        asyncio.run(serve(containment, tools))
 
 
 if __name__ == "__main__":

@@ -12,34 +12,52 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from claw_contract.log.tool_host import ToolHostServerEvent
+from claw_contract.toolhost_file import McpServerSection
 from claw_tools.errors import ToolError
 from claw_tools.servers.child import ChildLink
 from claw_tools.servers.server import McpServer
-from claw_tools.settings import McpServerSettings
 from tests.waiting import happens
 
 CHILD = Path(__file__).parents[1] / "mcp" / "child.py"
 
 
-def child(*arguments: str, name: str = "child", **more: Any) -> McpServerSettings:
-    """Return the settings of the scripted server on stdio."""
-    return McpServerSettings(name, (sys.executable, "-S", str(CHILD), *arguments), **more)
+class NamedSection(NamedTuple):
+    """A server of ``mcp_servers``."""
+
+    name: str
+    section: McpServerSection
+
+
+def command(name: str, *words: str, **more: Any) -> NamedSection:
+    """Return the section of a server that is a command."""
+    program, *args = words
+    return NamedSection(name, McpServerSection(command=program, args=args, **more))
+
+
+def address(name: str, url: str, **more: Any) -> NamedSection:
+    """Return the section of a server at a URL."""
+    return NamedSection(name, McpServerSection(url=url, **more))
+
+
+def child(*arguments: str, name: str = "child", **more: Any) -> NamedSection:
+    """Return the section of the scripted server on stdio."""
+    return command(name, sys.executable, "-S", str(CHILD), *arguments, **more)
 
 
 @dataclass
 class Behind:
     """A server behind the host."""
 
-    settings: McpServerSettings
+    settings: NamedSection
     reports: list[dict[str, Any]] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     server: McpServer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.server = McpServer(self.settings, self.changes.append, self._report)
+        self.server = McpServer(*self.settings, self.changes.append, self._report)
 
     def _report(self, state: str, **members: Any) -> None:
         ToolHostServerEvent(type="tool_host_server", ts="now", state=state, **members)
@@ -94,7 +112,7 @@ class Behind:
 
 
 @asynccontextmanager
-async def behind(settings: McpServerSettings, *, ready: bool = True) -> AsyncIterator[Behind]:
+async def behind(settings: NamedSection, *, ready: bool = True) -> AsyncIterator[Behind]:
     """Yield a running server; nothing of it is left after the block."""
     made = Behind(settings)
     running = asyncio.create_task(made.server.run())

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from claw_contract.json_schema import check_instance
+from claw_contract.toolhost_file import ExecSection, LimitsSection, ToolsSection
 from claw_tools.execution.containment import FORMS, Containment, find_containment
 from claw_tools.execution.tools import ExecShell, Spawn, exec_tools
 from claw_tools.result import fit
-from claw_tools.settings import ExecSettings
+from claw_tools.tool import Tool
 from tests.not_tested import skip_for_kernel
 from tests.tools.exec_hosts import (
     HOSTS,
@@ -28,6 +29,15 @@ from tests.tools.exec_hosts import (
     running_host,
 )
 from tests.waiting import eventually, happens
+
+MAX_RESULT = LimitsSection().result_bytes
+
+
+def both_tools(root: Path, section: ExecSection, held: Containment) -> tuple[Tool, Tool]:
+    """Return ``exec_shell`` and ``spawn``."""
+    tools = ToolsSection(exec=section)
+    return ExecShell(root, section, held, MAX_RESULT), Spawn(root, tools, held, MAX_RESULT)
+
 
 SURVIVORS = (
     "sleep {0} &",
@@ -146,10 +156,10 @@ async def test_a_call_that_is_cancelled_at_any_step_leaves_no_descriptor(tmp_pat
     def count() -> int:
         return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
-    with find_containment(ExecSettings()) as held:
+    with find_containment(ExecSection()) as held:
         if held.form is None:
             skip_for_kernel("commands", held.reason)
-        tool = ExecShell(tmp_path, ExecSettings(), held)
+        tool = ExecShell(tmp_path, ExecSection(), held, MAX_RESULT)
         await tool.execute({"command": "true"})
         before = count()
         for steps in range(8):
@@ -259,34 +269,33 @@ def test_nothing_outlives_a_host_or_a_launcher_that_is_killed(
 def test_a_workspace_of_root_has_no_commands(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("the kernel refuses a workspace of root: run as root")
-    held = Containment("namespaces", "", ExecSettings(), 99)
+    held = Containment("namespaces", "", ExecSection(), 99)
     assert "chown" in str(held.problem_of(tmp_path))
-    assert exec_tools(tmp_path, ExecSettings(), held) == []
+    assert exec_tools(tmp_path, ToolsSection(), held, MAX_RESULT) == []
 
 
 @pytest.mark.requirement("tools:exec:no-landlock")
 def test_without_landlock_there_are_no_commands(tmp_path: Path) -> None:
-    with find_containment(ExecSettings(), max_abi=0) as found:
+    with find_containment(ExecSection(), max_abi=0) as found:
         assert found.form is None
         assert found.reason.startswith("commands can't be contained here")
-        assert exec_tools(tmp_path, ExecSettings(), found) == []
+        assert exec_tools(tmp_path, ToolsSection(), found, MAX_RESULT) == []
 
 
 @pytest.mark.requirement("tools:exec:timeout-values")
 @pytest.mark.parametrize("value", [0, -1, 301, 1e9, "5", True, None])
 def test_a_time_that_is_none_does_not_fit_the_schema(tmp_path: Path, value: object) -> None:
-    held = Containment("namespaces", "", ExecSettings(), 99)
-    for tool in (ExecShell(tmp_path, ExecSettings(), held), Spawn(tmp_path, ExecSettings(), held)):
+    held = Containment("namespaces", "", ExecSection(), 99)
+    for tool in both_tools(tmp_path, ExecSection(), held):
         assert check_instance(tool.parameters, {"command": "true", "timeout": value}, 8)
         assert not check_instance(tool.parameters, {"command": "true", "timeout": 300}, 8)
 
 
 @pytest.mark.requirement("tools:exec:timeout-values")
 def test_the_time_of_a_call_that_names_none_is_at_most_the_longest(tmp_path: Path) -> None:
-    held = Containment("namespaces", "", ExecSettings(), 99)
+    held = Containment("namespaces", "", ExecSection(), 99)
     for longest, defaults in ((300, [30, 60]), (40, [30, 40]), (10, [10, 10])):
-        settings = ExecSettings(max_seconds=longest)
-        tools = (ExecShell(tmp_path, settings, held), Spawn(tmp_path, settings, held))
+        tools = both_tools(tmp_path, ExecSection(max_timeout_s=longest), held)
         assert [tool.parameters["properties"]["timeout"]["default"] for tool in tools] == defaults
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from claw_contract.limits import LineLimit
+from claw_contract.toolhost_file import CallLimitsSection
 from claw_mcp.protocol import MessageError, RpcError, read_messages, write_request
 from claw_mcp.sessions import ClientRequest, Session
 from claw_tools.audit import CallLog, CallRecord
@@ -22,6 +23,8 @@ from tests.tools.scene import MadeProvider, MadeTool, Scene, principal
 from tests.waiting import happens
 
 MEGABYTE = 1 << 20
+TWO_AT_ONCE = CallLimitsSection(concurrent=2)
+FIVE_A_MINUTE = CallLimitsSection(calls_per_minute=5)
 
 
 @pytest.mark.requirement("tools:arguments", "tools:strict-json")
@@ -201,7 +204,7 @@ async def test_one_call_too_many_at_once_is_busy_and_a_cancelled_one_gives_its_p
         running += 1
         await go.wait()
 
-    scene = Scene(principal("a", max_concurrent=2), principal("b", max_concurrent=2))
+    scene = Scene(principal("a", limits=TWO_AT_ONCE), principal("b", limits=TWO_AT_ONCE))
     for registry in scene.registries.values():
         registry.register(MadeTool("t", wait))
     tasks = [asyncio.create_task(scene.outcome("t")) for _ in range(2)]
@@ -228,7 +231,11 @@ async def test_one_call_too_many_at_once_is_busy_and_a_cancelled_one_gives_its_p
 async def test_so_many_calls_start_in_a_minute_and_bad_ones_count() -> None:
     now = 0.0
     scene = Scene()
-    registry = ToolRegistry(principal("a", calls_per_minute=3), scene.shell.provided, lambda: now)
+    registry = ToolRegistry(
+        principal("a", limits=CallLimitsSection(calls_per_minute=3)),
+        scene.shell.provided,
+        lambda: now,
+    )
     scene.shell.add(registry)
     registry.register(MadeTool("t"))
     outcomes = []
@@ -314,7 +321,7 @@ async def test_a_providers_tool_is_called_with_checked_arguments() -> None:
 
 @pytest.mark.requirement("tools:audit-refusals")
 async def test_calls_that_nobody_ran_do_not_fill_the_log() -> None:
-    scene = Scene(principal("a", calls_per_minute=5), principal("b", calls_per_minute=5))
+    scene = Scene(principal("a", limits=FIVE_A_MINUTE), principal("b", limits=FIVE_A_MINUTE))
     scene.register(MadeTool("work"))
     for _ in range(500):
         assert (await scene.outcome("none")).startswith("-32602")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from claw_mcp.protocol import RpcError
 from claw_tools.composite import NamespaceError, published_name
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.globs import matches, matches_any
 from claw_tools.provider import ToolDefinition
+from claw_tools.registry import matches, matches_any
 from tests.tools.scene import SCHEMA, MadeProvider, MadeTool, Scene, principal
 
 LETTERS = st.text("ab_*?[", max_size=8)

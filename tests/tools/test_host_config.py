@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
+from claw_compile.parsing.node import Source, plain_data
+from claw_compile.parsing.yaml_reader import read_yaml
+from claw_contract.toolhost_file import ExecSection, LimitsSection, UrlPolicySection
+from claw_tools.config.document import read_document
 from claw_tools.config.reader import SettingsError, read_settings
-from claw_tools.settings import (
-    ExecSettings,
-    FileSettings,
-    HostSettings,
-    StreamChannel,
-    UrlPolicy,
-    WebhookChannel,
-)
+from claw_tools.settings import HostSettings
 from tests.tools.hosting import run
 
 ENVIRON = {
@@ -82,7 +79,7 @@ def test_every_key_reaches_its_setting(home: Path) -> None:
     settings = read(home, WHOLE)
     a, b, local = settings.principals
     assert (a.name, a.workspace, a.globs) == ("a", home / "ws", ("read_*", "web_fetch"))
-    assert (a.calls_per_minute, a.max_concurrent) == (5, 2)
+    assert (a.limits.calls_per_minute, a.limits.concurrent) == (5, 2)
     assert a.token is not None
     assert b.token is not None
     assert (a.token.reveal(), b.token.reveal(), local.token) == (
@@ -91,45 +88,51 @@ def test_every_key_reaches_its_setting(home: Path) -> None:
         None,
     )
     assert (a.token_variable, b.token_variable, b.globs) == ("TOKEN_A", "", ())
-    assert (settings.host, settings.port, settings.path) == ("0.0.0.0", 9000, "/rpc")
-    assert (settings.allowed_hosts, settings.max_body, settings.max_result) == (
-        {"toolhost:9000"},
-        2 << 20,
-        32 << 10,
+    listen = settings.listen
+    assert (listen.host, listen.port, listen.path) == ("0.0.0.0", 9000, "/rpc")
+    assert (listen.allowed_hosts, listen.max_body) == (["ToolHost:9000"], 2 << 20)
+    assert settings.limits == LimitsSection(
+        result_bytes=32 << 10, read_bytes=1 << 20, write_bytes=1 << 20, memory_bytes=2 << 10
     )
-    assert settings.files == FileSettings(
-        1 << 20, 1 << 20, max_page=30 << 10, max_memory=2 << 10, protected=(".env",)
-    )
-    assert settings.audit_arguments == "full"
-    commands = ExecSettings(
-        *(True, True, ("ls",), ("rm",)),
-        default_seconds=1.5,
-        max_seconds=60,
-        max_spawned=2,
-        max_shown=(32 << 10) - 512,
+    assert (settings.protected, settings.audit_arguments) == ((".env",), "full")
+
+    tools = settings.tools
+    assert tools.exec == ExecSection(
+        enabled=True,
+        network=True,
+        allow=["ls"],
+        deny=["rm"],
+        default_timeout_s=1.5,
+        max_timeout_s=60,
         environment={"A": "b"},
     )
-    assert settings.exec == commands
-    assert settings.urls == UrlPolicy((8080,), ("intra",), ("x.y",), ("z",))
-    assert settings.search is not None
-    assert settings.search.api_key is not None
-    assert (settings.search.endpoint, settings.search.backend) == ("https://search/", "brave")
-    hook, bus, other = settings.channels.values()
-    assert isinstance(hook, WebhookChannel)
-    assert isinstance(bus, StreamChannel)
-    assert isinstance(other, StreamChannel)
-    assert (bus.url.reveal(), other.url.reveal(), bus.stream) == (
+    assert tools.spawn.max_concurrent == 2
+    assert tools.url_policy == UrlPolicySection(
+        ports=[8080], allow_private=["intra"], allowed_domains=["x.y"], blocked_domains=["z"]
+    )
+    search = tools.web_search
+    assert search is not None
+    assert search.api_key is not None
+    assert (search.endpoint, search.backend) == ("https://search/", "brave")
+    assert search.api_key.reveal() == "secret-key"
+    assert tools.message is not None
+    hook, bus, other = tools.message.channels.values()
+    assert (hook.webhook, hook.token, hook.redis) == ("https://hook/", search.api_key, None)
+    assert bus.redis is not None
+    assert other.redis is not None
+    assert (bus.redis.reveal(), other.redis.reveal(), bus.stream) == (
         "redis://:secret-key@valkey/0",
         "redis://secret-bus",
         "out",
     )
-    time, remote = settings.mcp_servers
-    assert (time.command, time.internal_only, time.call_seconds) == (
-        ("uvx", "time", "--utc"),
+    time, remote = tools.mcp_servers["time"], tools.mcp_servers["remote"]
+    assert (time.command, time.args, time.internal_only, time.timeout_s) == (
+        "uvx",
+        ["time", "--utc"],
         False,
         5,
     )
-    assert {name: each.reveal() for name, each in time.environment.items()} == {
+    assert {name: each.reveal() for name, each in time.env.items()} == {
         "A": "plain",
         "B": "x secret-key",
     }
@@ -142,10 +145,11 @@ def test_what_is_not_named_has_the_value_of_the_page(home: Path) -> None:
     settings = read(home, SMALL)
     assert settings == HostSettings(principals=settings.principals)
     (only,) = settings.principals
-    assert read(home, f"{SMALL}tools: {{exec: {{max_timeout_s: 10}}}}\n").exec.max_seconds == 10, (
-        "the default is lowered too"
-    )
-    assert (only.calls_per_minute, only.max_concurrent, settings.exec.enabled) == (600, 16, False)
+    lowered = read(home, f"{SMALL}tools: {{exec: {{max_timeout_s: 10}}}}\n")
+    assert lowered.tools.exec.max_timeout_s == 10, "the default may be above"
+    limits = only.limits
+    assert (limits.calls_per_minute, limits.concurrent) == (600, 16)
+    assert settings.tools.exec.enabled is False
 
 
 def with_line(section: str, line: str) -> str:
@@ -272,6 +276,10 @@ B = "b: {token: {env: TOKEN_B}, workspace: ws, tools: []"
             "5:47",
             "'generic', 'brave' or 'searxng'",
         ),
+        ("tools", "message: {}", "5:3", "tools.message has no 'channels'"),
+        ("tools", "message: {channels: {'': {webhook: 'http://x'}}}", "5:24", "at least 1"),
+        ("toolhost", "limits: {concurrent: 1}", "4:12", "no key 'concurrent'"),
+        ("principals", B + ", limits: {concurrent: 1001}}", "4:79", "less than or equal to 1000"),
         ("tools", "message: {channels: {x: {}}}", "5:27", "either 'webhook' or 'redis'"),
         (
             "tools",
@@ -296,7 +304,12 @@ B = "b: {token: {env: TOKEN_B}, workspace: ws, tools: []"
             "5:20",
             "either 'command' or 'url'",
         ),
-        ("tools", "mcp_servers: {x: {url: 'http://z', args: [a]}}", "5:20", "go with 'command'"),
+        (
+            "tools",
+            "mcp_servers: {x: {url: 'http://z', args: [a]}}",
+            "5:20",
+            "'args' goes with 'command'",
+        ),
         (
             "tools",
             "mcp_servers: {x: {command: y, env: {A: '${NOWHERE}'}}}",
@@ -306,7 +319,10 @@ B = "b: {token: {env: TOKEN_B}, workspace: ws, tools: []"
         ("tools", "mcp_servers: {x: {command: y, env: {A: 7}}}", "5:42", "x.env.A"),
         ("tools", "mcp_servers: {x: {command: y, timeout_s: 0}}", "5:44", "greater than 0"),
         ("tools", "mcp_servers: {x: {command: y}, x: {command: z}}", "5:34", "second time"),
-        ("tools", "date: 2001-99-99", "5:9", "put it in quotes"),
+        ("tools", "exec: {enabled: on}", "5:19", "write true or false"),
+        ("toolhost", "listen: {port: 22:22}", "4:18", "toolhost.listen.port"),
+        ("toolhost", "listen: {port: 1_000}", "4:18", "toolhost.listen.port"),
+        ("toolhost", 'protected: ["\\ud800"]', "4:15", "half a character"),
     ],
 )
 def test_an_error_has_its_place_its_thing_and_its_remedy(
@@ -341,10 +357,13 @@ def test_all_errors_are_told_in_one_run_in_the_order_of_their_places(home: Path)
         ),
         ("toolhost: {\n", "2:1", "no YAML"),
         ("toolhost: !!python/object:os.system {}\n", "1:11", "is not known here: leave it out"),
-        ("toolhost: !x y\n", "1:11", "no YAML"),
+        ("toolhost: !x y\n", "1:11", "is not known here: leave it out"),
         ("toolhost: {}\n---\na: b\n", "2:1", "no YAML"),
         ("? {a: b}\n: c\n", "1:3", "a key is a word"),
         ("a: &a [*a]\n", "1:1", "an anchor that contains itself"),
+        ("a: &a {<<: *a}\n", "1:1", "an anchor that contains itself"),
+        ("<<: [a]\n", "1:6", "merges a mapping"),
+        ('a: "\\UFFFFFFFF"\n', "1:1", "an escape that names no character"),
         (b"\xff\xfe\x00", "1:1", "characters"),
         (b"a: \x00\n", "1:1", "characters"),
         ("[" * 5_000, "1:1", "nested too deeply"),
@@ -358,6 +377,31 @@ def test_a_text_that_can_not_be_read_has_a_place_too(
     assert any(each.startswith(f"{place}: ") and words in each for each in told), told
 
 
+@pytest.mark.requirement("host:config-yaml-1-2")
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("on", "on"),
+        ("0123", 123),
+        ("1_000", "1_000"),
+        ("22:22", "22:22"),
+        ("2001-01-01", "2001-01-01"),
+        ("true", True),
+        ("!!str 0123", "0123"),
+        ("'5'", "5"),
+        ("", None),
+        ("{<<: {a: 1, b: 2}, b: 3}", {"a": 1, "b": 3}),
+        ("{<<: [{a: 1}, {a: 2, c: 4}]}", {"a": 1, "c": 4}),
+    ],
+)
+def test_a_value_means_what_it_means_in_a_pod_file(word: str, value: object) -> None:
+    document = read_document(f"x: {word}\n".encode())
+    assert (document.problems, document.data) == ([], {"x": value})
+    pod = read_yaml(Source("pod.yml", f"x: {word}\n")).value
+    assert pod is not None
+    assert plain_data(pod) == document.data
+
+
 @pytest.mark.requirement("host:config-yaml")
 def test_a_bomb_of_aliases_is_refused_and_a_modest_alias_is_not(home: Path) -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
@@ -365,6 +409,13 @@ def test_a_bomb_of_aliases_is_refused_and_a_modest_alias_is_not(home: Path) -> N
         f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 10)}]\n" for each in range(1, 12)
     )
     (told,) = errors(home, bomb)
+    assert "are its aliases right?" in told
+    merged = "a0: &a0 {x: y}\n"
+    merged += "".join(
+        f"a{each}: &a{each} {{<<: [{', '.join([f'*a{each - 1}'] * 10)}]}}\n"
+        for each in range(1, 12)
+    )
+    (told,) = errors(home, merged)
     assert "are its aliases right?" in told
     shared = SMALL.replace('["*"]', '&all ["*"]') + "    b: {workspace: ws, tools: *all}\n"
     assert [each.globs for each in read(home, shared).principals] == [("*",), ("*",)]

@@ -18,20 +18,18 @@ from claw_compile.parsing.json_reader import read_json
 from claw_compile.parsing.node import Source
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.secret import Secret
-from claw_tools.built_in import NotOfferedError, Parts, ToolGroup
-from claw_tools.check import report_tools
-from claw_tools.describe import describe
-from claw_tools.entry_points import load_providers
-from claw_tools.host import Host, find_secrets
-from claw_tools.provider import ToolDefinition
-from claw_tools.settings import (
-    HostSettings,
-    McpServerSettings,
-    Principal,
-    SearchSettings,
-    StreamChannel,
-    WebhookChannel,
+from claw_contract.toolhost_file import (
+    ChannelSection,
+    McpServerSection,
+    MessageSection,
+    SearchSection,
+    ToolsSection,
 )
+from claw_tools.built_in import NotOfferedError, Parts, ToolGroup
+from claw_tools.describe import describe, report_tools
+from claw_tools.host import Host, find_secrets
+from claw_tools.provider import ToolDefinition, load_providers
+from claw_tools.settings import HostSettings, Principal
 from claw_tools.tool import Tool
 from tests.tools.hosting import CONFIG, run
 from tests.tools.scene import MadeProvider, MadeTool, principal
@@ -192,20 +190,23 @@ async def test_a_provider_that_does_not_list_in_time_is_an_error_and_no_shorter_
 
 @pytest.mark.requirement("host:log")
 def test_all_credentials_of_the_settings_are_known_to_the_log() -> None:
-    names = ["token", "key", "hook", "bus", "variable", "header"]
+    names = ["token", "key", "hook", "redis://bus", "variable", "header"]
     token, key, hook, bus, variable, header = (Secret(name) for name in names)
-    server = McpServerSettings("x", environment={"A": variable}, headers={"B": header})
-    whole = settings(
-        principal(token=token),
-        principal("b"),
-        search=SearchSettings("http://x", api_key=key),
-        channels={
-            "h": WebhookChannel("http://x", hook),
-            "b": StreamChannel(bus, "s"),
-            "n": WebhookChannel("http://y"),
-        },
-        mcp_servers=(server,),
+    channels = {
+        "h": ChannelSection(webhook="http://x", token=hook),
+        "b": ChannelSection(redis=bus, stream="s"),
+        "n": ChannelSection(webhook="http://y"),
+    }
+    servers = {
+        "x": McpServerSection(command="x", env={"A": variable}),
+        "y": McpServerSection(url="http://x", headers={"B": header}),
+    }
+    tools = ToolsSection(
+        web_search=SearchSection(endpoint="http://x", api_key=key),
+        message=MessageSection(channels=channels),
+        mcp_servers=servers,
     )
+    whole = settings(principal(token=token), principal("b"), tools=tools)
     assert sorted(each.reveal() for each in find_secrets(whole)) == sorted(names)
 
 
@@ -278,13 +279,17 @@ async def test_the_tools_of_a_server_are_there_once_it_answers_and_internal_ones
     None
 ):
     pytest.importorskip("claw_tools.servers.server")
-    command = (sys.executable, str(Path(__file__).parents[1] / "mcp" / "child.py"))
-    servers = (
-        McpServerSettings("open", command, internal_only=False),
-        McpServerSettings("closed", command),
-    )
+    program, args = sys.executable, [str(Path(__file__).parents[1] / "mcp" / "child.py")]
+    servers = {
+        "open": McpServerSection(command=program, args=args, internal_only=False),
+        "closed": McpServerSection(command=program, args=args),
+    }
     lines: list[Any] = []
-    host = Host(settings(mcp_servers=servers), lambda *line: lines.append(line), groups=[])
+    host = Host(
+        settings(tools=ToolsSection(mcp_servers=servers)),
+        lambda *line: lines.append(line),
+        groups=[],
+    )
     assert host.health()["servers"] == {"open": "starting", "closed": "starting"}
     running = asyncio.create_task(host.run())
     (registry,) = host.registries

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from claw_contract.secret import Secret
+from claw_contract.toolhost_file import ChannelSection
 from claw_tools.errors import ErrorCode
-from claw_tools.message import stream, webhook
+from claw_tools.message import channels as message_channels
 from claw_tools.message.tools import message_tools
-from claw_tools.settings import MessageChannel, StreamChannel, WebhookChannel
 from claw_tools.tool import Tool
 from tests.raw import Act, answers, bytes_only, hangs_after, resets_after
 from tests.state.server import SharedState, shared_state
@@ -29,13 +29,17 @@ SENT = {"status": "sent", "channel": "team", "chat_id": "12345", "content_length
 UNKNOWN = "whether the message was delivered is unknown. Find out before you send it again."
 
 
-def sender(principal: str = "", **channels: MessageChannel) -> Tool:
+def sender(principal: str = "", **channels: ChannelSection) -> Tool:
     [tool] = message_tools(channels, principal)
     return tool
 
 
-def hook(url: str) -> WebhookChannel:
-    return WebhookChannel(url, Secret(TOKEN))
+def hook(url: str) -> ChannelSection:
+    return ChannelSection(webhook=url, token=Secret(TOKEN))
+
+
+def stream(url: str, name: str = "s") -> ChannelSection:
+    return ChannelSection(redis=Secret(url), stream=name)
 
 
 @pytest.fixture
@@ -44,8 +48,8 @@ def valkey(tmp_path: Path) -> Iterator[SharedState]:
         yield server
 
 
-def log(server: SharedState) -> StreamChannel:
-    return StreamChannel(Secret(server.url), "claw:messages")
+def log(server: SharedState) -> ChannelSection:
+    return stream(server.url, "claw:messages")
 
 
 @pytest.mark.requirement("message:webhook")
@@ -64,7 +68,7 @@ async def test_a_webhook_gets_one_post(status: int) -> None:
 @pytest.mark.requirement("message:webhook")
 async def test_without_principal_and_token_none_is_sent() -> None:
     async with serving(answers(200, b"")) as peer:
-        await call(sender(team=WebhookChannel(peer.url)), **ARGS)
+        await call(sender(team=ChannelSection(webhook=peer.url)), **ARGS)
         head, _, body = peer.received[0].partition(b"\r\n\r\n")
     assert b"authorization" not in head
     assert json.loads(body) == ARGS
@@ -93,7 +97,7 @@ async def test_a_webhook_that_refuses_or_redirects_fails(status: int) -> None:
 async def test_a_webhook_that_breaks_off_leaves_the_outcome_unknown(
     act: Act, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "_SECONDS", 0.5)
+    monkeypatch.setattr(message_channels, "_WEBHOOK_SECONDS", 0.5)
     async with serving(act) as peer:
         error = await fails(sender(team=hook(peer.url)), **ARGS)
         assert len(peer.received) == 1
@@ -111,9 +115,7 @@ async def test_what_was_not_sent_is_said_to_be_not_sent() -> None:
             error.message
             == "the channel can't be reached (it can't be connected to), and nothing was sent."
         )
-        gone = await fails(
-            sender(team=StreamChannel(Secret(url.replace("http", "redis")), "s")), **ARGS
-        )
+        gone = await fails(sender(team=stream(url.replace("http", "redis"))), **ARGS)
         assert gone.message == "the channel can't be reached, and nothing was sent."
     assert (
         await fails(sender(team=hook("http://169.254.169.254/")), **ARGS)
@@ -156,9 +158,9 @@ async def test_a_message_that_is_none_is_not_sent(change: dict[str, Any]) -> Non
 @pytest.mark.parametrize("url", ["", "bus:8080", "http://u:p@bus/", "file:///x"])
 def test_a_channel_that_is_no_url_is_an_error_at_the_start(url: str) -> None:
     with pytest.raises(ValueError, match=r"message.channels.team.webhook is no"):
-        sender(team=WebhookChannel(url))
-    with pytest.raises(ValueError, match=r"message.channels.team.redis is no"):
-        sender(team=StreamChannel(Secret("unix:///run/valkey"), "s"))
+        sender(team=ChannelSection(webhook=url))
+    with pytest.raises(ValueError, match=r"redis\s.*this is no redis:// or rediss:// URL"):
+        stream("unix:///run/valkey")
 
 
 @pytest.mark.requirement("message:stream")
@@ -173,7 +175,7 @@ async def test_a_stream_gets_the_message(valkey: SharedState) -> None:
 async def test_a_stream_keeps_a_bounded_number(
     valkey: SharedState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "MAX_ENTRIES", 20)
+    monkeypatch.setattr(message_channels, "MAX_ENTRIES", 20)
     valkey.asks("CONFIG", "SET", "stream-node-max-entries", "10")  # the server trims whole nodes
     tool = sender(team=log(valkey))
     await asyncio.gather(*(call(tool, **ARGS) for _ in range(16)))
@@ -191,7 +193,7 @@ async def test_a_stream_that_refuses_fails_without_its_secrets(valkey: SharedSta
     valkey.asks("SET", "claw:messages", "text")
     error = await fails(sender(team=log(valkey)), **ARGS)
     assert error.message == "the channel refused the message: its operator must look at the stream."
-    wrong = StreamChannel(Secret(valkey.url.replace(PASSWORD, "wrong")), "claw:messages")
+    wrong = stream(valkey.url.replace(PASSWORD, "wrong"), "claw:messages")
     error = await fails(sender(team=wrong), **ARGS)
     assert error.message == "the channel can't be reached, and nothing was sent."
 
@@ -200,7 +202,7 @@ async def test_a_stream_that_refuses_fails_without_its_secrets(valkey: SharedSta
 async def test_a_server_that_stands_still_is_left(
     valkey: SharedState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "_SECONDS", 0.5)
+    monkeypatch.setattr(message_channels, "_STREAM_SECONDS", 0.5)
     valkey.freeze()
     assert "nothing was sent" in (await fails(sender(team=log(valkey)), **ARGS)).message
     valkey.thaw()
@@ -213,7 +215,7 @@ async def test_a_server_that_stands_still_is_left(
 async def test_a_stream_that_breaks_off_leaves_the_outcome_unknown(
     leaves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "_SECONDS", 0.5)
+    monkeypatch.setattr(message_channels, "_STREAM_SECONDS", 0.5)
     commands: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -229,7 +231,7 @@ async def test_a_stream_that_breaks_off_leaves_the_outcome_unknown(
     server = await asyncio.start_server(serve, LOCAL, 0)
     async with server:
         url = f"redis://{LOCAL}:{server.sockets[0].getsockname()[1]}"
-        error = await fails(sender(team=StreamChannel(Secret(url), "s")), **ARGS)
+        error = await fails(sender(team=stream(url)), **ARGS)
     assert error.message == f"the channel did not answer: {UNKNOWN}"
     assert b"".join(commands).count(b"XADD") == 1
 
@@ -248,5 +250,5 @@ async def test_without_the_client_the_error_says_what_to_install(
     for name in [name for name in sys.modules if name.partition(".")[0] == "redis"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
-    error = await fails(sender(team=StreamChannel(Secret("redis://cache"), "s")), **ARGS)
+    error = await fails(sender(team=stream("redis://cache")), **ARGS)
     assert error.message.endswith("which is not installed: pip install 'clawdapus[redis]'.")

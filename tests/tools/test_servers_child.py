@@ -15,8 +15,8 @@ import pytest
 from claw_contract.secret import Secret
 from claw_contract.strict_json import read_strict_object
 from claw_tools.errors import ErrorCode
-from claw_tools.settings import McpServerSettings
-from tests.tools.serving import CHILD, behind, child
+from claw_tools.servers.server import pause_after
+from tests.tools.serving import CHILD, behind, child, command
 from tests.waiting import happens
 
 SECRET = "planted-credential-of-the-host"
@@ -40,7 +40,7 @@ def text_of(result: object) -> str:
 
 @pytest.mark.requirement("servers:restart")
 async def test_a_killed_server_fails_its_calls_at_once_and_is_there_again() -> None:
-    async with behind(child(call_seconds=600)) as server:
+    async with behind(child(timeout_s=600)) as server:
         calls = [asyncio.create_task(server.fails("hang")) for _ in range(3)]
         await asyncio.sleep(0)
         await server.call("echo")  # The three are before it in the pipe
@@ -80,11 +80,14 @@ async def test_a_server_that_crashes_in_a_loop_disturbs_no_other() -> None:
 
 
 @pytest.mark.requirement("servers:down-at-start")
-@pytest.mark.parametrize("command", [("/nothing/here",), ("false",), ("a\0b",)])
-async def test_a_command_that_never_runs_has_no_tools_and_is_tried_again(
-    command: tuple[str, ...],
-) -> None:
-    async with behind(McpServerSettings("broken", command), ready=False) as server:
+def test_a_list_that_fails_for_hours_is_asked_for_again_every_half_minute() -> None:
+    assert [pause_after(failures) for failures in (0, 1, 2, 10_000)] == [0.5, 1.0, 2.0, 30.0]
+
+
+@pytest.mark.requirement("servers:down-at-start")
+@pytest.mark.parametrize("program", ["/nothing/here", "false", "a\0b"])
+async def test_a_command_that_never_runs_has_no_tools_and_is_tried_again(program: str) -> None:
+    async with behind(command("broken", program), ready=False) as server:
         await happens(lambda: len(server.of("restarts")) >= 2, "it is tried again")
         assert (server.server.state, await server.names(), server.changes) == ("down", set(), [])
 
@@ -92,7 +95,7 @@ async def test_a_command_that_never_runs_has_no_tools_and_is_tried_again(
 @pytest.mark.requirement("servers:down-at-start")
 async def test_a_command_that_is_there_later_has_its_tools_then(tmp_path: Path) -> None:
     program = tmp_path / "server"
-    async with behind(McpServerSettings("later", (str(program),)), ready=False) as server:
+    async with behind(command("later", str(program)), ready=False) as server:
         await happens(lambda: server.of("restarts"), "it is tried again")
         error = await server.fails("echo")
         assert (error.code, "was not sent" in error.message) == (ErrorCode.EXECUTION_FAILED, True)
@@ -117,7 +120,7 @@ async def test_a_list_that_has_changed_is_read_anew() -> None:
 
 @pytest.mark.requirement("servers:timeout")
 async def test_a_call_that_takes_too_long_is_cancelled_at_the_server() -> None:
-    async with behind(child(call_seconds=0.3)) as server:
+    async with behind(child(timeout_s=0.3)) as server:
         error = await server.fails("hang")
         assert (error.code, "may have taken effect" in error.message) == (ErrorCode.TIMEOUT, True)
         (cancelled,) = [
@@ -143,9 +146,7 @@ async def test_a_child_gets_a_minimal_environment_and_what_is_declared(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("LANG", "C.UTF-8")
-    async with behind(
-        child(environment={"DECLARED": Secret("short"), "TMPDIR": Secret("/tmp")})
-    ) as server:
+    async with behind(child(env={"DECLARED": Secret("short"), "TMPDIR": Secret("/tmp")})) as server:
         environ = environment_of(server.child_pid)
     assert environ.keys() - {
         "HOME",
@@ -162,7 +163,7 @@ async def test_a_child_gets_a_minimal_environment_and_what_is_declared(
 
 @pytest.mark.requirement("servers:stderr", "servers:secrets")
 async def test_stderr_is_in_the_log_bounded_and_without_secrets() -> None:
-    async with behind(child(environment={"TOKEN": Secret(SECRET)})) as server:
+    async with behind(child(env={"TOKEN": Secret(SECRET)})) as server:
         await server.call("flood", lines=5_000, text=f"using {SECRET}")
         await happens(lambda: server.of("lines_dropped"), "what was dropped is told")
         assert sum(len(server.of(state)) for state in ("stderr",)) < 1_000
@@ -174,7 +175,7 @@ async def test_stderr_is_in_the_log_bounded_and_without_secrets() -> None:
 
 @pytest.mark.requirement("servers:secrets")
 async def test_what_a_server_says_of_its_own_credential_is_redacted_before_it_is_cut() -> None:
-    async with behind(child(environment={"TOKEN": Secret(SECRET)})) as server:
+    async with behind(child(env={"TOKEN": Secret(SECRET)})) as server:
         said = await server.call(
             "result", result={"structuredContent": {"a": SECRET, SECRET: 1}, "content": []}
         )
@@ -187,7 +188,7 @@ async def test_what_a_server_says_of_its_own_credential_is_redacted_before_it_is
 
 @pytest.mark.requirement("servers:huge-line")
 async def test_a_line_without_end_ends_that_run_only() -> None:
-    async with behind(child(call_seconds=600)) as server, behind(child(name="other")) as other:
+    async with behind(child(timeout_s=600)) as server, behind(child(name="other")) as other:
         waiting = asyncio.create_task(server.fails("hang"))
         await server.call("echo")
         error = await server.fails("large", mebibytes=50)

@@ -19,18 +19,18 @@ from claw_mcp.sessions import ClientRequest, Session
 from claw_tools.audit import CallLog
 from claw_tools.errors import ErrorCode
 from claw_tools.registry import ToolRegistry
-from claw_tools.settings import McpServerSettings, Principal
+from claw_tools.settings import Principal
 from claw_tools.shell import McpServerShell
 from tests.mcp_peers.peers import npm_program
 from tests.mcp_peers.sdk import SDKS, Mode, Sdk, program, sdk_server
-from tests.tools.serving import behind, child
+from tests.tools.serving import address, behind, child, command
 from tests.waiting import happens
 
 
 @pytest.mark.requirement("servers:stdio", "servers:results")
 async def test_server_everything_is_behind_the_host() -> None:
-    command = (*npm_program("mcp-server-everything"), "stdio")
-    async with behind(McpServerSettings("everything", command)) as server:
+    words = (*npm_program("mcp-server-everything"), "stdio")
+    async with behind(command("everything", *words)) as server:
         assert {"echo", "get-tiny-image", "get-structured-content"} <= await server.names()
         assert await server.call("echo", message="hello") == {"output": "Echo: hello"}
         assert "[image, image/png, 4033 bytes]" in (await server.call("get-tiny-image"))["output"]
@@ -51,7 +51,7 @@ async def test_server_everything_is_behind_the_host() -> None:
 @pytest.mark.requirement("servers:stdio")
 async def test_mcp_server_time_is_behind_the_host() -> None:
     async with behind(
-        McpServerSettings("time", (program("mcp-server-time"), "--local-timezone", "UTC"))
+        command("time", program("mcp-server-time"), "--local-timezone", "UTC")
     ) as server:
         assert await server.names() == {"get_current_time", "convert_time"}
         tokyo = await server.call(
@@ -69,7 +69,7 @@ async def test_servers_of_the_official_sdk_are_called_and_told_of_the_end_of_a_c
     sdk: Sdk, mode: Mode, tmp_path: Path
 ) -> None:
     with sdk_server(sdk, mode, tmp_path / "sdk") as peer:
-        async with behind(McpServerSettings("sdk", url=peer.url, call_seconds=30)) as server:
+        async with behind(address("sdk", peer.url, timeout_s=30)) as server:
             total = await server.call("add", a=2**70, b=1)
             assert total == {"output": str(2**70 + 1)}
             assert json.loads(bytes(await server.call("structured", symbol="A"))) == {
@@ -93,7 +93,7 @@ async def test_a_killed_url_server_fails_its_calls_at_once_and_is_there_again(
     tmp_path: Path,
 ) -> None:
     with sdk_server(2, "sse", tmp_path / "sdk") as peer:
-        async with behind(McpServerSettings("sdk", url=peer.url, call_seconds=600)) as server:
+        async with behind(address("sdk", peer.url, timeout_s=600)) as server:
             calls = [asyncio.create_task(server.fails("slow", seconds=60)) for _ in range(3)]
             await happens(lambda: len(peer.calls("slow")) == 3, "the calls are there")
             peer.kill()

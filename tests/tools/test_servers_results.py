@@ -10,8 +10,7 @@ import pytest
 
 from claw_contract.redaction.redactor import Redactor
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.servers.calls import read_answer
-from claw_tools.servers.definitions import read_definitions
+from claw_tools.servers.answers import read_answer, read_definitions
 
 PLAIN = Redactor(())
 SCHEMA: Any = {"type": "object"}

@@ -14,16 +14,15 @@ import pytest
 from claw_contract.secret import Secret
 from claw_contract.strict_json import read_strict_object
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.settings import McpServerSettings
 from tests.mcp.scripted_server import HANDSHAKE, STATELESS, Exchange, ScriptedServer
-from tests.tools.serving import behind
+from tests.tools.serving import NamedSection, address, behind
 from tests.waiting import free_port, happens
 
 TOKEN = "planted-token-of-the-url"
 
 
-def at(server: ScriptedServer, **more: Any) -> McpServerSettings:
-    return McpServerSettings("desk", url=f"{server.url}/mcp", **more)
+def at(server: ScriptedServer, **more: Any) -> NamedSection:
+    return address("desk", f"{server.url}/mcp", **more)
 
 
 async def hold(exchange: Exchange) -> None:
@@ -147,9 +146,7 @@ async def test_a_url_server_that_comes_later_has_its_tools_then_and_may_go_and_c
     versions: tuple[str, ...],
 ) -> None:
     port = free_port()
-    async with behind(
-        McpServerSettings("desk", url=f"http://127.0.0.1:{port}/"), ready=False
-    ) as desk:
+    async with behind(address("desk", f"http://127.0.0.1:{port}/"), ready=False) as desk:
         await happens(lambda: len(desk.of("restarts")) >= 2, "it is tried again")
         assert (desk.server.state, await desk.names()) == ("down", set())
         assert "can't be reached" in desk.of("failed")[0]["reason"]
@@ -170,7 +167,7 @@ async def test_a_url_server_that_comes_later_has_its_tools_then_and_may_go_and_c
 
 @pytest.mark.requirement("servers:timeout")
 async def test_a_call_to_a_url_that_takes_too_long_is_cancelled(server: ScriptedServer) -> None:
-    async with behind(at(server, call_seconds=0.3)) as desk:
+    async with behind(at(server, timeout_s=0.3)) as desk:
         while not server.of(
             "tools/call"
         ):  # On a busy machine its time may be over before the server has it

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import claw_tools
+from claw_contract.toolhost_file import UrlPolicySection
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.settings import UrlPolicy
-from claw_tools.web.addresses import find_refusal
+from claw_tools.web.dialer import find_refusal
 from claw_tools.web.fetch import WebFetch
 from claw_tools.web.urls import parse_url
 from tests.raw import answers
@@ -180,7 +180,7 @@ def url_of(address: str) -> str:
 async def test_a_closed_address_is_refused_as_a_literal_and_as_the_address_of_a_name(
     address: str,
 ) -> None:
-    tool = WebFetch(UrlPolicy(), resolver(page_example=[address]))
+    tool = WebFetch(UrlPolicySection(), resolver(page_example=[address]))
     assert await refusal(tool, url=url_of(address)) is DENIED
     assert await refusal(tool, url="http://page.example/") is DENIED
 
@@ -188,9 +188,10 @@ async def test_a_closed_address_is_refused_as_a_literal_and_as_the_address_of_a_
 @pytest.mark.requirement("fetch:metadata")
 @pytest.mark.parametrize("address", METADATA)
 async def test_no_setting_opens_a_metadata_service(address: str) -> None:
-    hosts = (address, "page.example")
+    hosts = [address, "page.example"]
     tool = WebFetch(
-        UrlPolicy(allow_private=hosts, allowed_domains=hosts), resolver(page_example=[address])
+        UrlPolicySection(allow_private=hosts, allowed_domains=hosts),
+        resolver(page_example=[address]),
     )
     assert await refusal(tool, url=url_of(address)) is DENIED
     assert await refusal(tool, url="http://page.example/") is DENIED
@@ -202,8 +203,8 @@ async def test_no_setting_opens_a_metadata_service(address: str) -> None:
 async def test_no_form_of_ipv6_carries_an_address_of_ipv4(holder: str, held: str) -> None:
     v4 = int(IPv4Address(held))
     address = str(IPv6Address(HOLDERS[holder].format(v4=held, hex=f"{v4 >> 16:x}:{v4 & 0xFFFF:x}")))
-    hosts = (address, "page.example")
-    tool = WebFetch(UrlPolicy(allow_private=hosts), resolver(page_example=[address]))
+    hosts = [address, "page.example"]
+    tool = WebFetch(UrlPolicySection(allow_private=hosts), resolver(page_example=[address]))
     assert await refusal(tool, url=url_of(address)) is DENIED
     assert await refusal(tool, url="http://page.example/") is DENIED
 
@@ -228,14 +229,14 @@ def test_whatever_address_is_held_the_holder_is_closed(
 @pytest.mark.requirement("fetch:spellings")
 @pytest.mark.parametrize("host", SPELLINGS)
 async def test_an_odd_spelling_of_a_host_is_refused(host: str) -> None:
-    assert await refusal(WebFetch(UrlPolicy()), url=f"http://{host}/") is DENIED
-    assert await refusal(WebFetch(UrlPolicy()), url=f"HTTP://{host}:80?x") is DENIED
+    assert await refusal(WebFetch(UrlPolicySection()), url=f"http://{host}/") is DENIED
+    assert await refusal(WebFetch(UrlPolicySection()), url=f"HTTP://{host}:80?x") is DENIED
 
 
 @pytest.mark.requirement("fetch:url-tricks")
 @pytest.mark.parametrize("url", TRICKS)
 async def test_a_url_with_two_readings_is_refused(url: str) -> None:
-    assert await refusal(WebFetch(UrlPolicy()), url=url) is INVALID
+    assert await refusal(WebFetch(UrlPolicySection()), url=url) is INVALID
 
 
 @pytest.mark.requirement("fetch:url-tricks")
@@ -244,7 +245,7 @@ async def test_a_url_with_two_readings_is_refused(url: str) -> None:
     ["good.example℀evil.example", "good.example／x", "good.example＠127.0.0.1", "good.example？"],
 )
 async def test_a_character_that_unfolds_into_a_delimiter_is_refused(host: str) -> None:
-    assert await refusal(WebFetch(UrlPolicy()), url=f"http://{host}/") is DENIED
+    assert await refusal(WebFetch(UrlPolicySection()), url=f"http://{host}/") is DENIED
 
 
 @pytest.mark.requirement("fetch:url-tricks")
@@ -264,7 +265,8 @@ def test_what_goes_out_of_any_url_is_a_plain_host_and_a_line_of_ascii(rest: str)
 @pytest.mark.requirement("fetch:every-answer")
 async def test_one_private_address_among_public_ones_refuses_the_name() -> None:
     tool = WebFetch(
-        UrlPolicy(), resolver(page_example=["93.184.216.34", "2606:2800:220:1::1", "10.0.0.7"])
+        UrlPolicySection(),
+        resolver(page_example=["93.184.216.34", "2606:2800:220:1::1", "10.0.0.7"]),
     )
     assert await refusal(tool, url="http://page.example/") is DENIED
 
@@ -273,9 +275,11 @@ async def test_one_private_address_among_public_ones_refuses_the_name() -> None:
 async def test_a_name_without_an_address_fails() -> None:
     with connections() as made:
         nothing = await fails(
-            WebFetch(UrlPolicy(), resolver(page_example=[])), url="http://page.example/"
+            WebFetch(UrlPolicySection(), resolver(page_example=[])), url="http://page.example/"
         )
-        unknown = await fails(WebFetch(UrlPolicy(), _no_such_name), url="http://page.example/")
+        unknown = await fails(
+            WebFetch(UrlPolicySection(), _no_such_name), url="http://page.example/"
+        )
     assert made == []
     assert (nothing.code, unknown.code) == (FAILED, FAILED)
     assert (
@@ -297,7 +301,7 @@ async def test_a_resolver_that_changes_its_answer_changes_nothing() -> None:
         return resolver(**{host.replace(".", "_"): [next(changing)]})(host, port)
 
     async with serving(answers(200, b"first", "text/plain")) as peer:
-        tool = fetcher(peer, look_up=rebind, allow_private=("page.example",))
+        tool = fetcher(peer, look_up=rebind, allow_private=["page.example"])
         with connections() as made:
             page = await call(tool, url=f"http://page.example:{peer.port}/")
         assert (page["text"], asked, made) == (
@@ -312,7 +316,7 @@ async def test_a_resolver_that_changes_its_answer_changes_nothing() -> None:
 async def test_a_private_host_is_opened_by_its_name_and_no_other_at_its_address() -> None:
     async with serving(answers(200, b"inside", "text/plain")) as peer:
         names = resolver(wiki_internal=[LOCAL], other_internal=[LOCAL])
-        tool = fetcher(peer, look_up=names, allow_private=("Wiki.Internal.",))
+        tool = fetcher(peer, look_up=names, allow_private=["Wiki.Internal."])
         assert (await call(tool, url=f"http://wiki.internal:{peer.port}/"))["text"] == "inside"
         for host in ("other.internal", LOCAL, "sub.wiki.internal", "localhost"):
             assert (await fails(tool, url=f"http://{host}:{peer.port}/")).code in {DENIED, FAILED}
@@ -325,13 +329,13 @@ async def test_domains_match_by_whole_labels() -> None:
     names = resolver(
         evil_com=public, notevil_com=["10.0.0.1"], a_evil_com=public, good_com=["10.0.0.1"]
     )
-    blocking = WebFetch(UrlPolicy(blocked_domains=("Evil.com",)), names)
+    blocking = WebFetch(UrlPolicySection(blocked_domains=["Evil.com"]), names)
     for host in ("evil.com", "EVIL.com.", "a.evil.com", "ｅvil.com"):
         assert "blocked_domains" in (await fails(blocking, url=f"http://{host}/")).message
     assert (
         "private" in (await fails(blocking, url="http://notevil.com/")).message
     )  # past the names, and then refused
-    allowing = WebFetch(UrlPolicy(allowed_domains=("good.com", "bücher.example")), names)
+    allowing = WebFetch(UrlPolicySection(allowed_domains=["good.com", "bücher.example"]), names)
     assert "allowed_domains" in (await fails(allowing, url="http://evil.com/")).message
     assert (
         "private" in (await fails(allowing, url="http://good.com/")).message
@@ -341,7 +345,7 @@ async def test_domains_match_by_whole_labels() -> None:
 
 @pytest.mark.requirement("fetch:domains")
 async def test_an_address_is_no_domain_of_labels() -> None:
-    tool = WebFetch(UrlPolicy(allowed_domains=("1.1.1.1",)))
+    tool = WebFetch(UrlPolicySection(allowed_domains=["1.1.1.1"]))
     assert "allowed_domains" in (await fails(tool, url="http://9.1.1.1/")).message
 
 
@@ -353,15 +357,15 @@ async def test_an_address_is_no_domain_of_labels() -> None:
 @pytest.mark.parametrize("key", ["allow_private", "allowed_domains", "blocked_domains"])
 def test_an_entry_that_is_no_host_is_an_error(key: str, entry: str) -> None:
     with pytest.raises(ValueError, match=f"url_policy.{key}: .* is no host"):
-        WebFetch(UrlPolicy(**{key: (entry,)}))
+        WebFetch(UrlPolicySection(**{key: [entry]}))
 
 
 @pytest.mark.requirement("fetch:policy-entries")
 def test_addresses_and_names_are_entries() -> None:
     WebFetch(
-        UrlPolicy(
-            allow_private=("10.0.0.1", "fd00::1", "wiki.internal", "wiki"),
-            blocked_domains=("com.", "bücher.de"),
+        UrlPolicySection(
+            allow_private=["10.0.0.1", "fd00::1", "wiki.internal", "wiki"],
+            blocked_domains=["com.", "bücher.de"],
         )
     )
 
@@ -385,7 +389,7 @@ def test_only_the_dialer_opens_connections() -> None:
                 found |= {(file.name, name)} if name in opening else set()
     ours = {
         ("exchange.py", "connect"),
-        ("stream.py", "connect"),
+        ("channels.py", "connect"),
     }  # Dialer.connect; a stream's server is the operator's
     assert found == {("dialer.py", "open_connection"), *ours}
 

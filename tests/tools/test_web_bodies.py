@@ -13,8 +13,8 @@ from functools import cache
 import brotli
 import pytest
 
+from claw_contract.toolhost_file import MIB
 from claw_tools.errors import ErrorCode
-from claw_tools.settings import MIB
 from tests.raw import Act, answers, bytes_only, hangs_after, head, repeats_for_ever, resets_after
 from tests.tools.web import call, fails, fetcher, serving
 from tests.waiting import DEADLINE

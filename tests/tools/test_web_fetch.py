@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from claw_contract.toolhost_file import UrlPolicySection
 from claw_tools.errors import ErrorCode
-from claw_tools.settings import UrlPolicy
 from claw_tools.web import dialer
 from claw_tools.web.body import MAX_TEXT
 from claw_tools.web.fetch import WebFetch
@@ -209,7 +209,7 @@ async def test_a_redirect_is_checked_as_the_first_url(location: str) -> None:
     async with serving(leads_to(location), answers(200, b"inside", "text/plain")) as peer:
         with connections() as made:
             error = await fails(
-                fetcher(peer, look_up=names, blocked_domains=("blocked.example",)), url=peer.url
+                fetcher(peer, look_up=names, blocked_domains=["blocked.example"]), url=peer.url
             )
         assert error.code in {DENIED, INVALID}
         assert made == [(LOCAL, peer.port)]
@@ -308,9 +308,9 @@ async def test_tls_is_verified_for_the_name_and_never_left(certificate: Path) ->
     seen: list[str | None] = []
     server, port = await tls_server(certificate, seen)
     async with server:
-        hosts = ("site.example", "other.example")
+        hosts = ["site.example", "other.example"]
         tool = WebFetch(
-            UrlPolicy(ports=(port, 80), allow_private=hosts),
+            UrlPolicySection(ports=[port, 80], allow_private=hosts),
             resolver(site_example=[LOCAL], other_example=[LOCAL]),
         )
         assert (await call(tool, url=f"https://site.example:{port}/"))["text"] == "secret"
@@ -338,7 +338,7 @@ async def test_a_certificate_of_a_stranger_is_refused(
     server, port = await tls_server(certificate, [])
     async with server:
         tool = WebFetch(
-            UrlPolicy(ports=(port,), allow_private=("site.example",)),
+            UrlPolicySection(ports=[port], allow_private=["site.example"]),
             resolver(site_example=[LOCAL]),
         )
         assert "certificate" in (await fails(tool, url=f"https://site.example:{port}/")).message

@@ -12,11 +12,14 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from claw_contract.secret import Secret
+from claw_contract.toolhost_file import MIB, SearchSection, ToolsSection
+from claw_tools.built_in import GROUPS
 from claw_tools.errors import ErrorCode
-from claw_tools.settings import MIB, SearchSettings, UrlPolicy
+from claw_tools.host import Host
+from claw_tools.settings import HostSettings
 from claw_tools.web.search import WebSearch
-from claw_tools.web.tools import web_tools
 from tests.raw import Act, answers, bytes_only, resets_after
+from tests.tools.scene import principal
 from tests.tools.web import call, fails, serving
 from tests.waiting import nobody_listens
 
@@ -94,8 +97,17 @@ def says(document: Any) -> Act:
     return answers(200, json.dumps(document).encode())
 
 
+def registered(section: SearchSection | None) -> list[str]:
+    """Return the tools of the web that a host has with this section."""
+    (group,) = (each for each in GROUPS if "web_search" in each.names)
+    tools = ToolsSection(web_search=section)
+    host = Host(HostSettings((principal(),), tools=tools), lambda *_: None, groups=[group])
+    (registry,) = host.registries
+    return [tool.name for tool in registry.tools()]
+
+
 def engine(url: str, **settings: Any) -> WebSearch:
-    return WebSearch(SearchSettings(url, **settings))
+    return WebSearch(SearchSection(endpoint=url, **settings))
 
 
 def asked(request: bytes) -> tuple[str, dict[str, list[str]]]:
@@ -257,11 +269,8 @@ async def test_an_engine_that_is_away_or_a_metadata_service_is_not_searched() ->
 
 @pytest.mark.requirement("search:unconfigured")
 def test_without_an_endpoint_there_is_no_search() -> None:
-    assert [tool.name for tool in web_tools(UrlPolicy(), None)] == ["web_fetch"]
-    assert [tool.name for tool in web_tools(UrlPolicy(), SearchSettings("http://searx:8080"))] == [
-        "web_fetch",
-        "web_search",
-    ]
+    assert registered(None) == ["web_fetch"]
+    assert registered(SearchSection(endpoint="http://searx:8080")) == ["web_fetch", "web_search"]
     for endpoint in ("", "searx:8080", "file:///x", "http://user:secret@searx/", "http://"):
         with pytest.raises(ValueError, match=r"web_search\.endpoint"):
-            web_tools(UrlPolicy(), SearchSettings(endpoint))
+            registered(SearchSection(endpoint=endpoint))

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from claw_contract.toolhost_file import UrlPolicySection
 from claw_tools.composite import CompositeToolProvider
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.registry import ToolRegistry
-from claw_tools.settings import Principal, UrlPolicy
+from claw_tools.settings import Principal
 from claw_tools.tool import Tool
 from claw_tools.web.dialer import resolve
 from claw_tools.web.fetch import WebFetch
@@ -98,10 +99,10 @@ def resolver(**hosts: list[str]) -> Any:
     return look_up
 
 
-def fetcher(*peers: Peer, look_up: Any = resolve, **policy: Any) -> WebFetch:
+def fetcher(
+    *peers: Peer, look_up: Any = resolve, max_seconds: float = 30.0, **policy: Any
+) -> WebFetch:
     """Return a ``web_fetch`` that may reach these peers on loopback."""
-    ports = (80, 443, *(peer.port for peer in peers))
-    return WebFetch(
-        UrlPolicy(**{"ports": ports, "allow_private": (LOCAL,), "max_seconds": 30.0, **policy}),
-        look_up,
-    )
+    ports = [80, 443, *(peer.port for peer in peers)]
+    section = UrlPolicySection(**{"ports": ports, "allow_private": [LOCAL], **policy})
+    return WebFetch(section, look_up, max_seconds)

@@ -17,8 +17,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from claw_contract.toolhost_file import UrlPolicySection
 from claw_tools.errors import ToolError
-from claw_tools.settings import UrlPolicy
 from claw_tools.web.fetch import WebFetch
 
 LOCAL = "127.0.0.1"
@@ -82,7 +82,7 @@ async def find(public: str) -> dict[str, Any]:
     await asyncio.get_running_loop().create_datagram_endpoint(lambda: names, (LOCAL, 53))
     hits: Counter[str] = Counter()
     servers = [await serve(public, "public", hits), await serve(LOCAL, "private", hits)]
-    tool = WebFetch(UrlPolicy())
+    tool = WebFetch(UrlPolicySection())
 
     async def fetch(url: str) -> Any:
         try:

@@ -11,9 +11,9 @@ import re
 from abc import ABC, abstractmethod
 from typing import Final
 
+from claw_contract.content_coding import Decoder, DecodingError
 from claw_contract.sse import EventTooLongError, SseReader
 from claw_mediate.core.cost import ReceivedAnswer
-from claw_mediate.http.content_coding import Decoder, DecodingError
 from claw_mediate.mitm.passthrough.answer_notes import AnswerNotes
 
 EVENT_STREAM: Final = "text/event-stream"

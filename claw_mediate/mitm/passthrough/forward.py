@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from mitmproxy import http
 
+from claw_contract.content_coding import DecodingError, coding_names, decode_known
 from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, build_error_body
-from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
 from claw_mediate.http.headers import CREDENTIALS, OVERRIDES, raw_headers
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm.flow_state import ForwardedRequest, all_states, state_of

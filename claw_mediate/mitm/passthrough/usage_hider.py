@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from claw_contract.content_coding import Decoder, DecodingError
 from claw_mediate.core.stream_usage import UsageChunkFilter
-from claw_mediate.http.content_coding import Decoder, DecodingError
 from claw_mediate.mitm.passthrough.answer_tap import MAX_UNPACKED
 
 

@@ -8,9 +8,9 @@ from urllib.parse import unquote_to_bytes
 from mitmproxy import http
 from mitmproxy.net.http.status_codes import RESPONSES
 
+from claw_contract.content_coding import DecodingError, coding_names, decode_known
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS
-from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
 from claw_mediate.http.headers import CREDENTIALS
 from claw_mediate.mitm.flow_state import HeaderField, HeaderFields, Originals
 from claw_mediate.mitm.view.hidden_flows import MAX_SHOWN

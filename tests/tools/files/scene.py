@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
+from claw_contract.toolhost_file import PROTECTED, CallLimitsSection, LimitsSection
 from claw_tools.composite import CompositeToolProvider
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.files.memory import memory_tools
 from claw_tools.files.tools import file_tools
 from claw_tools.files.workspace import Workspace
 from claw_tools.registry import ToolRegistry
-from claw_tools.settings import FileSettings, Principal
+from claw_tools.settings import Principal
 
+DEFAULT_LIMITS = LimitsSection()
 OWNER = 12_345
 """The user who owns the workspace, where the tests run as root."""
 SECRET = "the secret that stands outside"
@@ -73,7 +75,9 @@ class Scene:
 
 
 @contextmanager
-def opened(home: Path, settings: FileSettings | None = None) -> Iterator[Scene]:
+def opened(
+    home: Path, limits: LimitsSection = DEFAULT_LIMITS, protected: Sequence[str] = PROTECTED
+) -> Iterator[Scene]:
     """Make a scene in an empty folder."""
     for name in ("ws", "out", "ws-evil"):
         (home / name).mkdir(parents=True)
@@ -82,28 +86,39 @@ def opened(home: Path, settings: FileSettings | None = None) -> Iterator[Scene]:
         (home / name).chmod(0o777)
         (home / name / "s").chmod(0o666)
     own(home / "ws")
-    with scene_at(home, settings) as scene:
+    with scene_at(home, limits, protected) as scene:
         yield scene
 
 
 @contextmanager
-def scene_at(home: Path, settings: FileSettings | None = None) -> Iterator[Scene]:
+def scene_at(
+    home: Path, limits: LimitsSection = DEFAULT_LIMITS, protected: Sequence[str] = PROTECTED
+) -> Iterator[Scene]:
     """Open the workspace of a scene that is there."""
     workspace = Workspace.open(home / "ws")
     try:
-        yield Scene(home, workspace, registered(workspace, settings))
+        yield Scene(home, workspace, registered(workspace, limits, protected))
     finally:
         workspace.close()
 
 
-def registered(workspace: Workspace, settings: FileSettings | None = None) -> ToolRegistry:
+def registered(
+    workspace: Workspace,
+    limits: LimitsSection = DEFAULT_LIMITS,
+    protected: Sequence[str] = PROTECTED,
+) -> ToolRegistry:
     """Return a registry with the tools of a workspace."""
     principal = Principal(
-        "tester", Path("unused"), ("*",), calls_per_minute=1 << 30, max_concurrent=1_000
+        "tester",
+        Path("unused"),
+        ("*",),
+        limits=CallLimitsSection(calls_per_minute=1 << 30, concurrent=1_000),
     )
     registry = ToolRegistry(principal, CompositeToolProvider())
-    used = settings or FileSettings()
-    for tool in (*file_tools(workspace, used), *memory_tools(workspace, used)):
+    for tool in (
+        *file_tools(workspace, limits, protected),
+        *memory_tools(workspace, limits),
+    ):
         registry.register(tool)
     return registry
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.files.folder import Call, Folder
+from claw_tools.files.folder import Cancellation, Folder
 from claw_tools.files.openat2 import open_by_kernel
 from tests.tools.files.scene import Scene, write
 
@@ -83,7 +83,10 @@ def test_a_file_that_changed_since_it_was_read_keeps_the_other_writers_content(
     tmp_path: Path, how: str
 ) -> None:
     file = write(tmp_path / "f", "old")
-    with Folder(os.open(tmp_path, os.O_RDONLY), open_by_kernel) as folder, folder.lock(Call()):
+    with (
+        Folder(os.open(tmp_path, os.O_RDONLY), open_by_kernel) as folder,
+        folder.lock(Cancellation()),
+    ):
         found = folder.find_file("f")
         if how in {"replaced", "removed", "a link"}:
             file.unlink()
@@ -92,7 +95,7 @@ def test_a_file_that_changed_since_it_was_read_keeps_the_other_writers_content(
         elif how != "removed":
             file.write_text("theirs")
         with pytest.raises((ToolError, OSError)):
-            folder.replace("f", b"ours", Call(), found)
+            folder.replace("f", b"ours", Cancellation(), found)
     assert not (tmp_path / "elsewhere").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ([] if how == "removed" else ["f"])
     if how not in {"removed", "a link"}:
@@ -105,7 +108,7 @@ def test_a_change_while_the_new_content_is_written_is_seen(tmp_path: Path) -> No
     whether anybody waits for it still.
     """
 
-    class Interrupted(Call):
+    class Interrupted(Cancellation):
         def check(self) -> None:
             if (
                 threading.current_thread() is threading.main_thread()
@@ -116,7 +119,7 @@ def test_a_change_while_the_new_content_is_written_is_seen(tmp_path: Path) -> No
     write(tmp_path / "f", "old")
     with (
         Folder(os.open(tmp_path, os.O_RDONLY), open_by_kernel) as folder,
-        folder.lock(Call()),
+        folder.lock(Cancellation()),
         pytest.raises(ToolError, match="changed meanwhile"),
     ):
         folder.replace("f", b"ours", Interrupted(), folder.find_file("f"))

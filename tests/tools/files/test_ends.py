@@ -28,10 +28,11 @@ MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 DOOMED = """
 import os, signal, sys
 from pathlib import Path
-from claw_tools.files.folder import Call
+from claw_tools.files.folder import Cancellation
+from claw_tools.files.protection import ProtectedFiles
 from claw_tools.files.tools import EditFile, WriteFile
 from claw_tools.files.workspace import Workspace
-from claw_tools.settings import FileSettings
+from claw_contract.toolhost_file import LimitsSection
 from tests.tools.files.poor_process import refuse_new_calls
 
 def write_until(moment):
@@ -43,11 +44,11 @@ def write_until(moment):
             if happened == moment:
                 os.kill(os.getpid(), signal.SIGKILL)
     if moment % 2:
-        tool, args = WriteFile(workspace, FileSettings()), {"path": "x/f", "content": "new" * 100_000}
+        tool, args = WriteFile(workspace, LimitsSection(), ProtectedFiles(())), {"path": "x/f", "content": "new" * 100_000}
     else:
-        tool, args = EditFile(workspace, FileSettings()), {"path": "x/f", "old_text": "old", "new_text": "new" * 100_000}
+        tool, args = EditFile(workspace, LimitsSection(), ProtectedFiles(())), {"path": "x/f", "old_text": "old", "new_text": "new" * 100_000}
     sys.addaudithook(count)
-    tool.work(args, Call())
+    tool.work(args, Cancellation())
 
 if sys.argv[2:] == ["old"]:
     refuse_new_calls()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from claw_contract.toolhost_file import LimitsSection
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.settings import FileSettings
 from tests.tools.files.scene import OWNER, Scene, bind, link, opened, own, write
 
 needs_root = pytest.mark.skipif(
@@ -21,7 +21,7 @@ needs_root = pytest.mark.skipif(
 @pytest.mark.requirement("files:pages")
 async def test_a_long_file_comes_in_pages_of_whole_lines_that_fit_a_result(tmp_path: Path) -> None:
     lines = [f'line {number}\t"quoted" é\r\n' for number in range(500)] + ["the last one"]
-    with opened(tmp_path, FileSettings(max_page=2_000)) as scene:
+    with opened(tmp_path, LimitsSection(result_bytes=2_134)) as scene:
         write(scene.ws / "f", "".join(lines))
         offset, seen, pages = 0, "", 0
         while offset is not None:
@@ -89,7 +89,7 @@ async def test_a_sparse_file_of_1_gib_is_read_in_bounded_memory(kernel_scene: Sc
 async def test_of_a_line_that_fits_no_page_there_is_the_beginning_in_whole_characters(
     tmp_path: Path,
 ) -> None:
-    with opened(tmp_path, FileSettings(max_page=100)) as scene:
+    with opened(tmp_path, LimitsSection().model_copy(update={"result_bytes": 107})) as scene:
         write(scene.ws / "f", "é" * 200 + "\nnext\n")
         page = await scene.call("read_file", path="f")
         assert set(page.pop("content")) == {"é"}
@@ -273,7 +273,7 @@ async def test_a_folder_to_which_a_protected_name_links_is_protected_too(
 
 @pytest.mark.requirement("files:protected-list")
 async def test_the_configuration_replaces_the_list_and_other_names_are_free(tmp_path: Path) -> None:
-    with opened(tmp_path, FileSettings(protected=("ci/", "Makefile", "conf/secret.yml"))) as scene:
+    with opened(tmp_path, protected=("ci/", "Makefile", "conf/secret.yml")) as scene:
         for path in ("ci/run", "sub/ci/deep/run", "sub/Makefile", "makefile", "a/conf/secret.yml"):
             assert (
                 await scene.refused("write_file", path=path, content="x")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from claw_contract.toolhost_file import LimitsSection
 from claw_tools.errors import ErrorCode
-from claw_tools.settings import FileSettings
 from tests.tools.files.scene import SECRET, Scene, link, opened, write
 
 ROOT = Path(__file__).parents[3]
@@ -20,10 +20,10 @@ import asyncio, sys
 from pathlib import Path
 from claw_tools.files.memory import MemoryWrite
 from claw_tools.files.workspace import Workspace
-from claw_tools.settings import FileSettings
+from claw_contract.toolhost_file import LimitsSection
 
 async def main():
-    tool = MemoryWrite(Workspace.open(Path(sys.argv[1])), FileSettings())
+    tool = MemoryWrite(Workspace.open(Path(sys.argv[1])), LimitsSection())
     await asyncio.gather(*(tool.execute({"content": f"{sys.argv[2]}-{number}"}) for number in range(25)))
 
 asyncio.run(main())
@@ -85,7 +85,7 @@ def test_of_appends_by_two_processes_each_is_there_once(kernel_scene: Scene) -> 
 
 @pytest.mark.requirement("memory:full")
 async def test_what_would_be_too_much_is_refused_whole(tmp_path: Path) -> None:
-    with opened(tmp_path, FileSettings(max_memory=1_000)) as scene:
+    with opened(tmp_path, LimitsSection().model_copy(update={"memory_bytes": 1_000})) as scene:
         await scene.call("memory_write", content="x" * 990)
         for mode, size in (("append", 20), ("overwrite", 1_001)):
             assert (
@@ -97,7 +97,7 @@ async def test_what_would_be_too_much_is_refused_whole(tmp_path: Path) -> None:
         write(scene.ws / "MEMORY.md", "z" * 5_000)
         assert await scene.call("memory_read") == {"content": "z" * 1_000, "truncated": True}
         assert await scene.refused("memory_write", content="y") is ErrorCode.MEMORY_FULL
-    assert FileSettings().max_memory == 256 << 10
+    assert LimitsSection().memory_bytes == 256 << 10
 
 
 @pytest.mark.requirement("memory:link")

@@ -1,4 +1,4 @@
-"""Bounded reading of bodies, and decoding of their content codings (RFC 9110, 8.4.1).
+"""Bounded decoding of content codings (RFC 9110, 8.4.1): the one decompressor of all packages.
 
 A few bytes may decode to gigabytes, so every decoder of a chain is bounded: in bytes, in bytes for
 each encoded byte, and in the members of one body.
@@ -13,16 +13,15 @@ from typing import Final
 import brotli  # type: ignore[import-untyped]
 import zstandard
 
-from claw_mediate.http.client import Response
-
 _PIECE = 1 << 16  # Decoded bytes at a time, where a format lets us choose
 # Encoded bytes at a time: zstd does not bound its output, and makes up to 32 KiB of each byte
 _ZSTD_SLICE = 512
 _ZSTD_WINDOW = 1 << 23  # Limit of the window that a peer may demand (RFC 9659)
 _UNCHECKED_BYTES = 8 << 20
 # Limit beyond ``_UNCHECKED_BYTES``: no real body exceeds it; repetitive event streams reach 40
-_MAX_RATIO = 100
+_MAX_RATIO: Final = 100
 _MAX_MEMBERS = 4096
+_GZIP_ID: Final = b"\x1f"  # The first byte of a member of gzip (RFC 1952, 2.3.1)
 _MAX_CODINGS = 2
 
 
@@ -41,8 +40,9 @@ class DecodedTooLargeError(DecodingError):
 
 
 def coding_names(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the codings that Content-Encoding lists, in the order of application;
-    without ``identity``.
+    """Return the codings that Content-Encoding lists, in the order of application.
+
+    ``identity`` is left out.
     """
     names = (name.strip().lower() for value in values for name in value.split(","))
     return tuple(name for name in names if name not in ("", "identity"))
@@ -54,12 +54,13 @@ def decode(body: bytes, applied: Sequence[str], max_bytes: float, seconds: float
     Raise ``DecodingError``, also for more than ``max_bytes`` or ``seconds``.
     """
     decoder = Decoder(applied, max_bytes)
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     pieces: list[bytes] = []
     for start in range(0, len(body), _PIECE):
         pieces += decoder.feed(body[start : start + _PIECE])
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise DecodedTooLargeError("the body takes too long to unpack")
+
     if not decoder.is_complete:
         raise DecodingError("the body ends within its content coding")
     return b"".join(pieces)
@@ -70,20 +71,39 @@ def decode_known(body: bytes, applied: Sequence[str], max_bytes: float, seconds:
 
     Raise ``DecodingError``.
     """
-    return decode(body, applied, max_bytes, seconds) if _CODINGS.keys() & applied else body
+    is_known = bool(_CODINGS.keys() & applied)
+    return decode(body, applied, max_bytes, seconds) if is_known else body
 
 
 class Decoder:
-    """Incremental decoder of one body with up to two codings."""
+    """The incremental decoder of one body with up to two codings."""
 
-    def __init__(self, applied: Sequence[str], max_bytes: float) -> None:
-        """Raise ``UnknownCodingError``."""
+    def __init__(
+        self,
+        applied: Sequence[str],
+        max_bytes: float,
+        *,
+        max_ratio: float = _MAX_RATIO,
+        ignores_padding: bool = False,
+    ) -> None:
+        """Decode ``applied``, the codings in the order of application.
+
+        A body of more than ``max_bytes``, or of more than ``max_ratio`` times its encoded size, is
+        too large. ``ignores_padding``: bytes after the last member that begin no other member of
+        gzip are left out, as gzip(1) does.
+
+        Raise ``UnknownCodingError``.
+        """
         if len(applied) > _MAX_CODINGS:
             raise UnknownCodingError(f"no more than {_MAX_CODINGS} content codings are read")
         for name in applied:
             if name not in _CODINGS:
                 raise UnknownCodingError("content codings that are read: gzip, deflate, br, zstd")
-        self._steps = [_Step(_CODINGS[name], max_bytes) for name in reversed(applied)]
+
+        self._steps = [
+            _Step(_CODINGS[name], max_bytes, max_ratio, ignores_padding=ignores_padding)
+            for name in reversed(applied)
+        ]
 
     @property
     def is_complete(self) -> bool:
@@ -98,9 +118,21 @@ class Decoder:
 
 
 class _Step:
-    def __init__(self, coding: "Callable[[], _Member]", max_bytes: float) -> None:
+    """The decoder of one coding. Its body may be several members, one after the other."""
+
+    def __init__(
+        self,
+        coding: "Callable[[], _Member]",
+        max_bytes: float,
+        max_ratio: float,
+        *,
+        ignores_padding: bool,
+    ) -> None:
         self._coding = coding
         self._max_bytes = max_bytes
+        self._max_ratio = max_ratio
+        self._ignores_padding = ignores_padding
+
         self._member = coding()
         self._member_count = 1
         self._bytes_in = 0
@@ -115,15 +147,16 @@ class _Step:
             self._bytes_in += len(data)
             for piece in self._decode(data):
                 self._bytes_out += len(piece)
-                if self._bytes_out > min(
-                    self._max_bytes, _UNCHECKED_BYTES + _MAX_RATIO * self._bytes_in
-                ):
+                max_by_ratio = _UNCHECKED_BYTES + self._max_ratio * self._bytes_in
+                if self._bytes_out > min(self._max_bytes, max_by_ratio):
                     raise DecodedTooLargeError("the body unpacks to more than is read")
                 yield piece
 
     def _decode(self, data: bytes) -> Iterator[bytes]:
         while data:
             if self._member.is_complete:
+                if self._ignores_padding and not data.startswith(_GZIP_ID):
+                    return
                 self._next_member()
             try:
                 yield from self._member.feed(data)
@@ -140,6 +173,8 @@ class _Step:
 
 
 class _Member(ABC):
+    """The decoder of one compressed stream."""
+
     is_complete = False
     unused = b""  # Data after its end
 
@@ -221,24 +256,3 @@ _CODINGS: Final[dict[str, Callable[[], _Member]]] = {
     "br": _Brotli,
     "zstd": _Zstd,
 }
-
-
-async def read_bounded(response: Response, keep: int, max_bytes: int) -> tuple[bytes, int]:
-    """Return (the first ``keep`` bytes, the size).
-
-    Stop reading once the size exceeds ``max_bytes``.
-    """
-    if (
-        not response.headers.get_list("content-encoding")
-        and (whole := response.take_whole()) is not None
-    ):
-        return whole[:keep], len(whole)
-    kept = bytearray()
-    size = 0
-    async for chunk in response.aiter_bytes():
-        if len(kept) < keep:
-            kept += chunk[: keep - len(kept)]
-        size += len(chunk)
-        if size > max_bytes:
-            break
-    return bytes(kept), size
