@@ -7,7 +7,7 @@ from typing import Literal
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, quote
 from claw_compile.grammar import shapes
-from claw_compile.grammar.pod import PodSecret, Principal, ProviderAuth, Stdio
+from claw_compile.grammar.pod import PodSecret, ProviderAuth, ServiceCredential, Stdio
 from claw_compile.grammar.reader import Reader
 from claw_compile.parsing.node import Node, ScalarNode
 
@@ -86,7 +86,7 @@ _SERVICE = shapes.Key("service", shapes.Text(), "The service.")
 _PRINCIPAL = shapes.Key("principal", shapes.Text(), "Who the agent is there.")
 
 
-def _build_principal(members: shapes.Members) -> Principal | None:
+def _build_principal(members: shapes.Members) -> ServiceCredential | None:
     service, env, secret, principal = (
         members[_SERVICE],
         members[_ENV],
@@ -97,13 +97,13 @@ def _build_principal(members: shapes.Members) -> Principal | None:
     reference = env or secret
     if service is None or reference is None or (env and secret):
         return None
-    return Principal(service, "env" if env else "secret", reference, name, span)
+    return ServiceCredential(service, "env" if env else "secret", reference, name, span)
 
 
 def _one_for_each_service(
-    reader: Reader, principals: tuple[Principal, ...], _node: Node
-) -> tuple[Principal, ...]:
-    by_service: dict[str, Principal] = {}
+    reader: Reader, principals: tuple[ServiceCredential, ...], _node: Node
+) -> tuple[ServiceCredential, ...]:
+    by_service: dict[str, ServiceCredential] = {}
     for principal in principals:
         first = by_service.setdefault(principal.service.text, principal)
         if first is not principal:

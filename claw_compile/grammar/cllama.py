@@ -20,7 +20,14 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import did_you_mean, quote
 from claw_compile.grammar import shapes
 from claw_compile.grammar.access import VARIABLE_NAME
-from claw_compile.grammar.pod import MODES, BudgetSetting, Cllama, Mode, Models, Setting
+from claw_compile.grammar.pod import (
+    MODES,
+    BudgetSetting,
+    CllamaSetting,
+    Mode,
+    Models,
+    ProxyVariable,
+)
 from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
 from claw_contract.durations import parse_duration
@@ -70,7 +77,7 @@ _FALLBACKS = shapes.ScalarOr(
 class _ModelSlots:
     """``models``: any slots, each with a model, and ``fallback`` with a list of them."""
 
-    def read(self, reader: Reader, node: Node, place: shapes.Place) -> Models:
+    def read(self, reader: Reader, node: Node, place: shapes.ValuePlace) -> Models:
         mapping = reader.mapping(node, place.what)
         slots: list[tuple[ScalarNode, str | None]] = []
         fallback: tuple[str, ...] | None = None
@@ -78,7 +85,9 @@ class _ModelSlots:
             if entry.key.text == FALLBACK:
                 fallback = tuple(
                     dict.fromkeys(
-                        _FALLBACKS.read(reader, entry.value, shapes.Place("'fallback'", place.span))
+                        _FALLBACKS.read(
+                            reader, entry.value, shapes.ValuePlace("'fallback'", place.span)
+                        )
                         or ()
                     )
                 )
@@ -115,7 +124,7 @@ def _is_slot(name: str) -> bool:
     return re.fullmatch(_SLOT, name) is not None and not re.fullmatch(_ORDINAL_SLOT, name)
 
 
-def _read_slot(reader: Reader, entry: Entry, place: shapes.Place) -> str | None:
+def _read_slot(reader: Reader, entry: Entry, place: shapes.ValuePlace) -> str | None:
     slot = entry.key.text
     if not _is_slot(slot):
         help_text = "fallbacks are one list: 'fallback: [first, second]'"
@@ -208,7 +217,7 @@ class _EnvValue:
     one has filled in.
     """
 
-    def read(self, reader: Reader, node: Node, place: shapes.Place) -> ScalarNode | None:
+    def read(self, reader: Reader, node: Node, place: shapes.ValuePlace) -> ScalarNode | None:
         if not isinstance(node, ScalarNode):
             reader.report(
                 codes.WRONG_TYPE,
@@ -224,10 +233,10 @@ class _EnvValue:
 
 def _settings(
     reader: Reader, pairs: tuple[tuple[ScalarNode, ScalarNode], ...], _node: Node
-) -> Mapping[str, Setting]:
+) -> Mapping[str, ProxyVariable]:
     """Return name → value; a name without a value takes the process's, as in Compose."""
     return {
-        name.text: Setting(
+        name.text: ProxyVariable(
             name.span, (reader.lookup(name.text) or "") if node.raw is None else node.text
         )
         for name, node in pairs
@@ -305,14 +314,14 @@ _PATHS = shapes.Key(
 _ENV = shapes.Key("env", ENV, "The environment of the proxy; provider keys belong here.")
 
 
-def _build_cllama(members: shapes.Members) -> Cllama | None:
+def _build_cllama(members: shapes.Members) -> CllamaSetting | None:
     mode, proxies = members[_MODE] or "base-url", members[_PROXY]
-    return Cllama(
+    return CllamaSetting(
         members.place.span, proxies or (), mode, members[_WORKERS] or "", members[_PATHS] or ()
     )
 
 
-def _build_default(members: shapes.Members) -> Cllama | None:
+def _build_default(members: shapes.Members) -> CllamaSetting | None:
     """Build the default; None where it holds nothing but ``env``."""
     says_more = any(key in members for key in (_MODE, _WORKERS, _PATHS))
     if says_more or _ENV not in members:
@@ -338,12 +347,12 @@ class _CllamaShape:
     (``read_default_env``).
     """
 
-    record: shapes.Record[Cllama]
+    record: shapes.Record[CllamaSetting]
 
-    def read(self, reader: Reader, node: Node, place: shapes.Place) -> Cllama | None:
+    def read(self, reader: Reader, node: Node, place: shapes.ValuePlace) -> CllamaSetting | None:
         if isinstance(node, MapNode):
             return self.record.read(reader, node, place)
-        return Cllama(place.span, _PROXIES.read(reader, node, place) or ())
+        return CllamaSetting(place.span, _PROXIES.read(reader, node, place) or ())
 
     def json_schema(self) -> shapes.Schema:
         return {"anyOf": [*_PROXIES.json_schema()["anyOf"], self.record.json_schema()]}
@@ -353,9 +362,11 @@ CLLAMA = _CllamaShape(_RECORD)
 DEFAULT_CLLAMA = _CllamaShape(_DEFAULT_RECORD)
 
 
-def read_default_env(reader: Reader, node: Node) -> Mapping[str, Setting]:
+def read_default_env(reader: Reader, node: Node) -> Mapping[str, ProxyVariable]:
     """Return ``env`` of ``cllama-defaults``."""
     env = node.get(_ENV.name) if isinstance(node, MapNode) else None
     return (
-        ENV.read(reader, env.value, shapes.Place(quote(_ENV.name), env.key.span)) if env else None
+        ENV.read(reader, env.value, shapes.ValuePlace(quote(_ENV.name), env.key.span))
+        if env
+        else None
     ) or {}

@@ -81,7 +81,7 @@ def own_entries[T](listed: EntryList[T] | None) -> tuple[T, ...]:
 
 
 @dataclass(frozen=True)
-class Cllama:
+class CllamaSetting:
     """The proxies before the agent, and its entrance to them; none when ``cllama``
     is ``null`` or ``[]``.
 
@@ -97,7 +97,7 @@ class Cllama:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ProxyVariable:
     """One variable of the proxy's environment.
 
     Its value may be a credential, and is never shown.
@@ -108,7 +108,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ToolPolicySetting:
     """``tool-policy``, replaced whole."""
 
     key: Span
@@ -228,7 +228,7 @@ class PodSecret:
 
 
 @dataclass(frozen=True)
-class Principal:
+class ServiceCredential:
     """One entry of an agent's ``service-auth {service, secret|env, principal}``:
     its own credential at a service.
     """
@@ -252,10 +252,10 @@ class ServiceSpec:
     name: ScalarNode
     agent: ScalarNode | None = None
     runner: str = "generic"
-    cllama: Cllama | None = None
+    cllama: CllamaSetting | None = None
     tools: EntryList[Grant] | None = None
     surfaces: EntryList[Surface] | None = None
-    limits: Limits | None = None
+    tool_policy: ToolPolicySetting | None = None
     describe_file: ScalarNode | None = None
     names_descriptor: bool = False
     base_url: ScalarNode | None = None
@@ -266,7 +266,7 @@ class ServiceSpec:
     mcp_path: ScalarNode | None = None
     count: int = 1
     count_key: Span | None = None
-    cllama_env: Mapping[str, Setting] = field(default_factory=dict)
+    cllama_env: Mapping[str, ProxyVariable] = field(default_factory=dict)
     models: Models | None = None
     feeds: EntryList[Feed] | None = None
     skills: EntryList[ScalarNode] | None = None
@@ -274,7 +274,7 @@ class ServiceSpec:
     spending: BudgetSetting | None = None
     context: ContextSetting | None = None
     delivery: Delivery = "mediated"
-    principals: tuple[Principal, ...] = ()
+    principals: tuple[ServiceCredential, ...] = ()
     carried: Mapping[str, Node] = field(default_factory=dict)
     body: MapNode | None = None
     environment: Node | None = None
@@ -298,12 +298,12 @@ class PodSpec:
     document: MapNode
     services: tuple[ServiceSpec, ...]
     name: ScalarNode | None = None
-    cllama: Cllama | None = None
+    cllama: CllamaSetting | None = None
     tools: EntryList[Grant] | None = None
     surfaces: EntryList[Surface] | None = None
-    limits: Limits | None = None
+    tool_policy: ToolPolicySetting | None = None
     strict_surfaces: bool = False
-    cllama_env: Mapping[str, Setting] = field(default_factory=dict)
+    cllama_env: Mapping[str, ProxyVariable] = field(default_factory=dict)
     models: Models | None = None
     feeds: EntryList[Feed] | None = None
     skills: EntryList[ScalarNode] | None = None

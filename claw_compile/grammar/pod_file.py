@@ -65,7 +65,7 @@ _POD_FIELDS: dict[str, shapes.Key[Any]] = {
         DEFAULT_GRANTS,
         "Grants for agents without 'tools', and where they write '...'.",
     ),
-    "limits": shapes.Key("tool-policy-defaults", LIMITS, "Limits of a turn with tools."),
+    "tool_policy": shapes.Key("tool-policy-defaults", LIMITS, "Limits of a turn with tools."),
     "surfaces": shapes.Key(
         "surfaces-defaults", DEFAULT_SURFACES, "What agents reach beside their tools."
     ),
@@ -122,7 +122,9 @@ _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
     "tools": shapes.Key(
         "tools", GRANTS, "What it may call; deny by default. [] takes the pod's away."
     ),
-    "limits": shapes.Key("tool-policy", LIMITS, "Limits of a turn with tools; replaces the pod's."),
+    "tool_policy": shapes.Key(
+        "tool-policy", LIMITS, "Limits of a turn with tools; replaces the pod's."
+    ),
     "feeds": shapes.Key("feeds", FEEDS, "Live data for its prompts."),
     "skills": shapes.Key("skills", SKILLS, "Files that it may read."),
     "memory": shapes.Key("memory", MEMORY, "The service that remembers for it; null for none."),
@@ -202,7 +204,7 @@ def _members(reader: Reader, root: MapNode) -> shapes.Members:
     that the pod has no name.
     """
     claw = root.get("x-claw")
-    place = shapes.Place(POD.name, claw.key.span if claw else root.span)
+    place = shapes.ValuePlace(POD.name, claw.key.span if claw else root.span)
     if claw is not None and not is_null(claw.value):
         return POD.read(reader, claw.value, place) or shapes.Members(reader, {}, claw.value, place)
     members = shapes.Members(reader, {}, root, place)
@@ -216,7 +218,7 @@ def _read_service(reader: Reader, entry: Entry) -> ServiceSpec:
     if body is None:
         return ServiceSpec(entry.key)
     claw = body.value("x-claw")
-    place = shapes.Place(SERVICE.name, entry.key.span)
+    place = shapes.ValuePlace(SERVICE.name, entry.key.span)
     members = (SERVICE.read(reader, claw, place) if claw is not None else None) or shapes.Members(
         reader, {}, body, place
     )

@@ -44,7 +44,7 @@ def one_of(*keys: str) -> Schema:
 
 
 @dataclass(frozen=True)
-class Place:
+class ValuePlace:
     """The place of a value: its name in messages, and the span of its key (in a
     list: of the value itself).
     """
@@ -56,7 +56,7 @@ class Place:
 class Shape[T](Protocol):
     """One shape: how a value is read into a ``T``, and its JSON Schema."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> T | None:
         """Return the value; report why it is none."""
 
     def json_schema(self) -> Schema:
@@ -76,7 +76,7 @@ class Text:
     name: str = ""
     max_length: int | None = None
 
-    def read(self, reader: Reader, node: Node, place: Place) -> ScalarNode | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> ScalarNode | None:
         what = self.name or place.what
         word = reader.text(node, what)
         if word is None:
@@ -106,7 +106,7 @@ class Text:
 class Prose:
     """A text of any number of lines, which may be empty."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> str | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> str | None:
         if not isinstance(node, ScalarNode) or node.is_null:
             reader.report(
                 codes.WRONG_TYPE, node.span, f"{place.what} is a text, and this is {kind(node)}"
@@ -125,7 +125,7 @@ class Choice[W: str]:
 
     options: tuple[W, ...]
 
-    def read(self, reader: Reader, node: Node, place: Place) -> W | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> W | None:
         word = reader.text(node, place.what)
         if word is None or word.text in self.options:
             return next(option for option in self.options if option == word.text) if word else None
@@ -144,7 +144,7 @@ class Choice[W: str]:
 class Flag:
     """True or false, in quotes too."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> bool | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> bool | None:
         word = reader.text(node, place.what)
         if word is not None and word.text not in {"true", "false"}:
             reader.report(codes.BAD_VALUE, node.span, f"{place.what} is true or false")
@@ -161,7 +161,7 @@ class Limit:
 
     max: int = MAX_LIMIT
 
-    def read(self, reader: Reader, node: Node, place: Place) -> int | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> int | None:
         number = reader.text(node, place.what)
         if number is None:
             return None
@@ -184,7 +184,7 @@ class Limit:
 class AnyValue:
     """Whatever stands there: it is carried as it is."""
 
-    def read(self, _reader: Reader, node: Node, _place: Place) -> Node | None:
+    def read(self, _reader: Reader, node: Node, _place: ValuePlace) -> Node | None:
         return node
 
     def json_schema(self) -> Schema:
@@ -195,7 +195,7 @@ class AnyValue:
 class AnyMapping:
     """A mapping that is not looked into, or null."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> MapNode | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> MapNode | None:
         return reader.mapping(node, place.what)
 
     def json_schema(self) -> Schema:
@@ -213,7 +213,7 @@ class Conversion[S, T]:
     convert: Callable[[Reader, S, Node], T | None]
     schema: Schema | None = None
 
-    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> T | None:
         value = self.shape.read(reader, node, place)
         return None if value is None else self.convert(reader, value, node)
 
@@ -228,7 +228,7 @@ class ScalarOr[T]:
     scalar: Shape[T]
     other: Shape[T]
 
-    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> T | None:
         is_scalar = isinstance(node, ScalarNode) and not node.is_null
         return (self.scalar if is_scalar else self.other).read(reader, node, place)
 
@@ -242,9 +242,9 @@ class ListOf[T]:
 
     item: Shape[T]
 
-    def read(self, reader: Reader, node: Node, place: Place) -> tuple[T, ...]:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> tuple[T, ...]:
         values = (
-            self.item.read(reader, item, Place(f"an entry of {place.what}", item.span))
+            self.item.read(reader, item, ValuePlace(f"an entry of {place.what}", item.span))
             for item in items(reader, node, place.what)
         )
         return tuple(value for value in values if value is not None)
@@ -263,12 +263,14 @@ class SpreadList[T]:
     item: Shape[T]
     is_default: bool = False
 
-    def read(self, reader: Reader, node: Node, place: Place) -> EntryList[T]:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> EntryList[T]:
         entries: list[T | Spread] = []
         first: Spread | None = None
         for item in items(reader, node, place.what):
             if not is_spread(item):
-                value = self.item.read(reader, item, Place(f"an entry of {place.what}", item.span))
+                value = self.item.read(
+                    reader, item, ValuePlace(f"an entry of {place.what}", item.span)
+                )
                 entries.extend(() if value is None else (value,))
             elif self.is_default:
                 message = f"'...' in {place.what}: these are the defaults themselves"
@@ -315,7 +317,9 @@ class Table[T]:
     names: str
     value: Shape[T]
 
-    def read(self, reader: Reader, node: Node, place: Place) -> tuple[tuple[ScalarNode, T], ...]:
+    def read(
+        self, reader: Reader, node: Node, place: ValuePlace
+    ) -> tuple[tuple[ScalarNode, T], ...]:
         mapping = reader.mapping(node, place.what)
         pairs: list[tuple[ScalarNode, T]] = []
         for entry in mapping.entries if mapping is not None else ():
@@ -328,7 +332,7 @@ class Table[T]:
                 )
                 continue
             value = self.value.read(
-                reader, entry.value, Place(f"the {self.kind} {quote(name.text)}", name.span)
+                reader, entry.value, ValuePlace(f"the {self.kind} {quote(name.text)}", name.span)
             )
             if value is not None:
                 pairs.append((name, value))
@@ -380,7 +384,7 @@ class Members:
     reader: Reader
     entries: Mapping[str, Entry]
     node: Node
-    place: Place
+    place: ValuePlace
 
     def __contains__(self, key: Key[Any]) -> bool:
         return key.name in self.entries
@@ -389,7 +393,7 @@ class Members:
         entry = self.entries.get(key.name)
         if entry is None:
             return None
-        return key.shape.read(self.reader, entry.value, Place(quote(key.name), entry.key.span))
+        return key.shape.read(self.reader, entry.value, ValuePlace(quote(key.name), entry.key.span))
 
     def fields(self, keys: Mapping[str, Key[Any]]) -> dict[str, Any]:
         """Return field → value of the keys that have one."""
@@ -430,8 +434,8 @@ class Record[T]:
     is_nullable: bool = False
     rules: Schema = field(default_factory=dict)
 
-    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
-        place = Place(self.name or place.what, place.span)
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> T | None:
+        place = ValuePlace(self.name or place.what, place.span)
         if isinstance(node, MapNode):
             entries = reader.keys(node, place.what, [key.name for key in self.keys])
             members = Members(reader, entries, node, place)

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quote
 from claw_compile.grammar import shapes
-from claw_compile.grammar.pod import Access, AllTools, Grant, Limits, Scheme, Surface
+from claw_compile.grammar.pod import Access, AllTools, Grant, Scheme, Surface, ToolPolicySetting
 from claw_compile.grammar.reader import Reader
 from claw_compile.parsing.node import MapNode, Node, ScalarNode
 from claw_contract.manifest import (
@@ -69,7 +69,7 @@ _CHANNEL_RECORD = shapes.Record(_CHANNEL_KEYS, _build_channel, "a channel", is_n
 class _SurfaceShape:
     """One entry of ``surfaces``."""
 
-    def read(self, reader: Reader, node: Node, place: shapes.Place) -> Surface | None:
+    def read(self, reader: Reader, node: Node, place: shapes.ValuePlace) -> Surface | None:
         channel: MapNode | None = None
         if (
             isinstance(node, MapNode)
@@ -130,7 +130,7 @@ class _Allow:
     """``all``, or a list of names that has at least one."""
 
     def read(
-        self, reader: Reader, node: Node, place: shapes.Place
+        self, reader: Reader, node: Node, place: shapes.ValuePlace
     ) -> AllTools | tuple[ScalarNode, ...] | None:
         if isinstance(node, ScalarNode) and not node.is_null:
             word = reader.text(node, place.what)
@@ -188,7 +188,7 @@ class _GrantShape:
     The name of a service alone is a common slip, and gets a message of its own.
     """
 
-    def read(self, reader: Reader, node: Node, place: shapes.Place) -> Grant | None:
+    def read(self, reader: Reader, node: Node, place: shapes.ValuePlace) -> Grant | None:
         if not isinstance(node, ScalarNode):
             return _GRANT.read(reader, node, place)
         name = quote(node.shown)
@@ -230,7 +230,7 @@ _LIMITS: tuple[shapes.Key[Any], ...] = (
 )
 
 
-def _build_limits(members: shapes.Members) -> Limits:
+def _build_limits(members: shapes.Members) -> ToolPolicySetting:
     """Build the policy; a limit that is left out takes the contract's default."""
     values = {key.name.replace("-", "_"): members[key] for key in _LIMITS}
     fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
@@ -242,7 +242,7 @@ def _build_limits(members: shapes.Members) -> Limits:
         default = "" if are_both_set else " (one is the default)"
         message = f"total-timeout-ms {total} is less than timeout-per-tool-ms {per_tool}{default}"
         members.reader.report(codes.TOTAL_BELOW_PER_TOOL, at, message)
-    return Limits(members.place.span, Policy(**fields))
+    return ToolPolicySetting(members.place.span, Policy(**fields))
 
 
 LIMITS = shapes.Record(_LIMITS, _build_limits, is_nullable=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.grammar.pod import Cllama, Grant, Mode, ServiceSpec, Setting, Surface
+from claw_compile.grammar.pod import CllamaSetting, Grant, Mode, ProxyVariable, ServiceSpec, Surface
 from claw_contract.context_files import ContextBlock
 from claw_contract.descriptor import DescriptorMemory, DescriptorTool
 from claw_contract.manifest import Delivery, Policy
@@ -50,7 +50,7 @@ class Agent:
 
     spec: ServiceSpec
     id: str
-    cllama: Cllama | None
+    cllama: CllamaSetting | None
     grants: tuple[Grant, ...]
     surfaces: tuple[Surface, ...]
     tools: tuple[GrantedTool, ...]
@@ -84,7 +84,7 @@ class Agent:
         return tuple(sorted({granted.service for granted in self.tools}))
 
     @property
-    def providers(self) -> tuple[str, ...]:
+    def called_services(self) -> tuple[str, ...]:
         """The services that the proxy asks for this agent: for its tools, feeds and memory."""
         remembers = {self.memory.service} if self.memory is not None else set()
         tools = set(self.tool_services)
@@ -98,4 +98,4 @@ class ResolvedPod:
     """
 
     agents: tuple[Agent, ...]
-    proxy_env: Mapping[str, Setting] = field(default_factory=dict)
+    proxy_env: Mapping[str, ProxyVariable] = field(default_factory=dict)

@@ -76,7 +76,7 @@ def _unused_defaults(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic
         "surfaces-defaults": pod.surfaces if pod.surfaces and pod.surfaces.entries else None,
         "feeds-defaults": pod.feeds if pod.feeds and pod.feeds.entries else None,
         "skills-defaults": pod.skills if pod.skills and pod.skills.entries else None,
-        "tool-policy-defaults": pod.limits,
+        "tool-policy-defaults": pod.tool_policy,
         "models-defaults": pod.models if pod.models and not pod.models.is_empty else None,
         "budget-defaults": pod.spending if pod.spending and pod.spending.budget else None,
         "memory-defaults": pod.memory if pod.memory and pod.memory.service else None,

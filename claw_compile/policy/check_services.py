@@ -127,7 +127,9 @@ def _host_access(path: str) -> str | None:
 
 def check_images(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Warn about agents, and services that agents use, whose image may be another one tomorrow."""
-    used = {name for agent in resolved.agents for name in (agent.spec.name.text, *agent.providers)}
+    used = {
+        name for agent in resolved.agents for name in (agent.spec.name.text, *agent.called_services)
+    }
     for service in loaded.pod.services:
         image = child(service.body, "image")
         if (

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote
-from claw_compile.grammar.pod import ServiceSpec, Setting
+from claw_compile.grammar.pod import ProxyVariable, ServiceSpec
 from claw_compile.grammar.reader import problem_at
 from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.environment import Lookup, interpolate
@@ -51,7 +51,7 @@ MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
-class Provider:
+class CalledService:
     """A service as the proxy reaches it. ``mcp_path`` is None for plain HTTP."""
 
     name: str
@@ -64,7 +64,7 @@ class Provider:
 class Connections:
     """Providers by service; and principals, feeds and memory by agent."""
 
-    providers: Mapping[str, Provider]
+    providers: Mapping[str, CalledService]
     principals: Principals = field(default_factory=dict)
     feeds: Mapping[str, tuple[Feed, ...]] = field(default_factory=dict)
     memories: Mapping[str, Memory] = field(default_factory=dict)
@@ -99,8 +99,8 @@ def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
 
 def _providers(
     loaded: LoadedPod, resolved: ResolvedPod, diagnostics: list[Diagnostic]
-) -> Iterator[tuple[str, Provider]]:
-    for name in sorted({name for agent in resolved.agents for name in agent.providers}):
+) -> Iterator[tuple[str, CalledService]]:
+    for name in sorted({name for agent in resolved.agents for name in agent.called_services}):
         service, service_descriptor = loaded.pod.service(name), loaded.descriptors.get(name)
         if service is None or (service_descriptor is None and name in loaded.descriptors):
             continue
@@ -110,7 +110,7 @@ def _providers(
         descriptor = service_descriptor.descriptor if service_descriptor is not None else None
         mcp = descriptor.mcp if isinstance(descriptor, DescriptorV2) else None
         if url is not None and auth is not None:
-            yield name, Provider(name, url, mcp.path if mcp else None, auth)
+            yield name, CalledService(name, url, mcp.path if mcp else None, auth)
 
 
 def _feeds(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]) -> Iterator[Feed]:
@@ -129,7 +129,7 @@ def _feeds(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]
             diagnostics.append(codes.BAD_FEED.at(feed.span, message, help_text=help_text))
 
 
-def _feed(feed: ResolvedFeed, provider: Provider, bearer: BearerAuth | None) -> Feed:
+def _feed(feed: ResolvedFeed, provider: CalledService, bearer: BearerAuth | None) -> Feed:
     ttl = {} if feed.ttl is None else {"ttl": feed.ttl}
     url, token = provider.base_url.rstrip("/") + feed.path, None if bearer is None else bearer.token
     return Feed(name=feed.name, source=feed.service, path=feed.path, url=url, auth=token, **ttl)
@@ -173,13 +173,13 @@ def _bearer(auth: Auth, what: str, at: Span, diagnostics: list[Diagnostic]) -> B
     assert_never(auth)
 
 
-def without_provider_keys(environment: Mapping[str, Setting]) -> Mapping[str, Setting]:
+def without_provider_keys(environment: Mapping[str, ProxyVariable]) -> Mapping[str, ProxyVariable]:
     """Return the proxy's environment without the keys of providers."""
     return {name: setting for name, setting in environment.items() if provider_of(name) is None}
 
 
 def model_providers(
-    environment: Mapping[str, Setting], diagnostics: list[Diagnostic]
+    environment: Mapping[str, ProxyVariable], diagnostics: list[Diagnostic]
 ) -> Providers | None:
     """Return version 2 of providers.json; None without a key or a keyless provider.
 
@@ -206,7 +206,7 @@ def model_providers(
     return Providers(version=2, providers=entries) if entries else None
 
 
-def check_opened_paths(setting: Setting | None, diagnostics: list[Diagnostic]) -> None:
+def check_opened_paths(setting: ProxyVariable | None, diagnostics: list[Diagnostic]) -> None:
     """Report what the proxy would refuse at its start: an entry of ``CLLAMA_PATHS``
     that opens nothing it may.
     """
@@ -220,7 +220,7 @@ def check_opened_paths(setting: Setting | None, diagnostics: list[Diagnostic]) -
         )
 
 
-def _base_url(setting: Setting | None, diagnostics: list[Diagnostic]) -> str | None:
+def _base_url(setting: ProxyVariable | None, diagnostics: list[Diagnostic]) -> str | None:
     if setting is None or not setting.value:
         return None
     try:

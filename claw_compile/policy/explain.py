@@ -60,7 +60,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Explanation:
     """The answer for one agent and tool (canonical name), with its reasons."""
 
     agent: str
@@ -79,7 +79,7 @@ class UnknownName:
 
 def explain(
     pod: ProjectedPod, agent_id: str, word: str | None = None
-) -> tuple[Verdict, ...] | UnknownName:
+) -> tuple[Explanation, ...] | UnknownName:
     """Explain one tool, by canonical name, alias or unambiguous base name; without
     ``word``, every tool of the pod.
     """
@@ -113,7 +113,7 @@ def _all_tools(pod: ProjectedPod) -> Iterator[tuple[str, tuple[str, str]]]:
             yield canonical_name(service, tool.name), (service, tool.name)
 
 
-def _verdict(pod: ProjectedPod, agent: Agent, name: str) -> Verdict:
+def _verdict(pod: ProjectedPod, agent: Agent, name: str) -> Explanation:
     service, base = dict(_all_tools(pod))[name]
     service_descriptor = pod.descriptors[service]
     assert service_descriptor is not None
@@ -127,7 +127,7 @@ def _verdict(pod: ProjectedPod, agent: Agent, name: str) -> Verdict:
     if granted is not None:
         why += _runs(pod, agent, granted)
     change = _change(agent, matching_grants, service, declared)
-    return Verdict(agent.id, name, granted is not None, declared.effect, tuple(why), change)
+    return Explanation(agent.id, name, granted is not None, declared.effect, tuple(why), change)
 
 
 def _projected(pod: ProjectedPod, agent: Agent) -> ProjectedAgent:

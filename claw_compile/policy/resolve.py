@@ -39,8 +39,8 @@ from claw_compile.grammar.pod import (
     Models,
     OwnFeed,
     PodSpec,
+    ProxyVariable,
     ServiceSpec,
-    Setting,
     Spread,
     own_entries,
 )
@@ -61,7 +61,7 @@ EGRESS, EGRESS_WORDS = "CLLAMA_EGRESS", ("allow", "deny")
 
 def resolve(loaded: LoadedPod) -> Result[ResolvedPod]:
     """Return every agent of the pod, by service and ordinal."""
-    resolver = _Resolver(loaded, loaded.pod, Feeds(loaded.pod, loaded.descriptors))
+    resolver = _Resolver(loaded, loaded.pod, DeclaredFeeds(loaded.pod, loaded.descriptors))
     resolver.feeds.check(own_entries(loaded.pod.feeds), resolver.diagnostics)
     agents = tuple(agent for spec in loaded.pod.agents for agent in resolver.agents(spec))
     env = proxy_env(loaded.pod, agents, resolver.diagnostics)
@@ -72,7 +72,7 @@ def resolve(loaded: LoadedPod) -> Result[ResolvedPod]:
 class _Resolver:
     loaded: LoadedPod
     pod: PodSpec
-    feeds: "Feeds"
+    feeds: "DeclaredFeeds"
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def agents(self, spec: ServiceSpec) -> Iterator[Agent]:
@@ -88,7 +88,7 @@ class _Resolver:
         surfaces = expand_list(spec.surfaces, pod.surfaces, "surfaces-defaults", diagnostics)
         reached = (surface.target for surface in surfaces if surface.scheme == "service")
         limits, spending, context = (
-            spec.limits or pod.limits,
+            spec.tool_policy or pod.tool_policy,
             spec.spending or pod.spending,
             spec.context or pod.context,
         )
@@ -210,11 +210,11 @@ def _by_service(service_skills: Iterable[SkillFile]) -> list[SkillFile]:
 
 def proxy_env(
     pod: PodSpec, agents: Iterable[Agent], diagnostics: list[Diagnostic]
-) -> Mapping[str, Setting]:
+) -> Mapping[str, ProxyVariable]:
     """Return the environment of the pod's one proxy, from all that its agents ask
     for: name → value, sorted.
     """
-    merged: dict[str, Setting] = {}
+    merged: dict[str, ProxyVariable] = {}
     for agent in agents:
         if not agent.has_proxy:
             continue
@@ -284,7 +284,7 @@ def inherited_defaults(pod: PodSpec, spec: ServiceSpec) -> frozenset[str]:
         "skills-defaults": (spec.skills, pod.skills),
     }
     wholes = {
-        "tool-policy-defaults": (spec.limits, pod.limits),
+        "tool-policy-defaults": (spec.tool_policy, pod.tool_policy),
         "budget-defaults": (spec.spending, pod.spending),
         "memory-defaults": (spec.memory, pod.memory),
         "cllama-defaults": (spec.cllama, pod.cllama),
@@ -322,7 +322,7 @@ class OfferedFeed:
         return f"{self.service}/{self.feed.name}"
 
 
-class Feeds:
+class DeclaredFeeds:
     """Every feed that the pod's descriptors declare.
 
     ``unread``: a descriptor is missing, so that a name may be in it.

@@ -82,7 +82,7 @@ def reachable_services(agent: Agent, pod: PodSpec) -> tuple[str, ...]:
 
 def called_services(pod: PodSpec, resolved: ResolvedPod) -> tuple[str, ...]:
     """Return the services of the pod that the proxy calls, for any agent."""
-    names = {name for agent in resolved.agents if agent.has_proxy for name in agent.providers}
+    names = {name for agent in resolved.agents if agent.has_proxy for name in agent.called_services}
     names |= set(hosts_in_settings(resolved))
     return tuple(sorted(name for name in names if pod.service(name) is not None))
 
