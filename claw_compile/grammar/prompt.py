@@ -1,12 +1,15 @@
-"""Prompts of agents: ``feeds``, ``skills``, ``memory`` and ``context``
-(docs/spec/compile.md "Grammar").
+"""Parts of agents' prompts: ``feeds``, ``skills``, ``memory`` and ``context``.
 
-Rules. A feed is known by its name, or by ``service/name`` where several services declare it; a
-mapping declares one of its own. A skill is a path. A memory is one service, replaced whole: a
-time-out that is left out is the contract's, not the pod's. The proxy leaves out a context block
-whose cadence or placement it does not know, so that here they are errors. A list of blocks replaces
-the pod's; ``[]`` suppresses it. ``context.channel`` belongs to the original system: it is carried,
-and not acted on.
+The rules (docs/spec/compile.md, "Grammar"):
+
+- A feed is named alone, or as ``service/name`` where several services declare it. A mapping
+  declares a feed of the pod's own.
+- A skill is a path.
+- A memory is one service, replaced whole: a timeout that is left out is the contract's default, not
+  the pod's.
+- A list of context blocks replaces the pod's; ``[]`` suppresses it. The proxy leaves out a block
+  whose cadence or placement it does not know, so here they are errors.
+- ``context.channel`` belongs to the original system: it is carried, and not acted on.
 """
 
 from typing import Literal
@@ -34,8 +37,12 @@ _DESCRIPTION = shapes.Key("description", shapes.Prose(), "What it is.")
 
 
 def _build_feed(members: shapes.Members) -> Feed | None:
-    name, source, path = members[_NAME], members[_SOURCE], members[_FEED_PATH]
-    ttl, description = members[_TTL], members[_DESCRIPTION] or ""
+    name = members[_NAME]
+    source = members[_SOURCE]
+    path = members[_FEED_PATH]
+    ttl = members[_TTL]
+    description = members[_DESCRIPTION] or ""
+
     if name is None or source is None or path is None:
         return None
     return OwnFeed(name, source, path, ttl, description, members.place.span)
@@ -63,14 +70,12 @@ _TIMEOUT = shapes.Key(
 )
 
 
-MEMORY = shapes.Record(
-    (_SERVICE, _TIMEOUT),
-    lambda members: MemorySetting(
-        members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS
-    ),
-    required=(_SERVICE,),
-    is_nullable=True,
-)
+def _build_memory(members: shapes.Members) -> MemorySetting:
+    timeout_ms = members[_TIMEOUT] or MEMORY_TIMEOUT_MS
+    return MemorySetting(members.place.span, members[_SERVICE], timeout_ms)
+
+
+MEMORY = shapes.Record((_SERVICE, _TIMEOUT), _build_memory, required=(_SERVICE,), is_nullable=True)
 
 PLACEMENTS: tuple[Literal["before_feeds", "after_feeds"], ...] = ("before_feeds", "after_feeds")
 _CADENCES: tuple[Literal["every_turn"], ...] = ("every_turn",)
@@ -100,21 +105,22 @@ _MAX_CHARS = shapes.Key("max-chars", shapes.Limit(), "How much of it is shown.",
 
 
 def _build_block(members: shapes.Members) -> tuple[Span, ContextBlock] | None:
-    name, text, kind, enabled = (
-        members[_BLOCK_ID],
-        members[_BLOCK_TEXT],
-        members[_KIND],
-        members[_ENABLED],
-    )
-    cadence, placement = members[_CADENCE] or "every_turn", members[_PLACEMENT] or "after_feeds"
+    name = members[_BLOCK_ID]
+    text = members[_BLOCK_TEXT]
+    kind = members[_KIND]
+    enabled = members[_ENABLED]
+    cadence = members[_CADENCE] or "every_turn"
+    placement = members[_PLACEMENT] or "after_feeds"
     max_chars = members[_MAX_CHARS] or MAX_BLOCK_CHARS
     if name is None or text is None:
         return None
-    if len(text.strip()) > max_chars:
-        message = f"the text has {len(text.strip())} characters, of which {max_chars} are shown"
-        members.reader.report(
-            codes.BLOCK_IS_CUT, members.entries[_BLOCK_TEXT.name].value.span, message
-        )
+
+    length = len(text.strip())
+    if length > max_chars:
+        message = f"the text has {length} characters, of which {max_chars} are shown"
+        at = members.entries[_BLOCK_TEXT.name].value.span
+        members.reader.report(codes.BLOCK_IS_CUT, at, message)
+
     block = ContextBlock(
         id=name.text,
         text=text,
@@ -145,22 +151,24 @@ _CHANNEL = shapes.Key(
 
 
 def _build_context(members: shapes.Members) -> ContextSetting | None:
-    """Build the blocks; None when the context says nothing of them, so that the
-    pod's are inherited.
-    """
+    """Return the blocks, or None to inherit the pod's when the context has none."""
     if _BLOCKS not in members:
         return ContextSetting(members.place.span, ()) if is_null(members.node) else None
+
     blocks: dict[str, ContextBlock] = {}
     places: dict[str, Span] = {}
     for span, block in members[_BLOCKS] or ():
         if block.id in blocks:
             notes = [Note(places[block.id], "the first one is here")]
-            members.reader.report(
-                codes.BAD_BLOCK, span, "two blocks have the same 'id'", notes=notes
-            )
-        else:
-            blocks[block.id], places[block.id] = block, span
-    return ContextSetting(members.entries[_BLOCKS.name].key.span, tuple(blocks.values()))
+            message = "two blocks have the same 'id'"
+            members.reader.report(codes.BAD_BLOCK, span, message, notes=notes)
+            continue
+
+        blocks[block.id] = block
+        places[block.id] = span
+
+    key = members.entries[_BLOCKS.name].key
+    return ContextSetting(key.span, tuple(blocks.values()))
 
 
 CONTEXT = shapes.Record((_BLOCKS, _CHANNEL), _build_context, is_nullable=True)
