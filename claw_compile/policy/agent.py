@@ -20,9 +20,9 @@ class GrantedTool:
 
 @dataclass(frozen=True)
 class ResolvedFeed:
-    """A feed with its service; ``path`` has the agent's id filled in.
+    """A feed with its service. ``{claw_id}`` is replaced by the agent's id in name and path.
 
-    ``ttl`` in seconds, None: the proxy's default.
+    ``ttl`` is in seconds; None is the proxy's default.
     """
 
     name: str
@@ -43,9 +43,10 @@ class MemoryRelation:
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent, of ``count`` perhaps, with its policy.
+    """One agent with its permissions, after defaults are expanded.
 
-    ``takes`` names the pod's defaults that reach it.
+    A service with ``count`` makes several, each with an ``ordinal``. ``policy`` is the limits of a
+    turn. ``inherits`` has the keys of the pod's defaults that reach the agent.
     """
 
     spec: ServiceSpec
@@ -55,7 +56,7 @@ class Agent:
     surfaces: tuple[Surface, ...]
     tools: tuple[GrantedTool, ...]
     policy: Policy
-    takes: frozenset[str]
+    inherits: frozenset[str]
     ordinal: int | None = None
     feeds: tuple[ResolvedFeed, ...] = ()
     skills: tuple[SkillFile, ...] = ()
@@ -71,7 +72,7 @@ class Agent:
 
     @property
     def mode(self) -> Mode:
-        """The entrance by which the runner comes to its proxy."""
+        """The entrance through which the runner reaches its proxy."""
         return self.cllama.mode if self.cllama is not None else "base-url"
 
     @property
@@ -80,21 +81,24 @@ class Agent:
 
     @property
     def tool_services(self) -> tuple[str, ...]:
-        """The services of its tools."""
+        """The services of its tools, by name."""
         return tuple(sorted({granted.service for granted in self.tools}))
 
     @property
     def called_services(self) -> tuple[str, ...]:
-        """The services that the proxy asks for this agent: for its tools, feeds and memory."""
-        remembers = {self.memory.service} if self.memory is not None else set()
-        tools = set(self.tool_services)
-        return tuple(sorted(tools | {feed.service for feed in self.feeds} | remembers))
+        """The services that the proxy calls for this agent's tools, feeds and memory, by name."""
+        names = set(self.tool_services)
+        names |= {feed.service for feed in self.feeds}
+        if self.memory is not None:
+            names.add(self.memory.service)
+        return tuple(sorted(names))
 
 
 @dataclass(frozen=True)
 class ResolvedPod:
-    """``proxy_env`` is the environment of the pod's proxy, by
-    ``cllama-defaults.env`` and every agent's ``cllama-env``.
+    """Every agent of the pod, and the environment of their one proxy.
+
+    ``proxy_env`` is merged from ``cllama-defaults.env`` and every agent's ``cllama-env``.
     """
 
     agents: tuple[Agent, ...]
