@@ -24,26 +24,28 @@ _MCP_PATH = r"/(?!(?:[^\s]*/)?\.\.?(?:/|$))[^\s?#\\]*"
 _TYPE = shapes.Key[AuthType](
     "type",
     shapes.Choice[AuthType](AUTH_TYPES),
-    "How it is sent.",
+    "How the credential is sent.",
     missing=shapes.MissingKey(message=f"'auth' needs 'type': {', '.join(AUTH_TYPES)}"),
 )
 _ENV = shapes.Key(
-    "env", shapes.Text(), "The variable that holds it, of the service that is called."
+    "env",
+    shapes.Text(),
+    "The variable with the credential, in the environment of the service that is called.",
 )
 _SECRET = shapes.Key(
     "secret",
     shapes.Text(_SECRET_NAME, "'secret' is the name of one of the pod's secrets"),
-    "One of the pod's secrets.",
+    "The pod's secret with the credential.",
 )
 _HEADER = shapes.Key(
     "header",
     shapes.Text("[A-Za-z0-9-]{1,64}", "'header' is the name of an HTTP header"),
-    "The header that carries it.",
+    "The header that carries the credential.",
 )
 _USERNAME = shapes.Key(
     "username",
     shapes.Text("[!-9;-~]{1,200}", "'username' has visible characters, and no ':'"),
-    "Who it belongs to; it is the password.",
+    "The user's name; the credential is the password.",
 )
 
 
@@ -97,7 +99,7 @@ AUTH = shapes.Record(
 )
 
 _SERVICE = shapes.Key("service", shapes.Text(), "The service.")
-_PRINCIPAL = shapes.Key("principal", shapes.Text(), "Who the agent is there.")
+_PRINCIPAL = shapes.Key("principal", shapes.Text(), "The agent's name at the service.")
 
 
 def _build_credential(members: shapes.Members) -> ServiceCredential | None:
@@ -142,9 +144,11 @@ SERVICE_AUTH = shapes.Conversion(shapes.ListOf(_CREDENTIAL), _one_for_each_servi
 _SECRET_ENV = shapes.Key(
     "env",
     shapes.Text(VARIABLE_NAME, "'env' is the name of a variable"),
-    "The variable that holds it.",
+    "The variable with the secret.",
 )
-_SECRET_FILE = shapes.Key("file", shapes.Text(), "The file that holds it, beside the pod file.")
+_SECRET_FILE = shapes.Key(
+    "file", shapes.Text(), "The file with the secret, relative to the pod file."
+)
 
 
 def _build_source(members: shapes.Members) -> tuple[Literal["env", "file"], ScalarNode] | None:
@@ -182,7 +186,7 @@ SECRETS = shapes.Conversion(shapes.Table("secret", _SECRET_NAME, _SOURCE), _secr
 _PATH = shapes.Key(
     "path",
     shapes.Text(_MCP_PATH, "{shown} is no path of a service", codes.BAD_PATH),
-    "Where it listens.",
+    "The path of the MCP server.",
     _DEFAULT_MCP_PATH,
 )
 
@@ -195,7 +199,7 @@ def _build_mcp(members: shapes.Members) -> ScalarNode | None:
 
 MCP = shapes.Record((_PATH,), _build_mcp, is_nullable=True)
 
-_COMMAND = shapes.Key("command", shapes.Text(), "What is run; no shell reads it.")
+_COMMAND = shapes.Key("command", shapes.Text(), "The program to run; no shell is involved.")
 _ARGS = shapes.Key("args", shapes.ListOf(shapes.Text()), "Its arguments.")
 
 

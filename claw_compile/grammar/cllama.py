@@ -108,11 +108,11 @@ class _ModelSlots:
 
     def json_schema(self) -> shapes.Schema:
         model = shapes.or_null(_REF.json_schema())
-        primary = "The model that any other is replaced by: provider/model."
+        primary = "The model that replaces any other one: provider/model."
         fallback = shapes.Key(
-            FALLBACK, _FALLBACKS, "Models to go on with when a provider fails, in order."
+            FALLBACK, _FALLBACKS, "Models to try, in this order, when a provider fails."
         )
-        slot = "A model of this slot; null takes the pod's away."
+        slot = "The model of this slot; null removes the pod's."
         return {
             "type": ["object", "null"],
             "properties": {
@@ -254,7 +254,10 @@ ENV = shapes.Conversion(shapes.Table("variable", VARIABLE_NAME, _EnvValue()), _v
 
 _PROXY = shapes.Key("proxy", _PROXIES, "The type of the proxy.")
 _MODE = shapes.Key[Mode](
-    "mode", shapes.Choice[Mode](MODES), "By which entrance the runner comes to it.", "base-url"
+    "mode",
+    shapes.Choice[Mode](MODES),
+    "The entrance through which the runner reaches it.",
+    "base-url",
 )
 MAX_WORKERS, AUTO = 64, "auto"
 
@@ -312,7 +315,7 @@ _PATHS = shapes.Key(
     "paths",
     shapes.ListOf(_PATH),
     (
-        "Paths of the providers that the pod's proxy passes beside those it knows, each as "
+        "Paths of providers that the pod's proxy passes in addition to those it knows, each as "
         "METHOD /prefix*."
     ),
 )

@@ -69,7 +69,7 @@ _NAME = shapes.Key(
 )
 _POD_FIELDS: dict[str, shapes.Key[Any]] = {
     "name": _NAME,
-    "cllama": shapes.Key("cllama-defaults", DEFAULT_CLLAMA, "The proxy that stands before agents."),
+    "cllama": shapes.Key("cllama-defaults", DEFAULT_CLLAMA, "The proxy of the agents."),
     "tools": shapes.Key(
         "tools-defaults",
         DEFAULT_GRANTS,
@@ -77,7 +77,9 @@ _POD_FIELDS: dict[str, shapes.Key[Any]] = {
     ),
     "tool_policy": shapes.Key("tool-policy-defaults", TOOL_POLICY, "Limits of a turn with tools."),
     "surfaces": shapes.Key(
-        "surfaces-defaults", DEFAULT_SURFACES, "What agents reach beside their tools."
+        "surfaces-defaults",
+        DEFAULT_SURFACES,
+        "What agents reach directly, in addition to their tools.",
     ),
     "strict_surfaces": shapes.Key(
         "strict-surfaces", shapes.Flag(), "A grant without a surface is an error.", default=False
@@ -88,7 +90,7 @@ _POD_FIELDS: dict[str, shapes.Key[Any]] = {
     "spending": shapes.Key("budget-defaults", BUDGET, "What an agent may spend."),
     "memory": shapes.Key("memory-defaults", MEMORY, "The service that remembers for agents."),
     "secrets": shapes.Key("secrets", SECRETS, "Credentials by name, from variables or files."),
-    "context": shapes.Key("context", CONTEXT, "What stands in every agent's prompts."),
+    "context": shapes.Key("context", CONTEXT, "Texts in every agent's prompts."),
 }
 """The fields of a ``PodSpec`` that are one key each."""
 POD_KEYS = tuple(_POD_FIELDS.values())
@@ -108,14 +110,18 @@ POD: shapes.Record[shapes.Members] = shapes.Record(
 )
 
 _AGENT = shapes.Key(
-    "agent", shapes.Text(), "The agent's contract, beside the pod file; makes the service an agent."
+    "agent",
+    shapes.Text(),
+    "The agent's contract, relative to the pod file; makes the service an agent.",
 )
 _TYPE = shapes.Key("type", shapes.Text(), "The type of the runner.", "generic")
 _COUNT = shapes.Key(
     "count", shapes.Limit(MAX_COUNT), "How many of this agent there are: name-0, name-1 ….", 1
 )
 _DESCRIBE_FILE = shapes.Key(
-    "describe-file", shapes.Text(), "What the service says of itself: its descriptor."
+    "describe-file",
+    shapes.Text(),
+    "The service's descriptor: the tools, feeds and memory that it provides.",
 )
 _MCP_STDIO = shapes.Key("mcp-stdio", STDIO, "The stdio server that this service wraps.")
 _TOOLS_HOST = shapes.Key(
@@ -124,13 +130,17 @@ _TOOLS_HOST = shapes.Key(
     "The service is a tools host: files, commands, memory and the web for agents.",
 )
 _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
-    "cllama": shapes.Key("cllama", CLLAMA, "The proxy before the agent; null for none."),
-    "cllama_env": shapes.Key("cllama-env", ENV, "More of the proxy's environment."),
+    "cllama": shapes.Key("cllama", CLLAMA, "The agent's proxy; null for none."),
+    "cllama_env": shapes.Key("cllama-env", ENV, "Additions to the proxy's environment."),
     "count": _COUNT,
-    "models": shapes.Key("models", MODELS, "Which models it may use, by slot; over the pod's."),
-    "surfaces": shapes.Key("surfaces", SURFACES, "What it reaches beside its tools."),
+    "models": shapes.Key(
+        "models", MODELS, "Which models it may use, by slot; overrides the pod's."
+    ),
+    "surfaces": shapes.Key(
+        "surfaces", SURFACES, "What it reaches directly, in addition to its tools."
+    ),
     "tools": shapes.Key(
-        "tools", GRANTS, "What it may call; deny by default. [] takes the pod's away."
+        "tools", GRANTS, "What it may call; nothing by default. [] removes the pod's."
     ),
     "tool_policy": shapes.Key(
         "tool-policy", TOOL_POLICY, "Limits of a turn with tools; replaces the pod's."
@@ -139,12 +149,12 @@ _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
     "skills": shapes.Key("skills", SKILLS, "Files that it may read."),
     "memory": shapes.Key("memory", MEMORY, "The service that remembers for it; null for none."),
     "spending": shapes.Key("budget", BUDGET, "What it may spend; null for no budget."),
-    "context": shapes.Key("context", CONTEXT, "What stands in its prompts."),
+    "context": shapes.Key("context", CONTEXT, "Texts in its prompts."),
     "delivery": shapes.Key(
         "delivery",
         shapes.Choice[Delivery](DELIVERIES),
         (
-            "How its tools come to it: the proxy offers them to the model, or the runner "
+            "How it gets its tools: the proxy offers them to the model, or the runner "
             "calls them over MCP."
         ),
         "mediated",
@@ -162,7 +172,7 @@ _PROVIDER_FIELDS: dict[str, shapes.Key[Any]] = {
         "Where the proxy reaches the service; default: its first TCP port.",
     ),
     "auth": shapes.Key(
-        "auth", AUTH, "The credential that the service wants; over its descriptor's."
+        "auth", AUTH, "The credential that the service requires; overrides its descriptor's."
     ),
 }
 _DECIDED = (_MCP_STDIO, _PROVIDER_FIELDS["mcp_path"], _PROVIDER_FIELDS["auth"])

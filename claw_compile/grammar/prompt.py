@@ -25,15 +25,15 @@ from claw_contract.context_files import MAX_BLOCK_CHARS, ContextBlock
 _PATH = r"/(?!(?:[^?]*/)?\.\.(?:[/?]|$))[^\s#\\]*"
 _MAX_NAME = 200
 
-_NAME = shapes.Key("name", shapes.Text(max_length=_MAX_NAME), "What the model knows it by.")
-_SOURCE = shapes.Key("source", shapes.Text(), "The service that has it.")
+_NAME = shapes.Key("name", shapes.Text(max_length=_MAX_NAME), "The feed's name in the prompt.")
+_SOURCE = shapes.Key("source", shapes.Text(), "The service that provides it.")
 _FEED_PATH = shapes.Key(
     "path",
     shapes.Text(_PATH, "{shown} is no path of a service", codes.BAD_PATH),
-    "Where the service has it; {claw_id} is the agent.",
+    "Its path at the service; {claw_id} becomes the agent's id.",
 )
-_TTL = shapes.Key("ttl", shapes.Limit(), "For how many seconds it is good.")
-_DESCRIPTION = shapes.Key("description", shapes.Prose(), "What it is.")
+_TTL = shapes.Key("ttl", shapes.Limit(), "How many seconds it may be reused.")
+_DESCRIPTION = shapes.Key("description", shapes.Prose(), "What the feed contains.")
 
 
 def _build_feed(members: shapes.Members) -> Feed | None:
@@ -66,7 +66,7 @@ _SERVICE = shapes.Key(
     "service", shapes.Text(), "The service that remembers; its descriptor declares 'memory'."
 )
 _TIMEOUT = shapes.Key(
-    "timeout-ms", shapes.Limit(), "How long a turn waits for it.", MEMORY_TIMEOUT_MS
+    "timeout-ms", shapes.Limit(), "How many milliseconds a turn waits for it.", MEMORY_TIMEOUT_MS
 )
 
 
@@ -90,18 +90,24 @@ def _block_text(reader: Reader, text: str, node: Node) -> str | None:
 
 
 _BLOCK_ID = shapes.Key(
-    "id", shapes.Text(max_length=_MAX_ID, code=codes.BAD_BLOCK), "Its name, once in a list."
+    "id",
+    shapes.Text(max_length=_MAX_ID, code=codes.BAD_BLOCK),
+    "The block's name, unique in its list.",
 )
 _BLOCK_TEXT = shapes.Key(
     "text",
     shapes.Conversion(shapes.Prose(), _block_text, shapes.Text().json_schema()),
     "What is put into the system prompt.",
 )
-_KIND = shapes.Key("kind", shapes.Text(), "What it is, for the model.", "context_block")
+_KIND = shapes.Key("kind", shapes.Text(), "What the model is told that it is.", "context_block")
 _ENABLED = shapes.Key("enabled", shapes.Flag(), "Whether it is shown.", default=True)
 _CADENCE = shapes.Key("cadence", shapes.Choice(_CADENCES), "When it is shown.", "every_turn")
-_PLACEMENT = shapes.Key("placement", shapes.Choice(PLACEMENTS), "Where it stands.", "after_feeds")
-_MAX_CHARS = shapes.Key("max-chars", shapes.Limit(), "How much of it is shown.", MAX_BLOCK_CHARS)
+_PLACEMENT = shapes.Key(
+    "placement", shapes.Choice(PLACEMENTS), "Where in the system prompt it goes.", "after_feeds"
+)
+_MAX_CHARS = shapes.Key(
+    "max-chars", shapes.Limit(), "How many characters of it are shown.", MAX_BLOCK_CHARS
+)
 
 
 def _build_block(members: shapes.Members) -> tuple[Span, ContextBlock] | None:
@@ -139,9 +145,7 @@ _BLOCK = shapes.Record(
     "a block",
     required=(_BLOCK_ID, _BLOCK_TEXT),
 )
-_BLOCKS = shapes.Key(
-    "blocks", shapes.ListOf(_BLOCK), "Texts of the operator's for the system prompt."
-)
+_BLOCKS = shapes.Key("blocks", shapes.ListOf(_BLOCK), "The operator's texts for the system prompt.")
 _CHANNEL = shapes.Key(
     "channel",
     shapes.AnyValue(),

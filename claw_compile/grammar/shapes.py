@@ -25,9 +25,11 @@ MAX_LIMIT = 2**31 - 1
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _ANY_TEXT = r"[\s\S]*\S[\s\S]*"
 _SAMPLES = {"integer": "5", "number": "1.5", "boolean": "true"}
+"""A value of each type that a plain scalar may have."""
 _NULL: Schema = {"type": "null"}
+# A ``$`` that begins a variable, after any number of ``$$``.
 _VARIABLE: Schema = {"type": "string", "pattern": r"^(?:[^$]|\$\$)*\$[A-Za-z_{]"}
-_SPREAD: Schema = {"const": "...", "description": "The pod's defaults belong here; once."}
+_SPREAD: Schema = {"const": "...", "description": "The pod's defaults go here; once in a list."}
 
 
 def or_variable(schema: Schema) -> Schema:
@@ -94,7 +96,8 @@ class Text:
         return word
 
     def json_schema(self) -> Schema:
-        # ``primary: 5`` is a number to an editor. It is allowed where its spelling matches.
+        # To an editor a plain scalar may be a number or a boolean. These are allowed where their
+        # spelling matches the pattern.
         types = ["string"]
         types += [name for name, sample in _SAMPLES.items() if re.fullmatch(self.pattern, sample)]
 

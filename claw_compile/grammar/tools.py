@@ -43,7 +43,7 @@ _SURFACE_SCHEMA = "|".join(
 
 _CHANNEL_KEYS = (
     shapes.Key(
-        "allow_from_handles", shapes.Flag(), "Whether those with a handle may write to the agent."
+        "allow_from_handles", shapes.Flag(), "Whether people with a handle may write to the agent."
     ),
     shapes.Key(
         "allow_from_services",
@@ -241,10 +241,13 @@ GRANTS = shapes.SpreadList(_GrantShape())
 DEFAULT_GRANTS = shapes.SpreadList(_GrantShape(), is_default=True)
 
 _PER_TOOL = shapes.Key(
-    "timeout-per-tool-ms", shapes.Limit(), "How long a call may take.", TIMEOUT_PER_TOOL_MS
+    "timeout-per-tool-ms",
+    shapes.Limit(),
+    "How many milliseconds a call may take.",
+    TIMEOUT_PER_TOOL_MS,
 )
 _TOTAL = shapes.Key(
-    "total-timeout-ms", shapes.Limit(), "How long a turn may take.", TOTAL_TIMEOUT_MS
+    "total-timeout-ms", shapes.Limit(), "How many milliseconds a turn may take.", TOTAL_TIMEOUT_MS
 )
 _ON_BUDGET = shapes.Key(
     "on-budget",
@@ -253,13 +256,15 @@ _ON_BUDGET = shapes.Key(
     "finalize",
 )
 _LIMITS: tuple[shapes.Key[Any], ...] = (
-    shapes.Key("max-rounds", shapes.Limit(), "How often tools are run in a turn.", MAX_ROUNDS),
+    shapes.Key(
+        "max-rounds", shapes.Limit(), "How many rounds of tool calls a turn may have.", MAX_ROUNDS
+    ),
     _PER_TOOL,
     _TOTAL,
     shapes.Key(
         "max-tool-result-bytes",
         shapes.Limit(),
-        "How much of a result the model sees.",
+        "How many bytes of a result the model sees.",
         MAX_TOOL_RESULT_BYTES,
     ),
     shapes.Key("max-parallel", shapes.Limit(), "How many calls run at once.", MAX_PARALLEL),

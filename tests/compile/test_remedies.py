@@ -14,7 +14,11 @@ from tests.compile.case import CASES, ENVIRON
     ("case", "line", "says"),
     [
         ("spread.yml", 13, ("spread.yml:12:11: note: the first one is here",)),
-        ("spread-without-defaults.yml", 9, ("'tools-defaults'", "Add the defaults, or remove `...`.")),
+        (
+            "spread-without-defaults.yml",
+            9,
+            ("'tools-defaults'", "Add the defaults, or remove `...`."),
+        ),
         ("allow.yml", 9, ("'allow: all'",)),
         ("allow.yml", 10, ("'allow: all'",)),
         (
