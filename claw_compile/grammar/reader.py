@@ -82,19 +82,19 @@ class Reader:
         Report a value with control characters other than those of ``allowed``: it could break out
         of the line of the file, header or command that it becomes part of.
         """
-        filled = interpolate(node.text, self.lookup)
-        if filled.problems:
-            self.diagnostics.extend(problem_at(node, problem) for problem in filled.problems)
+        interpolation = interpolate(node.text, self.lookup)
+        if interpolation.problems:
+            self.diagnostics.extend(problem_at(node, problem) for problem in interpolation.problems)
             return None
 
-        for char in filled.text:
+        for char in interpolation.text:
             is_control = char < " " and char not in allowed
             is_half_a_character = "\ud800" <= char <= "\udfff"
             if is_control or is_half_a_character:
                 self.report(codes.BAD_VALUE, node.span, "a value with control characters")
                 return None
 
-        return ScalarNode(filled.text, node.span, plain=node.plain, raw=node.text)
+        return ScalarNode(interpolation.text, node.span, plain=node.plain, raw=node.text)
 
     def text(self, node: Node, what: str) -> ScalarNode | None:
         """Return a single value that is not empty, with its spelling. Report anything else."""

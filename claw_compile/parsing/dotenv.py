@@ -142,9 +142,9 @@ class _Parser:
         return end
 
     def _interpolate(self, at: int, name: str, written: str) -> None:
-        filled = interpolate(written, self._lookup)
+        interpolation = interpolate(written, self._lookup)
 
-        for problem in filled.problems:
+        for problem in interpolation.problems:
             if isinstance(problem, MalformedReference):
                 self._report(at, f"the value of {name} holds a '${{' that begins no variable")
             elif problem.message is not None:
@@ -152,7 +152,7 @@ class _Parser:
 
             # A variable that is just unset is empty here, as in Compose.
 
-        self._assign(at, name, filled.text, written)
+        self._assign(at, name, interpolation.text, written)
 
     def _lookup(self, name: str) -> str | None:
         return self.environ.get(name, self.values.get(name))

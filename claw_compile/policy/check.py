@@ -154,14 +154,14 @@ def _check_memory(wanted: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]
         yield no_descriptor(wanted)
         return
 
-    described = loaded.descriptors.get(wanted.text)
-    if described is None:
+    service_descriptor = loaded.descriptors.get(wanted.text)
+    if service_descriptor is None:
         return
 
-    descriptor = described.descriptor
+    descriptor = service_descriptor.descriptor
     memory = descriptor.memory if isinstance(descriptor, DescriptorV2) else None
     if memory is None or (memory.recall is None and memory.retain is None):
-        message = f"{wanted.text} declares no memory in {described.file}"
+        message = f"{wanted.text} declares no memory in {service_descriptor.file}"
         yield codes.NO_MEMORY.at(wanted.span, message)
 
 
@@ -181,14 +181,14 @@ def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
 
 def check_secrets(pod: PodSpec) -> Iterator[Diagnostic]:
     """Check that every secret that the file names is one of the pod's."""
-    named: list[ScalarNode] = []
+    references: list[ScalarNode] = []
     for service in pod.services:
         if service.auth is not None and service.auth.secret is not None:
-            named.append(service.auth.secret)
-        named += [entry.reference for entry in service.principals if entry.source == "secret"]
+            references.append(service.auth.secret)
+        references += [entry.reference for entry in service.principals if entry.source == "secret"]
 
     known = {secret.name.text for secret in pod.secrets}
-    for name in named:
+    for name in references:
         if name.text not in known:
             message = f"the pod has no secret {quote(name.shown)}"
             hint = did_you_mean(name.text, known)
@@ -276,19 +276,19 @@ def _check_grant(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
     if name not in loaded.descriptors and not service.wraps_stdio:
         yield no_descriptor(grant.service)
 
-    described = loaded.descriptors.get(name)
-    if described is None:
+    service_descriptor = loaded.descriptors.get(name)
+    if service_descriptor is None:
         return
-    if not described.tools:
-        message = f"{name} declares no tools in {described.file}"
+    if not service_descriptor.tools:
+        message = f"{name} declares no tools in {service_descriptor.file}"
         yield codes.NO_TOOLS.at(grant.service.span, message)
         return
 
     allowed = () if isinstance(grant.allow, AllTools) else grant.allow
     for word in (*allowed, *grant.deny):
-        yield from _check_tool(word, name, described)
+        yield from _check_tool(word, name, service_descriptor)
     if isinstance(grant.allow, AllTools):
-        yield from _check_granted_writes(grant.allow, grant, described.tools)
+        yield from _check_granted_writes(grant.allow, grant, service_descriptor.tools)
 
 
 def unknown_service(name: ScalarNode, loaded: LoadedPod) -> Diagnostic:
@@ -303,16 +303,16 @@ def no_descriptor(name: ScalarNode) -> Diagnostic:
 
 
 def _check_tool(
-    word: ScalarNode, service: str, described: ServiceDescriptor
+    word: ScalarNode, service: str, service_descriptor: ServiceDescriptor
 ) -> Iterator[Diagnostic]:
-    known = [tool.name for tool in described.tools]
+    known = [tool.name for tool in service_descriptor.tools]
     if word.text in known:
         return
 
     message = f"{service} declares no tool {quote(word.shown)}"
     hint = did_you_mean(word.text, known)
     help_text = f"{service} declares {', '.join(known)}"
-    reason = ungrantable_reason(described.descriptor.discovery, word.text)
+    reason = ungrantable_reason(service_descriptor.descriptor.discovery, word.text)
     if reason is not None:
         help_text = f"the tool is there, and can't be granted: {reason}"
     yield codes.UNKNOWN_TOOL.at(word.span, message, hint=hint, help_text=help_text)
@@ -407,8 +407,8 @@ def check_tool_names(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
 
 def _declaration(granted: GrantedTool, loaded: LoadedPod) -> Span:
     """Return the place of the tool's name in its descriptor."""
-    described = loaded.descriptors[granted.service]
-    assert isinstance(described, ServiceDescriptor)
+    service_descriptor = loaded.descriptors[granted.service]
+    assert isinstance(service_descriptor, ServiceDescriptor)
 
-    names = [tool.name for tool in described.tools]
-    return span_at(described.root, ("tools", names.index(granted.tool.name), "name"))
+    names = [tool.name for tool in service_descriptor.tools]
+    return span_at(service_descriptor.root, ("tools", names.index(granted.tool.name), "name"))

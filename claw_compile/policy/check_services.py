@@ -96,16 +96,16 @@ def check_host(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]
     """Warn at every place that gives an agent power over its host."""
     for agent in resolved.agents:
         name = agent.spec.name.text
-        found: list[tuple[Span, str]] = []
+        powers: list[tuple[Span, str]] = []
         services = loaded.agent_services.get(name, ())
         for service in services:
-            found.extend(_powers(service.body))
+            powers.extend(_powers(service.body))
         for service in services:
-            found.extend(_mounts(service))
-        found.extend(_host_surfaces(agent))
+            powers.extend(_mounts(service))
+        powers.extend(_host_surfaces(agent))
 
         # A path that the agent takes itself and from a service that it extends is reported once.
-        for span, what in dict.fromkeys(found):
+        for span, what in dict.fromkeys(powers):
             message = f"{name} could take over its host, and its proxy with it: {what}"
             yield codes.AGENT_TAKES_HOST.at(span, message)
 

@@ -114,18 +114,18 @@ def _services(
     services: dict[str, CalledService] = {}
     for name in sorted(names):
         service = loaded.pod.service(name)
-        described = loaded.descriptors.get(name)
-        is_unreadable = described is None and name in loaded.descriptors
+        service_descriptor = loaded.descriptors.get(name)
+        is_unreadable = service_descriptor is None and name in loaded.descriptors
         # Both are reported already.
         if service is None or is_unreadable:
             continue
 
         url = base_url(service, lookup, diagnostics)
-        auth = project_auth(loaded.pod, service, described, lookup, diagnostics)
+        auth = project_auth(loaded.pod, service, service_descriptor, lookup, diagnostics)
         if url is None or auth is None:
             continue
 
-        descriptor = described.descriptor if described is not None else None
+        descriptor = service_descriptor.descriptor if service_descriptor is not None else None
         mcp = descriptor.mcp if isinstance(descriptor, DescriptorV2) else None
         services[name] = CalledService(name, url, mcp.path if mcp else None, auth)
 
@@ -307,8 +307,10 @@ def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]
         message = f"{name} has several TCP ports; {quote(first.shown)} is taken"
         notes = [Note(first.span, "this one is taken")]
         help_text = "set 'x-claw.base-url'"
-        several = codes.SEVERAL_PORTS.at(others[0].span, message, notes=notes, help_text=help_text)
-        diagnostics.append(several)
+        diagnostic = codes.SEVERAL_PORTS.at(
+            others[0].span, message, notes=notes, help_text=help_text
+        )
+        diagnostics.append(diagnostic)
 
     return f"http://{name}:{first.number}"
 
@@ -390,15 +392,15 @@ class _PortReader:
             self._report_bad_port(node.span, "this entry holds no port")
             return None
 
-        filled = interpolate(node.text, self.lookup)
-        if filled.problems:
-            self.diagnostics.extend(problem_at(node, problem) for problem in filled.problems)
+        interpolation = interpolate(node.text, self.lookup)
+        if interpolation.problems:
+            self.diagnostics.extend(problem_at(node, problem) for problem in interpolation.problems)
             self.failed = True
             return None
 
         # The container's side comes after the last colon. A host address may hold colons of its
         # own.
-        container_side = filled.text.strip().lower().rpartition(":")[2]
+        container_side = interpolation.text.strip().lower().rpartition(":")[2]
         match = _PORT.fullmatch(container_side)
         if match is None or not 0 < int(match["port"]) <= MAX_PORT:
             self._report_bad_port(node.span, f"{quote(node.text)} holds no port")

@@ -166,19 +166,19 @@ def _secrets(
     loaded: LoadedPod, resolved: ResolvedPod, connections: Connections
 ) -> tuple[_HeldSecret, ...]:
     """Return the secrets of the proxy and the services, each value once."""
-    held = list(_service_secrets(loaded, connections))
+    secrets = list(_service_secrets(loaded, connections))
     for name, value in sorted(loaded.secrets.items()):
-        held.append(_HeldSecret(f"the pod's secret {name}", value))
+        secrets.append(_HeldSecret(f"the pod's secret {name}", value))
 
     for name, variable in resolved.proxy_env.items():
         if provider_of(name) is not None or _CONFIDENTIAL.search(name):
-            held.append(_HeldSecret(f"the proxy's {name}", variable.value))
+            secrets.append(_HeldSecret(f"the proxy's {name}", variable.value))
 
-    held += _derived_secrets(loaded, resolved)
+    secrets += _derived_secrets(loaded, resolved)
 
     # Of equal values the first is stored last, and so kept.
     distinct: dict[str, _HeldSecret] = {}
-    for secret in reversed(held):
+    for secret in reversed(secrets):
         if secret.value:
             distinct[secret.value] = secret
     return tuple(reversed(distinct.values()))
@@ -235,8 +235,10 @@ def _credentials(loaded: LoadedPod, connections: Connections) -> Iterator[tuple[
             auth = called.auth
         else:
             # Nobody uses this credential, so what is wrong with it is not reported.
-            described = loaded.descriptors.get(name)
-            auth = project_auth(loaded.pod, service, described, loaded.variables.lookup, [])
+            service_descriptor = loaded.descriptors.get(name)
+            auth = project_auth(
+                loaded.pod, service, service_descriptor, loaded.variables.lookup, []
+            )
         if auth is not None:
             yield name, auth
 

@@ -89,7 +89,7 @@ def _own_token(
 def project_auth(
     pod: PodSpec,
     service: ServiceSpec,
-    described: ServiceDescriptor | None,
+    service_descriptor: ServiceDescriptor | None,
     lookup: Lookup,
     diagnostics: list[Diagnostic],
 ) -> Auth | None:
@@ -97,14 +97,14 @@ def project_auth(
     if service.auth is not None:
         return _pod_auth(service, service.auth, lookup, diagnostics)
 
-    auth = described.descriptor.auth if described is not None else None
-    if described is None or auth is None or auth.type == "none":
+    auth = service_descriptor.descriptor.auth if service_descriptor is not None else None
+    if service_descriptor is None or auth is None or auth.type == "none":
         return NoAuth(type="none")
 
     lacks = _missing_part(auth)
     if auth.env is None or lacks is not None:
         message = f"the descriptor's 'auth' lacks {lacks}"
-        at = span_at(described.root, ("auth",))
+        at = span_at(service_descriptor.root, ("auth",))
         help_text = f"or set 'x-claw.auth' of {service.name.text}"
         diagnostics.append(codes.TOKEN_MISSING.at(at, message, help_text=help_text))
         return None
@@ -116,7 +116,7 @@ def project_auth(
     if auth.env in secret_names and auth.env not in variable_names:
         token = SecretRef(secret=auth.env)
     else:
-        wanted = ScalarNode(auth.env, span_at(described.root, ("auth", "env")))
+        wanted = ScalarNode(auth.env, span_at(service_descriptor.root, ("auth", "env")))
         token = _token(service, wanted, lookup, diagnostics)
 
     if token is None:
@@ -183,8 +183,8 @@ def _token(
     if variable is None:
         message = f"the environment of {service.name.text} has no {name}"
         hint = did_you_mean(wanted.text, known)
-        missing = codes.TOKEN_MISSING.at(service.name.span, message, hint=hint, notes=notes)
-        diagnostics.append(missing)
+        diagnostic = codes.TOKEN_MISSING.at(service.name.span, message, hint=hint, notes=notes)
+        diagnostics.append(diagnostic)
         return None
 
     problems = variable.value.problems

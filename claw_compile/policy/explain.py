@@ -36,18 +36,18 @@ def reasons(pod: PodSpec, agent: Agent, service: str, tool: str) -> tuple[Reason
     # An inherited grant is the same object as in the defaults.
     defaults = {id(grant) for grant in own_entries(pod.tools)}
 
-    found: list[Reason] = []
+    matching: list[Reason] = []
     for grant in agent.grants:
         if grant.service.text != service:
             continue
 
         origin: Origin = "tools-defaults" if id(grant) in defaults else "tools"
         if isinstance(grant.allow, AllTools) or any(name.text == tool for name in grant.allow):
-            found.append(Reason(grant, "allow", origin))
+            matching.append(Reason(grant, "allow", origin))
         if any(name.text == tool for name in grant.deny):
-            found.append(Reason(grant, "deny", origin))
+            matching.append(Reason(grant, "deny", origin))
 
-    return tuple(found)
+    return tuple(matching)
 
 
 @dataclass(frozen=True)
@@ -98,18 +98,18 @@ def explain(
         return tuple(_explain_tool(pod, agent, tools[name]) for name in sorted(tools))
 
     alias_of = assign_aliases(sorted(tools))
-    named = [
-        name for name, tool in tools.items() if word in {name, tool.declared.name, alias_of[name]}
+    names = [
+        name for name, tool in tools.items() if word in {name, tool.descriptor.name, alias_of[name]}
     ]
-    if not named:
-        base_names = [tool.declared.name for tool in tools.values()]
+    if not names:
+        base_names = [tool.descriptor.name for tool in tools.values()]
         hint = did_you_mean(word, [*tools, *base_names, *alias_of.values()])
         return UnknownName(f"no service of the pod declares a tool '{word}'", hint)
-    if len(named) > 1:
-        hint = f"name one of {', '.join(sorted(named))}"
+    if len(names) > 1:
+        hint = f"name one of {', '.join(sorted(names))}"
         return UnknownName(f"several services declare a tool '{word}'", hint)
 
-    return (_explain_tool(pod, agent, tools[named[0]]),)
+    return (_explain_tool(pod, agent, tools[names[0]]),)
 
 
 @dataclass(frozen=True)
@@ -117,35 +117,35 @@ class _DeclaredTool:
     """A tool, the service that declares it, and its 0-based index in the descriptor."""
 
     service: str
-    described: ServiceDescriptor
-    declared: DescriptorTool
+    service_descriptor: ServiceDescriptor
+    descriptor: DescriptorTool
     index: int
 
     @property
     def name(self) -> str:
-        return canonical_name(self.service, self.declared.name)
+        return canonical_name(self.service, self.descriptor.name)
 
 
 def _declared_tools(pod: ProjectedPod) -> Mapping[str, _DeclaredTool]:
     """Return every tool that a service of the pod declares, by canonical name."""
     tools: dict[str, _DeclaredTool] = {}
-    for service, described in pod.descriptors.items():
-        if described is None:
+    for service, service_descriptor in pod.descriptors.items():
+        if service_descriptor is None:
             continue
-        for index, declared in enumerate(described.tools):
-            tool = _DeclaredTool(service, described, declared, index)
+        for index, descriptor in enumerate(service_descriptor.tools):
+            tool = _DeclaredTool(service, service_descriptor, descriptor, index)
             tools[tool.name] = tool
 
     return tools
 
 
 def _explain_tool(pod: ProjectedPod, agent: Agent, tool: _DeclaredTool) -> Explanation:
-    granting = reasons(pod.spec, agent, tool.service, tool.declared.name)
+    matching = reasons(pod.spec, agent, tool.service, tool.descriptor.name)
     granted = _granted_tool(pod, agent, tool.name)
 
-    why = list(_inheritance(pod, agent, granting))
-    why += [_grant_step(reason) for reason in granting]
-    if not granting:
+    why = list(_inheritance(pod, agent, matching))
+    why += [_grant_step(reason) for reason in matching]
+    if not matching:
         why.append(_nothing_grants(agent, tool))
     why.append(_declaration(tool))
     if granted is not None:
@@ -155,9 +155,9 @@ def _explain_tool(pod: ProjectedPod, agent: Agent, tool: _DeclaredTool) -> Expla
         agent=agent.id,
         tool=tool.name,
         allowed=granted is not None,
-        effect=tool.declared.effect,
+        effect=tool.descriptor.effect,
         why=tuple(why),
-        change=_change(agent, granting, tool),
+        change=_change(agent, matching, tool),
     )
 
 
@@ -177,12 +177,12 @@ def _granted_tool(pod: ProjectedPod, agent: Agent, name: str) -> Tool | None:
     return None
 
 
-def _inheritance(pod: ProjectedPod, agent: Agent, granting: tuple[Reason, ...]) -> Iterator[Step]:
+def _inheritance(pod: ProjectedPod, agent: Agent, matching: tuple[Reason, ...]) -> Iterator[Step]:
     """Yield how the agent's ``tools`` and the pod's defaults relate, where that matters."""
     spec = agent.spec
     own = spec.tools
     defaults = pod.spec.tools
-    is_inherited = any(reason.origin == "tools-defaults" for reason in granting)
+    is_inherited = any(reason.origin == "tools-defaults" for reason in matching)
 
     if is_inherited and own is None:
         yield Step(f"{spec.name.text} has no 'tools', and so inherits the pod's", spec.name.span)
@@ -218,13 +218,13 @@ def _nothing_grants(agent: Agent, tool: _DeclaredTool) -> Step:
 
 
 def _declaration(tool: _DeclaredTool) -> Step:
-    root = tool.described.root
+    root = tool.service_descriptor.root
 
     # Where the tools are no list of the descriptor's file, the file itself is the place.
     at = root.span
     if tool.index < len(items_of(child(root, "tools"))):
         at = span_at(root, ("tools", tool.index))
-    return Step(f"declared as tool {tool.index + 1} of {len(tool.described.tools)}", at)
+    return Step(f"declared as tool {tool.index + 1} of {len(tool.service_descriptor.tools)}", at)
 
 
 def _execution(pod: ProjectedPod, agent: Agent, tool: Tool) -> Iterator[Step]:
@@ -250,13 +250,13 @@ def _execution(pod: ProjectedPod, agent: Agent, tool: Tool) -> Iterator[Step]:
             yield Step(f"called over {execution.transport} with {owner}, from {source}", at)
 
 
-def _change(agent: Agent, granting: tuple[Reason, ...], tool: _DeclaredTool) -> str:
+def _change(agent: Agent, matching: tuple[Reason, ...], tool: _DeclaredTool) -> str:
     """Return the edit of the pod file that would change the answer."""
     owner = agent.spec.name.text
-    name = tool.declared.name
-    if any(reason.verdict == "deny" for reason in granting):
+    name = tool.descriptor.name
+    if any(reason.verdict == "deny" for reason in matching):
         return f"take {name} out of 'deny'"
-    if granting:
+    if matching:
         return (
             f"add 'deny: [{name}]' to a grant of {tool.service} in the 'tools' of {owner}, or "
             "name other tools"

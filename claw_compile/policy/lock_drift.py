@@ -52,13 +52,13 @@ def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagno
     granted = granted_tools(resolved)
     for service in loaded.pod.services:
         name = service.name.text
-        described = loaded.descriptors.get(name)
-        if described is None:
+        service_descriptor = loaded.descriptors.get(name)
+        if service_descriptor is None:
             continue
 
         if name in lock.services:
             tools = granted.get(name, ())
-            yield from compare(lock, name, described, tools, service.name.span)
+            yield from compare(lock, name, service_descriptor, tools, service.name.span)
         elif granted.get(name):
             message = f"{name} is granted, but {lock.file} does not have it"
             help_text = "look at its tools, then: claw lock"
@@ -70,13 +70,13 @@ def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagno
 
 
 def compare(
-    lock: Lock, name: str, described: ServiceDescriptor, granted: Collection[str], at: Span
+    lock: Lock, name: str, service_descriptor: ServiceDescriptor, granted: Collection[str], at: Span
 ) -> Iterator[Diagnostic]:
     """Yield a diagnostic at ``at`` if the service ``name`` differs from the lock."""
     assert lock.services is not None
     before = lock.services[name]
 
-    tool_changes = changes(before, described, granted)
+    tool_changes = changes(before, service_descriptor, granted)
     if tool_changes:
         notes = []
         for change in tool_changes:
@@ -89,7 +89,7 @@ def compare(
         yield codes.LOCK_DRIFT.at(at, message, notes=notes, help_text=help_text)
         return
 
-    if before.digest != described.digest or before.source != described.source:
+    if before.digest != service_descriptor.digest or before.source != service_descriptor.source:
         message = (
             f"the descriptor of {name} is not the one that {lock.file} has; its tools are the same"
         )
@@ -106,25 +106,25 @@ def granted_tools(resolved: ResolvedPod) -> Mapping[str, set[str]]:
 
 
 def changes(
-    before: LockedService, described: ServiceDescriptor, granted: Collection[str]
+    before: LockedService, service_descriptor: ServiceDescriptor, granted: Collection[str]
 ) -> tuple[Change, ...]:
     """Return the changes of all locked tools, and of the granted ones that were never locked."""
     after: dict[str, LockedTool] = {}
     places: dict[str, Span] = {}
-    for index, tool in enumerate(described.tools):
-        after[tool.name] = lock_tool(described, tool)
-        places[tool.name] = span_at(described.root, ("tools", index))
+    for index, tool in enumerate(service_descriptor.tools):
+        after[tool.name] = lock_tool(service_descriptor, tool)
+        places[tool.name] = span_at(service_descriptor.root, ("tools", index))
 
     names = set(before.tools)
     names |= {name for name in after if name in granted}
 
-    found: list[Change] = []
+    tool_changes: list[Change] = []
     for name in sorted(names):
         old = before.tools.get(name)
         new = after.get(name)
         if old != new:
-            found.append(Change(name, old, new, places.get(name)))
-    return tuple(found)
+            tool_changes.append(Change(name, old, new, places.get(name)))
+    return tuple(tool_changes)
 
 
 def _differences(before: LockedTool, after: LockedTool) -> Iterator[str]:

@@ -145,9 +145,12 @@ def _execution(agent: Agent, granted: GrantedTool, connections: Connections) -> 
 
 def _principals(agent: Agent, connections: Connections) -> Iterable[ServiceAuth]:
     own = connections.principals.get(agent.id, {})
-    for service, held in sorted(own.items()):
+    for service, credential in sorted(own.items()):
         yield ServiceAuth(
-            service=service, auth_type="bearer", token=held.auth.token, principal=held.principal
+            service=service,
+            auth_type="bearer",
+            token=credential.auth.token,
+            principal=credential.principal,
         )
 
 
@@ -161,17 +164,17 @@ def _surface_services(agent: Agent, loaded: LoadedPod) -> Iterable[ServiceSpec]:
 
 def _reached(loaded: LoadedPod, service: ServiceSpec) -> ReachableService:
     name = service.name.text
-    described = loaded.descriptors.get(name)
-    if described is not None and described.tools:
-        return ReachableService(name, description=described.descriptor.description)
+    service_descriptor = loaded.descriptors.get(name)
+    if service_descriptor is not None and service_descriptor.tools:
+        return ReachableService(name, description=service_descriptor.descriptor.description)
 
     # What is wrong with its ports is reported where the proxy needs them.
     has_address = any(
         each is not None for each in (service.base_url, service.expose, service.ports)
     )
     address = base_url(service, loaded.variables.lookup, []) if has_address else None
-    if described is None:
+    if service_descriptor is None:
         return ReachableService(name, address)
 
-    descriptor = described.descriptor
+    descriptor = service_descriptor.descriptor
     return ReachableService(name, address, descriptor.description, descriptor.endpoints)

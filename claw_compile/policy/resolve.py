@@ -131,8 +131,8 @@ class _Resolver:
             return None
 
         name = wanted.service
-        described = self.loaded.descriptors.get(name.text)
-        descriptor = described.descriptor if described is not None else None
+        service_descriptor = self.loaded.descriptors.get(name.text)
+        descriptor = service_descriptor.descriptor if service_descriptor is not None else None
         if not isinstance(descriptor, DescriptorV2) or descriptor.memory is None:
             return None
         return MemoryRelation(name.text, wanted.timeout_ms, descriptor.memory, name.span)
@@ -173,21 +173,23 @@ def _granted_tools(
 
     granted: list[GrantedTool] = []
     for service, service_grants in sorted(by_service.items()):
-        described = descriptors.get(service)
-        if described is None:
+        service_descriptor = descriptors.get(service)
+        if service_descriptor is None:
             continue
-        names = _allowed_names(service_grants, described)
-        granted.extend(GrantedTool(service, tool) for tool in described.tools if tool.name in names)
+        names = _allowed_names(service_grants, service_descriptor)
+        granted.extend(
+            GrantedTool(service, tool) for tool in service_descriptor.tools if tool.name in names
+        )
 
     return tuple(granted)
 
 
-def _allowed_names(grants: Collection[Grant], described: ServiceDescriptor) -> set[str]:
+def _allowed_names(grants: Collection[Grant], service_descriptor: ServiceDescriptor) -> set[str]:
     allowed: set[str] = set()
     denied: set[str] = set()
     for grant in grants:
         if isinstance(grant.allow, AllTools):
-            allowed |= {tool.name for tool in described.tools}
+            allowed |= {tool.name for tool in service_descriptor.tools}
         else:
             allowed |= {name.text for name in grant.allow}
         denied |= {name.text for name in grant.deny}
@@ -382,9 +384,9 @@ class DeclaredFeeds:
     def __init__(self, pod: PodSpec, descriptors: Mapping[str, ServiceDescriptor | None]) -> None:
         self._services = [service.name.text for service in pod.services]
         self._declared: list[DeclaredFeed] = []
-        for name, described in sorted(descriptors.items()):
-            if described is not None:
-                feeds = described.descriptor.feeds
+        for name, service_descriptor in sorted(descriptors.items()):
+            if service_descriptor is not None:
+                feeds = service_descriptor.descriptor.feeds
                 self._declared.extend(DeclaredFeed(name, feed) for feed in feeds)
 
         # An unknown feed may be in a descriptor that could not be read, which is reported already.
@@ -396,14 +398,14 @@ class DeclaredFeeds:
         """Return an agent's feeds in their order, each once."""
         resolved: dict[tuple[str, str, str], ResolvedFeed] = {}
         for feed in feeds:
-            found = self._resolve(feed, diagnostics)
-            if found is None:
+            resolved_feed = self._resolve(feed, diagnostics)
+            if resolved_feed is None:
                 continue
 
-            name = found.name.replace(CLAW_ID, agent_id)
-            path = found.path.replace(CLAW_ID, agent_id)
-            own = replace(found, name=name, path=path)
-            resolved.setdefault((name, found.service, path), own)
+            name = resolved_feed.name.replace(CLAW_ID, agent_id)
+            path = resolved_feed.path.replace(CLAW_ID, agent_id)
+            own = replace(resolved_feed, name=name, path=path)
+            resolved.setdefault((name, resolved_feed.service, path), own)
 
         return tuple(resolved.values())
 
