@@ -36,7 +36,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Topology:
+class NetworkTopology:
     """Every derived network, by name. The pod file's own networks are not among them."""
 
     networks: tuple[Network, ...]
@@ -51,7 +51,7 @@ class Topology:
         return own.members - {agent, PROXY}
 
 
-def topology(pod: PodSpec, resolved: ResolvedPod) -> Topology:
+def topology(pod: PodSpec, resolved: ResolvedPod) -> NetworkTopology:
     """Derive the networks of a pod."""
     networks: list[Network] = []
     for name in called_services(pod, resolved):
@@ -69,7 +69,7 @@ def topology(pod: PodSpec, resolved: ResolvedPod) -> Topology:
     if any(agent.has_proxy for agent in resolved.agents):
         networks.append(Network(EGRESS, internal=False, members=frozenset({PROXY})))
 
-    return Topology(tuple(sorted(networks, key=lambda network: network.name)))
+    return NetworkTopology(tuple(sorted(networks, key=lambda network: network.name)))
 
 
 def has_egress(agent: Agent) -> bool:
