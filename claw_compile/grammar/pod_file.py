@@ -239,8 +239,8 @@ def _read_members(reader: Reader, root: MapNode) -> shapes.Members:
         return members
 
     place = shapes.ValuePlace(POD.name, claw.key.span)
-    members_read = POD.read(reader, claw.value, place)
-    return members_read or shapes.Members(reader, {}, claw.value, place)
+    pod_members = POD.read(reader, claw.value, place)
+    return pod_members or shapes.Members(reader, {}, claw.value, place)
 
 
 def _read_service(reader: Reader, entry: Entry) -> ServiceSpec:

@@ -5,7 +5,7 @@ Each rule is one function, and none of them reads a file.
 
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor
@@ -14,12 +14,15 @@ from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, di
 from claw_compile.grammar.pod import (
     AllTools,
     BudgetSetting,
+    CllamaSetting,
     ContextSetting,
     EntryList,
     Grant,
     MemorySetting,
+    Models,
     PodSpec,
     Surface,
+    ToolPolicySetting,
     own_entries,
 )
 from claw_compile.identity import host_secret
@@ -45,6 +48,7 @@ from claw_contract.names import (
 
 MAX_HOST_LENGTH = 63
 type _WithKey = EntryList[object] | MemorySetting | ContextSetting | BudgetSetting
+type _Default = _WithKey | ToolPolicySetting | Models | CllamaSetting
 
 
 def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
@@ -78,24 +82,46 @@ def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
 
 
 def _unused_defaults(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    # Empty defaults are not unused: they say that there is nothing to inherit.
-    defaults = {
-        "tools-defaults": pod.tools if pod.tools and pod.tools.entries else None,
-        "surfaces-defaults": pod.surfaces if pod.surfaces and pod.surfaces.entries else None,
-        "feeds-defaults": pod.feeds if pod.feeds and pod.feeds.entries else None,
-        "skills-defaults": pod.skills if pod.skills and pod.skills.entries else None,
+    defaults: dict[str, _Default | None] = {
+        "tools-defaults": pod.tools,
+        "surfaces-defaults": pod.surfaces,
+        "feeds-defaults": pod.feeds,
+        "skills-defaults": pod.skills,
         "tool-policy-defaults": pod.tool_policy,
-        "models-defaults": pod.models if pod.models and not pod.models.is_empty else None,
-        "budget-defaults": pod.spending if pod.spending and pod.spending.budget else None,
-        "memory-defaults": pod.memory if pod.memory and pod.memory.service else None,
-        "cllama-defaults": pod.cllama if pod.cllama and pod.cllama.proxies else None,
-        "context": pod.context if pod.context and pod.context.blocks else None,
+        "models-defaults": pod.models,
+        "budget-defaults": pod.spending,
+        "memory-defaults": pod.memory,
+        "cllama-defaults": pod.cllama,
+        "context": pod.context,
     }
 
     inherited = {name for agent in resolved.agents for name in agent.inherits}
     for name, default in defaults.items():
-        if default is not None and name not in inherited:
+        if default is None or name in inherited:
+            continue
+
+        # An empty default says that there is nothing to inherit, and so is never unused.
+        if not _is_empty(default):
             yield codes.UNUSED_DEFAULT.at(default.key, f"no agent takes the pod's {quote(name)}")
+
+
+def _is_empty(default: _Default) -> bool:
+    match default:
+        case EntryList():
+            return not default.entries
+        case Models():
+            return default.is_empty
+        case BudgetSetting():
+            return default.budget is None
+        case MemorySetting():
+            return default.service is None
+        case CllamaSetting():
+            return not default.proxies
+        case ContextSetting():
+            return not default.blocks
+        case ToolPolicySetting():
+            return False
+    assert_never(default)
 
 
 class _ProxyKey(NamedTuple):
@@ -144,25 +170,25 @@ def check_memories(loaded: LoadedPod) -> Iterator[Diagnostic]:
             yield from _check_memory(owner.memory.service, loaded)
 
 
-def _check_memory(wanted: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    service = loaded.pod.service(wanted.text)
+def _check_memory(name: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]:
+    service = loaded.pod.service(name.text)
     if service is None:
-        yield unknown_service(wanted, loaded)
+        yield unknown_service(name, loaded)
         return
     # A stdio server without a snapshot has a diagnostic of its own.
-    if wanted.text not in loaded.descriptors and not service.wraps_stdio:
-        yield no_descriptor(wanted)
+    if name.text not in loaded.descriptors and not service.wraps_stdio:
+        yield no_descriptor(name)
         return
 
-    service_descriptor = loaded.descriptors.get(wanted.text)
+    service_descriptor = loaded.descriptors.get(name.text)
     if service_descriptor is None:
         return
 
     descriptor = service_descriptor.descriptor
     memory = descriptor.memory if isinstance(descriptor, DescriptorV2) else None
     if memory is None or (memory.recall is None and memory.retain is None):
-        message = f"{wanted.text} declares no memory in {service_descriptor.file}"
-        yield codes.NO_MEMORY.at(wanted.span, message)
+        message = f"{name.text} declares no memory in {service_descriptor.file}"
+        yield codes.NO_MEMORY.at(name.span, message)
 
 
 def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
@@ -199,13 +225,13 @@ def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Check that every ``service-auth`` is for a service of the pod that is no tools host."""
     for service in loaded.pod.services:
         for entry in service.principals:
-            called = loaded.pod.service(entry.service.text)
-            if called is None:
+            target = loaded.pod.service(entry.service.text)
+            if target is None:
                 yield unknown_service(entry.service, loaded)
-            elif called.tools_host is not None:
+            elif target.tools_host is not None:
                 message = (
                     f"{service.name.text} has a token of its own at the tools host "
-                    f"{quote(called.name.text)} already"
+                    f"{quote(target.name.text)} already"
                 )
                 yield codes.TOOLS_HOST_CONFLICT.at(entry.span, message)
 
@@ -228,13 +254,13 @@ def check_tools_hosts(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnosti
         for agent in resolved.agents:
             if name not in agent.tool_services:
                 continue
-            taken = secrets.get(host_secret(name, agent.id))
-            if taken is not None:
+            secret = secrets.get(host_secret(name, agent.id))
+            if secret is not None:
                 message = (
-                    f"the secret {quote(taken.shown)} has the name of an agent's token at "
+                    f"the secret {quote(secret.shown)} has the name of an agent's token at "
                     f"{quote(name)}"
                 )
-                yield codes.TOOLS_HOST_CONFLICT.at(taken.span, message)
+                yield codes.TOOLS_HOST_CONFLICT.at(secret.span, message)
 
 
 def check_proxy_types(agents: Iterable[Agent]) -> Iterator[Diagnostic]:

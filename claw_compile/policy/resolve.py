@@ -88,11 +88,11 @@ class _Resolver:
     def agents(self, spec: ServiceSpec) -> Iterator[Agent]:
         """Yield the agents of a service: one, or ``count`` of them."""
         agent = self._agent(spec)
-        wanted = expand_list(spec.feeds, self.pod.feeds, "feeds-defaults", self.diagnostics)
+        entries = expand_list(spec.feeds, self.pod.feeds, "feeds-defaults", self.diagnostics)
 
         for index, host in enumerate(spec.hosts):
             ordinal = index if spec.count > 1 else None
-            feeds = self.feeds.resolve(wanted, host, self.diagnostics)
+            feeds = self.feeds.resolve(entries, host, self.diagnostics)
             yield replace(agent, id=host, ordinal=ordinal, feeds=feeds)
 
     def _agent(self, spec: ServiceSpec) -> Agent:
@@ -125,20 +125,20 @@ class _Resolver:
             timezone=self._timezone(spec),
         )
 
-    def _memory(self, wanted: MemorySetting | None) -> MemoryRelation | None:
+    def _memory(self, setting: MemorySetting | None) -> MemoryRelation | None:
         """Return the memory; None where its service declares none, which ``check`` reports."""
-        if wanted is None or wanted.service is None:
+        if setting is None or setting.service is None:
             return None
 
-        name = wanted.service
+        name = setting.service
         service_descriptor = self.loaded.descriptors.get(name.text)
         descriptor = service_descriptor.descriptor if service_descriptor is not None else None
         if not isinstance(descriptor, DescriptorV2) or descriptor.memory is None:
             return None
-        return MemoryRelation(name.text, wanted.timeout_ms, descriptor.memory, name.span)
+        return MemoryRelation(name.text, setting.timeout_ms, descriptor.memory, name.span)
 
     def _skills(self, spec: ServiceSpec, services: Iterable[str]) -> tuple[SkillFile, ...]:
-        named = expand_list(spec.skills, self.pod.skills, "skills-defaults", self.diagnostics)
+        paths = expand_list(spec.skills, self.pod.skills, "skills-defaults", self.diagnostics)
 
         service_skills: list[SkillFile] = []
         for name in sorted(set(services)):
@@ -146,7 +146,7 @@ class _Resolver:
             if skill is not None:
                 service_skills.append(skill)
 
-        return agent_skills(named, self.loaded.skills, service_skills, self.diagnostics)
+        return agent_skills(paths, self.loaded.skills, service_skills, self.diagnostics)
 
     def _timezone(self, spec: ServiceSpec) -> str:
         """Return the container's ``TZ``, or UTC if it sets none that can be read.
@@ -199,7 +199,7 @@ def _allowed_names(grants: Collection[Grant], service_descriptor: ServiceDescrip
 
 
 def agent_skills(
-    named: Iterable[ScalarNode],
+    paths: Iterable[ScalarNode],
     read: Mapping[str, SkillFile],
     service_skills: Iterable[SkillFile],
     diagnostics: list[Diagnostic],
@@ -209,7 +209,7 @@ def agent_skills(
     ``read`` has the files that could be read, by path.
     """
     own: dict[str, ScalarNode] = {}
-    for path in named:
+    for path in paths:
         if path.text in read:
             own.setdefault(path.text, path)
 
