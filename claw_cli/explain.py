@@ -25,30 +25,30 @@ def explain_verb(
 
     Exit 0; 1 for errors, 2 for an unknown name and for wrong usage.
     """
-    explanations = ask_pod(file, lambda plan: explain(plan.pod, agent, tool))
+    verdicts = ask_pod(file, lambda plan: explain(plan.pod, agent, tool))
     if as_json:
-        print_json([_data(explanation) for explanation in explanations])
+        print_json([_data(verdict) for verdict in verdicts])
     else:
-        print_lines(line for explanation in explanations for line in _lines(explanation))
+        print_lines(line for verdict in verdicts for line in _lines(verdict))
 
 
-def _lines(explanation: Explanation) -> Iterator[str]:
-    word = "may call" if explanation.allowed else "may not call"
-    yield f"{explanation.agent} {word} {explanation.tool} ({explanation.effect})"
-    for step in explanation.why:
+def _lines(verdict: Explanation) -> Iterator[str]:
+    word = "may call" if verdict.allowed else "may not call"
+    yield f"{verdict.agent} {word} {verdict.tool} ({verdict.effect})"
+    for step in verdict.why:
         place = f"{step.at.file}:{step.at.line}:{step.at.column}: " if step.at is not None else ""
         yield f"  {place}{step.text}"
-    yield f"  to change it: {explanation.change}"
+    yield f"  to change it: {verdict.change}"
 
 
-def _data(explanation: Explanation) -> dict[str, Any]:
+def _data(verdict: Explanation) -> dict[str, Any]:
     return {
-        "agent": explanation.agent,
-        "tool": explanation.tool,
-        "allowed": explanation.allowed,
-        "effect": explanation.effect,
-        "why": [_step(step) for step in explanation.why],
-        "change": explanation.change,
+        "agent": verdict.agent,
+        "tool": verdict.tool,
+        "allowed": verdict.allowed,
+        "effect": verdict.effect,
+        "why": [_step(step) for step in verdict.why],
+        "change": verdict.change,
     }
 
 
