@@ -1,4 +1,4 @@
-"""Read the pod file's tree into a ``PodSpec``: the pod, and each of its services.
+"""The reader of a pod file: from its tree to a ``PodSpec``, the pod and each of its services.
 
 The rules (docs/spec/compile.md, "Grammar"):
 

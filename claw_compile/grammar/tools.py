@@ -1,5 +1,7 @@
-"""What an agent may do: ``tools`` (calls through the proxy), ``tool-policy`` (the limits of a turn)
-and ``surfaces`` (places that it reaches itself).
+"""Permissions of an agent: ``tools``, ``tool-policy`` and ``surfaces``.
+
+Tools are called through the proxy, the policy limits one turn, and surfaces are places that the
+agent reaches itself.
 
 A surface is ``service://X``, ``volume://N [ro|rw]``, ``host:///abs [ro|rw]``, ``channel://P`` or
 ``egress://``. Without a mode, a volume or host is read-only. Only ``channel://`` has a form with a

@@ -1,4 +1,4 @@
-r"""Read ``.env`` files in Compose's dialect, which no library reads.
+r"""The reader of ``.env`` files in Compose's dialect, which no library reads.
 
 The rules, as in compose-go (docs/spec/compile.md, "Interpolation"):
 

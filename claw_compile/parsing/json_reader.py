@@ -1,4 +1,4 @@
-"""Read JSON text into the tree with places that the YAML reader makes.
+"""The reader of JSON text, which makes the same tree with places as the YAML reader.
 
 The reader is strict RFC 8259 (docs/spec/compile.md, "Diagnostics"): no NaN, no trailing comma, no
 lone surrogate. Nesting is bounded, so that a descriptor can't use up the stack here or in code that

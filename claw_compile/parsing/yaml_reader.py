@@ -1,8 +1,9 @@
-"""Read YAML text into a tree with places (docs/spec/compile.md, "Diagnostics", last paragraph).
+"""The reader of YAML text, which makes a tree with places.
 
-PyYAML's node graph has positions and spelling. Duplicate keys, merge keys, several documents and
-alias bombs are handled here. A merged or aliased value keeps the place where it is written, because
-that is the line to change.
+The rules are in docs/spec/compile.md, "Diagnostics", last paragraph. PyYAML's node graph has
+positions and spelling. Duplicate keys, merge keys, several documents and alias bombs are handled
+here. A merged or aliased value keeps the place where it is written, because that is the line to
+change.
 """
 
 import contextlib

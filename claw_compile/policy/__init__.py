@@ -1,4 +1,4 @@
-"""The phase that decides what each agent may do, and refuses a pod that would let it do more.
+"""Policy: what each agent may do, from grants to networks, and what is refused because of it.
 
-The limits of one turn, which the contract calls ``Policy``, are a small part of it.
+The contract's ``Policy``, the limits of one turn, is a part of this.
 """

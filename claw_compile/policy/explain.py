@@ -1,4 +1,4 @@
-"""Explain why an agent may or may not call a tool: reasons with places.
+"""Explanations why an agent may or may not call a tool: reasons with places.
 
 The whole chain is shown, also for a tool that is denied, and what would change it
 (docs/spec/compile.md, "Verbs", explain). No value of a variable is in it.
@@ -60,7 +60,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Whether an agent may call a tool (canonical name), and why.
+    """The answer whether an agent may call a tool (canonical name), with the reasons.
 
     ``effect`` is the tool's, and ``change`` an edit of the pod file that would change the answer.
     """

@@ -1,4 +1,4 @@
-"""Project: turn each agent's permissions into the data that is written for it."""
+"""Project: from each agent's permissions to the data that is written for it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
