@@ -19,6 +19,7 @@ AUTH_TYPES: tuple[AuthType, ...] = ("none", "bearer", "header", "basic")
 VARIABLE_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _DEFAULT_MCP_PATH = "/mcp"
 _SECRET_NAME = "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"  # noqa: S105 - the form of a name
+# A path without query, fragment, or a segment ``.`` or ``..``, which a client would resolve away.
 _MCP_PATH = r"/(?!(?:[^\s]*/)?\.\.?(?:/|$))[^\s?#\\]*"
 
 _TYPE = shapes.Key[AuthType](

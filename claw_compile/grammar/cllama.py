@@ -51,6 +51,8 @@ _DEFAULT_PROVIDER = "anthropic"
 _RESERVED_PROVIDERS = {"cllama", "clawdapus"}
 _SLOT = "[A-Za-z0-9][A-Za-z0-9_-]*"
 _ORDINAL_SLOT = "fallback-[0-9]+"
+# Visible ASCII, with or without ``provider/`` before it. The name neither begins nor ends with a
+# slash.
 _MODEL = r"(?:([a-z0-9][a-z0-9._-]*)/)?([!-.0-~](?:[!-~]*[!-.0-~])?)"
 
 
@@ -147,7 +149,9 @@ def _read_slot(reader: Reader, entry: Entry, place: shapes.ValuePlace) -> str | 
 
 MODELS = _ModelSlots()
 
+# A decimal number above zero.
 _AMOUNT = r"(?!0*\.?0*$)[0-9]{1,9}(?:\.[0-9]{1,9})?"
+# A Go duration above zero, as in ``1h30m`` (https://pkg.go.dev/time#ParseDuration), for editors.
 _DURATION = (
     r"(?=.*[1-9])\+?(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|μs|ms|s|m|h))+"
 )

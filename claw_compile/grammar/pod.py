@@ -252,10 +252,10 @@ class ServiceCredential:
 class ServiceSpec:
     """One Compose service, with its ``x-claw``. It is an agent when it has ``agent``.
 
-    A key that is there but can't be read is reported once, and its field is None. For two keys
-    other rules need to know that they are there: ``names_descriptor`` says it of ``describe-file``,
-    and ``wraps_stdio`` of ``mcp-stdio``. ``body`` is the whole service, for the Compose file that
-    is made from it. ``carried`` are keys of the original system, which only pod-manifest.json has.
+    A key that is there but can't be read is reported once, and its field is None. Other rules need
+    to know that it is there: ``names_descriptor`` says so of ``describe-file``, and ``wraps_stdio``
+    of ``mcp-stdio``. ``body`` is the whole service, for the Compose file that is made from it.
+    ``carried`` are keys of the original system, which only pod-manifest.json has.
     """
 
     name: ScalarNode

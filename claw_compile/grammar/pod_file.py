@@ -176,7 +176,7 @@ _PROVIDER_FIELDS: dict[str, shapes.Key[Any]] = {
     ),
 }
 _DECIDED = (_MCP_STDIO, _PROVIDER_FIELDS["mcp_path"], _PROVIDER_FIELDS["auth"])
-"""Keys that say what ``tools-host`` says already."""
+"""Keys that the compiler sets itself for a tools host."""
 AGENT_KEYS, PROVIDER_KEYS = tuple(_AGENT_FIELDS.values()), tuple(_PROVIDER_FIELDS.values())
 ORIGINAL_SERVICE_KEYS = _original_keys(
     "handles", "invoke", "persona", "include", "channel-memory", "claw-api", "hermes"
@@ -321,7 +321,7 @@ def _check_tools_host(members: shapes.Members, name: ScalarNode) -> None:
     if _TOOLS_HOST in members:
         for key in _DECIDED:
             if key in members:
-                message = f"{quote(key.name)} beside 'tools-host', of which the compiler makes it"
+                message = f"{quote(key.name)} beside 'tools-host', for which the compiler sets it"
                 report(codes.TOOLS_HOST_CONFLICT, entries[key.name].key.span, message)
         return
 
@@ -389,7 +389,7 @@ def _read_original(
             members.reader.carry(entry.key)
             carried[key.name] = entry.value
 
-    # ``context`` is ours but for this one key.
+    # All of ``context`` is ours, except this key.
     context = members.entries.get("context")
     if context is not None and isinstance(context.value, MapNode):
         channel = context.value.get("channel")

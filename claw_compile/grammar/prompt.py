@@ -22,6 +22,7 @@ from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.parsing.node import Node
 from claw_contract.context_files import MAX_BLOCK_CHARS, ContextBlock
 
+# A path that may have a query. A segment ``..`` could lead out of the base URL's path.
 _PATH = r"/(?!(?:[^?]*/)?\.\.(?:[/?]|$))[^\s#\\]*"
 _MAX_NAME = 200
 

@@ -33,6 +33,7 @@ _VOLUME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 _ACCESS: dict[str, Access] = {"ro": "ro", "read-only": "ro", "rw": "rw", "read-write": "rw"}
 _SURFACE = re.compile(r"(?P<scheme>[a-z]+)://(?P<target>\S*)(\s+(?P<mode>\S+))?\s*")
 _MODE_SCHEMA = rf"(?:\s+(?:{'|'.join(_ACCESS)}))?\s*"
+# The same rules as ``_problem``, for editors.
 _SURFACE_SCHEMA = "|".join(
     (
         r"service://\S+\s*",
@@ -166,7 +167,7 @@ class _Allow:
         names = shapes.ListOf(shapes.Text()).read(reader, node, place)
         mixed = [name for name in names if name.text == "all"]
         for name in mixed:
-            message = "'all' stands in a list of names"
+            message = "'all' is in a list of names"
             reader.report(codes.ALL_MIXED_WITH_NAMES, name.span, message, help_text=_ALLOW_HELP)
         return None if mixed else names
 

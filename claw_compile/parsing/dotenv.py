@@ -131,7 +131,7 @@ class _Parser:
         end = self._line_end(closed.end())
         rest = self.text[closed.end() : end].strip()
         if rest.partition("#")[0]:
-            self._report(at, f"something stands behind the closing quote of {name}")
+            self._report(at, f"text follows the closing quote of {name}")
         elif quote == "'":
             self._assign(at, name, inner.replace("\\'", "'"))
         else:

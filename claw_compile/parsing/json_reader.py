@@ -162,6 +162,6 @@ class _Parser:
         if first is entry:
             return
 
-        note = Note(first.key.span, "it is here for the first time")
-        message = f"the key {quote(entry.key.text)} stands here again"
+        note = Note(first.key.span, "the first one is here")
+        message = f"the key {quote(entry.key.text)} is repeated here"
         self.diagnostics.append(codes.DUPLICATE_KEY.at(entry.key.span, message, notes=[note]))

@@ -141,7 +141,7 @@ def plain_data(node: Node) -> Any:
 def span_at(node: Node, path: tuple[str | int, ...]) -> Span:
     """Return the place of ``path`` under ``node``, or of its deepest part that exists.
 
-    ``path`` may be the ``loc`` of a pydantic error. In it, names of the arms of a union stand
+    ``path`` may be the ``loc`` of a pydantic error. In it, names of the arms of a union come
     between the keys; they match no key and are skipped.
     """
     for part in path:

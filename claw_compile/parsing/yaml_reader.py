@@ -30,9 +30,7 @@ _PRESENTATION = re.compile(r"\s*(#.*|%.*)?$")
 _DISPUTED = re.compile("[\t\ufeff\x85\u2028\u2029]")
 """Characters that libyaml and PyYAML treat differently."""
 
-SPREAD_HELP = (
-    "to splice the pod's defaults write '- ...', with the dash, where the list's entries stand"
-)
+SPREAD_HELP = "to insert the pod's defaults write '- ...', with the dash, as an entry of the list"
 
 
 def read_yaml(source: Source) -> Result[MapNode]:
@@ -276,13 +274,13 @@ class _TreeBuilder:
                 for entry in self._merged_entries(value):
                     merged.setdefault(entry.key.text, entry)
             elif key.text in own:
-                note = Note(own[key.text].key.span, "it is here for the first time")
-                message = f"the key {quote(key.text)} stands here again"
+                note = Note(own[key.text].key.span, "the first one is here")
+                message = f"the key {quote(key.text)} is repeated here"
                 self.diagnostics.append(codes.DUPLICATE_KEY.at(key.span, message, notes=[note]))
             else:
                 own[key.text] = Entry(key, value)
 
-        # A key of the mapping itself wins over a merged one, wherever ``<<`` stands.
+        # A key of the mapping itself wins over a merged one, wherever ``<<`` is.
         inherited = [entry for name, entry in merged.items() if name not in own]
         entries = (*own.values(), *inherited)
         return MapNode(entries, self._span(raw), _own_tag(raw)), size

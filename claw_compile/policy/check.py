@@ -361,7 +361,7 @@ def check_surfaces(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
     surfaces = {each.target: each for each in agent.surfaces if each.scheme == "service"}
     for name, surface in surfaces.items():
         if name not in hosts and loaded.pod.service(name) is None:
-            message = f"no service of the pod is behind {quote(surface.shown)}"
+            message = f"{quote(surface.shown)} names no service of the pod"
             hint = did_you_mean(name, hosts)
             yield codes.UNKNOWN_SERVICE.at(surface.span, message, hint=hint)
 

@@ -45,6 +45,7 @@ _OURS = {
 }
 _OUR_REAL_NETWORK = re.compile(r".*[_-]" + _OURS["networks"].pattern, re.DOTALL)
 """Our network under Docker's name for it, which begins with the project's name."""
+# Keys that may name the container of another service, as ``service:NAME``.
 _SHARED = ("network_mode", "pid", "ipc")
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock", "docker_engine")
 _GROUPS = {"docker", "podman", "containerd", "lxd", "incus", "disk"}
@@ -86,9 +87,12 @@ _LISTS: dict[str, tuple[Callable[[str], bool], str]] = {
     "group_add": (lambda name: name in _GROUPS, "it is in the group {}"),
 }
 """Lists of which some entries give power over the host, and the words for such an entry."""
+# Keys that may share a namespace with the host, as ``host``.
 _NAMESPACES = ("pid", "ipc", "uts", "userns_mode", "cgroup")
 _MOVING = "latest"
+# Services of the compiler, and of the original system.
 _RESERVED = re.compile(r"cllama(-.*)?|clawdash|claw-(api|wall)")
+# The names that Compose takes for a service, without ``.`` and ``..``, which would be directories.
 _COMPOSE_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]+")
 
 

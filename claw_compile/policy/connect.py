@@ -44,6 +44,7 @@ from claw_contract.opened_paths import OpenedPathError, parse_opened_paths
 from claw_contract.providers import ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 
+# ``8080``, ``8000-8010`` or ``53/udp``.
 _PORT = re.compile(r"(?P<port>[0-9]{1,5})(?P<range>-[0-9]{1,5})?(/(?P<protocol>[a-z]+))?")
 _URL = TypeAdapter[str](BaseUrl)
 _HTTP_PORT = 80
@@ -385,7 +386,7 @@ class _PortReader:
         return list(ports.values())
 
     def _port(self, node: Node) -> _Port | None:
-        """Return the port of one entry; None for UDP, and for what is reported."""
+        """Return the port of one entry; None for a UDP port, and for an entry that is reported."""
         if isinstance(node, MapNode):
             return self._long_form(node)
         if not isinstance(node, ScalarNode):

@@ -234,7 +234,7 @@ def _credentials(loaded: LoadedPod, connections: Connections) -> Iterator[tuple[
         if called is not None:
             auth = called.auth
         else:
-            # Nobody uses this credential, so what is wrong with it is not reported.
+            # No agent needs this credential, so a mistake in it is not reported.
             service_descriptor = loaded.descriptors.get(name)
             auth = project_auth(
                 loaded.pod, service, service_descriptor, loaded.variables.lookup, []

@@ -23,6 +23,7 @@ from claw_contract.descriptor import DescriptorAuth
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, NoAuth
 from claw_contract.secret import Secret, SecretRef
 
+# Of the values that RFC 9110, 5.5 allows in a header: visible ASCII, with single blanks inside.
 HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
 
 

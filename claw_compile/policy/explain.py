@@ -75,7 +75,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class UnknownName:
-    """The answer for a name that stands for no agent or tool, or for several."""
+    """The answer for a name that no agent or tool has, or several."""
 
     message: str
     hint: str | None

@@ -65,7 +65,7 @@ def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagno
             yield codes.LOCK_DRIFT.at(service.name.span, message, help_text=help_text)
 
     for name in sorted(lock.services.keys() - loaded.descriptors.keys()):
-        message = f"{name} is no service with a descriptor any more"
+        message = f"{name} is no longer a service with a descriptor"
         yield codes.LOCK_OUTDATED.at(lock.place(name), message, help_text="run: claw lock")
 
 
@@ -142,4 +142,4 @@ def _differences(before: LockedTool, after: LockedTool) -> Iterator[str]:
 
     # What is left are words: its description and annotations.
     if not (has_new_call or has_new_effect or has_new_schema):
-        yield "says other things of itself"
+        yield "describes itself in other words"

@@ -58,9 +58,10 @@ from claw_contract.metadata import AllowedModel
 
 PRIMARY = "primary"
 CLAW_ID = "{claw_id}"
+# The form of a name in the tz database, such as ``America/Argentina/Salta``.
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}")
 _DEFAULT_ZONE = "UTC"
-_COMMON_NAME = "skill.md"
+_COMMON_NAME = "skill.md"  # In lower case
 EGRESS, EGRESS_WORDS = "CLLAMA_EGRESS", ("allow", "deny")
 
 

@@ -70,7 +70,7 @@ from tests.compile.case import CASES, ENVIRON
             ("did you mean 'API_TOKN'?", "bearer.json:4:37: note: it is asked for here"),
         ),
         ("proxies.yml", 8, ("KEY has two values", "proxies.yml:6:45: note: the other one is here")),
-        ("duplicate-keys.yml", 8, ("duplicate-keys.yml:6:7: note: it is here for the first time",)),
+        ("duplicate-keys.yml", 8, ("duplicate-keys.yml:6:7: note: the first one is here",)),
         ("document-end.yml", 8, ("write '- ...', with the dash",)),
         ("feeds.yml", 13, ("write one of 'market/prices', 'press/prices'",)),
     ],
