@@ -10,7 +10,7 @@ import typer
 from claw_cli.arguments import AsJson, File
 from claw_cli.inspect import ask_pod
 from claw_cli.screen import print_json, print_lines
-from claw_compile.policy.explain import Step, Verdict, explain
+from claw_compile.policy.explain import Explanation, Step, explain
 
 _TOOL = "A tool as service.tool, or as its model sees it; default: all."
 
@@ -33,7 +33,7 @@ def explain_verb(
             print_lines(_lines(verdict))
 
 
-def _lines(verdict: Verdict) -> Iterator[str]:
+def _lines(verdict: Explanation) -> Iterator[str]:
     answer = "may call" if verdict.allowed else "may not call"
     yield f"{verdict.agent} {answer} {verdict.tool} ({verdict.effect})"
 
@@ -44,7 +44,7 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     yield f"  to change it: {verdict.change}"
 
 
-def _data(verdict: Verdict) -> dict[str, Any]:
+def _data(verdict: Explanation) -> dict[str, Any]:
     return {
         "agent": verdict.agent,
         "tool": verdict.tool,

@@ -112,7 +112,7 @@ def _networks(plan: Plan, agent: Agent) -> Iterator[Facts]:
 def _service(plan: Plan, spec: ServiceSpec) -> Facts:
     name = spec.name.text
     service_descriptor = plan.pod.descriptors.get(name)
-    used_by = [each.agent.id for each in plan.agents if name in each.agent.providers]
+    used_by = [each.agent.id for each in plan.agents if name in each.agent.called_services]
     is_called, written_url = (
         bool(used_by) or service_descriptor is not None,
         spec.base_url and spec.base_url.shown,

@@ -1,7 +1,7 @@
-"""Diagnostics: a code, a place, a sentence (docs/spec/compile.md "Diagnostics").
+"""Diagnostics: a code, a place and a sentence (docs/spec/compile.md, "Diagnostics").
 
-Rules. A user's mistake is a value with a place, never an exception. A message quotes what the
-*file* says, through ``quote``, and never a value that came from the environment.
+A user's mistake is a value with a place, never an exception. A message quotes the text of a *file*,
+through ``quote``, and never a value that came from the environment.
 """
 
 import difflib
@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from claw_contract.known_providers import KEY_SHAPE
+
+SHOWN = 80
+"""The most characters of a file's text that one quotation shows."""
 
 type Severity = Literal["error", "warning"]
 
@@ -38,6 +41,8 @@ def start_of(file: str) -> Span:
 
 @dataclass(frozen=True)
 class Note:
+    """Another place that a diagnostic is about."""
+
     span: Span
     message: str
 
@@ -65,11 +70,17 @@ class Code:
     ) -> "Diagnostic":
         """Return a diagnostic of this kind.
 
-        ``hint`` stands beside the carets, ``help_text`` on a line of its own.
+        A report prints ``hint`` next to the carets, and ``help_text`` on a line of its own. All
+        texts are escaped here, once, whatever a file may have put into them.
         """
-        shown_notes = tuple(Note(note.span, escape_controls(note.message)) for note in notes)
-        hint, help_text = hint and escape_controls(hint), help_text and escape_controls(help_text)
-        return Diagnostic(self, escape_controls(message), span, shown_notes, hint, help_text)
+        return Diagnostic(
+            code=self,
+            message=escape_controls(message),
+            span=span,
+            notes=tuple(Note(note.span, escape_controls(note.message)) for note in notes),
+            hint=escape_controls(hint) if hint else hint,
+            help=escape_controls(help_text) if help_text else help_text,
+        )
 
 
 @dataclass(frozen=True)
@@ -97,20 +108,21 @@ class Result[T]:
     diagnostics: tuple[Diagnostic, ...] = ()
 
     def then[U](self, phase: "Callable[[T], Result[U]]") -> "Result[U]":
-        """Go on with the value, where there is one; the diagnostics of both phases are kept."""
+        """Run the next phase on the value, if there is one, and return both phases' diagnostics."""
         if self.value is None:
             return Result(None, self.diagnostics)
+
         result = phase(self.value)
         return Result(result.value, (*self.diagnostics, *result.diagnostics))
 
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Sort diagnostics by place, each once: a default that ten agents inherit is wrong once."""
-    return tuple(
-        sorted(
-            dict.fromkeys(diagnostics), key=lambda each: (each.span, each.code.name, each.message)
-        )
-    )
+    """Sort diagnostics by place, and drop repetitions.
+
+    A mistake in the pod's defaults is found for every agent that inherits them, and reported once.
+    """
+    distinct = dict.fromkeys(diagnostics)
+    return tuple(sorted(distinct, key=lambda each: (each.span, each.code.name, each.message)))
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
@@ -118,21 +130,26 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 
 def quote(text: str) -> str:
-    r"""Quote text of a file for a message: short, without control characters, and
-    without what looks like a key.
+    r"""Quote text of a file for a message.
+
+    The text is cut to ``SHOWN`` characters, control characters are escaped, and what looks like a
+    provider's key is hidden.
 
     >>> print(quote("get_quote"), quote("a" + chr(7)))
     'get_quote' 'a\x07'
     """
+    # Keys are hidden before the cut: half a key would no longer look like one.
     text = KEY_SHAPE.sub("•••", text)
-    shown = text if len(text) <= SHOWN else text[:SHOWN] + "…"
-    return "'" + escape_controls(shown) + "'"
+    if len(text) > SHOWN:
+        text = text[:SHOWN] + "…"
+    return "'" + escape_controls(text) + "'"
 
 
 def escape_controls(text: str) -> str:
-    r"""Escape control characters: a descriptor's words must not move a terminal's cursor.
+    r"""Escape control characters other than line feeds.
 
-    Lines stay lines.
+    Otherwise the words of a hostile descriptor could move a terminal's cursor, and overwrite the
+    report.
 
     >>> print(escape_controls("a" + chr(27) + "[2J"))
     a\x1b[2J
@@ -142,14 +159,12 @@ def escape_controls(text: str) -> str:
     )
 
 
-SHOWN = 80
-
-
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return the closest known word as a hint, if one is close.
+    """Return a hint with the closest known word, or None if no word is close.
 
     >>> did_you_mean("alow", ["allow", "deny"])
     "did you mean 'allow'?"
     """
+    # Sorted, so that a tie never depends on the order of a set.
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {quote(close[0])}?" if close else None

@@ -1,9 +1,9 @@
-"""Diagnostics as text for people; as JSON and SARIF 2.1.0 for programs; as workflow
-commands of GitHub Actions.
+"""Reports of diagnostics: text for people, JSON and SARIF 2.1.0 for programs, and workflow commands
+of GitHub Actions.
 
-Rules. A line of the file is shown without the values of environment variables, and of what is
-called a password or a token, and without what looks like a key: they may be credentials. Only a
-bare ``${NAME}`` stays readable.
+A report shows lines of files, which may hold credentials. So the values of environment variables,
+of anything called a password or a token, and whatever looks like a key are masked. Only a bare
+``${NAME}`` stays readable.
 """
 
 import io
@@ -20,16 +20,20 @@ from claw_contract.known_providers import KEY_SHAPE
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _CONFIDENTIAL = r"(?:\w+[-_])?(?:password|passwd|token|api[-_]?key|private[-_]?key)|\w+[-_]secret"
+# ``NAME: value`` or ``NAME=value``, where the name is that of a variable or of a credential.
 _ASSIGNMENT = re.compile(
     rf"""(?P<name>\b(?:[A-Z][A-Z0-9_]*|{_CONFIDENTIAL})["']?\s*[:=]\s*)(?P<value>\S.*)$"""
 )
+# The user and password of a URL.
 _USER = re.compile(r"(?<=://)[^/\s@]*(?=@)")
+# A value that is nothing but a variable's name. A default, as in ``${NAME:-value}``, may be a
+# secret.
 _REFERENCE = re.compile(r"""["']?\$(\w+|\{\w+(:?\?[^{}]*)?\})["']?[\s,}\]]*(#.*)?""")
 _MASK = "•"
 
 
 def plain_streams() -> None:
-    """Make standard output and error replace characters that the terminal does not have."""
+    """Make standard output and error replace characters that the terminal can't encode."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -37,12 +41,16 @@ def plain_streams() -> None:
 
 def as_text(diagnostics: Iterable[Diagnostic]) -> str:
     """Return each diagnostic with its line, carets under its place, and its notes and help."""
-    return "".join(f"{line}\n" for diagnostic in diagnostics for line in _lines(diagnostic))
+    lines: list[str] = []
+    for diagnostic in diagnostics:
+        lines.extend(_lines(diagnostic))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def as_json(diagnostics: Iterable[Diagnostic]) -> str:
-    """Return ``{"diagnostics": […], "errors": n, "warnings": n}``; places are
-    1-based, ``end_column`` exclusive.
+    """Return ``{"diagnostics": […], "errors": n, "warnings": n}``.
+
+    Lines and columns are 1-based; ``end_column`` is exclusive.
     """
     every = tuple(diagnostics)
     errors = sum(each.is_error for each in every)
@@ -55,48 +63,60 @@ def as_json(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def count(diagnostics: Iterable[Diagnostic]) -> str:
-    """Return ``2 errors, 1 warning``; empty when there is nothing to count."""
+    """Return a count such as ``2 errors, 1 warning``, or "" without diagnostics."""
     every = tuple(diagnostics)
     errors = sum(each.is_error for each in every)
-    numbers = (("error", errors), ("warning", len(every) - errors))
-    return ", ".join(
-        f"{number} {name}{'s' if number > 1 else ''}" for name, number in numbers if number
-    )
+    numbers = {"error": errors, "warning": len(every) - errors}
+
+    parts = []
+    for name, number in numbers.items():
+        if number:
+            plural = "s" if number > 1 else ""
+            parts.append(f"{number} {name}{plural}")
+    return ", ".join(parts)
 
 
 def _lines(diagnostic: Diagnostic) -> Iterator[str]:
-    yield (
-        f"{diagnostic.span}: {diagnostic.code.severity}[{diagnostic.code.name}]: "
-        f"{diagnostic.message}"
-    )
+    code = diagnostic.code
+    yield f"{diagnostic.span}: {code.severity}[{code.name}]: {diagnostic.message}"
+
     if diagnostic.span.text:
         yield from _excerpt(diagnostic.span, diagnostic.hint)
     elif diagnostic.hint:
         yield f"  {diagnostic.hint}"
+
     for note in diagnostic.notes:
         yield f"{note.span}: note: {note.message}"
+
     if diagnostic.help:
         first, *rest = diagnostic.help.splitlines()
         yield f"  help: {first}"
-        yield from (f"        {line}" for line in rest)
+        for line in rest:
+            yield f"        {line}"
 
 
 def _excerpt(span: Span, hint: str | None) -> Iterator[str]:
+    # A control character becomes one blank: columns stay, and nothing moves the cursor.
+    shown = "".join(char if char.isprintable() else " " for char in _mask(span.text))
     number = str(span.line)
-    shown = "".join(char if char.isprintable() else " " for char in _mask(span.text)).rstrip()
+    yield f"  {number} | {shown.rstrip()}"
+
+    margin = " " * len(number)
+    indent = " " * (span.column - 1)
     carets = "^" * max(span.end_column - span.column, 1)
-    yield f"  {number} | {shown}"
-    yield f"  {' ' * len(number)} | {' ' * (span.column - 1)}{carets}{f'  {hint}' if hint else ''}"
+    suffix = f"  {hint}" if hint else ""
+    yield f"  {margin} | {indent}{carets}{suffix}"
 
 
 def _mask(line: str) -> str:
-    """Hide what follows ``NAME:`` or ``NAME=`` in a line; the length stays, so that carets fit.
+    """Mask what may be a credential; the length stays the same, so that the carets still fit.
 
     >>> _mask("    API_TOKEN: abc")
     '    API_TOKEN: •••'
     """
     for shape in (KEY_SHAPE, _USER):
         line = shape.sub(lambda match: _MASK * len(match[0]), line)
+
     match = _ASSIGNMENT.search(line)
     if match is None or _REFERENCE.fullmatch(match["value"]):
         return line
@@ -125,22 +145,26 @@ def _span_data(span: Span) -> dict[str, Any]:
 
 
 def as_sarif(diagnostics: Iterable[Diagnostic]) -> str:
-    """Return one SARIF run with the rules that it needs, and a related place for each note."""
+    """Return one SARIF run, with the rules that its results refer to."""
     every = tuple(diagnostics)
-    rules = sorted({each.code.name: each.code for each in every}.items())
-    numbers = {name: number for number, (name, _) in enumerate(rules)}
-    driver = {"name": "claw", "rules": [_rule(code) for _, code in rules]}
+    codes = sorted({each.code.name: each.code for each in every}.items())
+    index_of = {name: index for index, (name, _code) in enumerate(codes)}
+
+    driver = {"name": "claw", "rules": [_rule(code) for _name, code in codes]}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(each, numbers[each.code.name]) for each in every],
+        "results": [_result(each, index_of[each.code.name]) for each in every],
     }
     data = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 def as_github(diagnostics: Iterable[Diagnostic]) -> str:
-    """Return one workflow command a line; GitHub's runner shows it beside the code."""
+    """Return one workflow command a line, which GitHub shows next to the code.
+
+    The format: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
+    """
     return "".join(f"{_command(each)}\n" for each in diagnostics)
 
 
@@ -153,10 +177,10 @@ def _rule(code: Code) -> dict[str, Any]:
     }
 
 
-def _result(diagnostic: Diagnostic, rule: int) -> dict[str, Any]:
+def _result(diagnostic: Diagnostic, rule_index: int) -> dict[str, Any]:
     result = {
         "ruleId": diagnostic.code.name,
-        "ruleIndex": rule,
+        "ruleIndex": rule_index,
         "level": diagnostic.code.severity,
         "message": {"text": _full_text(diagnostic)},
         "locations": [_location(diagnostic.span)],
@@ -176,9 +200,8 @@ def _location(span: Span) -> dict[str, Any]:
 
 
 def _full_text(diagnostic: Diagnostic) -> str:
-    return "\n".join(
-        part for part in (diagnostic.message, diagnostic.hint, diagnostic.help) if part
-    )
+    parts = (diagnostic.message, diagnostic.hint, diagnostic.help)
+    return "\n".join(part for part in parts if part)
 
 
 def _command(diagnostic: Diagnostic) -> str:
@@ -190,12 +213,13 @@ def _command(diagnostic: Diagnostic) -> str:
         "endColumn": str(span.end_column),
         "title": diagnostic.code.name,
     }
-    named = ",".join(f"{name}={_escape(value, ',:')}" for name, value in properties.items())
-    return f"::{diagnostic.code.severity} {named}::{_escape(_full_text(diagnostic))}"
+    # A comma would end a property, and a colon all of them.
+    escaped = [f"{name}={_escape(value, ',:')}" for name, value in properties.items()]
+    text = _escape(_full_text(diagnostic))
+    return f"::{diagnostic.code.severity} {','.join(escaped)}::{text}"
 
 
 def _escape(text: str, more: str = "") -> str:
-    """Escape text as the runner decodes it: percent, line breaks, and in a property
-    what would end it.
-    """
-    return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)
+    """Write ``%``, line breaks and the characters of ``more`` as %XX, as GitHub decodes it."""
+    escaped = set("%\r\n" + more)
+    return "".join(f"%{ord(char):02X}" if char in escaped else char for char in text)

@@ -1,8 +1,8 @@
 """A pod file as values, with places, before any default is applied.
 
-Rules. Absent is ``None``; ``[]`` and ``null`` are there and empty (docs/spec/compile.md: absent
-inherits, empty suppresses). What Compose owns (``environment``, ``expose``, ``ports``) stays a
-tree: it is read when a grant needs it.
+None is an absent key. ``[]`` and ``null`` are values of their own: an absent key inherits, an empty
+one suppresses (docs/spec/compile.md, "Defaults"). Keys that Compose owns (``environment``,
+``expose``, ``ports``) stay trees, and are read when a grant needs them.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class AllTools:
-    """``allow: all``."""
+    """The value ``all`` of ``allow``."""
 
     span: Span
 
@@ -49,9 +49,10 @@ class Grant:
 
 @dataclass(frozen=True)
 class Surface:
-    """One entry of ``surfaces``: ``service://target``.
+    """One entry of ``surfaces``: ``scheme://target``.
 
-    ``mode`` is for volumes and hosts, ``channel`` for a runner.
+    ``mode`` exists for volumes and hosts only. ``channel`` is the runner's configuration of a
+    channel. ``shown`` is the entry as the file has it.
     """
 
     scheme: Scheme
@@ -64,29 +65,33 @@ class Surface:
 
 @dataclass(frozen=True)
 class EntryList[T]:
-    """A list that is there; ``key`` is the place of its key."""
+    """A list that the file has, empty or not; ``key`` is the place of its key."""
 
     key: Span
     entries: tuple[T | Spread, ...]
 
     @property
     def spread(self) -> Spread | None:
-        return next((entry for entry in self.entries if isinstance(entry, Spread)), None)
+        for entry in self.entries:
+            if isinstance(entry, Spread):
+                return entry
+        return None
 
 
 def own_entries[T](listed: EntryList[T] | None) -> tuple[T, ...]:
-    """Return the entries that stand in the list itself, without the spread."""
-    entries = listed.entries if listed is not None else ()
-    return tuple(entry for entry in entries if not isinstance(entry, Spread))
+    """Return the entries of the list itself, without the spread."""
+    if listed is None:
+        return ()
+    return tuple(entry for entry in listed.entries if not isinstance(entry, Spread))
 
 
 @dataclass(frozen=True)
-class Cllama:
-    """The proxies before the agent, and its entrance to them; none when ``cllama``
-    is ``null`` or ``[]``.
+class CllamaSetting:
+    """``cllama``: the types of proxy that an agent asks for, and its entrance to them.
 
-    ``workers`` is the number of the proxy's processes, ``auto``, or empty where the file says
-    neither; ``paths`` are opened beside the known ones, each as ``METHOD /prefix*``.
+    ``proxies`` is empty when ``cllama`` is ``null`` or ``[]``. ``workers`` is the number of the
+    proxy's processes, ``auto``, or "" where the file does not set it. ``paths`` are opened in
+    addition to the known ones, each as ``METHOD /prefix*``.
     """
 
     key: Span
@@ -97,7 +102,7 @@ class Cllama:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ProxyVariable:
     """One variable of the proxy's environment.
 
     Its value may be a credential, and is never shown.
@@ -108,8 +113,8 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """``tool-policy``, replaced whole."""
+class ToolPolicySetting:
+    """``tool-policy``: the limits of a turn. An agent's own replace the pod's whole."""
 
     key: Span
     policy: Policy
@@ -117,8 +122,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class ProviderAuth:
-    """``x-claw.auth`` of a provider: the credential is in its environment, or in
-    the proxy's secrets directory.
+    """``auth`` of a service: the credential that the proxy sends it.
+
+    The credential is in a variable of the service's environment (``env``), or one of the pod's
+    secrets (``secret``).
     """
 
     type: Literal["none", "bearer", "header", "basic"]
@@ -131,9 +138,9 @@ class ProviderAuth:
 
 @dataclass(frozen=True)
 class OwnFeed:
-    """``{name, source, path, ttl, description}``: a feed that no descriptor declares.
+    """A feed that the pod file itself declares: ``{name, source, path, ttl, description}``.
 
-    ``ttl`` in seconds.
+    ``ttl`` is in seconds.
     """
 
     name: ScalarNode
@@ -152,11 +159,10 @@ or one of the pod's own.
 
 @dataclass(frozen=True)
 class Models:
-    """``models``: slot → ``provider/model``, or None where it suppresses the pod's.
+    """``models``: slot → ``provider/model``, or None for a slot that suppresses the pod's.
 
-    ``fallback`` is one list, replaced whole.
-
-    With no slots and no fallback (``{}`` or ``null``) all of the pod's are suppressed.
+    ``fallback`` is one list, replaced whole. ``{}`` and ``null``, which have neither slots nor
+    ``fallback``, suppress all of the pod's models.
     """
 
     key: Span
@@ -170,7 +176,7 @@ class Models:
 
 @dataclass(frozen=True)
 class BudgetSetting:
-    """``budget``; none when it is ``null``."""
+    """``budget``, with None for ``null``."""
 
     key: Span
     budget: Budget | None
@@ -178,7 +184,7 @@ class BudgetSetting:
 
 @dataclass(frozen=True)
 class MemorySetting:
-    """``memory {service, timeout-ms}``; no service when it is ``null``."""
+    """``memory {service, timeout-ms}``, with no service for ``null``."""
 
     key: Span
     service: ScalarNode | None
@@ -187,7 +193,7 @@ class MemorySetting:
 
 @dataclass(frozen=True)
 class ContextSetting:
-    """``context.blocks``, in the order in which they stand in the prompt."""
+    """``context.blocks``, in the order of the prompt."""
 
     key: Span
     blocks: tuple[ContextBlock, ...]
@@ -203,8 +209,9 @@ class Stdio:
 
 @dataclass(frozen=True)
 class ToolsHost:
-    """``tools-host`` of a service: parts of its ``toolhost.yml``, by its sections;
-    ``file`` has what is not here.
+    """``tools-host`` of a service: sections of its ``toolhost.yml``.
+
+    ``file`` names a file with the sections that the pod file leaves out.
     """
 
     file: ScalarNode | None = None
@@ -217,9 +224,8 @@ class ToolsHost:
 class PodSecret:
     """One entry of the pod's ``secrets``: ``NAME: {env: VARIABLE}`` or ``NAME: {file: ./path}``.
 
-    Tokens refer to it by name.
-
-    A ``derived`` one is made by the compiler, and in no pod file.
+    Credentials refer to it by name. A ``derived`` secret is made by the compiler and is in no pod
+    file.
     """
 
     name: ScalarNode
@@ -228,9 +234,11 @@ class PodSecret:
 
 
 @dataclass(frozen=True)
-class Principal:
-    """One entry of an agent's ``service-auth {service, secret|env, principal}``:
-    its own credential at a service.
+class ServiceCredential:
+    """One entry of an agent's ``service-auth``: its own credential at a service.
+
+    ``reference`` names the variable or secret that holds it, ``principal`` the agent at that
+    service.
     """
 
     service: ScalarNode
@@ -244,18 +252,19 @@ class Principal:
 class ServiceSpec:
     """One Compose service, with its ``x-claw``. It is an agent when it has ``agent``.
 
-    ``names_descriptor`` without ``describe_file``: the name could not be read, which is reported
-    already. ``body`` is the whole Compose service, for the file that is made from it; ``carried``
-    are keys of the original that only pod-manifest.json has.
+    A key that is there but can't be read is reported once, and its field is None. Other rules need
+    to know that it is there: ``names_descriptor`` says so of ``describe-file``, and ``wraps_stdio``
+    of ``mcp-stdio``. ``body`` is the whole service, for the Compose file that is made from it.
+    ``carried`` are keys of the original system, which only pod-manifest.json has.
     """
 
     name: ScalarNode
     agent: ScalarNode | None = None
     runner: str = "generic"
-    cllama: Cllama | None = None
+    cllama: CllamaSetting | None = None
     tools: EntryList[Grant] | None = None
     surfaces: EntryList[Surface] | None = None
-    limits: Limits | None = None
+    tool_policy: ToolPolicySetting | None = None
     describe_file: ScalarNode | None = None
     names_descriptor: bool = False
     base_url: ScalarNode | None = None
@@ -266,7 +275,7 @@ class ServiceSpec:
     mcp_path: ScalarNode | None = None
     count: int = 1
     count_key: Span | None = None
-    cllama_env: Mapping[str, Setting] = field(default_factory=dict)
+    cllama_env: Mapping[str, ProxyVariable] = field(default_factory=dict)
     models: Models | None = None
     feeds: EntryList[Feed] | None = None
     skills: EntryList[ScalarNode] | None = None
@@ -274,7 +283,7 @@ class ServiceSpec:
     spending: BudgetSetting | None = None
     context: ContextSetting | None = None
     delivery: Delivery = "mediated"
-    principals: tuple[Principal, ...] = ()
+    principals: tuple[ServiceCredential, ...] = ()
     carried: Mapping[str, Node] = field(default_factory=dict)
     body: MapNode | None = None
     environment: Node | None = None
@@ -285,11 +294,9 @@ class ServiceSpec:
     def hosts(self) -> tuple[str, ...]:
         """The names of the service's containers: its own, or ``name-0 … name-(N-1)``."""
         name = self.name.text
-        return (
-            (name,)
-            if self.count == 1
-            else tuple(f"{name}-{ordinal}" for ordinal in range(self.count))
-        )
+        if self.count == 1:
+            return (name,)
+        return tuple(f"{name}-{ordinal}" for ordinal in range(self.count))
 
 
 @dataclass(frozen=True)
@@ -298,12 +305,12 @@ class PodSpec:
     document: MapNode
     services: tuple[ServiceSpec, ...]
     name: ScalarNode | None = None
-    cllama: Cllama | None = None
+    cllama: CllamaSetting | None = None
     tools: EntryList[Grant] | None = None
     surfaces: EntryList[Surface] | None = None
-    limits: Limits | None = None
+    tool_policy: ToolPolicySetting | None = None
     strict_surfaces: bool = False
-    cllama_env: Mapping[str, Setting] = field(default_factory=dict)
+    cllama_env: Mapping[str, ProxyVariable] = field(default_factory=dict)
     models: Models | None = None
     feeds: EntryList[Feed] | None = None
     skills: EntryList[ScalarNode] | None = None
@@ -314,17 +321,18 @@ class PodSpec:
     carried: Mapping[str, Node] = field(default_factory=dict)
 
     def service(self, name: str) -> ServiceSpec | None:
-        return next((service for service in self.services if service.name.text == name), None)
+        for service in self.services:
+            if service.name.text == name:
+                return service
+        return None
 
     @property
     def owners(self) -> "tuple[PodSpec | ServiceSpec, ...]":
-        """The owners of declarations: the pod in its defaults, and each service."""
+        """The owners of grants, surfaces and so on: the pod in its defaults, and each service."""
         return (self, *self.services)
 
     @property
     def agents(self) -> tuple[ServiceSpec, ...]:
-        """The services that are agents, by name, so that no output depends on the
-        order of the file.
-        """
-        agents = (service for service in self.services if service.agent is not None)
+        """The services that are agents, by name: no output depends on the order of the file."""
+        agents = [service for service in self.services if service.agent is not None]
         return tuple(sorted(agents, key=lambda service: service.name.text))

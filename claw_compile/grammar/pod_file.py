@@ -1,9 +1,11 @@
-"""The pod file's tree → a ``PodSpec``: the pod, and each of its services
-(docs/spec/compile.md "Grammar").
+"""The reader of a pod file: from its tree to a ``PodSpec``, the pod and each of its services.
 
-Rules. Any Compose file is a pod file: what is outside ``x-claw`` is not judged. An unknown key
-under ``x-claw`` is an error; a key of the original system that nothing here acts on is carried into
-pod-manifest.json, with one warning.
+The rules (docs/spec/compile.md, "Grammar"):
+
+- Any Compose file is a pod file. What is outside of ``x-claw`` is Compose's to check.
+- An unknown key under ``x-claw`` is an error: a misspelt limit must not go unnoticed.
+- A key of the original system that nothing here acts on is carried into pod-manifest.json, with one
+  warning.
 """
 
 import re
@@ -13,7 +15,7 @@ from typing import Any
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, Result, quote
 from claw_compile.grammar import shapes
-from claw_compile.grammar.access import AUTH, MCP, PRINCIPALS, SECRETS, STDIO
+from claw_compile.grammar.access import AUTH, MCP, SECRETS, SERVICE_AUTH, STDIO
 from claw_compile.grammar.cllama import (
     BUDGET,
     CLLAMA,
@@ -32,7 +34,13 @@ from claw_compile.grammar.prompt import (
     SKILLS,
 )
 from claw_compile.grammar.reader import Reader, is_null
-from claw_compile.grammar.tools import DEFAULT_GRANTS, DEFAULT_SURFACES, GRANTS, LIMITS, SURFACES
+from claw_compile.grammar.tools import (
+    DEFAULT_GRANTS,
+    DEFAULT_SURFACES,
+    GRANTS,
+    SURFACES,
+    TOOL_POLICY,
+)
 from claw_compile.grammar.tools_host import TOOLS_HOST
 from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, entries_of
@@ -40,7 +48,9 @@ from claw_contract.manifest import Delivery
 from claw_contract.names import is_agent_id
 
 POD_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-MAX_COUNT = 1000  # Each has a directory and a container of its own: more is a slip of the finger
+MAX_COUNT = 1000
+"""Each agent has a directory and a container of its own, so a larger number is a typing error."""
+
 _ORIGINAL = "A key of the original system: carried into pod-manifest.json, and not acted on."
 
 
@@ -59,15 +69,17 @@ _NAME = shapes.Key(
 )
 _POD_FIELDS: dict[str, shapes.Key[Any]] = {
     "name": _NAME,
-    "cllama": shapes.Key("cllama-defaults", DEFAULT_CLLAMA, "The proxy that stands before agents."),
+    "cllama": shapes.Key("cllama-defaults", DEFAULT_CLLAMA, "The proxy of the agents."),
     "tools": shapes.Key(
         "tools-defaults",
         DEFAULT_GRANTS,
         "Grants for agents without 'tools', and where they write '...'.",
     ),
-    "limits": shapes.Key("tool-policy-defaults", LIMITS, "Limits of a turn with tools."),
+    "tool_policy": shapes.Key("tool-policy-defaults", TOOL_POLICY, "Limits of a turn with tools."),
     "surfaces": shapes.Key(
-        "surfaces-defaults", DEFAULT_SURFACES, "What agents reach beside their tools."
+        "surfaces-defaults",
+        DEFAULT_SURFACES,
+        "What agents reach directly, in addition to their tools.",
     ),
     "strict_surfaces": shapes.Key(
         "strict-surfaces", shapes.Flag(), "A grant without a surface is an error.", default=False
@@ -78,7 +90,7 @@ _POD_FIELDS: dict[str, shapes.Key[Any]] = {
     "spending": shapes.Key("budget-defaults", BUDGET, "What an agent may spend."),
     "memory": shapes.Key("memory-defaults", MEMORY, "The service that remembers for agents."),
     "secrets": shapes.Key("secrets", SECRETS, "Credentials by name, from variables or files."),
-    "context": shapes.Key("context", CONTEXT, "What stands in every agent's prompts."),
+    "context": shapes.Key("context", CONTEXT, "Texts in every agent's prompts."),
 }
 """The fields of a ``PodSpec`` that are one key each."""
 POD_KEYS = tuple(_POD_FIELDS.values())
@@ -98,14 +110,18 @@ POD: shapes.Record[shapes.Members] = shapes.Record(
 )
 
 _AGENT = shapes.Key(
-    "agent", shapes.Text(), "The agent's contract, beside the pod file; makes the service an agent."
+    "agent",
+    shapes.Text(),
+    "The agent's contract, relative to the pod file; makes the service an agent.",
 )
 _TYPE = shapes.Key("type", shapes.Text(), "The type of the runner.", "generic")
 _COUNT = shapes.Key(
     "count", shapes.Limit(MAX_COUNT), "How many of this agent there are: name-0, name-1 ….", 1
 )
 _DESCRIBE_FILE = shapes.Key(
-    "describe-file", shapes.Text(), "What the service says of itself: its descriptor."
+    "describe-file",
+    shapes.Text(),
+    "The service's descriptor: the tools, feeds and memory that it provides.",
 )
 _MCP_STDIO = shapes.Key("mcp-stdio", STDIO, "The stdio server that this service wraps.")
 _TOOLS_HOST = shapes.Key(
@@ -114,30 +130,36 @@ _TOOLS_HOST = shapes.Key(
     "The service is a tools host: files, commands, memory and the web for agents.",
 )
 _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
-    "cllama": shapes.Key("cllama", CLLAMA, "The proxy before the agent; null for none."),
-    "cllama_env": shapes.Key("cllama-env", ENV, "More of the proxy's environment."),
+    "cllama": shapes.Key("cllama", CLLAMA, "The agent's proxy; null for none."),
+    "cllama_env": shapes.Key("cllama-env", ENV, "Additions to the proxy's environment."),
     "count": _COUNT,
-    "models": shapes.Key("models", MODELS, "Which models it may use, by slot; over the pod's."),
-    "surfaces": shapes.Key("surfaces", SURFACES, "What it reaches beside its tools."),
-    "tools": shapes.Key(
-        "tools", GRANTS, "What it may call; deny by default. [] takes the pod's away."
+    "models": shapes.Key(
+        "models", MODELS, "Which models it may use, by slot; overrides the pod's."
     ),
-    "limits": shapes.Key("tool-policy", LIMITS, "Limits of a turn with tools; replaces the pod's."),
+    "surfaces": shapes.Key(
+        "surfaces", SURFACES, "What it reaches directly, in addition to its tools."
+    ),
+    "tools": shapes.Key(
+        "tools", GRANTS, "What it may call; nothing by default. [] removes the pod's."
+    ),
+    "tool_policy": shapes.Key(
+        "tool-policy", TOOL_POLICY, "Limits of a turn with tools; replaces the pod's."
+    ),
     "feeds": shapes.Key("feeds", FEEDS, "Live data for its prompts."),
     "skills": shapes.Key("skills", SKILLS, "Files that it may read."),
     "memory": shapes.Key("memory", MEMORY, "The service that remembers for it; null for none."),
     "spending": shapes.Key("budget", BUDGET, "What it may spend; null for no budget."),
-    "context": shapes.Key("context", CONTEXT, "What stands in its prompts."),
+    "context": shapes.Key("context", CONTEXT, "Texts in its prompts."),
     "delivery": shapes.Key(
         "delivery",
         shapes.Choice[Delivery](DELIVERIES),
         (
-            "How its tools come to it: the proxy offers them to the model, or the runner "
+            "How it gets its tools: the proxy offers them to the model, or the runner "
             "calls them over MCP."
         ),
         "mediated",
     ),
-    "principals": shapes.Key("service-auth", PRINCIPALS, "Its own credentials at services."),
+    "principals": shapes.Key("service-auth", SERVICE_AUTH, "Its own credentials at services."),
 }
 _PROVIDER_FIELDS: dict[str, shapes.Key[Any]] = {
     "describe_file": _DESCRIBE_FILE,
@@ -150,11 +172,11 @@ _PROVIDER_FIELDS: dict[str, shapes.Key[Any]] = {
         "Where the proxy reaches the service; default: its first TCP port.",
     ),
     "auth": shapes.Key(
-        "auth", AUTH, "The credential that the service wants; over its descriptor's."
+        "auth", AUTH, "The credential that the service requires; overrides its descriptor's."
     ),
 }
 _DECIDED = (_MCP_STDIO, _PROVIDER_FIELDS["mcp_path"], _PROVIDER_FIELDS["auth"])
-"""Keys that say what ``tools-host`` says already."""
+"""Keys that the compiler sets itself for a tools host."""
 AGENT_KEYS, PROVIDER_KEYS = tuple(_AGENT_FIELDS.values()), tuple(_PROVIDER_FIELDS.values())
 ORIGINAL_SERVICE_KEYS = _original_keys(
     "handles", "invoke", "persona", "include", "channel-memory", "claw-api", "hermes"
@@ -177,56 +199,78 @@ SERVICE: shapes.Record[shapes.Members] = shapes.Record(
 
 
 def read_pod(file: str, root: MapNode, lookup: Lookup) -> Result[PodSpec]:
-    """Return all that the file says; what can't be read is reported and left out."""
+    """Return everything that the file says. What can't be read is reported and left out."""
     reader = Reader(lookup)
-    members = _members(reader, root)
-    cllama = members.entries.get("cllama-defaults")
+    members = _read_members(reader, root)
+
     services = root.value("services")
     mapping = reader.mapping(services, "'services'") if services is not None else None
+    service_specs = tuple(_read_service(reader, entry) for entry in entries_of(mapping))
+
+    # ``env`` of the defaults stays when the rest of them can't be read.
+    cllama = members.entries.get("cllama-defaults")
+    cllama_env = read_default_env(reader, cllama.value) if cllama else {}
+
     pod = PodSpec(
         file,
         root,
-        tuple(_read_service(reader, entry) for entry in entries_of(mapping)),
-        cllama_env=read_default_env(reader, cllama.value) if cllama else {},
+        service_specs,
+        cllama_env=cllama_env,
         carried=_read_original(members, ORIGINAL_POD_KEYS),
         **members.fields(_POD_FIELDS),
     )
     if not pod.agents:
         at = services.span if services is not None else root.span
         reader.report(codes.NO_AGENTS, at, "no service has 'x-claw.agent'")
+
     return Result(pod, (*reader.diagnostics, *reader.carry_warnings()))
 
 
-def _members(reader: Reader, root: MapNode) -> shapes.Members:
-    """Return the entries of the pod's ``x-claw``; without one, none, and a report
-    that the pod has no name.
+def _read_members(reader: Reader, root: MapNode) -> shapes.Members:
+    """Return the entries of the pod's ``x-claw``.
+
+    Without an ``x-claw`` there are none, and the pod's missing name is reported.
     """
     claw = root.get("x-claw")
-    place = shapes.Place(POD.name, claw.key.span if claw else root.span)
-    if claw is not None and not is_null(claw.value):
-        return POD.read(reader, claw.value, place) or shapes.Members(reader, {}, claw.value, place)
-    members = shapes.Members(reader, {}, root, place)
-    members.require(_NAME)
-    return members
+    if claw is None or is_null(claw.value):
+        place = shapes.ValuePlace(POD.name, claw.key.span if claw else root.span)
+        members = shapes.Members(reader, {}, root, place)
+        members.require(_NAME)
+        return members
+
+    place = shapes.ValuePlace(POD.name, claw.key.span)
+    pod_members = POD.read(reader, claw.value, place)
+    return pod_members or shapes.Members(reader, {}, claw.value, place)
 
 
 def _read_service(reader: Reader, entry: Entry) -> ServiceSpec:
-    """Return all that a service says; of one that can't be read, its name."""
+    """Return everything that a service says; only its name if it can't be read."""
+    name = entry.key
     body = reader.mapping(entry.value, "a service")
     if body is None:
-        return ServiceSpec(entry.key)
+        return ServiceSpec(name)
+
+    place = shapes.ValuePlace(SERVICE.name, name.span)
+    members: shapes.Members | None = None
     claw = body.value("x-claw")
-    place = shapes.Place(SERVICE.name, entry.key.span)
-    members = (SERVICE.read(reader, claw, place) if claw is not None else None) or shapes.Members(
-        reader, {}, body, place
-    )
-    _check_role(members, entry.key)
-    runner, count = members[_TYPE], members.entries.get(_COUNT.name)
+    if claw is not None:
+        members = SERVICE.read(reader, claw, place)
+    if members is None:
+        members = shapes.Members(reader, {}, body, place)
+
+    _check_role(members, name)
+    runner = members[_TYPE]
+    count = members.entries.get(_COUNT.name)
+
+    # ``count`` is read by ``_read_count``, once: each reading reports.
+    fields = {**_AGENT_FIELDS, **_PROVIDER_FIELDS}
+    del fields["count"]
+
     return ServiceSpec(
-        entry.key,
+        name,
         members[_AGENT],
         runner.text if runner else _TYPE.default,
-        count=_read_count(members, entry.key, body) if _AGENT in members else 1,
+        count=_read_count(members, name, body) if _AGENT in members else 1,
         count_key=count.key.span if count else None,
         names_descriptor=_DESCRIBE_FILE in members,
         wraps_stdio=_MCP_STDIO in members,
@@ -235,82 +279,98 @@ def _read_service(reader: Reader, entry: Entry) -> ServiceSpec:
         environment=body.value("environment"),
         expose=body.value("expose"),
         ports=body.value("ports"),
-        **members.fields(
-            {name: key for name, key in _AGENT_FIELDS.items() if key is not _COUNT}
-            | _PROVIDER_FIELDS
-        ),
+        **members.fields(fields),
     )
 
 
 def _check_role(members: shapes.Members, name: ScalarNode) -> None:
-    report, entries = members.reader.report, members.entries
+    """Report keys that contradict what the service is: an agent, or none."""
+    report = members.reader.report
+    entries = members.entries
+
     if _AGENT not in members:
+        help_text = "an agent has a contract: 'agent: ./AGENTS.md'"
         for key in AGENT_KEYS:
             if key in members:
                 message = f"{quote(key.name)} on {quote(name.text)}, which is no agent"
-                help_text = "an agent has a contract: 'agent: ./AGENTS.md'"
-                report(codes.NOT_AN_AGENT, entries[key.name].key.span, message, help_text=help_text)
+                at = entries[key.name].key.span
+                report(codes.NOT_AN_AGENT, at, message, help_text=help_text)
         _check_tools_host(members, name)
         return
+
     if not is_agent_id(name.text):
         report(codes.BAD_AGENT_ID, name.span, f"{quote(name.text)} can't name an agent")
+
+    help_text = "give the server a service of its own, and grant its tools to the agent"
     for key, what in ((_MCP_STDIO, "wraps a stdio server"), (_TOOLS_HOST, "is a tools host")):
         if key in members:
             message = f"{quote(name.text)} {what}, and so is no agent"
-            help_text = "give the server a service of its own, and grant its tools to the agent"
-            report(codes.NOT_AN_AGENT, entries[_AGENT.name].key.span, message, help_text=help_text)
+            at = entries[_AGENT.name].key.span
+            report(codes.NOT_AN_AGENT, at, message, help_text=help_text)
 
 
 def _check_tools_host(members: shapes.Members, name: ScalarNode) -> None:
-    """Report keys that say again what ``tools-host`` says, and the type of a runner
-    where the key is meant.
+    """Report keys that the compiler itself sets for a tools host.
+
+    Of a service that is none, report ``type: tools-host``, which is written where ``tools-host:
+    {}`` is meant.
     """
-    report, entries = members.reader.report, members.entries
-    kind = entries.get(_TYPE.name)
-    if _TOOLS_HOST not in members:
-        if (
-            kind is not None
-            and isinstance(kind.value, ScalarNode)
-            and kind.value.text == _TOOLS_HOST.name
-        ):
-            message = f"'type' is the type of an agent's runner, and {quote(name.text)} is no agent"
-            report(
-                codes.BAD_VALUE,
-                kind.value.span,
-                message,
-                help_text="write 'tools-host: {}' in its place",
-            )
+    report = members.reader.report
+    entries = members.entries
+
+    if _TOOLS_HOST in members:
+        for key in _DECIDED:
+            if key in members:
+                message = f"{quote(key.name)} beside 'tools-host', for which the compiler sets it"
+                report(codes.TOOLS_HOST_CONFLICT, entries[key.name].key.span, message)
         return
-    for key in _DECIDED:
-        if key in members:
-            message = f"{quote(key.name)} beside 'tools-host', of which the compiler makes it"
-            report(codes.TOOLS_HOST_CONFLICT, entries[key.name].key.span, message)
+
+    entry = entries.get(_TYPE.name)
+    runner_type = entry.value if entry is not None else None
+    if isinstance(runner_type, ScalarNode) and runner_type.text == _TOOLS_HOST.name:
+        message = f"'type' is the type of an agent's runner, and {quote(name.text)} is no agent"
+        help_text = "write 'tools-host: {}' in its place"
+        report(codes.BAD_VALUE, runner_type.span, message, help_text=help_text)
 
 
 def _read_count(members: shapes.Members, name: ScalarNode, body: MapNode) -> int:
     count = members[_COUNT] or 1
-    if count > 1 and is_agent_id(name.text) and not is_agent_id(f"{name.text}-{count - 1}"):
-        message = f"{quote(f'{name.text}-{count - 1}')} is too long for an agent's name"
+
+    # The last ordinal is the longest.
+    last = f"{name.text}-{count - 1}"
+    if count > 1 and is_agent_id(name.text) and not is_agent_id(last):
+        message = f"{quote(last)} is too long for an agent's name"
         members.reader.report(codes.BAD_AGENT_ID, name.span, message)
-    _check_compose(members.reader, members.entries[_COUNT.name] if count > 1 else None, body)
+
+    count_entry = members.entries[_COUNT.name] if count > 1 else None
+    _check_replicas(members.reader, count_entry, body)
     return count
 
 
-def _check_compose(reader: Reader, count: Entry | None, body: MapNode) -> None:
+def _check_replicas(reader: Reader, count: Entry | None, body: MapNode) -> None:
+    """Report Compose's own ways to run several containers of an agent.
+
+    Containers that Compose multiplies would share one name, token and history.
+    """
     notes = [Note(count.key.span, "'count' is here")] if count else []
-    if count is not None and (container_name := body.get("container_name")) is not None:
+    container_name = body.get("container_name")
+    if count is not None and container_name is not None:
         message = "'container_name' beside 'count': several containers can't have one name"
         reader.report(codes.COUNT_CONFLICT, container_name.key.span, message, notes=notes)
+
     deploy = body.value("deploy")
     replicas = deploy.get("replicas") if isinstance(deploy, MapNode) else None
     for what, entry in (("scale", body.get("scale")), ("deploy.replicas", replicas)):
-        number = reader.fill(entry.value) if entry and isinstance(entry.value, ScalarNode) else None
-        if (
-            entry is None
-            or number is None
-            or (count is None and number.text.strip() in {"", "0", "1"})
-        ):
+        if entry is None or not isinstance(entry.value, ScalarNode):
             continue
+        number = reader.fill(entry.value)
+        if number is None:
+            continue
+
+        is_one_at_most = number.text.strip() in {"", "0", "1"}
+        if count is None and is_one_at_most:
+            continue
+
         message = f"{quote(what)} would give several containers one identity"
         help_text = "write 'count' under 'x-claw': each agent has a name and a token of its own"
         reader.report(
@@ -321,17 +381,20 @@ def _check_compose(reader: Reader, count: Entry | None, body: MapNode) -> None:
 def _read_original(
     members: shapes.Members, keys: tuple[shapes.Key[Node], ...]
 ) -> Mapping[str, Node]:
-    """Return what is carried of a pod or of a service, by key; ``context.channel`` too."""
+    """Return the keys of the original system that a pod or service has, with their values."""
     carried: dict[str, Node] = {}
     for key in keys:
-        if (entry := members.entries.get(key.name)) is not None:
+        entry = members.entries.get(key.name)
+        if entry is not None:
             members.reader.carry(entry.key)
             carried[key.name] = entry.value
+
+    # All of ``context`` is ours, except this key.
     context = members.entries.get("context")
-    channel = (
-        context.value.get("channel") if context and isinstance(context.value, MapNode) else None
-    )
-    if channel is not None:
-        members.reader.carry(channel.key, "context.channel")
-        carried["context.channel"] = channel.value
+    if context is not None and isinstance(context.value, MapNode):
+        channel = context.value.get("channel")
+        if channel is not None:
+            members.reader.carry(channel.key, "context.channel")
+            carried["context.channel"] = channel.value
+
     return carried

@@ -1,11 +1,12 @@
 """The shapes that values of a pod file take.
 
-Each shape reads a value, and describes itself as JSON Schema for editors.
+Each shape reads a value, and describes itself as JSON Schema for editors. A shape that can't read a
+value reports why and returns None, so that one run finds every mistake.
 
-Rules. A shape reports what it does not take and returns None. An editor sees values before their
-variables are filled in: text with a ``$`` may become anything. A plain scalar is a number or a
-boolean to an editor, and text to the grammar, which reads spellings. What relates two places (a
-service that must exist, ``...`` twice) is not in the JSON Schema.
+The two don't accept quite the same values. An editor sees a value before its variables are filled
+in, so a text with a ``$`` may become anything. A plain scalar is a number or a boolean to an
+editor, and text to the grammar, which reads its spelling. A rule about two places (a service that
+must exist, a second ``...``) is not in the JSON Schema.
 """
 
 import re
@@ -24,9 +25,11 @@ MAX_LIMIT = 2**31 - 1
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _ANY_TEXT = r"[\s\S]*\S[\s\S]*"
 _SAMPLES = {"integer": "5", "number": "1.5", "boolean": "true"}
+"""A value of each type that a plain scalar may have."""
 _NULL: Schema = {"type": "null"}
+# A ``$`` that begins a variable, after any number of ``$$``.
 _VARIABLE: Schema = {"type": "string", "pattern": r"^(?:[^$]|\$\$)*\$[A-Za-z_{]"}
-_SPREAD: Schema = {"const": "...", "description": "The pod's defaults belong here; once."}
+_SPREAD: Schema = {"const": "...", "description": "The pod's defaults go here; once in a list."}
 
 
 def or_variable(schema: Schema) -> Schema:
@@ -44,9 +47,10 @@ def one_of(*keys: str) -> Schema:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a value: its name in messages, and the span of its key (in a
-    list: of the value itself).
+class ValuePlace:
+    """The place of a value: its name in messages, and the span to report it at.
+
+    That is the span of the value's key, or of the value itself in a list.
     """
 
     what: str
@@ -56,8 +60,8 @@ class Place:
 class Shape[T](Protocol):
     """One shape: how a value is read into a ``T``, and its JSON Schema."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
-        """Return the value; report why it is none."""
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> T | None:
+        """Return the value, or report what is wrong with it and return None."""
 
     def json_schema(self) -> Schema:
         """Return the JSON Schema (draft 7) of the same values."""
@@ -65,9 +69,9 @@ class Shape[T](Protocol):
 
 @dataclass(frozen=True)
 class Text:
-    """A single value that is not empty and fits a pattern.
+    """A single value that is not empty and matches a pattern.
 
-    ``{shown}`` in the message is the value as it is written.
+    ``{shown}`` in the message is replaced by the value as the file has it.
     """
 
     pattern: str = _ANY_TEXT
@@ -76,42 +80,43 @@ class Text:
     name: str = ""
     max_length: int | None = None
 
-    def read(self, reader: Reader, node: Node, place: Place) -> ScalarNode | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> ScalarNode | None:
         what = self.name or place.what
         word = reader.text(node, what)
         if word is None:
             return None
+
         if self.pattern != _ANY_TEXT and not re.fullmatch(self.pattern, word.text):
             reader.report(self.code, word.span, self.message.format(shown=quote(word.shown)))
             return None
         if self.max_length is not None and len(word.text) > self.max_length:
             reader.report(self.code, word.span, f"{what} has at most {self.max_length} characters")
             return None
+
         return word
 
     def json_schema(self) -> Schema:
-        types = [
-            "string",
-            *(name for name, sample in _SAMPLES.items() if re.fullmatch(self.pattern, sample)),
-        ]
+        # To an editor a plain scalar may be a number or a boolean. These are allowed where their
+        # spelling matches the pattern.
+        types = ["string"]
+        types += [name for name, sample in _SAMPLES.items() if re.fullmatch(self.pattern, sample)]
+
         schema = or_variable({"type": types, "pattern": f"^(?:{self.pattern})$"})
-        return (
-            schema
-            if self.max_length is None
-            else {"allOf": [schema, {"maxLength": self.max_length}]}
-        )
+        if self.max_length is None:
+            return schema
+        return {"allOf": [schema, {"maxLength": self.max_length}]}
 
 
 @dataclass(frozen=True)
 class Prose:
     """A text of any number of lines, which may be empty."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> str | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> str | None:
         if not isinstance(node, ScalarNode) or node.is_null:
-            reader.report(
-                codes.WRONG_TYPE, node.span, f"{place.what} is a text, and this is {kind(node)}"
-            )
+            message = f"{place.what} is a text, and this is {kind(node)}"
+            reader.report(codes.WRONG_TYPE, node.span, message)
             return None
+
         text = reader.fill(node, allowed="\n\t")
         return text.text if text else None
 
@@ -125,14 +130,17 @@ class Choice[W: str]:
 
     options: tuple[W, ...]
 
-    def read(self, reader: Reader, node: Node, place: Place) -> W | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> W | None:
         word = reader.text(node, place.what)
-        if word is None or word.text in self.options:
-            return next(option for option in self.options if option == word.text) if word else None
-        message, hint = (
-            f"{place.what} is one of {', '.join(self.options)}",
-            did_you_mean(word.shown, self.options),
-        )
+        if word is None:
+            return None
+
+        for option in self.options:
+            if word.text == option:
+                return option
+
+        message = f"{place.what} is one of {', '.join(self.options)}"
+        hint = did_you_mean(word.shown, self.options)
         reader.report(codes.BAD_VALUE, node.span, message, hint=hint)
         return None
 
@@ -142,14 +150,17 @@ class Choice[W: str]:
 
 @dataclass(frozen=True)
 class Flag:
-    """True or false, in quotes too."""
+    """``true`` or ``false``, with or without quotes."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> bool | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> bool | None:
         word = reader.text(node, place.what)
-        if word is not None and word.text not in {"true", "false"}:
+        if word is None:
+            return None
+
+        if word.text not in {"true", "false"}:
             reader.report(codes.BAD_VALUE, node.span, f"{place.what} is true or false")
             return None
-        return word.text == "true" if word is not None else None
+        return word.text == "true"
 
     def json_schema(self) -> Schema:
         return or_variable({"type": ["boolean", "string"], "pattern": "^(?:true|false)$"})
@@ -157,34 +168,42 @@ class Flag:
 
 @dataclass(frozen=True)
 class Limit:
-    """A positive integer, in quotes too."""
+    """A positive integer, with or without quotes."""
 
     max: int = MAX_LIMIT
 
-    def read(self, reader: Reader, node: Node, place: Place) -> int | None:
-        number = reader.text(node, place.what)
-        if number is None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> int | None:
+        word = reader.text(node, place.what)
+        if word is None:
             return None
-        if not (_NUMBER.fullmatch(number.text) and 0 < int(number.text) <= MAX_LIMIT):
+
+        is_number = _NUMBER.fullmatch(word.text) is not None
+        if not (is_number and 0 < int(word.text) <= MAX_LIMIT):
             reader.report(codes.BAD_LIMIT, node.span, f"{place.what} is a positive integer")
-        elif int(number.text) > self.max:
+            return None
+
+        number = int(word.text)
+        if number > self.max:
             reader.report(codes.BAD_LIMIT, node.span, f"{place.what} is at most {self.max}")
-        else:
-            return int(number.text)
-        return None
+            return None
+        return number
 
     def json_schema(self) -> Schema:
-        pattern = "^0*[1-9][0-9]{0,9}$"
         return or_variable(
-            {"type": ["integer", "string"], "minimum": 1, "maximum": self.max, "pattern": pattern}
+            {
+                "type": ["integer", "string"],
+                "minimum": 1,
+                "maximum": self.max,
+                "pattern": "^0*[1-9][0-9]{0,9}$",
+            }
         )
 
 
 @dataclass(frozen=True)
 class AnyValue:
-    """Whatever stands there: it is carried as it is."""
+    """Any value, which is carried as it is."""
 
-    def read(self, _reader: Reader, node: Node, _place: Place) -> Node | None:
+    def read(self, _reader: Reader, node: Node, _place: ValuePlace) -> Node | None:
         return node
 
     def json_schema(self) -> Schema:
@@ -193,9 +212,9 @@ class AnyValue:
 
 @dataclass(frozen=True)
 class AnyMapping:
-    """A mapping that is not looked into, or null."""
+    """A mapping whose entries are not checked, or null."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> MapNode | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> MapNode | None:
         return reader.mapping(node, place.what)
 
     def json_schema(self) -> Schema:
@@ -206,14 +225,14 @@ class AnyMapping:
 class Conversion[S, T]:
     """Another shape whose value is checked further and converted.
 
-    ``schema`` is the JSON Schema where the shape's is wider.
+    ``schema`` replaces the shape's JSON Schema, where that would accept more than ``convert`` does.
     """
 
     shape: Shape[S]
     convert: Callable[[Reader, S, Node], T | None]
     schema: Schema | None = None
 
-    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> T | None:
         value = self.shape.read(reader, node, place)
         return None if value is None else self.convert(reader, value, node)
 
@@ -228,9 +247,10 @@ class ScalarOr[T]:
     scalar: Shape[T]
     other: Shape[T]
 
-    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> T | None:
         is_scalar = isinstance(node, ScalarNode) and not node.is_null
-        return (self.scalar if is_scalar else self.other).read(reader, node, place)
+        shape = self.scalar if is_scalar else self.other
+        return shape.read(reader, node, place)
 
     def json_schema(self) -> Schema:
         return {"anyOf": [self.scalar.json_schema(), self.other.json_schema()]}
@@ -238,16 +258,19 @@ class ScalarOr[T]:
 
 @dataclass(frozen=True)
 class ListOf[T]:
-    """A list; ``null`` is an empty one. Items that can't be read are left out."""
+    """A list; ``null`` is an empty one. Items that can't be read are reported and left out."""
 
     item: Shape[T]
 
-    def read(self, reader: Reader, node: Node, place: Place) -> tuple[T, ...]:
-        values = (
-            self.item.read(reader, item, Place(f"an entry of {place.what}", item.span))
-            for item in items(reader, node, place.what)
-        )
-        return tuple(value for value in values if value is not None)
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> tuple[T, ...]:
+        values: list[T] = []
+        for item in items(reader, node, place.what):
+            item_place = ValuePlace(f"an entry of {place.what}", item.span)
+            value = self.item.read(reader, item, item_place)
+            if value is not None:
+                values.append(value)
+
+        return tuple(values)
 
     def json_schema(self) -> Schema:
         return {"type": ["array", "null"], "items": self.item.json_schema()}
@@ -255,97 +278,103 @@ class ListOf[T]:
 
 @dataclass(frozen=True)
 class SpreadList[T]:
-    """A list with at most one ``...`` for the pod's defaults (docs/spec/compile.md "Defaults").
+    """A list with at most one ``...`` for the pod's defaults (docs/spec/compile.md, "Defaults").
 
-    Defaults take none.
+    A list of defaults (``is_default``) takes no ``...``.
     """
 
     item: Shape[T]
     is_default: bool = False
 
-    def read(self, reader: Reader, node: Node, place: Place) -> EntryList[T]:
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> EntryList[T]:
         entries: list[T | Spread] = []
         first: Spread | None = None
+
         for item in items(reader, node, place.what):
             if not is_spread(item):
-                value = self.item.read(reader, item, Place(f"an entry of {place.what}", item.span))
-                entries.extend(() if value is None else (value,))
+                item_place = ValuePlace(f"an entry of {place.what}", item.span)
+                value = self.item.read(reader, item, item_place)
+                if value is not None:
+                    entries.append(value)
             elif self.is_default:
                 message = f"'...' in {place.what}: these are the defaults themselves"
                 reader.report(codes.SPREAD_WITHOUT_DEFAULTS, item.span, message)
             elif first is not None:
+                message = f"'...' twice in {place.what}"
                 notes = [Note(first.span, "the first one is here")]
-                reader.report(
-                    codes.SPREAD_TWICE, item.span, f"'...' twice in {place.what}", notes=notes
-                )
+                reader.report(codes.SPREAD_TWICE, item.span, message, notes=notes)
             else:
                 first = Spread(item.span)
                 entries.append(first)
+
         return EntryList(place.span, tuple(entries))
 
     def json_schema(self) -> Schema:
         item = self.item.json_schema()
-        either: Schema = (
-            {"allOf": [{"not": {"const": "..."}}, item]}
-            if self.is_default
-            else {"anyOf": [_SPREAD, item]}
-        )
-        return {"type": ["array", "null"], "items": either}
+        entry: Schema = {"anyOf": [_SPREAD, item]}
+        if self.is_default:
+            entry = {"allOf": [{"not": {"const": "..."}}, item]}
+        return {"type": ["array", "null"], "items": entry}
 
 
 def items(reader: Reader, node: Node, what: str) -> tuple[Node, ...]:
-    """Return the items of a list; ``null`` is an empty one."""
+    """Return the items of a list; ``null`` is an empty one. Report anything else."""
     if isinstance(node, ListNode):
         return node.items
-    if not is_null(node):
-        hint = "a spread is an entry of the list: '- ...'" if is_spread(node) else None
-        reader.report(
-            codes.WRONG_TYPE, node.span, f"{what} is a list, and this is {kind(node)}", hint=hint
-        )
+    if is_null(node):
+        return ()
+
+    message = f"{what} is a list, and this is {kind(node)}"
+    hint = "a spread is an entry of the list: '- ...'" if is_spread(node) else None
+    reader.report(codes.WRONG_TYPE, node.span, message, hint=hint)
     return ()
 
 
 @dataclass(frozen=True)
 class Table[T]:
-    """A mapping of free names of one kind (``variable``, ``secret``) that fit a
-    pattern; ``null`` is an empty one.
+    """A mapping of free names that match a pattern; ``null`` is an empty one.
+
+    ``kind`` is the word for one entry in messages, such as ``variable`` or ``secret``.
     """
 
     kind: str
     names: str
     value: Shape[T]
 
-    def read(self, reader: Reader, node: Node, place: Place) -> tuple[tuple[ScalarNode, T], ...]:
+    def read(
+        self, reader: Reader, node: Node, place: ValuePlace
+    ) -> tuple[tuple[ScalarNode, T], ...]:
         mapping = reader.mapping(node, place.what)
+        if mapping is None:
+            return ()
+
         pairs: list[tuple[ScalarNode, T]] = []
-        for entry in mapping.entries if mapping is not None else ():
+        for entry in mapping.entries:
             name = entry.key
+            shown = quote(name.text)
             if not re.fullmatch(self.names, name.text):
-                reader.report(
-                    codes.BAD_VALUE,
-                    name.span,
-                    f"{quote(name.text)} can't name a {self.kind}: {self.names}",
-                )
+                message = f"{shown} can't name a {self.kind}: {self.names}"
+                reader.report(codes.BAD_VALUE, name.span, message)
                 continue
-            value = self.value.read(
-                reader, entry.value, Place(f"the {self.kind} {quote(name.text)}", name.span)
-            )
+
+            value_place = ValuePlace(f"the {self.kind} {shown}", name.span)
+            value = self.value.read(reader, entry.value, value_place)
             if value is not None:
                 pairs.append((name, value))
+
         return tuple(pairs)
 
     def json_schema(self) -> Schema:
-        names = {"pattern": f"^(?:{self.names})$"}
         return {
             "type": ["object", "null"],
-            "propertyNames": names,
+            "propertyNames": {"pattern": f"^(?:{self.names})$"},
             "additionalProperties": self.value.json_schema(),
         }
 
 
 @dataclass(frozen=True)
 class MissingKey:
-    """The diagnostic of a required key that is absent, where it is another than ``missing-key``."""
+    """The words for a required key that is absent, where the usual ones are not enough."""
 
     code: Code = codes.MISSING_KEY
     message: str = ""
@@ -354,7 +383,7 @@ class MissingKey:
 
 @dataclass(frozen=True)
 class Key[T]:
-    """A key of a mapping: its name, the shape of its value, and what an editor shows of it."""
+    """A key of a mapping: its name, the shape of its value, and what an editor shows about it."""
 
     name: str
     shape: Shape[T]
@@ -367,20 +396,23 @@ class Key[T]:
         schema = {"description": self.description, **self.shape.json_schema()}
         if self.default is not None:
             schema["default"] = self.default
-        return schema | {"deprecated": True} if self.deprecated else schema
+        if self.deprecated:
+            schema["deprecated"] = True
+        return schema
 
 
 @dataclass(frozen=True)
 class Members:
     """The entries of one mapping.
 
-    Each is read when it is asked for: ``members[KEY]`` is None where the key is absent.
+    ``members[KEY]`` reads the value of a key, and is None where the key is absent. Each access
+    reads again, and reports again: ask once for each key.
     """
 
     reader: Reader
     entries: Mapping[str, Entry]
     node: Node
-    place: Place
+    place: ValuePlace
 
     def __contains__(self, key: Key[Any]) -> bool:
         return key.name in self.entries
@@ -389,37 +421,47 @@ class Members:
         entry = self.entries.get(key.name)
         if entry is None:
             return None
-        return key.shape.read(self.reader, entry.value, Place(quote(key.name), entry.key.span))
+
+        place = ValuePlace(quote(key.name), entry.key.span)
+        return key.shape.read(self.reader, entry.value, place)
 
     def fields(self, keys: Mapping[str, Key[Any]]) -> dict[str, Any]:
-        """Return field → value of the keys that have one."""
-        return {field: value for field, key in keys.items() if (value := self[key]) is not None}
+        """Return field → value for the keys that have a value."""
+        values: dict[str, Any] = {}
+        for name, key in keys.items():
+            value = self[key]
+            if value is not None:
+                values[name] = value
+        return values
 
     def require(self, *keys: Key[Any]) -> None:
         """Report each of the keys that is absent."""
         for key in keys:
-            if key not in self:
-                message = key.missing.message or f"{self.place.what} needs {quote(key.name)}"
-                self.reader.report(
-                    key.missing.code, self.place.span, message, help_text=key.missing.help_text
-                )
+            if key in self:
+                continue
+
+            missing = key.missing
+            message = missing.message or f"{self.place.what} needs {quote(key.name)}"
+            self.reader.report(missing.code, self.place.span, message, help_text=missing.help_text)
 
     def require_one(self, *keys: Key[Any]) -> None:
-        """Report it unless exactly one of the keys is there."""
-        if sum(key in self for key in keys) != 1:
-            either = " or ".join(quote(key.name) for key in keys)
-            self.reader.report(
-                codes.MISSING_KEY, self.place.span, f"{self.place.what} needs either {either}"
-            )
+        """Report the mapping unless it has exactly one of the keys."""
+        if sum(key in self for key in keys) == 1:
+            return
+
+        either = " or ".join(quote(key.name) for key in keys)
+        message = f"{self.place.what} needs either {either}"
+        self.reader.report(codes.MISSING_KEY, self.place.span, message)
 
 
 @dataclass(frozen=True)
 class Record[T]:
     """A mapping with these keys and no others, and the value that ``build`` makes of it.
 
-    ``null`` is an empty mapping where ``is_nullable``; there ``build`` is also called for a value
-    of another type, which is reported. ``name`` is what messages call it instead of its place;
-    ``rules`` are JSON Schema for what ``build`` checks.
+    ``required`` keys must be there, and exactly one of ``either``. Where ``is_nullable``, ``null``
+    is an empty mapping; ``build`` then gets an empty mapping for a value of a wrong type too, which
+    is reported. ``name`` is the name of the mapping in messages, in place of its key. ``rules`` are
+    the JSON Schema of what ``build`` checks.
     """
 
     keys: tuple[Key[Any], ...]
@@ -430,8 +472,9 @@ class Record[T]:
     is_nullable: bool = False
     rules: Schema = field(default_factory=dict)
 
-    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
-        place = Place(self.name or place.what, place.span)
+    def read(self, reader: Reader, node: Node, place: ValuePlace) -> T | None:
+        place = ValuePlace(self.name or place.what, place.span)
+
         if isinstance(node, MapNode):
             entries = reader.keys(node, place.what, [key.name for key in self.keys])
             members = Members(reader, entries, node, place)
@@ -439,17 +482,18 @@ class Record[T]:
             if self.either:
                 members.require_one(*self.either)
             return self.build(members)
+
         if not (self.is_nullable and is_null(node)):
-            reader.report(
-                codes.WRONG_TYPE, node.span, f"{place.what} is a mapping, and this is {kind(node)}"
-            )
-        return self.build(Members(reader, {}, node, place)) if self.is_nullable else None
+            message = f"{place.what} is a mapping, and this is {kind(node)}"
+            reader.report(codes.WRONG_TYPE, node.span, message)
+        if not self.is_nullable:
+            return None
+        return self.build(Members(reader, {}, node, place))
 
     def json_schema(self) -> Schema:
-        properties = {key.name: key.json_schema() for key in self.keys}
         schema: Schema = {
             "type": "object",
-            "properties": properties,
+            "properties": {key.name: key.json_schema() for key in self.keys},
             "additionalProperties": False,
             **self.rules,
         }

@@ -1,9 +1,11 @@
-"""``tools``, ``tool-policy`` and ``surfaces``: calls that an agent may make, and
-places that it reaches itself.
+"""Permissions of an agent: ``tools``, ``tool-policy`` and ``surfaces``.
 
-Rules of surfaces. ``service://X``, ``volume://N [ro|rw]``, ``host:///abs [ro|rw]``,
-``channel://P``, ``egress://``. Without a mode a volume or host is read-only. The map form is for
-``channel://`` only: the runner's configuration of that channel.
+Tools are called through the proxy, the policy limits one turn, and surfaces are places that the
+agent reaches itself.
+
+A surface is ``service://X``, ``volume://N [ro|rw]``, ``host:///abs [ro|rw]``, ``channel://P`` or
+``egress://``. Without a mode, a volume or host is read-only. Only ``channel://`` has a form with a
+value, which is the runner's configuration of that channel.
 """
 
 import re
@@ -13,9 +15,9 @@ from typing import Any, Literal, cast
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quote
 from claw_compile.grammar import shapes
-from claw_compile.grammar.pod import Access, AllTools, Grant, Limits, Scheme, Surface
+from claw_compile.grammar.pod import Access, AllTools, Grant, Scheme, Surface, ToolPolicySetting
 from claw_compile.grammar.reader import Reader
-from claw_compile.parsing.node import MapNode, Node, ScalarNode
+from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode
 from claw_contract.manifest import (
     MAX_PARALLEL,
     MAX_ROUNDS,
@@ -31,6 +33,7 @@ _VOLUME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 _ACCESS: dict[str, Access] = {"ro": "ro", "read-only": "ro", "rw": "rw", "read-write": "rw"}
 _SURFACE = re.compile(r"(?P<scheme>[a-z]+)://(?P<target>\S*)(\s+(?P<mode>\S+))?\s*")
 _MODE_SCHEMA = rf"(?:\s+(?:{'|'.join(_ACCESS)}))?\s*"
+# The same rules as ``_problem``, for editors.
 _SURFACE_SCHEMA = "|".join(
     (
         r"service://\S+\s*",
@@ -43,7 +46,7 @@ _SURFACE_SCHEMA = "|".join(
 
 _CHANNEL_KEYS = (
     shapes.Key(
-        "allow_from_handles", shapes.Flag(), "Whether those with a handle may write to the agent."
+        "allow_from_handles", shapes.Flag(), "Whether people with a handle may write to the agent."
     ),
     shapes.Key(
         "allow_from_services",
@@ -56,7 +59,7 @@ _CHANNEL_KEYS = (
 
 
 def _build_channel(members: shapes.Members) -> MapNode | None:
-    """Check the first level of a channel's configuration; the runner gets it as it is."""
+    """Check the first level of a channel's configuration, and return all of it for the runner."""
     for key in _CHANNEL_KEYS:
         members[key]
     return members.node if isinstance(members.node, MapNode) else None
@@ -69,25 +72,24 @@ _CHANNEL_RECORD = shapes.Record(_CHANNEL_KEYS, _build_channel, "a channel", is_n
 class _SurfaceShape:
     """One entry of ``surfaces``."""
 
-    def read(self, reader: Reader, node: Node, place: shapes.Place) -> Surface | None:
+    def read(self, reader: Reader, node: Node, place: shapes.ValuePlace) -> Surface | None:
         channel: MapNode | None = None
-        if (
-            isinstance(node, MapNode)
-            and len(node.entries) == 1
-            and node.entries[0].key.text.startswith(_CHANNEL)
-        ):
-            channel = _CHANNEL_RECORD.read(reader, node.entries[0].value, place)
-            node = node.entries[0].key
+        configured = _channel_entry(node)
+        if configured is not None:
+            channel = _CHANNEL_RECORD.read(reader, configured.value, place)
+            node = configured.key
+
         word = reader.text(node, "a surface")
         if word is None:
             return None
+
         match = _SURFACE.fullmatch(word.text)
         problem = _problem(match) if match else "it has no 'scheme://'"
         if match is None or problem:
-            reader.report(
-                codes.BAD_SURFACE, node.span, f"{quote(word.shown)} is not a surface: {problem}"
-            )
+            message = f"{quote(word.shown)} is not a surface: {problem}"
+            reader.report(codes.BAD_SURFACE, node.span, message)
             return None
+
         scheme = cast("Scheme", match["scheme"])
         mode = _ACCESS[match["mode"] or "ro"] if scheme in {"volume", "host"} else None
         return Surface(scheme, match["target"], node.span, word.shown, mode, channel)
@@ -103,17 +105,34 @@ class _SurfaceShape:
         return {"anyOf": [shapes.Text(_SURFACE_SCHEMA).json_schema(), channel]}
 
 
+def _channel_entry(node: Node) -> Entry | None:
+    """Return the entry of ``channel://P: {…}``; None for anything else."""
+    if not isinstance(node, MapNode) or len(node.entries) != 1:
+        return None
+
+    entry = node.entries[0]
+    return entry if entry.key.text.startswith(_CHANNEL) else None
+
+
 def _problem(match: re.Match[str]) -> str | None:
-    scheme, target, mode = match["scheme"], match["target"], match["mode"]
+    """Return what is wrong with the parts of a surface, or None."""
+    scheme = match["scheme"]
+    target = match["target"]
+    mode = match["mode"]
+
     if scheme not in SCHEMES:
         return "unknown scheme"
     if scheme != "egress" and not target:
         return "it names no target"
+
+    # ``..`` would lead a mount out of the directory that the file names.
     if scheme == "host" and (not target.startswith("/") or ".." in target.split("/")):
         return "the path is not absolute"
     if scheme == "volume" and not re.fullmatch(_VOLUME, target):
         return f"a volume's name is {_VOLUME}"
-    if mode and (scheme not in {"volume", "host"} or mode not in _ACCESS):
+
+    takes_mode = scheme in {"volume", "host"}
+    if mode and (not takes_mode or mode not in _ACCESS):
         return "it takes no such mode"
     return None
 
@@ -127,31 +146,44 @@ _ALLOW_HELP = "write 'allow: all' or 'allow: [tool, …]'"
 
 @dataclass(frozen=True)
 class _Allow:
-    """``all``, or a list of names that has at least one."""
+    """``all``, or a list of names that has at least one.
+
+    ``all`` in a list is an error, so that nobody grants everything by adding a word to a list.
+    """
 
     def read(
-        self, reader: Reader, node: Node, place: shapes.Place
+        self, reader: Reader, node: Node, place: shapes.ValuePlace
     ) -> AllTools | tuple[ScalarNode, ...] | None:
         if isinstance(node, ScalarNode) and not node.is_null:
-            word = reader.text(node, place.what)
-            if word is not None and word.text != "all":
-                hint = f"[{quote(word.shown)[1:-1]}]"
-                reader.report(
-                    codes.WRONG_TYPE, node.span, "'allow' is 'all' or a list of names", hint=hint
-                )
-            return AllTools(node.span) if word and word.text == "all" else None
+            return self._read_word(reader, node, place)
+
         if not shapes.items(reader, node, place.what):
+            # A mapping is reported already, as no list.
             if not isinstance(node, MapNode):
-                reader.report(
-                    codes.ALLOW_MISSING, node.span, "'allow' is empty", help_text=_ALLOW_HELP
-                )
+                message = "'allow' is empty"
+                reader.report(codes.ALLOW_MISSING, node.span, message, help_text=_ALLOW_HELP)
             return None
+
         names = shapes.ListOf(shapes.Text()).read(reader, node, place)
         mixed = [name for name in names if name.text == "all"]
         for name in mixed:
-            message = "'all' stands in a list of names"
+            message = "'all' is in a list of names"
             reader.report(codes.ALL_MIXED_WITH_NAMES, name.span, message, help_text=_ALLOW_HELP)
         return None if mixed else names
+
+    def _read_word(
+        self, reader: Reader, node: ScalarNode, place: shapes.ValuePlace
+    ) -> AllTools | None:
+        word = reader.text(node, place.what)
+        if word is None:
+            return None
+        if word.text == "all":
+            return AllTools(node.span)
+
+        hint = f"[{quote(word.shown)[1:-1]}]"
+        message = "'allow' is 'all' or a list of names"
+        reader.report(codes.WRONG_TYPE, node.span, message, hint=hint)
+        return None
 
     def json_schema(self) -> shapes.Schema:
         name = {"allOf": [shapes.Text().json_schema(), {"not": {"const": "all"}}]}
@@ -172,8 +204,14 @@ _DENY = shapes.Key(
 
 
 def _build_grant(members: shapes.Members) -> Grant | None:
-    service, allow, deny = members[_SERVICE], members[_ALLOW], members[_DENY]
-    return Grant(service, allow, deny or (), members.place.span) if service and allow else None
+    service = members[_SERVICE]
+    allow = members[_ALLOW]
+    deny = members[_DENY] or ()
+
+    # A grant that can't be read in full grants nothing.
+    if not service or not allow:
+        return None
+    return Grant(service, allow, deny, members.place.span)
 
 
 _GRANT = shapes.Record(
@@ -188,12 +226,14 @@ class _GrantShape:
     The name of a service alone is a common slip, and gets a message of its own.
     """
 
-    def read(self, reader: Reader, node: Node, place: shapes.Place) -> Grant | None:
+    def read(self, reader: Reader, node: Node, place: shapes.ValuePlace) -> Grant | None:
         if not isinstance(node, ScalarNode):
             return _GRANT.read(reader, node, place)
+
         name = quote(node.shown)
+        message = f"{name} is not a grant"
         help_text = f"to grant all its tools write '- service: {name[1:-1]}' with 'allow: all'"
-        reader.report(codes.ALLOW_MISSING, node.span, f"{name} is not a grant", help_text=help_text)
+        reader.report(codes.ALLOW_MISSING, node.span, message, help_text=help_text)
         return None
 
     def json_schema(self) -> shapes.Schema:
@@ -204,10 +244,13 @@ GRANTS = shapes.SpreadList(_GrantShape())
 DEFAULT_GRANTS = shapes.SpreadList(_GrantShape(), is_default=True)
 
 _PER_TOOL = shapes.Key(
-    "timeout-per-tool-ms", shapes.Limit(), "How long a call may take.", TIMEOUT_PER_TOOL_MS
+    "timeout-per-tool-ms",
+    shapes.Limit(),
+    "How many milliseconds a call may take.",
+    TIMEOUT_PER_TOOL_MS,
 )
 _TOTAL = shapes.Key(
-    "total-timeout-ms", shapes.Limit(), "How long a turn may take.", TOTAL_TIMEOUT_MS
+    "total-timeout-ms", shapes.Limit(), "How many milliseconds a turn may take.", TOTAL_TIMEOUT_MS
 )
 _ON_BUDGET = shapes.Key(
     "on-budget",
@@ -216,13 +259,15 @@ _ON_BUDGET = shapes.Key(
     "finalize",
 )
 _LIMITS: tuple[shapes.Key[Any], ...] = (
-    shapes.Key("max-rounds", shapes.Limit(), "How often tools are run in a turn.", MAX_ROUNDS),
+    shapes.Key(
+        "max-rounds", shapes.Limit(), "How many rounds of tool calls a turn may have.", MAX_ROUNDS
+    ),
     _PER_TOOL,
     _TOTAL,
     shapes.Key(
         "max-tool-result-bytes",
         shapes.Limit(),
-        "How much of a result the model sees.",
+        "How many bytes of a result the model sees.",
         MAX_TOOL_RESULT_BYTES,
     ),
     shapes.Key("max-parallel", shapes.Limit(), "How many calls run at once.", MAX_PARALLEL),
@@ -230,19 +275,25 @@ _LIMITS: tuple[shapes.Key[Any], ...] = (
 )
 
 
-def _build_limits(members: shapes.Members) -> Limits:
+def _build_policy(members: shapes.Members) -> ToolPolicySetting:
     """Build the policy; a limit that is left out takes the contract's default."""
-    values = {key.name.replace("-", "_"): members[key] for key in _LIMITS}
-    fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    per_tool = fields.get("timeout_per_tool_ms", TIMEOUT_PER_TOOL_MS)
-    total = fields.get("total_timeout_ms", TOTAL_TIMEOUT_MS)
+    limits: dict[str, Any] = {}
+    for key in _LIMITS:
+        limit = members[key]
+        if limit is not None:
+            limits[key.name.replace("-", "_")] = limit
+
+    per_tool = limits.get("timeout_per_tool_ms", TIMEOUT_PER_TOOL_MS)
+    total = limits.get("total_timeout_ms", TOTAL_TIMEOUT_MS)
     if total < per_tool:
-        at = members.entries[(_TOTAL if _TOTAL in members else _PER_TOOL).name].value.span
-        are_both_set = {"total_timeout_ms", "timeout_per_tool_ms"} <= fields.keys()
+        key = _TOTAL if _TOTAL in members else _PER_TOOL
+        at = members.entries[key.name].value.span
+        are_both_set = {"total_timeout_ms", "timeout_per_tool_ms"} <= limits.keys()
         default = "" if are_both_set else " (one is the default)"
         message = f"total-timeout-ms {total} is less than timeout-per-tool-ms {per_tool}{default}"
         members.reader.report(codes.TOTAL_BELOW_PER_TOOL, at, message)
-    return Limits(members.place.span, Policy(**fields))
+
+    return ToolPolicySetting(members.place.span, Policy(**limits))
 
 
-LIMITS = shapes.Record(_LIMITS, _build_limits, is_nullable=True)
+TOOL_POLICY = shapes.Record(_LIMITS, _build_policy, is_nullable=True)

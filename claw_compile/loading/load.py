@@ -23,7 +23,7 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote,
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, own_entries
 from claw_compile.grammar.pod_file import read_pod
 from claw_compile.grammar.reader import Reader
-from claw_compile.grammar.shapes import Place
+from claw_compile.grammar.shapes import ValuePlace
 from claw_compile.grammar.tools_host import TOOLHOST_FILE
 from claw_compile.identity import MIN_MASTER
 from claw_compile.loading.build_context import build_context, candidate_paths
@@ -130,7 +130,7 @@ def _with_host_file(service: ServiceSpec, files: Files, lookup: Lookup) -> Servi
     document = decode(files.display_path(own.file.shown), data).then(read_yaml)
     reader = Reader(lookup)
     file = (
-        TOOLHOST_FILE.read(reader, document.value, Place("toolhost.yml", document.value.span))
+        TOOLHOST_FILE.read(reader, document.value, ValuePlace("toolhost.yml", document.value.span))
         if document.value
         else None
     )

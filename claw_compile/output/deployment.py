@@ -12,7 +12,7 @@ from typing import Literal
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.identity import derive_key
 from claw_compile.policy.agent import Agent, ResolvedPod
-from claw_compile.policy.topology import PROXY, Topology, topology
+from claw_compile.policy.topology import PROXY, NetworkTopology, topology
 from claw_contract.secret import Secret
 
 type Placement = Literal["sidecar", "gateway"]
@@ -51,7 +51,7 @@ class Deployment:
         return self.pod.name.text
 
     @cached_property
-    def topology(self) -> Topology:
+    def topology(self) -> NetworkTopology:
         return topology(self.pod, self.resolved)
 
     @property

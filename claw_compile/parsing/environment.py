@@ -1,12 +1,19 @@
-"""Variables: their values (the process's environment over ``.env``), Compose's interpolation, a
-service's ``environment``.
+"""Variables: where their values come from, and how Compose fills them into a text.
 
-Rules of interpolation, as in compose-go: ``$NAME`` ``${NAME}`` ``${NAME:-default}``
-``${NAME-default}`` ``${NAME:?message}`` ``${NAME?message}`` ``${NAME:+other}`` ``${NAME+other}``,
-nested, on one line; ``$$`` is a ``$``, and so is one that begins nothing; the colon forms treat an
-empty value as unset (blanks are not empty); the earliest operator counts. Here an unset variable
-without a default is a problem, where Compose warns and takes nothing. A problem's words come from
-the file, never from a value (docs/spec/compile.md "Interpolation").
+A value comes from the process's environment, or else from ``.env``. The rules of interpolation are
+compose-go's (docs/spec/compile.md, "Interpolation"):
+
+- The forms are ``$NAME``, ``${NAME}``, ``${NAME:-default}``, ``${NAME-default}``,
+  ``${NAME:?message}``, ``${NAME?message}``, ``${NAME:+other}`` and ``${NAME+other}``. They nest,
+  and each is on one line.
+- ``$$`` is a ``$``. So is a ``$`` that begins none of these forms.
+- With a colon, an empty value counts as unset. A value of blanks is not empty.
+- If a reference contains several operators, the first one counts.
+
+One rule differs: an unset variable without a default is a problem here, where Compose warns and
+goes on with an empty text.
+
+The words of a problem come from the file, never from a value: values are secrets.
 """
 
 import re
@@ -17,17 +24,21 @@ from claw_compile.diagnostics.diagnostic import Span
 from claw_compile.parsing.node import Node, ScalarNode, entries_of, items_of
 
 type Lookup = Callable[[str], str | None]
+"""Return the value of a variable, or None if it is not set."""
+type Problem = UnsetVariable | MalformedReference
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r":?[-?+]")
 _BRACE = re.compile(r"\$\{|\}")
-MAX_DEPTH = 30  # The deepest nesting of defaults
-type Problem = UnsetVariable | MalformedReference
+MAX_DEPTH = 30
+"""The deepest nesting of defaults."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable: ``node`` is where it is written, ``value`` what Compose would
-    give the container.
+    """One variable of a service's ``environment``.
+
+    ``node`` is the value as the file has it, and ``value`` what Compose would give the container.
     """
 
     name: str
@@ -37,49 +48,59 @@ class Variable:
 
 
 def variables(node: Node | None, lookup: Lookup) -> Iterator[Variable]:
-    """Yield the variables of an ``environment``; a shape that Compose would refuse gives none."""
+    """Yield the variables of an ``environment``, which is a mapping or a list of ``NAME=value``.
+
+    Skip what Compose would refuse.
+    """
     for entry in entries_of(node):
         if isinstance(entry.value, ScalarNode):
-            yield _variable(
-                entry.key.text, None if entry.value.is_null else entry.value, entry.key, lookup
-            )
+            written = None if entry.value.is_null else entry.value
+            yield _variable(entry.key.text, written, entry.key, lookup)
+
     for item in items_of(node):
         if isinstance(item, ScalarNode):
             name, sign, value = item.text.partition("=")
-            yield _variable(name, ScalarNode(value, item.span) if sign else None, item, lookup)
+            written = ScalarNode(value, item.span) if sign else None
+            yield _variable(name, written, item, lookup)
 
 
 def _variable(name: str, written: ScalarNode | None, key: ScalarNode, lookup: Lookup) -> Variable:
+    span = _name_span(name, key)
     if written is not None:
-        return Variable(name, written, _name_span(name, key), interpolate(written.text, lookup))
-    return Variable(
-        name, key, _name_span(name, key), Interpolation(lookup(name) or "", tainted=True)
-    )
+        return Variable(name, written, span, interpolate(written.text, lookup))
+
+    # A name without a value takes the value of the variable of that name.
+    inherited = Interpolation(lookup(name) or "", tainted=True)
+    return Variable(name, key, span, inherited)
 
 
 def _name_span(name: str, key: ScalarNode) -> Span:
-    """Return the span of the name alone: an excerpt must not point at the value."""
+    """Return the span of the name alone: carets must not point at the value in ``NAME=value``."""
     span = key.span
-    offset = max(span.text.find(name, span.column - 1), span.column - 1)
-    return Span(span.file, span.line, offset + 1, offset + 1 + len(name), span.text)
+    written_from = span.column - 1
+
+    # The name may follow a quote.
+    start = max(span.text.find(name, written_from), written_from)
+    return Span(span.file, span.line, start + 1, start + 1 + len(name), span.text)
 
 
 @dataclass(frozen=True, repr=False)
 class Variables:
-    """``lookup`` gives a variable's value, or None. It has no repr: its values are secrets."""
+    """The variables of one compile. They have no repr, because their values are secrets."""
 
     environ: Mapping[str, str]
     dotenv: Mapping[str, str]
 
     def lookup(self, name: str) -> str | None:
+        """Return a variable's value, or None if it is not set."""
         return self.environ.get(name, self.dotenv.get(name))
 
 
 @dataclass(frozen=True)
 class UnsetVariable:
-    """A variable without a value.
+    """A variable that is required and has no value.
 
-    ``message`` is the text of ``:?``, None for a variable that is just named.
+    ``message`` is the text after ``:?`` or ``?``, and None for a variable that is only named.
     """
 
     name: str
@@ -95,7 +116,10 @@ class MalformedReference:
 
 @dataclass(frozen=True)
 class Interpolation:
-    """``tainted``: some of the text is the value of a variable."""
+    """A text with its variables filled in.
+
+    ``tainted`` says that some of the text is a variable's value, and so may be a secret.
+    """
 
     text: str
     tainted: bool = False
@@ -108,9 +132,9 @@ def interpolate(text: str, lookup: Lookup) -> Interpolation:
     >>> interpolate("${A:-${B:-c}} $$HOME", {}.get)
     Interpolation(text='c $HOME', tainted=False, problems=())
     """
-    filling = _Interpolator(lookup)
-    filled = filling.fill(text, 0)
-    return Interpolation(filled, filling.tainted, tuple(filling.problems))
+    interpolator = _Interpolator(lookup)
+    filled = interpolator.fill(text, 0)
+    return Interpolation(filled, interpolator.tainted, tuple(interpolator.problems))
 
 
 @dataclass
@@ -120,48 +144,69 @@ class _Interpolator:
     problems: list[Problem] = field(default_factory=list)
 
     def fill(self, text: str, depth: int) -> str:
+        """Return the text with its variables filled in; ``depth`` counts the defaults around it."""
         parts: list[str] = []
         at = 0
         while (dollar := text.find("$", at)) >= 0:
             parts.append(text[at:dollar])
             value, at = self._dollar(text, dollar, depth)
             parts.append(value)
-        return "".join(parts) + text[at:]
+
+        parts.append(text[at:])
+        return "".join(parts)
 
     def _dollar(self, text: str, dollar: int, depth: int) -> tuple[str, int]:
+        """Return what replaces the reference at ``dollar``, and the offset after it."""
         follower = text[dollar + 1 : dollar + 2]
         if follower == "$":
             return "$", dollar + 2
         if follower == "{":
             return self._braced(text, dollar, depth)
-        if (name := _NAME.match(text, dollar + 1)) is not None:
-            return self._required(name[0]), name.end()
-        return "$", dollar + 1
+
+        name = _NAME.match(text, dollar + 1)
+        if name is None:
+            return "$", dollar + 1
+        return self._required(name[0]), name.end()
 
     def _braced(self, text: str, dollar: int, depth: int) -> tuple[str, int]:
         end = _closing_brace(text, dollar + 2)
-        name = _NAME.match(text, dollar + 2)
-        if end is None or name is None or "\n" in text[dollar:end] or depth > MAX_DEPTH:
+        if end is None:
             self.problems.append(MalformedReference(dollar))
-            return "", len(text) if end is None else end + 1
+            return "", len(text)
+
+        after = end + 1
+        name = _NAME.match(text, dollar + 2)
+        # A bound on the depth: a hostile file must not use up the stack.
+        if name is None or "\n" in text[dollar:end] or depth > MAX_DEPTH:
+            self.problems.append(MalformedReference(dollar))
+            return "", after
+
         rest = text[name.end() : end]
         if not rest:
-            return self._required(name[0]), end + 1
+            return self._required(name[0]), after
+
         operator = _OPERATOR.match(rest)
         if operator is None:
             self.problems.append(MalformedReference(dollar))
-            return "", end + 1
-        return self._apply(name[0], operator[0], rest[operator.end() :], depth), end + 1
+            return "", after
+
+        word = rest[operator.end() :]
+        return self._apply(name[0], operator[0], word, depth), after
 
     def _apply(self, name: str, operator: str, word: str, depth: int) -> str:
         value = self.lookup(name)
-        present = value is not None and (value != "" or not operator.startswith(":"))
+        ignores_empty = operator.startswith(":")
+        is_set = value is not None and (value != "" or not ignores_empty)
+
+        # The word is filled in only where it is used: a default's own unset variable is no problem
+        # of a variable that is set.
         match operator[-1]:
             case "+":
-                return self.fill(word, depth + 1) if present else ""
+                return self.fill(word, depth + 1) if is_set else ""
             case "-":
-                return self._take(value) if present else self.fill(word, depth + 1)
-        if present:
+                return self._take(value) if is_set else self.fill(word, depth + 1)
+
+        if is_set:
             return self._take(value)
         self.problems.append(UnsetVariable(name, word))
         return ""
@@ -178,9 +223,11 @@ class _Interpolator:
 
 
 def _closing_brace(text: str, at: int) -> int | None:
+    """Return the offset of the ``}`` that closes the ``${`` before ``at``; None if nothing does."""
     depth = 1
     for brace in _BRACE.finditer(text, at):
         depth += 1 if brace[0] == "${" else -1
         if depth == 0:
             return brace.start()
+
     return None

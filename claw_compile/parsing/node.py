@@ -1,9 +1,8 @@
 """The tree that both readers (YAML and JSON) make of a file: values with places.
 
-Rules. A scalar keeps its spelling (``0123`` stays ``0123``); who needs a number asks
-``scalar_value``: ``on``, ``yes`` and ``22:22`` are strings (YAML 1.1 would make them true, true and
-1342). ``shown`` is what a diagnostic may print: the text of the file, before a variable's value
-went in.
+A scalar keeps its spelling: ``0123`` stays ``0123``. Code that needs a number calls
+``scalar_value``, which follows YAML 1.2. So ``on``, ``yes`` and ``22:22`` are strings, where YAML
+1.1 reads true, true and 1342.
 """
 
 import bisect
@@ -17,17 +16,19 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Result, Span
 from claw_contract.yaml_nodes import scalar_value
 
-_LINE_BREAK = re.compile(
-    "\r\n|[\r\n\x85\u2028\u2029]"
-)  # The line breaks of PyYAML; the JSON reader counts the same way
+# PyYAML counts these line breaks, and the JSON reader counts the same ones.
+_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+
 type Node = ScalarNode | ListNode | MapNode
 
 
 @dataclass(frozen=True)
 class ScalarNode:
-    """``plain`` is a scalar without quotes: only that can be a number, a boolean or null.
+    """A single value.
 
-    ``tag`` is one that a file writes and YAML's schema does not imply, as Compose's ``!reset``.
+    ``plain`` says that it is written without quotes: only such a value can be a number, a boolean
+    or null. ``raw`` is the text of the file where variables were filled in, else None. ``tag`` is a
+    tag that the file writes and YAML's schema does not imply, such as Compose's ``!reset``.
     """
 
     text: str
@@ -38,6 +39,7 @@ class ScalarNode:
 
     @property
     def shown(self) -> str:
+        """The text that a diagnostic may print: the file's, and not a variable's value."""
         return self.text if self.raw is None else self.raw
 
     @property
@@ -67,7 +69,10 @@ class MapNode:
     tag: str = ""
 
     def get(self, key: str) -> Entry | None:
-        return next((entry for entry in self.entries if entry.key.text == key), None)
+        for entry in self.entries:
+            if entry.key.text == key:
+                return entry
+        return None
 
     def value(self, key: str) -> Node | None:
         entry = self.get(key)
@@ -75,28 +80,30 @@ class MapNode:
 
 
 def child(node: Node | None, *keys: str) -> Node | None:
-    """Return the value under the keys, one below the other; None where there is none."""
+    """Return the value at a path of keys; None where a key is missing."""
     for key in keys:
         node = node.value(key) if isinstance(node, MapNode) else None
     return node
 
 
 def items_of(node: Node | None) -> tuple[Node, ...]:
-    """Return the items of a list; none of anything else."""
+    """Return the items of a list, and no items of anything else."""
     return node.items if isinstance(node, ListNode) else ()
 
 
 def entries_of(node: Node | None) -> tuple[Entry, ...]:
-    """Return the entries of a mapping; none of anything else."""
+    """Return the entries of a mapping, and no entries of anything else."""
     return node.entries if isinstance(node, MapNode) else ()
 
 
 def scalars(node: Node, *, keys: bool = False) -> Iterator[ScalarNode]:
-    """Yield every single value in a tree, in the order of the file; with ``keys``, the keys too."""
+    """Yield every single value of a tree in the order of the file; with ``keys``, the keys too."""
     if isinstance(node, ScalarNode):
         yield node
+
     for item in items_of(node):
         yield from scalars(item, keys=keys)
+
     for entry in entries_of(node):
         if keys:
             yield entry.key
@@ -116,10 +123,10 @@ def plain_data(node: Node) -> Any:
 
 
 def span_at(node: Node, path: tuple[str | int, ...]) -> Span:
-    """Return the place of ``path`` under ``node``; of the deepest part that exists
-    when the rest is missing.
+    """Return the place of ``path`` under ``node``, or of its deepest part that exists.
 
-    A pydantic error's ``loc`` is such a path; parts that name an arm of a union are passed over.
+    ``path`` may be the ``loc`` of a pydantic error. In it, names of the arms of a union come
+    between the keys; they match no key and are skipped.
     """
     for part in path:
         match node:
@@ -133,7 +140,7 @@ def span_at(node: Node, path: tuple[str | int, ...]) -> Span:
 
 
 def kind(node: Node) -> str:
-    """Return what a message calls the node."""
+    """Return the words for the node's type in a message."""
     match node:
         case ScalarNode():
             return "nothing" if node.is_null else "a single value"
@@ -146,7 +153,7 @@ def kind(node: Node) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """``file`` is the name that diagnostics print: the path as the user gave it."""
+    """The text of a file. ``file`` is its path as the user gave it, which diagnostics print."""
 
     file: str
     text: str
@@ -160,26 +167,30 @@ class Source:
         return [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
 
     def span(self, line: int, column: int, end: int | None = None) -> Span:
-        """Return a place from 0-based line and column; without ``end``, to the end
-        of what the line says.
+        """Return the place at a 0-based line and column.
+
+        ``end`` is the column after the place; without it, the place ends with the line's text.
         """
         text = self.lines[line] if line < len(self.lines) else ""
         last = len(text.rstrip()) if end is None else end
         return Span(self.file, line + 1, column + 1, max(last, column) + 1, text)
 
     def span_of(self, start: int, end: int) -> Span:
-        """Return a place from offsets into the text."""
+        """Return the place of ``text[start:end]``; of several lines, its part on the first one."""
         line = bisect.bisect_right(self._starts, start) - 1
         begins = self._starts[line]
-        same_line = line + 1 == len(self._starts) or max(start + 1, end) <= self._starts[line + 1]
-        return self.span(line, start - begins, end - begins if same_line else None)
+
+        is_last_line = line + 1 == len(self._starts)
+        is_one_line = is_last_line or max(start + 1, end) <= self._starts[line + 1]
+        return self.span(line, start - begins, end - begins if is_one_line else None)
 
 
 def decode(file: str, data: bytes) -> Result[Source]:
-    """Decode the bytes of a file; a byte order mark is dropped."""
+    """Decode the bytes of a file as UTF-8, and drop a byte order mark."""
     try:
         return Result(Source(file, data.decode("utf-8-sig")))
     except UnicodeDecodeError as error:
+        # The text before the bad byte gives its line and column; "?" is shown in its place.
         sound = data[: error.start].decode("utf-8", errors="ignore")
         at = Source(file, sound + "?").span_of(len(sound), len(sound) + 1)
         return Result(None, (codes.NOT_UTF8.at(at, "this byte is not UTF-8"),))

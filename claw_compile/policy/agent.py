@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.grammar.pod import Cllama, Grant, Mode, ServiceSpec, Setting, Surface
+from claw_compile.grammar.pod import CllamaSetting, Grant, Mode, ProxyVariable, ServiceSpec, Surface
 from claw_contract.context_files import ContextBlock
 from claw_contract.descriptor import DescriptorMemory, DescriptorTool
 from claw_contract.manifest import Delivery, Policy
@@ -20,9 +20,9 @@ class GrantedTool:
 
 @dataclass(frozen=True)
 class ResolvedFeed:
-    """A feed with its service; ``path`` has the agent's id filled in.
+    """A feed with its service. ``{claw_id}`` is replaced by the agent's id in name and path.
 
-    ``ttl`` in seconds, None: the proxy's default.
+    ``ttl`` is in seconds; None is the proxy's default.
     """
 
     name: str
@@ -43,19 +43,20 @@ class MemoryRelation:
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent, of ``count`` perhaps, with its policy.
+    """One agent with its permissions, after defaults are expanded.
 
-    ``takes`` names the pod's defaults that reach it.
+    A service with ``count`` makes several, each with an ``ordinal``. ``policy`` is the limits of a
+    turn. ``inherits`` has the keys of the pod's defaults that reach the agent.
     """
 
     spec: ServiceSpec
     id: str
-    cllama: Cllama | None
+    cllama: CllamaSetting | None
     grants: tuple[Grant, ...]
     surfaces: tuple[Surface, ...]
     tools: tuple[GrantedTool, ...]
     policy: Policy
-    takes: frozenset[str]
+    inherits: frozenset[str]
     ordinal: int | None = None
     feeds: tuple[ResolvedFeed, ...] = ()
     skills: tuple[SkillFile, ...] = ()
@@ -71,7 +72,7 @@ class Agent:
 
     @property
     def mode(self) -> Mode:
-        """The entrance by which the runner comes to its proxy."""
+        """The entrance through which the runner reaches its proxy."""
         return self.cllama.mode if self.cllama is not None else "base-url"
 
     @property
@@ -80,22 +81,25 @@ class Agent:
 
     @property
     def tool_services(self) -> tuple[str, ...]:
-        """The services of its tools."""
+        """The services of its tools, by name."""
         return tuple(sorted({granted.service for granted in self.tools}))
 
     @property
-    def providers(self) -> tuple[str, ...]:
-        """The services that the proxy asks for this agent: for its tools, feeds and memory."""
-        remembers = {self.memory.service} if self.memory is not None else set()
-        tools = set(self.tool_services)
-        return tuple(sorted(tools | {feed.service for feed in self.feeds} | remembers))
+    def called_services(self) -> tuple[str, ...]:
+        """The services that the proxy calls for this agent's tools, feeds and memory, by name."""
+        names = set(self.tool_services)
+        names |= {feed.service for feed in self.feeds}
+        if self.memory is not None:
+            names.add(self.memory.service)
+        return tuple(sorted(names))
 
 
 @dataclass(frozen=True)
 class ResolvedPod:
-    """``proxy_env`` is the environment of the pod's proxy, by
-    ``cllama-defaults.env`` and every agent's ``cllama-env``.
+    """Every agent of the pod, and the environment of their one proxy.
+
+    ``proxy_env`` is merged from ``cllama-defaults.env`` and every agent's ``cllama-env``.
     """
 
     agents: tuple[Agent, ...]
-    proxy_env: Mapping[str, Setting] = field(default_factory=dict)
+    proxy_env: Mapping[str, ProxyVariable] = field(default_factory=dict)

@@ -1,10 +1,11 @@
-"""Check: contradictions between parts of a pod (docs/spec/compile.md "Tools").
+"""Check: contradictions between parts of a pod (docs/spec/compile.md, "Tools").
 
-One function a rule; none reads a file.
+Each rule is one function, and none of them reads a file.
 """
 
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
+from typing import NamedTuple, assert_never
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor
@@ -13,11 +14,15 @@ from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, di
 from claw_compile.grammar.pod import (
     AllTools,
     BudgetSetting,
+    CllamaSetting,
     ContextSetting,
     EntryList,
     Grant,
     MemorySetting,
+    Models,
     PodSpec,
+    Surface,
+    ToolPolicySetting,
     own_entries,
 )
 from claw_compile.identity import host_secret
@@ -42,7 +47,8 @@ from claw_contract.names import (
 )
 
 MAX_HOST_LENGTH = 63
-type _Keyed = EntryList[object] | MemorySetting | ContextSetting | BudgetSetting
+type _WithKey = EntryList[object] | MemorySetting | ContextSetting | BudgetSetting
+type _Default = _WithKey | ToolPolicySetting | Models | CllamaSetting
 
 
 def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
@@ -61,200 +67,260 @@ def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
         *check_secrets(pod),
         *check_skills(pod),
         *check_proxy_types(resolved.agents),
-        *(_unused_defaults(pod, resolved) if resolved.agents else ()),
     ]
+
+    # Without agents nobody could use a default, and that is reported already.
+    if resolved.agents:
+        diagnostics.extend(_unused_defaults(pod, resolved))
+
     for agent in resolved.agents:
         diagnostics.extend(check_proxy_only(agent, pod))
         diagnostics.extend(check_surfaces(agent, loaded))
         diagnostics.extend(check_tool_names(agent, loaded))
+
     return tuple(diagnostics)
 
 
 def _unused_defaults(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    defaults = {
-        "tools-defaults": pod.tools if pod.tools and pod.tools.entries else None,
-        "surfaces-defaults": pod.surfaces if pod.surfaces and pod.surfaces.entries else None,
-        "feeds-defaults": pod.feeds if pod.feeds and pod.feeds.entries else None,
-        "skills-defaults": pod.skills if pod.skills and pod.skills.entries else None,
-        "tool-policy-defaults": pod.limits,
-        "models-defaults": pod.models if pod.models and not pod.models.is_empty else None,
-        "budget-defaults": pod.spending if pod.spending and pod.spending.budget else None,
-        "memory-defaults": pod.memory if pod.memory and pod.memory.service else None,
-        "cllama-defaults": pod.cllama if pod.cllama and pod.cllama.proxies else None,
-        "context": pod.context if pod.context and pod.context.blocks else None,
+    defaults: dict[str, _Default | None] = {
+        "tools-defaults": pod.tools,
+        "surfaces-defaults": pod.surfaces,
+        "feeds-defaults": pod.feeds,
+        "skills-defaults": pod.skills,
+        "tool-policy-defaults": pod.tool_policy,
+        "models-defaults": pod.models,
+        "budget-defaults": pod.spending,
+        "memory-defaults": pod.memory,
+        "cllama-defaults": pod.cllama,
+        "context": pod.context,
     }
-    inherited_defaults = {name for agent in resolved.agents for name in agent.takes}
+
+    inherited = {name for agent in resolved.agents for name in agent.inherits}
     for name, default in defaults.items():
-        if default is not None and name not in inherited_defaults:
+        if default is None or name in inherited:
+            continue
+
+        # An empty default says that there is nothing to inherit, and so is never unused.
+        if not _is_empty(default):
             yield codes.UNUSED_DEFAULT.at(default.key, f"no agent takes the pod's {quote(name)}")
 
 
+def _is_empty(default: _Default) -> bool:
+    match default:
+        case EntryList():
+            return not default.entries
+        case Models():
+            return default.is_empty
+        case BudgetSetting():
+            return default.budget is None
+        case MemorySetting():
+            return default.service is None
+        case CllamaSetting():
+            return not default.proxies
+        case ContextSetting():
+            return not default.blocks
+        case ToolPolicySetting():
+            return False
+    assert_never(default)
+
+
+class _ProxyKey(NamedTuple):
+    """A key that only a proxy can act on: whether an agent has it, its own, and the pod's."""
+
+    code: Code
+    name: str
+    is_used: bool
+    own: _WithKey | None
+    default: _WithKey | None
+
+
 def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
-    """Report what only a proxy can do, for an agent without one: tools and memory
-    are errors, inherited or not.
-    """
+    """Report keys that need a proxy, for an agent without one, inherited or not."""
     if agent.has_proxy:
         return
+
     spec = agent.spec
     memory = spec.memory or pod.memory
-    remembers = memory is not None and memory.service is not None
-    parts: tuple[tuple[Code, str, bool, _Keyed | None, _Keyed | None], ...] = (
-        (codes.TOOLS_WITHOUT_CLLAMA, "tools", bool(agent.grants), spec.tools, pod.tools),
-        (codes.MEMORY_WITHOUT_CLLAMA, "memory", remembers, spec.memory, pod.memory),
-        (codes.NEEDS_CLLAMA, "feeds", bool(agent.feeds), spec.feeds, pod.feeds),
-        (codes.NEEDS_CLLAMA, "context", bool(agent.blocks), spec.context, pod.context),
-        (codes.NEEDS_CLLAMA, "budget", agent.budget is not None, spec.spending, pod.spending),
+    has_memory = memory is not None and memory.service is not None
+    has_budget = agent.budget is not None
+    keys = (
+        _ProxyKey(codes.TOOLS_WITHOUT_CLLAMA, "tools", bool(agent.grants), spec.tools, pod.tools),
+        _ProxyKey(codes.MEMORY_WITHOUT_CLLAMA, "memory", has_memory, spec.memory, pod.memory),
+        _ProxyKey(codes.NEEDS_CLLAMA, "feeds", bool(agent.feeds), spec.feeds, pod.feeds),
+        _ProxyKey(codes.NEEDS_CLLAMA, "context", bool(agent.blocks), spec.context, pod.context),
+        _ProxyKey(codes.NEEDS_CLLAMA, "budget", has_budget, spec.spending, pod.spending),
     )
-    for code, what, _, own, inherited in (part for part in parts if part[2]):
-        is_inherited = own is None and inherited is not None
-        notes = (
-            [Note(inherited.key, "it is inherited from here")] if is_inherited and inherited else []
-        )
-        message = f"{spec.name.text} has {quote(what)}, but no 'cllama' to act on it"
-        help_text = f"add 'cllama: passthrough', or suppress it with '{what}: null'"
-        yield code.at(own.key if own else spec.name.span, message, notes=notes, help_text=help_text)
+    for key in keys:
+        if not key.is_used:
+            continue
+
+        notes = []
+        if key.own is None and key.default is not None:
+            notes = [Note(key.default.key, "it is inherited from here")]
+        message = f"{spec.name.text} has {quote(key.name)}, but no 'cllama' to act on it"
+        help_text = f"add 'cllama: passthrough', or suppress it with '{key.name}: null'"
+        at = key.own.key if key.own else spec.name.span
+        yield key.code.at(at, message, notes=notes, help_text=help_text)
 
 
 def check_memories(loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Check every memory of the file, the pod's too: its service exists, and declares one."""
-    for wanted in (
-        owner.memory.service for owner in loaded.pod.owners if owner.memory and owner.memory.service
-    ):
-        service = loaded.pod.service(wanted.text)
-        if service is None:
-            yield unknown_service(wanted, loaded)
-        elif wanted.text not in loaded.descriptors and not service.wraps_stdio:
-            yield no_descriptor(wanted)
-        elif (service_descriptor := loaded.descriptors.get(wanted.text)) is not None:
-            descriptor = service_descriptor.descriptor
-            memory = descriptor.memory if isinstance(descriptor, DescriptorV2) else None
-            if memory is None or (memory.recall is None and memory.retain is None):
-                message = f"{wanted.text} declares no memory in {service_descriptor.file}"
-                yield codes.NO_MEMORY.at(wanted.span, message)
+    """Check every memory of the file, also the pod's: its service exists, and declares one."""
+    for owner in loaded.pod.owners:
+        if owner.memory is not None and owner.memory.service is not None:
+            yield from _check_memory(owner.memory.service, loaded)
+
+
+def _check_memory(name: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]:
+    service = loaded.pod.service(name.text)
+    if service is None:
+        yield unknown_service(name, loaded)
+        return
+    # A stdio server without a snapshot has a diagnostic of its own.
+    if name.text not in loaded.descriptors and not service.wraps_stdio:
+        yield no_descriptor(name)
+        return
+
+    service_descriptor = loaded.descriptors.get(name.text)
+    if service_descriptor is None:
+        return
+
+    descriptor = service_descriptor.descriptor
+    memory = descriptor.memory if isinstance(descriptor, DescriptorV2) else None
+    if memory is None or (memory.recall is None and memory.retain is None):
+        message = f"{name.text} declares no memory in {service_descriptor.file}"
+        yield codes.NO_MEMORY.at(name.span, message)
 
 
 def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
-    """Check that no two skills of an agent have one base name, by which it knows them."""
+    """Report two skills of an agent with one base name, which is the agent's name for a skill."""
     for agent in pod.agents:
         first: dict[str, ScalarNode] = {}
         for skill in expand_list(agent.skills, pod.skills, "skills-defaults", []):
             other = first.setdefault(PurePosixPath(skill.text).name, skill)
-            if other.text != skill.text:
-                at, note = sorted((skill.span, other.span), reverse=True)
-                message = f"two skills are called {quote(PurePosixPath(skill.shown).name)}"
-                yield codes.SKILL_TWICE.at(at, message, notes=[Note(note, "the other one is here")])
+            if other.text == skill.text:
+                continue
+
+            at, note = sorted((skill.span, other.span), reverse=True)
+            message = f"two skills are called {quote(PurePosixPath(skill.shown).name)}"
+            yield codes.SKILL_TWICE.at(at, message, notes=[Note(note, "the other one is here")])
 
 
 def check_secrets(pod: PodSpec) -> Iterator[Diagnostic]:
-    """Check that every secret that is named is one of the pod's."""
+    """Check that every secret that the file names is one of the pod's."""
+    references: list[ScalarNode] = []
+    for service in pod.services:
+        if service.auth is not None and service.auth.secret is not None:
+            references.append(service.auth.secret)
+        references += [entry.reference for entry in service.principals if entry.source == "secret"]
+
     known = {secret.name.text for secret in pod.secrets}
-    own = [
-        service.auth.secret
-        for service in pod.services
-        if service.auth is not None and service.auth.secret is not None
-    ]
-    principals = (each for service in pod.services for each in service.principals)
-    for name in (*own, *(each.reference for each in principals if each.source == "secret")):
+    for name in references:
         if name.text not in known:
+            message = f"the pod has no secret {quote(name.shown)}"
             hint = did_you_mean(name.text, known)
-            yield codes.UNKNOWN_SECRET.at(
-                name.span, f"the pod has no secret {quote(name.shown)}", hint=hint
-            )
+            yield codes.UNKNOWN_SECRET.at(name.span, message, hint=hint)
 
 
 def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Check that a credential of an agent is for a service of the pod."""
+    """Check that every ``service-auth`` is for a service of the pod that is no tools host."""
     for service in loaded.pod.services:
-        for principal in service.principals:
-            called = loaded.pod.service(principal.service.text)
-            if called is None:
-                yield unknown_service(principal.service, loaded)
-            elif called.tools_host is not None:
+        for entry in service.principals:
+            target = loaded.pod.service(entry.service.text)
+            if target is None:
+                yield unknown_service(entry.service, loaded)
+            elif target.tools_host is not None:
                 message = (
                     f"{service.name.text} has a token of its own at the tools host "
-                    f"{quote(called.name.text)} already"
+                    f"{quote(target.name.text)} already"
                 )
-                yield codes.TOOLS_HOST_CONFLICT.at(principal.span, message)
+                yield codes.TOOLS_HOST_CONFLICT.at(entry.span, message)
 
 
 def check_tools_hosts(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    """Check that somebody uses each tools host, and that no secret of the pod has
-    the name of a token there.
-    """
+    """Check that an agent uses each tools host, and that its tokens' names are not taken."""
     secrets = {secret.name.text: secret.name for secret in pod.secrets}
-    for service in (
-        each for each in pod.services if each.tools_host is not None and each.agent is None
-    ):
+    granted_services = {grant.service.text for agent in resolved.agents for grant in agent.grants}
+
+    for service in pod.services:
+        # An agent that is a tools host is reported already.
+        if service.tools_host is None or service.agent is not None:
+            continue
+
         name = service.name.text
-        principals = [agent.id for agent in resolved.agents if name in agent.tool_services]
-        if not any(
-            grant.service.text == name for agent in resolved.agents for grant in agent.grants
-        ):
-            yield codes.UNUSED_TOOLS_HOST.at(
-                service.name.span, f"no agent may call a tool of {quote(name)}"
-            )
-        for taken in filter(None, (secrets.get(host_secret(name, agent)) for agent in principals)):
-            message = (
-                f"the secret {quote(taken.shown)} has the name of an agent's token at {quote(name)}"
-            )
-            yield codes.TOOLS_HOST_CONFLICT.at(taken.span, message)
+        if name not in granted_services:
+            message = f"no agent may call a tool of {quote(name)}"
+            yield codes.UNUSED_TOOLS_HOST.at(service.name.span, message)
+
+        for agent in resolved.agents:
+            if name not in agent.tool_services:
+                continue
+            secret = secrets.get(host_secret(name, agent.id))
+            if secret is not None:
+                message = (
+                    f"the secret {quote(secret.shown)} has the name of an agent's token at "
+                    f"{quote(name)}"
+                )
+                yield codes.TOOLS_HOST_CONFLICT.at(secret.span, message)
 
 
 def check_proxy_types(agents: Iterable[Agent]) -> Iterator[Diagnostic]:
     """Check that the pod has one proxy, of one type."""
-    first: ScalarNode | None = None
-    places: dict[Span, ScalarNode] = {}
+    # By place: a default that ten agents inherit is one entry of the file.
+    proxies: dict[Span, ScalarNode] = {}
     for agent in agents:
-        places |= {
-            proxy.span: proxy
-            for proxy in (agent.cllama.proxies if agent.cllama is not None else ())
-        }
-    for span in sorted(places):
-        first = first or places[span]
-        if places[span].text != first.text:
-            notes = [Note(first.span, "the first one is here")]
-            message = (
-                f"{quote(places[span].shown)} beside {quote(first.shown)}: a pod has one type "
-                "of proxy"
-            )
-            yield codes.SEVERAL_PROXIES.at(span, message, notes=notes)
+        for proxy in agent.cllama.proxies if agent.cllama is not None else ():
+            proxies[proxy.span] = proxy
+
+    first: ScalarNode | None = None
+    for span, proxy in sorted(proxies.items(), key=lambda each: each[0]):
+        first = first or proxy
+        if proxy.text == first.text:
+            continue
+
+        notes = [Note(first.span, "the first one is here")]
+        message = f"{quote(proxy.shown)} beside {quote(first.shown)}: a pod has one type of proxy"
+        yield codes.SEVERAL_PROXIES.at(span, message, notes=notes)
 
 
 def check_written_grants(loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Check every grant of the file once, the defaults too, used or not."""
+    """Check every grant of the file once, also the defaults, used or not."""
     for owner in loaded.pod.owners:
         for grant in own_entries(owner.tools):
-            yield from _check_service(grant, loaded)
+            yield from _check_grant(grant, loaded)
 
 
-def _check_service(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
+def _check_grant(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
     name = grant.service.text
     service = loaded.pod.service(name)
     if service is None:
         yield unknown_service(grant.service, loaded)
         return
+
     if not SERVICE_NAME.fullmatch(name) or len(name) > MAX_HOST_LENGTH:
         yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quote(name)} can't provide tools")
+    # A stdio server without a snapshot has a diagnostic of its own.
     if name not in loaded.descriptors and not service.wraps_stdio:
         yield no_descriptor(grant.service)
+
     service_descriptor = loaded.descriptors.get(name)
     if service_descriptor is None:
         return
     if not service_descriptor.tools:
-        yield codes.NO_TOOLS.at(
-            grant.service.span, f"{name} declares no tools in {service_descriptor.file}"
-        )
+        message = f"{name} declares no tools in {service_descriptor.file}"
+        yield codes.NO_TOOLS.at(grant.service.span, message)
         return
-    names = (*(() if isinstance(grant.allow, AllTools) else grant.allow), *grant.deny)
-    for word in names:
+
+    allowed = () if isinstance(grant.allow, AllTools) else grant.allow
+    for word in (*allowed, *grant.deny):
         yield from _check_tool(word, name, service_descriptor)
     if isinstance(grant.allow, AllTools):
-        yield from _writes(grant.allow, grant, service_descriptor.tools)
+        yield from _check_granted_writes(grant.allow, grant, service_descriptor.tools)
 
 
 def unknown_service(name: ScalarNode, loaded: LoadedPod) -> Diagnostic:
+    message = f"no service {quote(name.shown)}"
     hint = did_you_mean(name.text, [other.name.text for other in loaded.pod.services])
-    return codes.UNKNOWN_SERVICE.at(name.span, f"no service {quote(name.shown)}", hint=hint)
+    return codes.UNKNOWN_SERVICE.at(name.span, message, hint=hint)
 
 
 def no_descriptor(name: ScalarNode) -> Diagnostic:
@@ -263,23 +329,26 @@ def no_descriptor(name: ScalarNode) -> Diagnostic:
 
 
 def _check_tool(
-    word: ScalarNode, service: str, described: ServiceDescriptor
+    word: ScalarNode, service: str, service_descriptor: ServiceDescriptor
 ) -> Iterator[Diagnostic]:
-    known = [tool.name for tool in described.tools]
-    if word.text not in known:
-        message = f"{service} declares no tool {quote(word.shown)}"
-        reason = ungrantable_reason(described.descriptor.discovery, word.text)
-        held_back = f"the tool is there, and can't be granted: {reason}"
-        help_text = f"{service} declares {', '.join(known)}" if reason is None else held_back
-        yield codes.UNKNOWN_TOOL.at(
-            word.span, message, hint=did_you_mean(word.text, known), help_text=help_text
-        )
+    known = [tool.name for tool in service_descriptor.tools]
+    if word.text in known:
+        return
+
+    message = f"{service} declares no tool {quote(word.shown)}"
+    hint = did_you_mean(word.text, known)
+    help_text = f"{service} declares {', '.join(known)}"
+    reason = ungrantable_reason(service_descriptor.descriptor.discovery, word.text)
+    if reason is not None:
+        help_text = f"the tool is there, and can't be granted: {reason}"
+    yield codes.UNKNOWN_TOOL.at(word.span, message, hint=hint, help_text=help_text)
 
 
-def _writes(
+def _check_granted_writes(
     allow: AllTools, grant: Grant, tools: tuple[DescriptorTool, ...]
 ) -> Iterator[Diagnostic]:
     denied = {name.text for name in grant.deny}
+    # An unknown effect counts as a write.
     writes = [tool.name for tool in tools if tool.effect != "read" and tool.name not in denied]
     if writes:
         message = f"'all' grants tools of {grant.service.shown} that write: {', '.join(writes)}"
@@ -287,74 +356,85 @@ def _writes(
 
 
 def check_surfaces(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Check that surfaces lead to services that exist, and not round the proxy."""
+    """Check that surfaces lead to services that exist, and do not bypass the proxy."""
     hosts = {host for service in loaded.pod.services for host in service.hosts}
     surfaces = {each.target: each for each in agent.surfaces if each.scheme == "service"}
-    for name, reached in surfaces.items():
+    for name, surface in surfaces.items():
         if name not in hosts and loaded.pod.service(name) is None:
-            message = f"no service of the pod is behind {quote(reached.shown)}"
-            yield codes.UNKNOWN_SERVICE.at(reached.span, message, hint=did_you_mean(name, hosts))
-    yield from _speakers(agent, loaded)
-    granted: dict[str, Grant] = {}
+            message = f"{quote(surface.shown)} names no service of the pod"
+            hint = did_you_mean(name, hosts)
+            yield codes.UNKNOWN_SERVICE.at(surface.span, message, hint=hint)
+
+    yield from _check_channels(agent, loaded)
+
+    first_grants: dict[str, Grant] = {}
     for grant in agent.grants:
-        granted.setdefault(grant.service.text, grant)
-    for name, grant in granted.items():
-        surface = surfaces.get(name)
-        if surface is not None and not loaded.pod.strict_surfaces:
-            message = (
-                f"{agent.spec.name.text} reaches {grant.service.shown} directly, beside its grant"
-            )
-            notes = [Note(grant.span, "the grant is here")]
-            help_text = "the grant works without the surface"
-            yield codes.GRANT_BESIDE_SURFACE.at(
-                surface.span, message, notes=notes, help_text=help_text
-            )
-        elif surface is None and loaded.pod.strict_surfaces:
+        first_grants.setdefault(grant.service.text, grant)
+
+    # A grant works without a surface, and with one the agent can call the service past its proxy.
+    # ``strict-surfaces`` asks for both nevertheless.
+    for name, grant in first_grants.items():
+        own_surface = surfaces.get(name)
+        if own_surface is not None and not loaded.pod.strict_surfaces:
+            yield _grant_beside_surface(agent, grant, own_surface)
+        elif own_surface is None and loaded.pod.strict_surfaces:
             message = f"{agent.spec.name.text} has no surface 'service://{grant.service.shown}'"
             yield codes.GRANT_WITHOUT_SURFACE.at(grant.span, message)
 
 
-def _speakers(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
+def _grant_beside_surface(agent: Agent, grant: Grant, surface: Surface) -> Diagnostic:
+    message = f"{agent.spec.name.text} reaches {grant.service.shown} directly, beside its grant"
+    notes = [Note(grant.span, "the grant is here")]
+    help_text = "the grant works without the surface"
+    return codes.GRANT_BESIDE_SURFACE.at(surface.span, message, notes=notes, help_text=help_text)
+
+
+def _check_channels(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
+    """Check that the services that may write to a channel exist."""
     for surface in agent.surfaces:
-        named = child(surface.channel, "allow_from_services")
-        for name in items_of(named):
-            if (
-                isinstance(name, ScalarNode)
-                and "$" not in name.text
-                and loaded.pod.service(name.text) is None
-            ):
+        for name in items_of(child(surface.channel, "allow_from_services")):
+            # The runner gets the configuration as it is, so a variable is not filled in here.
+            if not isinstance(name, ScalarNode) or "$" in name.text:
+                continue
+            if loaded.pod.service(name.text) is None:
                 yield unknown_service(name, loaded)
 
 
 def check_tool_names(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Report tools that models do not see under their plain names, each where its
-    descriptor names it.
-    """
+    """Report tools that models do not see under their plain alias, at the tool's descriptor."""
     granted = {canonical_name(each.service, each.tool.name): each for each in agent.tools}
-    plain: dict[str, list[str]] = {}
+    by_alias: dict[str, list[str]] = {}
     for name in granted:
-        plain.setdefault(plain_alias(name), []).append(name)
-    odd = {
-        alias: names for alias, names in plain.items() if len(names) > 1 or len(alias) > ALIAS_LIMIT
+        by_alias.setdefault(plain_alias(name), []).append(name)
+
+    changed = {
+        alias: names
+        for alias, names in by_alias.items()
+        if len(names) > 1 or len(alias) > ALIAS_LIMIT
     }
-    presented = assign_aliases(granted) if odd else {}
-    for alias, names in odd.items():
+    presented = assign_aliases(granted) if changed else {}
+
+    for alias, names in changed.items():
         for name in names:
             others = [other for other in names if other != name]
             why = f"like {', '.join(others)}" if others else f"which has {len(alias)} characters"
             message = (
                 f"{name} would be {quote(alias)}, {why}; models see it as {quote(presented[name])}"
             )
-            notes = [
-                Note(_place(granted[other], loaded), "the other one is here") for other in others
-            ]
-            yield codes.PRESENTED_NAME.at(_place(granted[name], loaded), message, notes=notes)
+
+            notes = []
+            for other in others:
+                at = _declaration(granted[other], loaded)
+                notes.append(Note(at, "the other one is here"))
+
+            at = _declaration(granted[name], loaded)
+            yield codes.PRESENTED_NAME.at(at, message, notes=notes)
 
 
-def _place(granted: GrantedTool, loaded: LoadedPod) -> Span:
+def _declaration(granted: GrantedTool, loaded: LoadedPod) -> Span:
+    """Return the place of the tool's name in its descriptor."""
     service_descriptor = loaded.descriptors[granted.service]
     assert isinstance(service_descriptor, ServiceDescriptor)
-    index = next(
-        at for at, tool in enumerate(service_descriptor.tools) if tool.name == granted.tool.name
-    )
-    return span_at(service_descriptor.root, ("tools", index, "name"))
+
+    names = [tool.name for tool in service_descriptor.tools]
+    return span_at(service_descriptor.root, ("tools", names.index(granted.tool.name), "name"))

@@ -1,14 +1,15 @@
-"""Connect: base URL and credential of each service that the proxy calls; providers.json
-(docs/spec/compile.md "Auth").
+"""Connect: the base URL and credential of each service that the proxy calls; providers.json.
 
-Rules. A base URL is ``x-claw.base-url``, else it has the first TCP port of ``expose``, else of the
-container side of ``ports``, else 80. UDP is passed over; a range is an error; several ports without
-a choice warn.
+The rules (docs/spec/compile.md, "Auth"):
 
-An agent's own ``service-auth`` beats the credential of the provider. Feeds and memories carry a
-bearer token or none: another kind is an error here, and not a call without a credential later. Keys
-of providers come by ``cllama-env`` and go into providers.json, which is the proxy's alone; the rest
-is its environment.
+- A base URL is ``x-claw.base-url``. Without it, the port is the first TCP port of ``expose``, else
+  of the container side of ``ports``, else 80. UDP ports are skipped, a range is an error, and
+  several ports are a warning.
+- An agent's own ``service-auth`` wins over the credential of the service.
+- Feeds and memories are requested with a bearer token or without a credential. Another kind is an
+  error here, so that no request is sent without the credential later.
+- Keys of providers come from ``cllama-env`` and are written to providers.json, which only the proxy
+  can read. The rest of ``cllama-env`` is the proxy's environment.
 """
 
 import re
@@ -20,8 +21,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote
-from claw_compile.grammar.pod import ServiceSpec, Setting
-from claw_compile.grammar.reader import problem_at
+from claw_compile.grammar.pod import ProxyVariable, ServiceSpec
+from claw_compile.grammar.reader import is_null, problem_at
 from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.environment import Lookup, interpolate
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
@@ -43,6 +44,7 @@ from claw_contract.opened_paths import OpenedPathError, parse_opened_paths
 from claw_contract.providers import ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 
+# ``8080``, ``8000-8010`` or ``53/udp``.
 _PORT = re.compile(r"(?P<port>[0-9]{1,5})(?P<range>-[0-9]{1,5})?(/(?P<protocol>[a-z]+))?")
 _URL = TypeAdapter[str](BaseUrl)
 _HTTP_PORT = 80
@@ -51,7 +53,7 @@ MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
-class Provider:
+class CalledService:
     """A service as the proxy reaches it. ``mcp_path`` is None for plain HTTP."""
 
     name: str
@@ -62,97 +64,124 @@ class Provider:
 
 @dataclass(frozen=True)
 class Connections:
-    """Providers by service; and principals, feeds and memory by agent."""
+    """Called services by name; credentials, feeds and memory by agent.
 
-    providers: Mapping[str, Provider]
+    ``model_providers`` is providers.json.
+    """
+
+    services: Mapping[str, CalledService]
     principals: Principals = field(default_factory=dict)
     feeds: Mapping[str, tuple[Feed, ...]] = field(default_factory=dict)
     memories: Mapping[str, Memory] = field(default_factory=dict)
-    model_providers: Providers | None = None  # providers.json
+    model_providers: Providers | None = None
 
     def auth(self, agent: Agent, service: str) -> Auth:
         """Return the credential with which the proxy calls the service for this agent."""
         own = self.principals.get(agent.id, {}).get(service)
-        return self.providers[service].auth if own is None else own.auth
+        return self.services[service].auth if own is None else own.auth
 
 
 def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
-    """Return every service that an agent has tools, feeds or memories of; a missing
-    port or token is reported.
+    """Return how the proxy reaches every service that it calls for an agent.
+
+    Report a missing port or credential; such a service is left out.
     """
     diagnostics: list[Diagnostic] = []
-    providers = dict(_providers(loaded, resolved, diagnostics))
-    principals = resolve_principals(
-        loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics
-    )
-    connections = Connections(providers, principals)
-    feeds = {agent.id: tuple(_feeds(agent, connections, diagnostics)) for agent in resolved.agents}
-    memories = {
-        agent.id: memory
-        for agent in resolved.agents
-        if (memory := _memory(agent, connections, diagnostics))
-    }
+    lookup = loaded.variables.lookup
+    services = _services(loaded, resolved, diagnostics)
+    principals = resolve_principals(loaded.pod, resolved.agents, lookup, diagnostics)
+    credentials = Connections(services, principals)
+
+    feeds: dict[str, tuple[Feed, ...]] = {}
+    memories: dict[str, Memory] = {}
+    for agent in resolved.agents:
+        feeds[agent.id] = tuple(_feeds(agent, credentials, diagnostics))
+        memory = _memory(agent, credentials, diagnostics)
+        if memory is not None:
+            memories[agent.id] = memory
+
     models = model_providers(resolved.proxy_env, diagnostics)
     check_opened_paths(resolved.proxy_env.get("CLLAMA_PATHS"), diagnostics)
-    return Result(Connections(providers, principals, feeds, memories, models), tuple(diagnostics))
+    connections = Connections(services, principals, feeds, memories, models)
+    return Result(connections, tuple(diagnostics))
 
 
-def _providers(
+def _services(
     loaded: LoadedPod, resolved: ResolvedPod, diagnostics: list[Diagnostic]
-) -> Iterator[tuple[str, Provider]]:
-    for name in sorted({name for agent in resolved.agents for name in agent.providers}):
-        service, service_descriptor = loaded.pod.service(name), loaded.descriptors.get(name)
-        if service is None or (service_descriptor is None and name in loaded.descriptors):
+) -> Mapping[str, CalledService]:
+    lookup = loaded.variables.lookup
+    names = {name for agent in resolved.agents for name in agent.called_services}
+
+    services: dict[str, CalledService] = {}
+    for name in sorted(names):
+        service = loaded.pod.service(name)
+        service_descriptor = loaded.descriptors.get(name)
+        is_unreadable = service_descriptor is None and name in loaded.descriptors
+        # Both are reported already.
+        if service is None or is_unreadable:
             continue
-        lookup = loaded.variables.lookup
+
         url = base_url(service, lookup, diagnostics)
         auth = project_auth(loaded.pod, service, service_descriptor, lookup, diagnostics)
+        if url is None or auth is None:
+            continue
+
         descriptor = service_descriptor.descriptor if service_descriptor is not None else None
         mcp = descriptor.mcp if isinstance(descriptor, DescriptorV2) else None
-        if url is not None and auth is not None:
-            yield name, Provider(name, url, mcp.path if mcp else None, auth)
+        services[name] = CalledService(name, url, mcp.path if mcp else None, auth)
+
+    return services
 
 
 def _feeds(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]) -> Iterator[Feed]:
     for feed in agent.feeds:
-        provider = connections.providers.get(feed.service)
-        if provider is None:
+        service = connections.services.get(feed.service)
+        if service is None:
             continue
-        bearer = _bearer(
-            connections.auth(agent, feed.service), f"the feed {feed.name}", feed.span, diagnostics
-        )
+
+        auth = connections.auth(agent, feed.service)
+        bearer = _bearer(auth, f"the feed {feed.name}", feed.span, diagnostics)
         try:
-            yield _feed(feed, provider, bearer)
+            yield _feed(feed, service, bearer)
         except ValidationError:
-            help_text = "a path is ASCII; write other characters as %XX"
             message = f"the feed {quote(feed.name)} makes no URL that can be fetched"
+            help_text = "a path is ASCII; write other characters as %XX"
             diagnostics.append(codes.BAD_FEED.at(feed.span, message, help_text=help_text))
 
 
-def _feed(feed: ResolvedFeed, provider: Provider, bearer: BearerAuth | None) -> Feed:
+def _feed(feed: ResolvedFeed, service: CalledService, bearer: BearerAuth | None) -> Feed:
+    # An absent ttl is left to the contract's default.
     ttl = {} if feed.ttl is None else {"ttl": feed.ttl}
-    url, token = provider.base_url.rstrip("/") + feed.path, None if bearer is None else bearer.token
-    return Feed(name=feed.name, source=feed.service, path=feed.path, url=url, auth=token, **ttl)
+    return Feed(
+        name=feed.name,
+        source=feed.service,
+        path=feed.path,
+        url=service.base_url.rstrip("/") + feed.path,
+        auth=None if bearer is None else bearer.token,
+        **ttl,
+    )
 
 
 def _memory(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]) -> Memory | None:
     relation = agent.memory
-    provider = connections.providers.get(relation.service) if relation else None
-    if relation is None or provider is None:
+    if relation is None:
         return None
-    bearer = _bearer(
-        connections.auth(agent, relation.service), "the memory", relation.span, diagnostics
-    )
+    service = connections.services.get(relation.service)
+    if service is None:
+        return None
+
+    auth = connections.auth(agent, relation.service)
+    bearer = _bearer(auth, "the memory", relation.span, diagnostics)
+
     paths = relation.paths
-    recall = (
-        MemoryRecall(path=paths.recall.path, timeout_ms=relation.timeout_ms)
-        if paths.recall
-        else None
-    )
+    recall = None
+    if paths.recall:
+        recall = MemoryRecall(path=paths.recall.path, timeout_ms=relation.timeout_ms)
+
     return Memory(
         version=1,
-        service=provider.name,
-        base_url=provider.base_url,
+        service=service.name,
+        base_url=service.base_url,
         recall=recall,
         retain=MemoryPath(path=paths.retain.path) if paths.retain else None,
         forget=MemoryPath(path=paths.forget.path) if paths.forget else None,
@@ -161,6 +190,7 @@ def _memory(agent: Agent, connections: Connections, diagnostics: list[Diagnostic
 
 
 def _bearer(auth: Auth, what: str, at: Span, diagnostics: list[Diagnostic]) -> BearerAuth | None:
+    """Return the bearer token, or None for none; report any other kind of credential."""
     match auth:
         case NoAuth():
             return None
@@ -173,60 +203,70 @@ def _bearer(auth: Auth, what: str, at: Span, diagnostics: list[Diagnostic]) -> B
     assert_never(auth)
 
 
-def without_provider_keys(environment: Mapping[str, Setting]) -> Mapping[str, Setting]:
+def without_provider_keys(
+    environment: Mapping[str, ProxyVariable],
+) -> Mapping[str, ProxyVariable]:
     """Return the proxy's environment without the keys of providers."""
-    return {name: setting for name, setting in environment.items() if provider_of(name) is None}
+    return {name: variable for name, variable in environment.items() if provider_of(name) is None}
 
 
 def model_providers(
-    environment: Mapping[str, Setting], diagnostics: list[Diagnostic]
+    environment: Mapping[str, ProxyVariable], diagnostics: list[Diagnostic]
 ) -> Providers | None:
-    """Return version 2 of providers.json; None without a key or a keyless provider.
+    """Return version 2 of providers.json, or None if no provider can be asked.
 
-    An empty value is no key.
+    A provider needs a key, or takes none and has a base URL. An empty variable is no key.
     """
     entries: dict[str, ProviderEntry] = {}
     for name, known in KNOWN_PROVIDERS.items():
-        keys = tuple(
-            ProviderKey(
-                id=f"seed:{variable}", label=variable, secret=Secret(setting.value), source="seed"
-            )
-            for variable, setting in sorted(environment.items())
-            if provider_of(variable) == name and setting.value
-        )
+        keys = _provider_keys(name, environment)
         url = _base_url(environment.get(f"{known.env}_BASE_URL"), diagnostics)
-        if keys or (known.auth == "none" and url is not None):
-            entries[name] = ProviderEntry(
-                base_url=known.base_url if url is None else url,
-                auth=known.auth,
-                api_format=known.api_format,
-                keys=keys,
-                active_key_id=keys[0].id if keys else None,
-            )
+        is_keyless = known.auth == "none" and url is not None
+        if not keys and not is_keyless:
+            continue
+
+        entries[name] = ProviderEntry(
+            base_url=known.base_url if url is None else url,
+            auth=known.auth,
+            api_format=known.api_format,
+            keys=keys,
+            active_key_id=keys[0].id if keys else None,
+        )
+
     return Providers(version=2, providers=entries) if entries else None
 
 
-def check_opened_paths(setting: Setting | None, diagnostics: list[Diagnostic]) -> None:
-    """Report what the proxy would refuse at its start: an entry of ``CLLAMA_PATHS``
-    that opens nothing it may.
-    """
-    if setting is None:
+def _provider_keys(
+    provider: str, environment: Mapping[str, ProxyVariable]
+) -> tuple[ProviderKey, ...]:
+    keys: list[ProviderKey] = []
+    for name, variable in sorted(environment.items()):
+        if provider_of(name) == provider and variable.value:
+            secret = Secret(variable.value)
+            keys.append(ProviderKey(id=f"seed:{name}", label=name, secret=secret, source="seed"))
+    return tuple(keys)
+
+
+def check_opened_paths(variable: ProxyVariable | None, diagnostics: list[Diagnostic]) -> None:
+    """Report an entry of ``CLLAMA_PATHS`` that the proxy would refuse when it starts."""
+    if variable is None:
         return
+
     try:
-        parse_opened_paths(setting.value)
+        parse_opened_paths(variable.value)
     except OpenedPathError as error:
-        diagnostics.append(
-            codes.BAD_PATH.at(setting.key, f"an entry of CLLAMA_PATHS: {error.reason}")
-        )
+        message = f"an entry of CLLAMA_PATHS: {error.reason}"
+        diagnostics.append(codes.BAD_PATH.at(variable.key, message))
 
 
-def _base_url(setting: Setting | None, diagnostics: list[Diagnostic]) -> str | None:
-    if setting is None or not setting.value:
+def _base_url(variable: ProxyVariable | None, diagnostics: list[Diagnostic]) -> str | None:
+    if variable is None or not variable.value:
         return None
+
     try:
-        return checked_base_url(setting.value)
+        return checked_base_url(variable.value)
     except ValueError as error:
-        diagnostics.append(codes.BAD_BASE_URL.at(setting.key, str(error)))
+        diagnostics.append(codes.BAD_BASE_URL.at(variable.key, str(error)))
         return None
 
 
@@ -239,113 +279,151 @@ class _Port:
 
 
 def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]) -> str | None:
-    """Return ``http://<service>:<port>``, or the provider's own base URL; None when
-    it can't be known.
+    """Return the service's own base URL, or ``http://<service>:<port>``.
+
+    Report a port that can't be known, and return None.
     """
     if service.base_url is not None:
         return _explicit_url(service.base_url, diagnostics)
+
     port_reader = _PortReader(lookup, diagnostics)
-    ports = port_reader.tcp_ports(service.expose, "expose") or port_reader.tcp_ports(
-        service.ports, "ports"
-    )
+    ports = port_reader.tcp_ports(service.expose, "expose")
+    ports = ports or port_reader.tcp_ports(service.ports, "ports")
     if port_reader.failed:
         return None
+
     name = service.name.text
-    if not ports and service.tools_host is not None:
-        return f"http://{name}:{TOOLS_HOST_PORT}"
     if not ports:
-        help_text = "add 'expose: [\"PORT\"]', or set 'x-claw.base-url'"
-        message = f"{name} has no TCP port; http://{name}:80 is taken"
-        diagnostics.append(codes.NO_PORT.at(service.name.span, message, help_text=help_text))
-        return f"http://{name}:{_HTTP_PORT}"
-    first, *others = ports
+        return _default_url(service, diagnostics)
+
     for port in ports:
         if port.is_range:
             message = f"{quote(port.shown)} does not say where {name} listens"
-            diagnostics.append(
-                codes.PORT_RANGE.at(port.span, message, help_text="set 'x-claw.base-url'")
-            )
+            help_text = "set 'x-claw.base-url'"
+            diagnostics.append(codes.PORT_RANGE.at(port.span, message, help_text=help_text))
             return None
+
+    first, *others = ports
     if others:
         message = f"{name} has several TCP ports; {quote(first.shown)} is taken"
         notes = [Note(first.span, "this one is taken")]
-        diagnostics.append(
-            codes.SEVERAL_PORTS.at(
-                others[0].span, message, notes=notes, help_text="set 'x-claw.base-url'"
-            )
+        help_text = "set 'x-claw.base-url'"
+        diagnostic = codes.SEVERAL_PORTS.at(
+            others[0].span, message, notes=notes, help_text=help_text
         )
+        diagnostics.append(diagnostic)
+
     return f"http://{name}:{first.number}"
+
+
+def _default_url(service: ServiceSpec, diagnostics: list[Diagnostic]) -> str:
+    name = service.name.text
+    if service.tools_host is not None:
+        return f"http://{name}:{TOOLS_HOST_PORT}"
+
+    message = f"{name} has no TCP port; http://{name}:80 is taken"
+    help_text = "add 'expose: [\"PORT\"]', or set 'x-claw.base-url'"
+    diagnostics.append(codes.NO_PORT.at(service.name.span, message, help_text=help_text))
+    return f"http://{name}:{_HTTP_PORT}"
 
 
 def _explicit_url(written: ScalarNode, diagnostics: list[Diagnostic]) -> str | None:
     url = written.text.rstrip("/")
+    if _is_base_url(url):
+        return url
+
+    message = f"{quote(written.shown)} is not a base URL"
+    diagnostics.append(codes.BAD_BASE_URL.at(written.span, message))
+    return None
+
+
+def _is_base_url(url: str) -> bool:
+    # The contract's check lets an empty port pass, which no HTTP client takes.
+    is_ascii = re.fullmatch(r"[!-~]+", url) is not None
+    if not is_ascii or not _has_sound_port(url):
+        return False
+
     try:
-        sound = (
-            re.fullmatch(r"[!-~]+", url) is not None
-            and bool(_URL.validate_python(url))
-            and _has_port(url)
-        )
+        return bool(_URL.validate_python(url))
     except ValidationError:
-        sound = False
-    if not sound:
-        diagnostics.append(
-            codes.BAD_BASE_URL.at(written.span, f"{quote(written.shown)} is not a base URL")
-        )
-        return None
-    return url
+        return False
 
 
-def _has_port(url: str) -> bool:
-    host = url.partition("://")[2].partition("/")[0].rpartition("]")[2]
-    _, colon, port = host.rpartition(":")
-    return not colon or (
-        re.fullmatch(r"[0-9]{1,5}", port) is not None and 0 < int(port) <= MAX_PORT
-    )
+def _has_sound_port(url: str) -> bool:
+    """Return whether a URL's port, if it has one, is a number from 1 to 65535."""
+    authority = url.partition("://")[2].partition("/")[0]
+
+    # An IPv6 address in brackets holds colons of its own.
+    after_brackets = authority.rpartition("]")[2]
+    _, colon, port = after_brackets.rpartition(":")
+    if not colon:
+        return True
+    return re.fullmatch(r"[0-9]{1,5}", port) is not None and 0 < int(port) <= MAX_PORT
 
 
 @dataclass
 class _PortReader:
+    """A reader of ports; ``failed`` says that an entry could not be read, which is reported."""
+
     lookup: Lookup
     diagnostics: list[Diagnostic]
     failed: bool = False
 
     def tcp_ports(self, node: Node | None, key: str) -> list[_Port]:
         """Return the TCP ports of ``expose`` or ``ports``, each once."""
-        if node is None or (isinstance(node, ScalarNode) and node.is_null):
+        if node is None or is_null(node):
             return []
         if not isinstance(node, ListNode):
             self._report_bad_port(node.span, f"{quote(key)} is a list")
             return []
+
         ports: dict[tuple[int, bool], _Port] = {}
         for item in node.items:
             port = self._port(item)
             if port is not None:
                 ports.setdefault((port.number, port.is_range), port)
+
         return list(ports.values())
 
     def _port(self, node: Node) -> _Port | None:
+        """Return the port of one entry; None for a UDP port, and for an entry that is reported."""
         if isinstance(node, MapNode):
-            target, protocol = node.value("target"), node.value("protocol")
-            if isinstance(protocol, ScalarNode) and protocol.text.lower() not in {"", "tcp"}:
-                return None
-            if isinstance(target, ScalarNode):
-                return self._port(target)
+            return self._long_form(node)
         if not isinstance(node, ScalarNode):
             self._report_bad_port(node.span, "this entry holds no port")
             return None
-        filled = interpolate(node.text, self.lookup)
-        if filled.problems:
-            self.diagnostics.extend(problem_at(node, problem) for problem in filled.problems)
+
+        interpolation = interpolate(node.text, self.lookup)
+        if interpolation.problems:
+            self.diagnostics.extend(problem_at(node, problem) for problem in interpolation.problems)
             self.failed = True
             return None
-        # The container's side is behind the last colon; a host address may hold colons of its own.
-        match = _PORT.fullmatch(filled.text.strip().lower().rpartition(":")[2])
+
+        # The container's side comes after the last colon. A host address may hold colons of its
+        # own.
+        container_side = interpolation.text.strip().lower().rpartition(":")[2]
+        match = _PORT.fullmatch(container_side)
         if match is None or not 0 < int(match["port"]) <= MAX_PORT:
             self._report_bad_port(node.span, f"{quote(node.text)} holds no port")
             return None
         if match["protocol"] not in {None, "tcp"}:
             return None
-        return _Port(int(match["port"]), match["range"] is not None, node.span, node.text)
+
+        number = int(match["port"])
+        is_range = match["range"] is not None
+        return _Port(number, is_range, node.span, node.text)
+
+    def _long_form(self, node: MapNode) -> _Port | None:
+        """Return the port of Compose's long form, ``{target, published, protocol, …}``."""
+        protocol = node.value("protocol")
+        if isinstance(protocol, ScalarNode) and protocol.text.lower() not in {"", "tcp"}:
+            return None
+
+        target = node.value("target")
+        if isinstance(target, ScalarNode):
+            return self._port(target)
+        self._report_bad_port(node.span, "this entry holds no port")
+        return None
 
     def _report_bad_port(self, span: Span, message: str) -> None:
         self.failed = True

@@ -1,17 +1,18 @@
-"""Credential leaks: no agent holds what would take it past its proxy
-(docs/spec/compile.md "Credential starvation").
+"""Credential leaks: no agent holds anything with which it could bypass its proxy.
 
-    its own token                           may stand anywhere
-    a secret of the proxy or of a service   nowhere, in whatever it is part of
-    a variable of a provider's key          not in any value, nor by reference; empty is fine
-    the shape of a provider's key           nowhere
+What an agent may hold (docs/spec/compile.md, "Credential starvation"):
 
-One diagnostic for each place, by the first of these that applies. No value is printed, and no line
-that holds one.
+    its own token                               anywhere
+    a secret of the proxy or of a service       nowhere, not even as part of a longer text
+    a variable that holds a provider's key      in no value, nor by reference; empty is fine
+    a text with the shape of a provider's key   nowhere
+
+Each place gets one diagnostic, by the first rule of these that applies. No value is printed, and no
+line that has one.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,14 +34,17 @@ _ASSIGNMENT = re.compile(
 )
 """A variable with a value, in any language."""
 _CONFIDENTIAL = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|MASTER)(_|$)")
-_MIN_IN_TEXT = 12  # A shorter secret may be a word, and counts in variables only
+# The shortest secret that is looked for in a text: a shorter one may be an ordinary word. In a
+# variable, a short one counts if it is the whole value.
+_MIN_IN_TEXT = 12
+# The shortest text that counts as a key in a page for people.
 _MIN_IN_PROSE = 24
 _MAX_TEXTS = 4096
 
 
 @dataclass(frozen=True)
 class _HeldSecret:
-    """A secret, and what it is in words. ``owner``: the agent that may have it."""
+    """A secret, and the words for it. ``owner`` is the agent that may have it, if any."""
 
     what: str
     value: str
@@ -49,6 +53,8 @@ class _HeldSecret:
 
 @dataclass(frozen=True)
 class _CredentialLeak:
+    """A leak in ``text[start:end]`` of an input."""
+
     code: Code
     why: str
     start: int = 0
@@ -61,78 +67,84 @@ def find_credential_leaks(
     """Yield every place where an agent is given what it must not hold."""
     secrets = _secrets(loaded, resolved, connections)
     for agent in loaded.pod.agents:
-        inputs = loaded.leak_inputs.get(agent.name.text, ())
+        name = agent.name.text
+        inputs = loaded.leak_inputs.get(name, ())
+        own = tuple(secret.value for secret in secrets if secret.owner == name)
+
+        # Most secrets occur in nothing that an agent has, so one search in all of it comes first.
         whole = "\0".join(each.text for each in inputs)
-        own = tuple(each.value for each in secrets if each.owner == agent.name.text)
-        # Most secrets are nowhere in what an agent has: each is looked for once.
         candidates = [
-            each for each in secrets if each.value in whole and each.owner != agent.name.text
+            secret for secret in secrets if secret.owner != name and secret.value in whole
         ]
+
         for each in inputs:
-            for finding in _first_of_each_line(each, _findings(each, candidates, own)):
-                message = f"{each.what} of {agent.name.text} {finding.why}"
-                yield finding.code.at(
-                    each.place(finding.start, finding.end), message, notes=each.notes
-                )
+            for leak in _first_of_each_line(each, _leaks(each, candidates, own)):
+                message = f"{each.what} of {name} {leak.why}"
+                at = each.place(leak.start, leak.end)
+                yield leak.code.at(at, message, notes=each.notes)
 
 
 def _first_of_each_line(
-    item: LeakInput, findings: Iterable[_CredentialLeak]
+    item: LeakInput, leaks: Iterable[_CredentialLeak]
 ) -> Iterator[_CredentialLeak]:
     lines: set[int] = set()
-    for finding in findings:
-        line = item.place(finding.start, finding.end).line
+    for leak in leaks:
+        line = item.place(leak.start, leak.end).line
         if line not in lines:
             lines.add(line)
-            yield finding
+            yield leak
 
 
-def _findings(
+def _leaks(
     item: LeakInput, candidates: Iterable[_HeldSecret], own: Iterable[str]
 ) -> Iterator[_CredentialLeak]:
+    """Yield the leaks of one input, in the order of the rules."""
     text = item.text
     for token in own:
-        # Of the same length, so that places stay.
+        # With blanks of the same length, so that places stay.
         text = text.replace(token, " " * len(token))
+
     for secret in candidates:
-        for match in (
-            re.finditer(re.escape(secret.value), text)
-            if _is_long_enough(item, secret.value)
-            else ()
-        ):
-            yield _CredentialLeak(
-                codes.TOKEN_VISIBLE_TO_AGENT, f"holds {secret.what}", *match.span()
-            )
-    yield from _by_name(item, text)
+        if not _is_long_enough(item, secret.value):
+            continue
+        for match in re.finditer(re.escape(secret.value), text):
+            why = f"holds {secret.what}"
+            yield _CredentialLeak(codes.TOKEN_VISIBLE_TO_AGENT, why, *match.span())
+
+    yield from _named_keys(item, text)
+
     for match in _key_shapes(text):
+        # "Keys begin with sk-ant-" in a page is no key.
         if item.kind == "prose" and len(match[0]) < _MIN_IN_PROSE:
-            continue  # "keys begin with sk-ant-" is no key
-        yield _CredentialLeak(
-            codes.PROVIDER_KEY_VALUE,
-            "holds what looks like a provider's key",
-            match.start(),
-            match.end(),
-        )
+            continue
+        why = "holds what looks like a provider's key"
+        yield _CredentialLeak(codes.PROVIDER_KEY_VALUE, why, *match.span())
 
 
 def _is_long_enough(item: LeakInput, value: str) -> bool:
-    if item.kind == "variable" and len(value) < MIN_REDACTED:
-        return item.text == value
-    return len(value) >= (MIN_REDACTED if item.kind == "variable" else _MIN_IN_TEXT)
+    """Return whether an occurrence of the secret in the input can be no coincidence."""
+    if item.kind != "variable":
+        return len(value) >= _MIN_IN_TEXT
+    return len(value) >= MIN_REDACTED or item.text == value
 
 
-def _by_name(item: LeakInput, text: str) -> Iterator[_CredentialLeak]:
+def _named_keys(item: LeakInput, text: str) -> Iterator[_CredentialLeak]:
+    """Yield variables of providers' keys: the input itself, what it refers to, what a file sets.
+
+    ``text`` is the input without the agent's own token.
+    """
     code = codes.PROVIDER_KEY_VARIABLE
-    is_own = not text.strip() and bool(item.text.strip())
-    if (
-        item.kind == "variable"
-        and is_key_variable(item.name)
-        and not is_own
-        and (text or item.refers)
-    ):
-        yield _CredentialLeak(code, "is a variable of a provider's key")
-    elif not is_own and (key := next(filter(is_key_variable, item.refers), None)) is not None:
-        yield _CredentialLeak(code, f"is made of {key}, a variable of a provider's key")
+    is_own_token = not text.strip() and bool(item.text.strip())
+
+    # ``OPENAI_API_KEY`` with the agent's own token is how a runner reaches its proxy.
+    if not is_own_token:
+        has_value = bool(text or item.refers)
+        key = next(filter(is_key_variable, item.refers), None)
+        if item.kind == "variable" and is_key_variable(item.name) and has_value:
+            yield _CredentialLeak(code, "is a variable of a provider's key")
+        elif key is not None:
+            yield _CredentialLeak(code, f"is made of {key}, a variable of a provider's key")
+
     if item.kind == "file":
         for match in _key_assignments(text):
             why = f"sets {match['name']}, a variable of a provider's key"
@@ -153,71 +165,83 @@ def _key_assignments(text: str) -> tuple[re.Match[str], ...]:
 def _secrets(
     loaded: LoadedPod, resolved: ResolvedPod, connections: Connections
 ) -> tuple[_HeldSecret, ...]:
-    """Return the secrets of the proxy and the services, each value once, by the
-    first word for it.
-    """
-    secret = [
-        _HeldSecret(f"the token of {name}", value)
-        for name, value in _tokens(_services(loaded, connections), loaded.secrets)
-    ]
-    secret += [
-        _HeldSecret(f"the pod's secret {name}", value)
-        for name, value in sorted(loaded.secrets.items())
-    ]
-    for name, setting in resolved.proxy_env.items():
+    """Return the secrets of the proxy and the services, each value once."""
+    secrets = list(_service_secrets(loaded, connections))
+    for name, value in sorted(loaded.secrets.items()):
+        secrets.append(_HeldSecret(f"the pod's secret {name}", value))
+
+    for name, variable in resolved.proxy_env.items():
         if provider_of(name) is not None or _CONFIDENTIAL.search(name):
-            secret.append(_HeldSecret(f"the proxy's {name}", setting.value))
-    if loaded.master is not None:
-        secret.append(_HeldSecret("the pod's master secret", loaded.master.reveal()))
-        epochs = loaded.lock.content.epochs if loaded.lock else {}
-        for agent in resolved.agents:
-            token = agent_token(loaded.master, agent.id, epochs.get(agent.id, 0)).reveal()
-            # What a counted service is given, all of its agents have.
-            owner = agent.spec.name.text if agent.spec.count == 1 else None
-            secret.append(_HeldSecret(f"the token of the agent {agent.id}", token, owner))
-            for service in _hosts(loaded, agent):
-                token = host_token(
-                    loaded.master, service, agent.id, epochs.get(agent.id, 0)
-                ).reveal()
-                secret.append(_HeldSecret(f"the token of {agent.id} at {service}", token))
-    return tuple({each.value: each for each in reversed(secret) if each.value}.values())[::-1]
+            secrets.append(_HeldSecret(f"the proxy's {name}", variable.value))
+
+    secrets += _derived_secrets(loaded, resolved)
+
+    # Of equal values the first is stored last, and so kept.
+    distinct: dict[str, _HeldSecret] = {}
+    for secret in reversed(secrets):
+        if secret.value:
+            distinct[secret.value] = secret
+    return tuple(reversed(distinct.values()))
 
 
-def _hosts(loaded: LoadedPod, agent: Agent) -> Iterator[str]:
+def _derived_secrets(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[_HeldSecret]:
+    """Yield the master secret, and the tokens that are derived from it (decision 0007)."""
+    master = loaded.master
+    if master is None:
+        return
+
+    yield _HeldSecret("the pod's master secret", master.reveal())
+    epochs = loaded.lock.content.epochs if loaded.lock else {}
+    for agent in resolved.agents:
+        epoch = epochs.get(agent.id, 0)
+
+        # The agents of a counted service are given the same things, so no one's token may be there.
+        owner = agent.spec.name.text if agent.spec.count == 1 else None
+        token = agent_token(master, agent.id, epoch).reveal()
+        yield _HeldSecret(f"the token of the agent {agent.id}", token, owner)
+
+        for service in _tools_hosts(loaded, agent):
+            token = host_token(master, service, agent.id, epoch).reveal()
+            yield _HeldSecret(f"the token of {agent.id} at {service}", token)
+
+
+def _tools_hosts(loaded: LoadedPod, agent: Agent) -> Iterator[str]:
     for name in agent.tool_services:
         service = loaded.pod.service(name)
         if service is not None and service.tools_host is not None:
             yield name
 
 
-def _services(loaded: LoadedPod, connections: Connections) -> Iterator[tuple[str, Auth]]:
-    """Yield all services, also those that nobody has a grant of: their tokens are
-    no agent's either.
+def _service_secrets(loaded: LoadedPod, connections: Connections) -> Iterator[_HeldSecret]:
+    for name, auth in _credentials(loaded, connections):
+        secret = secret_of(auth)
+        if isinstance(secret, Secret):
+            yield _HeldSecret(f"the token of {name}", secret.reveal())
+        elif secret is not None:
+            value = loaded.secrets.get(secret.secret, "")
+            yield _HeldSecret(f"the token of {name}", value)
+
+
+def _credentials(loaded: LoadedPod, connections: Connections) -> Iterator[tuple[str, Auth]]:
+    """Yield the credential of every service, and of every agent at a service, with words for it.
+
+    A service that nobody has a grant for is among them: no agent may have its token either.
     """
     for service in sorted(loaded.pod.services, key=lambda service: service.name.text):
         name = service.name.text
-        provider = connections.providers.get(name)
-        service_descriptor, lookup = loaded.descriptors.get(name), loaded.variables.lookup
-        # What is wrong with a credential that nobody asks for is nobody's matter.
-        auth = (
-            provider.auth
-            if provider
-            else project_auth(loaded.pod, service, service_descriptor, lookup, [])
-        )
+        called = connections.services.get(name)
+        auth: Auth | None
+        if called is not None:
+            auth = called.auth
+        else:
+            # No agent needs this credential, so a mistake in it is not reported.
+            service_descriptor = loaded.descriptors.get(name)
+            auth = project_auth(
+                loaded.pod, service, service_descriptor, loaded.variables.lookup, []
+            )
         if auth is not None:
             yield name, auth
+
     for agent, own in sorted(connections.principals.items()):
         for name, principal in sorted(own.items()):
             yield f"{agent} at {name}", principal.auth
-
-
-def _tokens(
-    auths: Iterable[tuple[str, Auth]], secrets: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    for name, auth in auths:
-        secret = secret_of(auth)
-        if secret is not None:
-            yield (
-                name,
-                secret.reveal() if isinstance(secret, Secret) else secrets.get(secret.secret, ""),
-            )

@@ -1,8 +1,8 @@
-"""The credential that a tool call carries (docs/spec/compile.md "Auth").
+"""The credentials that the proxy sends to services (docs/spec/compile.md, "Auth").
 
-Rules. The provider's ``x-claw.auth`` wins over its descriptor's ``auth``; ``env`` is read from the
-*provider's* environment, and a descriptor's may also be the name of one of the pod's secrets. No
-value is ever printed.
+``x-claw.auth`` of a service wins over its descriptor's ``auth``. ``env`` is read from the
+environment of the *service*, never from the agent's; a descriptor's ``env`` may also name one of
+the pod's secrets. No value is ever printed.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Literal, assert_never
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quote
-from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
+from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceCredential, ServiceSpec
 from claw_compile.grammar.reader import problem_at
 from claw_compile.identity import host_secret
 from claw_compile.parsing.environment import Lookup, variables
@@ -23,89 +23,106 @@ from claw_contract.descriptor import DescriptorAuth
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, NoAuth
 from claw_contract.secret import Secret, SecretRef
 
+# Of the values that RFC 9110, 5.5 allows in a header: visible ASCII, with single blanks inside.
 HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
 
 
 @dataclass(frozen=True)
 class PrincipalAuth:
-    """An agent's own credential at a service; ``principal`` is its name there."""
+    """An agent's own credential at a service; ``principal`` is the agent's name there."""
 
     auth: BearerAuth
     principal: str
 
 
-type Principals = Mapping[str, Mapping[str, PrincipalAuth]]  # Agent → service → credential
+type Principals = Mapping[str, Mapping[str, PrincipalAuth]]
+"""Agent → service → credential."""
 
 
 def resolve_principals(
     pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]
 ) -> Principals:
-    """Return every agent's ``service-auth``, and its token at each tools host,
-    which is a secret of the compiler's.
+    """Return every agent's own credentials.
 
-    A variable is read from the environment of the service, never from the agent's.
+    They come from ``service-auth``, and for each tools host from a secret that the compiler makes.
     """
-    own: dict[str, dict[str, PrincipalAuth]] = {}
+    principals: dict[str, dict[str, PrincipalAuth]] = {}
     for agent in agents:
+        own: dict[str, PrincipalAuth] = {}
+
         for entry in agent.spec.principals:
-            service = pod.service(entry.service.text)
-            token: Secret | SecretRef | None = None
-            if service is None:
-                hint = did_you_mean(entry.service.text, [each.name.text for each in pod.services])
-                message = f"no service {quote(entry.service.shown)}"
-                diagnostics.append(codes.UNKNOWN_SERVICE.at(entry.service.span, message, hint=hint))
-            elif service.tools_host is not None:
-                continue  # reported elsewhere
-            elif entry.source == "secret":
-                token = SecretRef(secret=entry.reference.text)
-            else:
-                token = _token(service, entry.reference, lookup, diagnostics)
+            token = _own_token(pod, entry, lookup, diagnostics)
             if token is not None:
-                auth = PrincipalAuth(BearerAuth(type="bearer", token=token), entry.principal)
-                own.setdefault(agent.id, {})[entry.service.text] = auth
+                auth = BearerAuth(type="bearer", token=token)
+                own[entry.service.text] = PrincipalAuth(auth, entry.principal)
+
         for name in agent.tool_services:
             service = pod.service(name)
             if service is not None and service.tools_host is not None:
-                token = SecretRef(secret=host_secret(name, agent.id))
-                own.setdefault(agent.id, {})[name] = PrincipalAuth(
-                    BearerAuth(type="bearer", token=token), agent.id
-                )
-    return own
+                secret = SecretRef(secret=host_secret(name, agent.id))
+                own[name] = PrincipalAuth(BearerAuth(type="bearer", token=secret), agent.id)
+
+        if own:
+            principals[agent.id] = own
+
+    return principals
+
+
+def _own_token(
+    pod: PodSpec, entry: ServiceCredential, lookup: Lookup, diagnostics: list[Diagnostic]
+) -> Secret | SecretRef | None:
+    service = pod.service(entry.service.text)
+    if service is None:
+        message = f"no service {quote(entry.service.shown)}"
+        hint = did_you_mean(entry.service.text, [each.name.text for each in pod.services])
+        diagnostics.append(codes.UNKNOWN_SERVICE.at(entry.service.span, message, hint=hint))
+        return None
+
+    # ``check_principals`` reports it: the compiler itself makes a token there.
+    if service.tools_host is not None:
+        return None
+
+    if entry.source == "secret":
+        return SecretRef(secret=entry.reference.text)
+    return _token(service, entry.reference, lookup, diagnostics)
 
 
 def project_auth(
     pod: PodSpec,
     service: ServiceSpec,
-    described: ServiceDescriptor | None,
+    service_descriptor: ServiceDescriptor | None,
     lookup: Lookup,
     diagnostics: list[Diagnostic],
 ) -> Auth | None:
-    """Return the ``auth`` of the service's tools; None, and a diagnostic, when its
-    credential is missing.
-    """
+    """Return the credential for calls to the service; report a missing one and return None."""
     if service.auth is not None:
         return _pod_auth(service, service.auth, lookup, diagnostics)
-    auth = described.descriptor.auth if described is not None else None
-    if described is None or auth is None or auth.type == "none":
+
+    auth = service_descriptor.descriptor.auth if service_descriptor is not None else None
+    if service_descriptor is None or auth is None or auth.type == "none":
         return NoAuth(type="none")
-    at = span_at(described.root, ("auth",))
+
     lacks = _missing_part(auth)
     if auth.env is None or lacks is not None:
+        message = f"the descriptor's 'auth' lacks {lacks}"
+        at = span_at(service_descriptor.root, ("auth",))
         help_text = f"or set 'x-claw.auth' of {service.name.text}"
-        diagnostics.append(
-            codes.TOKEN_MISSING.at(
-                at, f"the descriptor's 'auth' lacks {lacks}", help_text=help_text
-            )
-        )
+        diagnostics.append(codes.TOKEN_MISSING.at(at, message, help_text=help_text))
         return None
+
+    # A variable of the service wins over a secret of the pod with that name.
+    variable_names = {variable.name for variable in variables(service.environment, lookup)}
+    secret_names = {secret.name.text for secret in pod.secrets}
     token: Secret | SecretRef | None
-    names = {variable.name for variable in variables(service.environment, lookup)}
-    if auth.env in names or auth.env not in {secret.name.text for secret in pod.secrets}:
-        wanted = ScalarNode(auth.env, span_at(described.root, ("auth", "env")))
-        token = _token(service, wanted, lookup, diagnostics)
-    else:
+    if auth.env in secret_names and auth.env not in variable_names:
         token = SecretRef(secret=auth.env)
-    return None if token is None else _auth(auth.type, token, auth.header, auth.username)
+    else:
+        wanted = ScalarNode(auth.env, span_at(service_descriptor.root, ("auth", "env")))
+        token = _token(service, wanted, lookup, diagnostics)
+
+    if token is None:
+        return None
+    return _auth(auth.type, token, auth.header, auth.username)
 
 
 def _missing_part(auth: DescriptorAuth) -> str | None:
@@ -113,7 +130,9 @@ def _missing_part(auth: DescriptorAuth) -> str | None:
         return "'env', the variable that holds the token"
     if auth.type == "header" and auth.header is None:
         return "'header'"
-    return "'username'" if auth.type == "basic" and auth.username is None else None
+    if auth.type == "basic" and auth.username is None:
+        return "'username'"
+    return None
 
 
 def _pod_auth(
@@ -121,14 +140,19 @@ def _pod_auth(
 ) -> Auth | None:
     if auth.type == "none":
         return NoAuth(type="none")
+
     token: Secret | SecretRef | None
     if auth.secret is not None:
         token = SecretRef(secret=auth.secret.text)
     else:
         assert auth.env is not None
         token = _token(service, auth.env, lookup, diagnostics)
-    header, username = (node.text if node else None for node in (auth.header, auth.username))
-    return None if token is None else _auth(auth.type, token, header, username)
+    if token is None:
+        return None
+
+    header = auth.header.text if auth.header else None
+    username = auth.username.text if auth.username else None
+    return _auth(auth.type, token, header, username)
 
 
 def _auth(
@@ -151,32 +175,37 @@ def _auth(
 def _token(
     service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics: list[Diagnostic]
 ) -> Secret | None:
+    """Return a variable of the service's environment; report one that can't be sent."""
     name = wanted.shown
     known = {variable.name: variable for variable in variables(service.environment, lookup)}
     variable = known.get(wanted.text)
     notes = [Note(wanted.span, "it is asked for here")]
+
     if variable is None:
         message = f"the environment of {service.name.text} has no {name}"
         hint = did_you_mean(wanted.text, known)
-        diagnostics.append(
-            codes.TOKEN_MISSING.at(service.name.span, message, hint=hint, notes=notes)
-        )
+        diagnostic = codes.TOKEN_MISSING.at(service.name.span, message, hint=hint, notes=notes)
+        diagnostics.append(diagnostic)
         return None
-    if variable.value.problems:
-        diagnostics.extend(
-            problem_at(variable.node, problem) for problem in variable.value.problems
-        )
+
+    problems = variable.value.problems
+    if problems:
+        diagnostics.extend(problem_at(variable.node, problem) for problem in problems)
         return None
-    if not variable.value.text:
+
+    token = variable.value.text
+    if not token:
         message = f"{name} of {service.name.text} is empty"
         diagnostics.append(codes.TOKEN_MISSING.at(variable.key, message, notes=notes))
         return None
-    if not HEADER_VALUE.fullmatch(variable.value.text):
-        diagnostics.append(
-            codes.BAD_TOKEN.at(variable.key, f"{name} can't be sent in a header", notes=notes)
-        )
+
+    # A line break in a token would end the header, and begin another one.
+    if not HEADER_VALUE.fullmatch(token):
+        message = f"{name} can't be sent in a header"
+        diagnostics.append(codes.BAD_TOKEN.at(variable.key, message, notes=notes))
         return None
-    return Secret(variable.value.text)
+
+    return Secret(token)
 
 
 def secret_of(auth: Auth) -> Secret | SecretRef | None:

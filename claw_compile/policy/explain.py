@@ -1,17 +1,16 @@
-"""Explanations why an agent may call a tool, or may not: reasons with places
-(docs/spec/compile.md "Verbs", explain).
+"""Explanations why an agent may or may not call a tool: reasons with places.
 
-Rules. The whole chain is shown, also of what is denied, and what would change it. No value of a
-variable is in it.
+The whole chain is shown, also for a tool that is denied, and what would change it
+(docs/spec/compile.md, "Verbs", explain). No value of a variable is in it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
-from claw_compile.grammar.pod import AllTools, Grant, PodSpec, Spread
+from claw_compile.grammar.pod import AllTools, Grant, PodSpec, own_entries
 from claw_compile.parsing.node import child, items_of, span_at
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.project import ProjectedAgent, ProjectedPod
@@ -20,114 +19,146 @@ from claw_contract.manifest import BasicAuth, BearerAuth, HeaderAuth, NoAuth, To
 from claw_contract.names import assign_aliases, canonical_name
 from claw_contract.secret import SecretRef
 
+type Origin = Literal["tools", "tools-defaults"]
+
 
 @dataclass(frozen=True)
 class Reason:
-    """A grant that allows a tool, or denies it. ``origin`` is the list that it stands in."""
+    """A grant that allows or denies a tool. ``origin`` is the list that it comes from."""
 
     grant: Grant
     verdict: Literal["allow", "deny"]
-    origin: Literal["tools", "tools-defaults"]
+    origin: Origin
 
 
 def reasons(pod: PodSpec, agent: Agent, service: str, tool: str) -> tuple[Reason, ...]:
-    """Return every grant of the agent that allows the tool or denies it; a denial wins."""
-    defaults = (
-        {id(entry) for entry in pod.tools.entries if not isinstance(entry, Spread)}
-        if pod.tools
-        else set()
-    )
-    matching_grants: list[Reason] = []
+    """Return every grant of the agent that allows or denies the tool; a denial wins."""
+    # An inherited grant is the same object as in the defaults.
+    defaults = {id(grant) for grant in own_entries(pod.tools)}
+
+    matching: list[Reason] = []
     for grant in agent.grants:
         if grant.service.text != service:
             continue
-        origin: Literal["tools", "tools-defaults"] = (
-            "tools-defaults" if id(grant) in defaults else "tools"
-        )
+
+        origin: Origin = "tools-defaults" if id(grant) in defaults else "tools"
         if isinstance(grant.allow, AllTools) or any(name.text == tool for name in grant.allow):
-            matching_grants.append(Reason(grant, "allow", origin))
+            matching.append(Reason(grant, "allow", origin))
         if any(name.text == tool for name in grant.deny):
-            matching_grants.append(Reason(grant, "deny", origin))
-    return tuple(matching_grants)
+            matching.append(Reason(grant, "deny", origin))
+
+    return tuple(matching)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One reason. ``at`` is None where it is no place in a file."""
+    """One step of an explanation. ``at`` is None where it has no place in a file."""
 
     text: str
     at: Span | None = None
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The answer for one agent and tool (canonical name), with its reasons."""
+class Explanation:
+    """The answer whether an agent may call a tool (canonical name), with the reasons.
+
+    ``effect`` is the tool's, and ``change`` an edit of the pod file that would change the answer.
+    """
 
     agent: str
     tool: str
     allowed: bool
     effect: str | None
     why: tuple[Step, ...]
-    change: str  # An edit of the pod file that would change the verdict
+    change: str
 
 
 @dataclass(frozen=True)
 class UnknownName:
+    """The answer for a name that no agent or tool has, or several."""
+
     message: str
     hint: str | None
 
 
 def explain(
     pod: ProjectedPod, agent_id: str, word: str | None = None
-) -> tuple[Verdict, ...] | UnknownName:
-    """Explain one tool, by canonical name, alias or unambiguous base name; without
-    ``word``, every tool of the pod.
+) -> tuple[Explanation, ...] | UnknownName:
+    """Explain one tool; without ``word``, every tool of the pod.
+
+    ``word`` is a tool's canonical name, its alias, or its base name where only one tool has it.
     """
     agents = {each.agent.id: each.agent for each in pod.agents}
     agent = agents.get(agent_id)
     if agent is None:
         return UnknownName(f"the pod has no agent '{agent_id}'", did_you_mean(agent_id, agents))
-    all_tools = dict(_all_tools(pod))
+
+    tools = _declared_tools(pod)
     if word is None:
-        return tuple(_verdict(pod, agent, name) for name in sorted(all_tools))
-    alias_of = assign_aliases(sorted(all_tools))
-    named = [name for name, (_, base) in all_tools.items() if word in {name, base, alias_of[name]}]
-    if not named:
-        known = [*all_tools, *(base for _, base in all_tools.values()), *alias_of.values()]
-        return UnknownName(
-            f"no service of the pod declares a tool '{word}'", did_you_mean(word, known)
-        )
-    if len(named) > 1:
-        return UnknownName(
-            f"several services declare a tool '{word}'", f"name one of {', '.join(sorted(named))}"
-        )
-    return (_verdict(pod, agent, named[0]),)
+        return tuple(_explain_tool(pod, agent, tools[name]) for name in sorted(tools))
+
+    alias_of = assign_aliases(sorted(tools))
+    names = [
+        name for name, tool in tools.items() if word in {name, tool.descriptor.name, alias_of[name]}
+    ]
+    if not names:
+        base_names = [tool.descriptor.name for tool in tools.values()]
+        hint = did_you_mean(word, [*tools, *base_names, *alias_of.values()])
+        return UnknownName(f"no service of the pod declares a tool '{word}'", hint)
+    if len(names) > 1:
+        hint = f"name one of {', '.join(sorted(names))}"
+        return UnknownName(f"several services declare a tool '{word}'", hint)
+
+    return (_explain_tool(pod, agent, tools[names[0]]),)
 
 
-def _all_tools(pod: ProjectedPod) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield every tool that a service of the pod declares: canonical name → service
-    and base name.
-    """
+@dataclass(frozen=True)
+class _DeclaredTool:
+    """A tool, the service that declares it, and its 0-based index in the descriptor."""
+
+    service: str
+    service_descriptor: ServiceDescriptor
+    descriptor: DescriptorTool
+    index: int
+
+    @property
+    def name(self) -> str:
+        return canonical_name(self.service, self.descriptor.name)
+
+
+def _declared_tools(pod: ProjectedPod) -> Mapping[str, _DeclaredTool]:
+    """Return every tool that a service of the pod declares, by canonical name."""
+    tools: dict[str, _DeclaredTool] = {}
     for service, service_descriptor in pod.descriptors.items():
-        for tool in service_descriptor.tools if service_descriptor is not None else ():
-            yield canonical_name(service, tool.name), (service, tool.name)
+        if service_descriptor is None:
+            continue
+        for index, descriptor in enumerate(service_descriptor.tools):
+            tool = _DeclaredTool(service, service_descriptor, descriptor, index)
+            tools[tool.name] = tool
+
+    return tools
 
 
-def _verdict(pod: ProjectedPod, agent: Agent, name: str) -> Verdict:
-    service, base = dict(_all_tools(pod))[name]
-    service_descriptor = pod.descriptors[service]
-    assert service_descriptor is not None
-    declared = next(tool for tool in service_descriptor.tools if tool.name == base)
-    matching_grants = reasons(pod.spec, agent, service, base)
-    granted = next((tool for tool in _granted_tools(pod, agent) if tool.name == name), None)
-    why = [*_inheritance(pod, agent, matching_grants), *map(_grant, matching_grants)]
-    if not matching_grants:
-        why.append(_nothing_grants(agent, service, name))
-    why.append(_declared(service_descriptor, base))
+def _explain_tool(pod: ProjectedPod, agent: Agent, tool: _DeclaredTool) -> Explanation:
+    matching = reasons(pod.spec, agent, tool.service, tool.descriptor.name)
+    granted = _granted_tool(pod, agent, tool.name)
+
+    why = list(_inheritance(pod, agent, matching))
+    why += [_grant_step(reason) for reason in matching]
+    if not matching:
+        why.append(_nothing_grants(agent, tool))
+    why.append(_declaration(tool))
     if granted is not None:
-        why += _runs(pod, agent, granted)
-    change = _change(agent, matching_grants, service, declared)
-    return Verdict(agent.id, name, granted is not None, declared.effect, tuple(why), change)
+        why += _execution(pod, agent, granted)
+
+    return Explanation(
+        agent=agent.id,
+        tool=tool.name,
+        allowed=granted is not None,
+        effect=tool.descriptor.effect,
+        why=tuple(why),
+        change=_change(agent, matching, tool),
+    )
 
 
 def _projected(pod: ProjectedPod, agent: Agent) -> ProjectedAgent:
@@ -139,89 +170,95 @@ def _granted_tools(pod: ProjectedPod, agent: Agent) -> tuple[Tool, ...]:
     return manifest.tools if manifest is not None else ()
 
 
-def _inheritance(
-    pod: ProjectedPod, agent: Agent, matching_grants: tuple[Reason, ...]
-) -> Iterator[Step]:
-    own, defaults = agent.spec.tools, pod.spec.tools
-    if any(reason.origin == "tools-defaults" for reason in matching_grants):
-        if own is None:
-            yield Step(
-                f"{agent.spec.name.text} has no 'tools', and so inherits the pod's",
-                agent.spec.name.span,
-            )
-        else:
-            yield Step("'...' splices the pod's defaults", own.spread.span if own.spread else None)
+def _granted_tool(pod: ProjectedPod, agent: Agent, name: str) -> Tool | None:
+    for tool in _granted_tools(pod, agent):
+        if tool.name == name:
+            return tool
+    return None
+
+
+def _inheritance(pod: ProjectedPod, agent: Agent, matching: tuple[Reason, ...]) -> Iterator[Step]:
+    """Yield how the agent's ``tools`` and the pod's defaults relate, where that matters."""
+    spec = agent.spec
+    own = spec.tools
+    defaults = pod.spec.tools
+    is_inherited = any(reason.origin == "tools-defaults" for reason in matching)
+
+    if is_inherited and own is None:
+        yield Step(f"{spec.name.text} has no 'tools', and so inherits the pod's", spec.name.span)
+    elif is_inherited:
+        spread = own.spread if own is not None else None
+        yield Step("'...' splices the pod's defaults", spread.span if spread else None)
     elif own is not None and defaults is not None and own.spread is None:
         word = "replaces" if own.entries else "suppresses"
-        yield Step(f"'tools' of {agent.spec.name.text} {word} the pod's defaults", own.key)
+        yield Step(f"'tools' of {spec.name.text} {word} the pod's defaults", own.key)
 
 
-def _grant(reason: Reason) -> Step:
-    grant, service = reason.grant, reason.grant.service.shown
+def _grant_step(reason: Reason) -> Step:
+    grant = reason.grant
+    service = grant.service.shown
     if reason.verdict == "deny":
-        return Step(
-            f"'deny' of a grant in '{reason.origin}' names it; deny beats allow", grant.span
-        )
+        text = f"'deny' of a grant in '{reason.origin}' names it; deny beats allow"
+        return Step(text, grant.span)
     if isinstance(grant.allow, AllTools):
         return Step(f"'allow: all' of {service} in '{reason.origin}'", grant.allow.span)
     return Step(f"a grant of {service} in '{reason.origin}' names it", grant.span)
 
 
-def _nothing_grants(agent: Agent, service: str, name: str) -> Step:
-    others = [grant for grant in agent.grants if grant.service.text == service]
-    if others:
-        return Step(f"the grant of {service} does not name {name}", others[0].span)
-    if agent.spec.tools is not None:
-        return Step(f"{agent.spec.name.text} has no grant of {service}", agent.spec.tools.key)
-    return Step(
-        f"{agent.spec.name.text} has no grant of {service}: deny by default", agent.spec.name.span
-    )
+def _nothing_grants(agent: Agent, tool: _DeclaredTool) -> Step:
+    for grant in agent.grants:
+        if grant.service.text == tool.service:
+            return Step(f"the grant of {tool.service} does not name {tool.name}", grant.span)
+
+    spec = agent.spec
+    text = f"{spec.name.text} has no grant of {tool.service}"
+    if spec.tools is not None:
+        return Step(text, spec.tools.key)
+    return Step(f"{text}: deny by default", spec.name.span)
 
 
-def _declared(service_descriptor: ServiceDescriptor, base: str) -> Step:
-    root = service_descriptor.root
-    number = next(
-        (index for index, tool in enumerate(service_descriptor.tools) if tool.name == base), 0
-    )
-    at = (
-        span_at(root, ("tools", number))
-        if number < len(items_of(child(root, "tools")))
-        else root.span
-    )
-    return Step(f"declared as tool {number + 1} of {len(service_descriptor.tools)}", at)
+def _declaration(tool: _DeclaredTool) -> Step:
+    root = tool.service_descriptor.root
+
+    # Where the tools are no list of the descriptor's file, the file itself is the place.
+    at = root.span
+    if tool.index < len(items_of(child(root, "tools"))):
+        at = span_at(root, ("tools", tool.index))
+    return Step(f"declared as tool {tool.index + 1} of {len(tool.service_descriptor.tools)}", at)
 
 
-def _runs(pod: ProjectedPod, agent: Agent, tool: Tool) -> Iterator[Step]:
-    alias_of = assign_aliases(each.name for each in _granted_tools(pod, agent))[tool.name]
-    yield Step(f"presented to the model as '{alias_of}'")
+def _execution(pod: ProjectedPod, agent: Agent, tool: Tool) -> Iterator[Step]:
+    """Yield the name that the model sees, and how the proxy calls the tool."""
+    aliases = assign_aliases(each.name for each in _granted_tools(pod, agent))
+    yield Step(f"presented to the model as '{aliases[tool.name]}'")
+
     execution = tool.execution
     service = pod.spec.service(execution.service)
     at = service.name.span if service is not None else None
-    own = any(each.service == execution.service for each in _projected(pod, agent).principals)
+
+    principals = _projected(pod, agent).principals
+    is_own = any(each.service == execution.service for each in principals)
+    owner = "the agent's own credential" if is_own else f"the credential of {execution.service}"
+
     match execution.auth:
         case NoAuth():
             yield Step(f"called over {execution.transport}, without a credential", at)
         case BearerAuth(token=token) | HeaderAuth(token=token) | BasicAuth(password=token):
-            kept = (
-                f"the secret {token.secret}"
-                if isinstance(token, SecretRef)
-                else "the environment of the service"
-            )
-            owner = (
-                "the agent's own credential" if own else f"the credential of {execution.service}"
-            )
-            yield Step(f"called over {execution.transport} with {owner}, from {kept}", at)
+            source = "the environment of the service"
+            if isinstance(token, SecretRef):
+                source = f"the secret {token.secret}"
+            yield Step(f"called over {execution.transport} with {owner}, from {source}", at)
 
 
-def _change(
-    agent: Agent, matching_grants: tuple[Reason, ...], service: str, tool: DescriptorTool
-) -> str:
+def _change(agent: Agent, matching: tuple[Reason, ...], tool: _DeclaredTool) -> str:
+    """Return the edit of the pod file that would change the answer."""
     owner = agent.spec.name.text
-    if any(reason.verdict == "deny" for reason in matching_grants):
-        return f"take {tool.name} out of 'deny'"
-    if matching_grants:
+    name = tool.descriptor.name
+    if any(reason.verdict == "deny" for reason in matching):
+        return f"take {name} out of 'deny'"
+    if matching:
         return (
-            f"add 'deny: [{tool.name}]' to a grant of {service} in the 'tools' of {owner}, or "
+            f"add 'deny: [{name}]' to a grant of {tool.service} in the 'tools' of {owner}, or "
             "name other tools"
         )
-    return f"add '- service: {service}' with 'allow: [{tool.name}]' to the 'tools' of {owner}"
+    return f"add '- service: {tool.service}' with 'allow: [{name}]' to the 'tools' of {owner}"

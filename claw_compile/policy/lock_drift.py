@@ -1,8 +1,7 @@
 """Changes since the tools were locked; some may not be compiled (docs/spec/compile.md, claw lock).
 
-Rules. A locked tool that is gone or says anything else than it did, and a tool that is granted
-without having been locked, is refused until the service is accepted. A tool that nobody is granted
-may come as it likes.
+A service is refused until it is accepted if a locked tool is gone or has changed in anything, or if
+a granted tool was never locked. A tool that nobody is granted may be added freely.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -17,11 +16,12 @@ from claw_compile.parsing.node import span_at
 from claw_compile.policy.agent import ResolvedPod
 
 WRITE = "  +WRITE"
+"""The mark of a change that lets agents write."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One tool: ``before`` is None for a new one, ``after`` for one that is gone."""
+    """The change of one tool: ``before`` is None for a new one, ``after`` for one that is gone."""
 
     tool: str
     before: LockedTool | None
@@ -29,58 +29,67 @@ class Change:
     span: Span | None = None
 
     def __str__(self) -> str:
-        if self.before is None:
-            assert self.after is not None
-            write = WRITE if self.after.effect != "read" else ""
-            return f"+ {self.tool} ({self.after.effect}): {self.after.call}{write}"
-        if self.after is None:
-            return f"- {self.tool} ({self.before.effect}): {self.before.call}"
-        widened = self.before.effect == "read" and self.after.effect != "read"
-        return (
-            f"~ {self.tool}: "
-            f"{'; '.join(_differences(self.before, self.after))}{WRITE if widened else ''}"
-        )
+        before = self.before
+        after = self.after
+        if before is None:
+            assert after is not None
+            mark = WRITE if after.effect != "read" else ""
+            return f"+ {self.tool} ({after.effect}): {after.call}{mark}"
+        if after is None:
+            return f"- {self.tool} ({before.effect}): {before.call}"
+
+        is_widened = before.effect == "read" and after.effect != "read"
+        mark = WRITE if is_widened else ""
+        return f"~ {self.tool}: {'; '.join(_differences(before, after))}{mark}"
 
 
 def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    """Yield one diagnostic for each service that is not what the lock has."""
+    """Yield one diagnostic for each service that differs from the lock."""
     lock = loaded.lock
     if lock is None or lock.services is None:
         return
+
     granted = granted_tools(resolved)
     for service in loaded.pod.services:
         name = service.name.text
-        service_descriptor, before = loaded.descriptors.get(name), lock.services.get(name)
+        service_descriptor = loaded.descriptors.get(name)
         if service_descriptor is None:
             continue
-        if before is None:
-            if granted.get(name):
-                message = f"{name} is granted, but {lock.file} does not have it"
-                yield codes.LOCK_DRIFT.at(
-                    service.name.span, message, help_text="look at its tools, then: claw lock"
-                )
-            continue
-        yield from compare(lock, name, service_descriptor, granted.get(name, ()), service.name.span)
+
+        if name in lock.services:
+            tools = granted.get(name, ())
+            yield from compare(lock, name, service_descriptor, tools, service.name.span)
+        elif granted.get(name):
+            message = f"{name} is granted, but {lock.file} does not have it"
+            help_text = "look at its tools, then: claw lock"
+            yield codes.LOCK_DRIFT.at(service.name.span, message, help_text=help_text)
+
     for name in sorted(lock.services.keys() - loaded.descriptors.keys()):
-        message = f"{name} is no service with a descriptor any more"
+        message = f"{name} is no longer a service with a descriptor"
         yield codes.LOCK_OUTDATED.at(lock.place(name), message, help_text="run: claw lock")
 
 
 def compare(
     lock: Lock, name: str, service_descriptor: ServiceDescriptor, granted: Collection[str], at: Span
 ) -> Iterator[Diagnostic]:
+    """Yield a diagnostic at ``at`` if the service ``name`` differs from the lock."""
     assert lock.services is not None
     before = lock.services[name]
+
     tool_changes = changes(before, service_descriptor, granted)
     if tool_changes:
-        notes = [
-            Note(change.span or lock.place(name, "tools", change.tool), str(change))
-            for change in tool_changes
-        ]
+        notes = []
+        for change in tool_changes:
+            # A tool that is gone has a place in the lock only.
+            place = change.span or lock.place(name, "tools", change.tool)
+            notes.append(Note(place, str(change)))
+
         message = f"the tools of {name} are not those that {lock.file} has"
         help_text = f"look at the difference, then: claw lock --accept {name}"
         yield codes.LOCK_DRIFT.at(at, message, notes=notes, help_text=help_text)
-    elif before.digest != service_descriptor.digest or before.source != service_descriptor.source:
+        return
+
+    if before.digest != service_descriptor.digest or before.source != service_descriptor.source:
         message = (
             f"the descriptor of {name} is not the one that {lock.file} has; its tools are the same"
         )
@@ -88,7 +97,7 @@ def compare(
 
 
 def granted_tools(resolved: ResolvedPod) -> Mapping[str, set[str]]:
-    """Return service → the tools of it that some agent is granted."""
+    """Return service → the names of its tools that any agent is granted."""
     granted: dict[str, set[str]] = {}
     for agent in resolved.agents:
         for tool in agent.tools:
@@ -99,30 +108,38 @@ def granted_tools(resolved: ResolvedPod) -> Mapping[str, set[str]]:
 def changes(
     before: LockedService, service_descriptor: ServiceDescriptor, granted: Collection[str]
 ) -> tuple[Change, ...]:
-    after = {tool.name: lock_tool(service_descriptor, tool) for tool in service_descriptor.tools}
-    root = service_descriptor.root
-    places = {
-        tool.name: span_at(root, ("tools", index))
-        for index, tool in enumerate(service_descriptor.tools)
-    }
-    names = {*before.tools, *(name for name in after if name in granted)}
-    return tuple(
-        Change(name, before.tools.get(name), after.get(name), places.get(name))
-        for name in sorted(names)
-        if before.tools.get(name) != after.get(name)
-    )
+    """Return the changes of all locked tools, and of the granted ones that were never locked."""
+    after: dict[str, LockedTool] = {}
+    places: dict[str, Span] = {}
+    for index, tool in enumerate(service_descriptor.tools):
+        after[tool.name] = lock_tool(service_descriptor, tool)
+        places[tool.name] = span_at(service_descriptor.root, ("tools", index))
+
+    names = set(before.tools)
+    names |= {name for name in after if name in granted}
+
+    tool_changes: list[Change] = []
+    for name in sorted(names):
+        old = before.tools.get(name)
+        new = after.get(name)
+        if old != new:
+            tool_changes.append(Change(name, old, new, places.get(name)))
+    return tuple(tool_changes)
 
 
 def _differences(before: LockedTool, after: LockedTool) -> Iterator[str]:
-    if before.call != after.call:
+    """Yield what differs, in words; at least one, since the two are not equal."""
+    has_new_call = before.call != after.call
+    has_new_effect = before.effect != after.effect
+    has_new_schema = before.schema_digest != after.schema_digest
+
+    if has_new_call:
         yield f"was {before.call}, is {after.call}"
-    if before.effect != after.effect:
+    if has_new_effect:
         yield f"was {before.effect}, is {after.effect}"
-    if before.schema_digest != after.schema_digest:
+    if has_new_schema:
         yield "takes other arguments"
-    if (before.call, before.effect, before.schema_digest) == (
-        after.call,
-        after.effect,
-        after.schema_digest,
-    ):
-        yield "says other things of itself"
+
+    # What is left are words: its description and annotations.
+    if not (has_new_call or has_new_effect or has_new_schema):
+        yield "describes itself in other words"

@@ -1,8 +1,6 @@
-"""Project: an agent's policy → the data that is written for it, with the base URL
-and credential of each provider.
-"""
+"""Project: from each agent's permissions to the data that is written for it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from claw_compile.descriptors.descriptor import ServiceDescriptor
@@ -21,7 +19,7 @@ from claw_contract.providers import Providers
 class ReachableService:
     """A service that the agent itself reaches.
 
-    For one that declares tools, only its name is given.
+    Of a service with tools the agent is told no address: it calls them through the proxy.
     """
 
     service: str
@@ -34,7 +32,7 @@ class ReachableService:
 class ProjectedAgent:
     """One agent, ready to be written.
 
-    ``manifest`` is None for an agent without tools; ``epoch`` is of its token.
+    ``manifest`` is None for an agent without tools. ``epoch`` counts the rotations of its token.
     """
 
     agent: Agent
@@ -50,9 +48,9 @@ class ProjectedAgent:
 
 @dataclass(frozen=True)
 class ProjectedPod:
-    """All that is written, but the tokens.
+    """Everything that is written, except the tokens.
 
-    ``sources``: the files that it was made from, by their path beside the pod file.
+    ``sources`` are the files that it was made from, by their path relative to the pod file.
     """
 
     spec: PodSpec
@@ -63,39 +61,42 @@ class ProjectedPod:
 
 
 def project(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> ProjectedPod:
-    agents = tuple(_agents(loaded, resolved, connections))
+    """Return everything that is written for the pod. Its name was read without an error."""
+    assert loaded.pod.name is not None
+    pod_name = loaded.pod.name.text
+    agents = tuple(_agent(pod_name, agent, loaded, connections) for agent in resolved.agents)
     return ProjectedPod(
-        loaded.pod, agents, loaded.descriptors, connections.model_providers, loaded.sources
+        spec=loaded.pod,
+        agents=agents,
+        descriptors=loaded.descriptors,
+        providers=connections.model_providers,
+        sources=loaded.sources,
     )
 
 
-def _agents(
-    loaded: LoadedPod, resolved: ResolvedPod, connections: Connections
-) -> Iterator[ProjectedAgent]:
-    assert loaded.pod.name is not None
-    name = loaded.pod.name.text
+def _agent(
+    pod_name: str, agent: Agent, loaded: LoadedPod, connections: Connections
+) -> ProjectedAgent:
     epochs = loaded.lock.content.epochs if loaded.lock else {}
-    return (
-        ProjectedAgent(
-            agent=agent,
-            pod=name,
-            contract=loaded.contracts[agent.spec.name.text],
-            manifest=_manifest(agent, connections),
-            feeds=connections.feeds.get(agent.id, ()),
-            memory=connections.memories.get(agent.id),
-            principals=tuple(_principals(agent, connections)),
-            reached=tuple(
-                _reached(loaded, service) for service in _surface_services(agent, loaded)
-            ),
-            epoch=epochs.get(agent.id, 0),
-        )
-        for agent in resolved.agents
+    reached = [_reached(loaded, service) for service in _surface_services(agent, loaded)]
+    return ProjectedAgent(
+        agent=agent,
+        pod=pod_name,
+        contract=loaded.contracts[agent.spec.name.text],
+        manifest=_manifest(agent, connections),
+        feeds=connections.feeds.get(agent.id, ()),
+        memory=connections.memories.get(agent.id),
+        principals=tuple(_principals(agent, connections)),
+        reached=tuple(reached),
+        epoch=epochs.get(agent.id, 0),
     )
 
 
 def _manifest(agent: Agent, connections: Connections) -> Manifest | None:
     tools = tuple(_tool(agent, granted, connections) for granted in agent.tools)
-    return Manifest(version=1, tools=tools, policy=agent.policy) if tools else None
+    if not tools:
+        return None
+    return Manifest(version=1, tools=tools, policy=agent.policy)
 
 
 def _tool(agent: Agent, granted: GrantedTool, connections: Connections) -> Tool:
@@ -107,30 +108,34 @@ def _tool(agent: Agent, granted: GrantedTool, connections: Connections) -> Tool:
         annotations=declared.annotations,
         execution=_execution(agent, granted, connections),
     )
-    return (
-        tool
-        if agent.delivery == "mediated"
-        else tool.model_copy(update={"delivery": agent.delivery})
-    )
+
+    # Only fields that are set are written, so that the default adds no line to the file.
+    if agent.delivery == "mediated":
+        return tool
+    return tool.model_copy(update={"delivery": agent.delivery})
 
 
 def _execution(agent: Agent, granted: GrantedTool, connections: Connections) -> Execution:
-    http, provider = granted.tool.http, connections.providers[granted.service]
+    service = connections.services[granted.service]
     auth = connections.auth(agent, granted.service)
+    http = granted.tool.http
+
     if http is None:
-        assert provider.mcp_path is not None
+        # A descriptor whose tools have no ``http`` declares ``mcp``.
+        assert service.mcp_path is not None
         return McpExecution(
             transport="mcp",
-            service=provider.name,
-            base_url=provider.base_url,
-            path=provider.mcp_path,
+            service=service.name,
+            base_url=service.base_url,
+            path=service.mcp_path,
             tool_name=granted.tool.name,
             auth=auth,
         )
+
     return HttpExecution(
         transport="http",
-        service=provider.name,
-        base_url=provider.base_url,
+        service=service.name,
+        base_url=service.base_url,
         method=http.method,
         path=http.path,
         **http.model_dump(include={"body", "body_key"}, exclude_none=True),
@@ -139,17 +144,21 @@ def _execution(agent: Agent, granted: GrantedTool, connections: Connections) -> 
 
 
 def _principals(agent: Agent, connections: Connections) -> Iterable[ServiceAuth]:
-    for service, held in sorted(connections.principals.get(agent.id, {}).items()):
+    own = connections.principals.get(agent.id, {})
+    for service, credential in sorted(own.items()):
         yield ServiceAuth(
-            service=service, auth_type="bearer", token=held.auth.token, principal=held.principal
+            service=service,
+            auth_type="bearer",
+            token=credential.auth.token,
+            principal=credential.principal,
         )
 
 
 def _surface_services(agent: Agent, loaded: LoadedPod) -> Iterable[ServiceSpec]:
-    for name in sorted(
-        {surface.target for surface in agent.surfaces if surface.scheme == "service"}
-    ):
-        if (service := loaded.pod.service(name)) is not None:
+    names = {surface.target for surface in agent.surfaces if surface.scheme == "service"}
+    for name in sorted(names):
+        service = loaded.pod.service(name)
+        if service is not None:
             yield service
 
 
@@ -158,12 +167,14 @@ def _reached(loaded: LoadedPod, service: ServiceSpec) -> ReachableService:
     service_descriptor = loaded.descriptors.get(name)
     if service_descriptor is not None and service_descriptor.tools:
         return ReachableService(name, description=service_descriptor.descriptor.description)
-    listens = (
-        service.base_url is not None or service.expose is not None or service.ports is not None
-    )
+
     # What is wrong with its ports is reported where the proxy needs them.
-    address = base_url(service, loaded.variables.lookup, []) if listens else None
+    has_address = any(
+        each is not None for each in (service.base_url, service.expose, service.ports)
+    )
+    address = base_url(service, loaded.variables.lookup, []) if has_address else None
     if service_descriptor is None:
         return ReachableService(name, address)
+
     descriptor = service_descriptor.descriptor
     return ReachableService(name, address, descriptor.description, descriptor.endpoints)

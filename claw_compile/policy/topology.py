@@ -1,11 +1,13 @@
-"""The networks of a pod, derived from grants and surfaces (docs/spec/compile.md
-"Output"; decision 0018).
+"""The networks of a pod, derived from grants and surfaces (docs/spec/compile.md, "Output"; decision
+0018).
 
-    claw-agent-<id>   the agent, its proxy, and the services that it has a surface on; internal unless it has egress://
-    claw-tool-<name>  the proxy and one service that it calls for somebody: tools, feeds, memory, a model server
+    claw-agent-<id>   the agent, its proxy, and the services that it has a surface on;
+                      internal unless the agent has egress://
+    claw-tool-<name>  the proxy, and one service that it calls for any agent: tools, feeds, memory,
+                      a model server; internal
     claw-egress       the proxy alone, and the world
 
-No agent is on a network of another one, and no service on one for the sake of another service.
+No agent is on another agent's network. No service is on a network that is another service's.
 """
 
 from collections.abc import Iterator
@@ -23,9 +25,9 @@ TOOL_NETWORK = "claw-tool-"
 
 @dataclass(frozen=True)
 class Network:
-    """``internal``: nothing on it reaches the world.
+    """One derived network. From an ``internal`` one nothing reaches the world.
 
-    ``members`` are names of containers to be, ``cllama`` among them.
+    ``members`` are the names of future containers, ``cllama`` among them.
     """
 
     name: str
@@ -34,38 +36,40 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Topology:
-    """Every derived network, by name; a service's own networks are not among them."""
+class NetworkTopology:
+    """Every derived network, by name. The pod file's own networks are not among them."""
 
     networks: tuple[Network, ...]
 
     def of(self, member: str) -> tuple[str, ...]:
+        """Return the names of a container's networks."""
         return tuple(network.name for network in self.networks if member in network.members)
 
     def reachable_from(self, agent: str) -> frozenset[str]:
-        """Return what an agent reaches beside its proxy."""
+        """Return the names of the containers that an agent reaches, other than its proxy."""
         own = next(network for network in self.networks if network.name == AGENT_NETWORK + agent)
         return own.members - {agent, PROXY}
 
 
-def topology(pod: PodSpec, resolved: ResolvedPod) -> Topology:
-    tools = called_services(pod, resolved)
-    networks = [
-        Network(TOOL_NETWORK + name, internal=True, members=frozenset({name, PROXY}))
-        for name in tools
-    ]
+def topology(pod: PodSpec, resolved: ResolvedPod) -> NetworkTopology:
+    """Derive the networks of a pod."""
+    networks: list[Network] = []
+    for name in called_services(pod, resolved):
+        members = frozenset({name, PROXY})
+        networks.append(Network(TOOL_NETWORK + name, internal=True, members=members))
+
     for agent in resolved.agents:
-        members = {agent.id, *reachable_services(agent, pod)} | (
-            {PROXY} if agent.has_proxy else set()
-        )
-        networks.append(
-            Network(
-                AGENT_NETWORK + agent.id, internal=not has_egress(agent), members=frozenset(members)
-            )
-        )
+        names = {agent.id, *reachable_services(agent, pod)}
+        if agent.has_proxy:
+            names.add(PROXY)
+        is_internal = not has_egress(agent)
+        members = frozenset(names)
+        networks.append(Network(AGENT_NETWORK + agent.id, internal=is_internal, members=members))
+
     if any(agent.has_proxy for agent in resolved.agents):
         networks.append(Network(EGRESS, internal=False, members=frozenset({PROXY})))
-    return Topology(tuple(sorted(networks, key=lambda network: network.name)))
+
+    return NetworkTopology(tuple(sorted(networks, key=lambda network: network.name)))
 
 
 def has_egress(agent: Agent) -> bool:
@@ -73,26 +77,29 @@ def has_egress(agent: Agent) -> bool:
 
 
 def reachable_services(agent: Agent, pod: PodSpec) -> tuple[str, ...]:
-    """Return the services that the agent reaches directly, each once; unknown ones
-    are reported elsewhere.
-    """
+    """Return the hosts that the agent reaches directly, each once; unknown ones are left out."""
     targets = {surface.target for surface in agent.surfaces if surface.scheme == "service"}
-    return tuple(sorted(targets & {host for service in pod.services for host in service.hosts}))
+    hosts = {host for service in pod.services for host in service.hosts}
+    return tuple(sorted(targets & hosts))
 
 
 def called_services(pod: PodSpec, resolved: ResolvedPod) -> tuple[str, ...]:
-    """Return the services of the pod that the proxy calls, for any agent."""
-    names = {name for agent in resolved.agents if agent.has_proxy for name in agent.providers}
-    names |= set(hosts_in_settings(resolved))
+    """Return the services of the pod that the proxy calls, for any agent or for itself."""
+    names = set(hosts_in_settings(resolved))
+    for agent in resolved.agents:
+        if agent.has_proxy:
+            names.update(agent.called_services)
+
     return tuple(sorted(name for name in names if pod.service(name) is not None))
 
 
 def hosts_in_settings(resolved: ResolvedPod) -> Iterator[str]:
-    """Yield hosts of URLs in the proxy's environment: a model server, a shared state."""
-    for setting in resolved.proxy_env.values():
+    """Yield hosts of URLs in the proxy's environment, such as a model server or a shared state."""
+    for variable in resolved.proxy_env.values():
         try:
-            host = urlsplit(setting.value).hostname
+            host = urlsplit(variable.value).hostname
         except ValueError:
+            # Any value may be here, also one that is no URL.
             continue
         if host is not None:
             yield host

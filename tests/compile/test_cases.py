@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from claw_compile import codes
 from claw_compile.codes import CODES, page
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_json, as_text
@@ -83,3 +86,16 @@ def test_the_page_of_diagnostics_is_current() -> None:
 
 def test_every_code_is_named_in_one_way() -> None:
     assert [name for name in CODES if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)] == []
+
+
+@pytest.mark.requirement("compile:codes-are-documented")
+def test_no_code_takes_the_place_of_another_one() -> None:
+    statements = ast.parse(Path(codes.__file__).read_text(encoding="utf-8")).body
+    constants = Counter(
+        target.id
+        for statement in statements
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    )
+    assert [name for name, times in constants.items() if times > 1] == []

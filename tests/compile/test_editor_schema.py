@@ -18,7 +18,7 @@ from jsonschema import Draft7Validator
 from claw_compile.diagnostics.diagnostic import start_of
 from claw_compile.grammar import pod_file as grammar
 from claw_compile.grammar.reader import Reader
-from claw_compile.grammar.shapes import Choice, Place
+from claw_compile.grammar.shapes import Choice, ValuePlace
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, decode, plain_data
 from claw_compile.parsing.yaml_reader import read_yaml
 from claw_compile.schema import editor
@@ -228,7 +228,9 @@ def test_the_keys_and_words_are_those_that_the_grammar_reads(
         keys.add(frozenset(known))
         return read_keys(self, node, what, known)
 
-    def note_options(self: Choice[str], reader: Reader, node: Node, place: Place) -> str | None:
+    def note_options(
+        self: Choice[str], reader: Reader, node: Node, place: ValuePlace
+    ) -> str | None:
         options.add(frozenset(self.options))
         return read_word(self, reader, node, place)
 

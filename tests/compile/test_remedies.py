@@ -14,7 +14,11 @@ from tests.compile.case import CASES, ENVIRON
     ("case", "line", "says"),
     [
         ("spread.yml", 13, ("spread.yml:12:11: note: the first one is here",)),
-        ("spread-without-defaults.yml", 9, ("'tools-defaults'", "Add them, or remove `...`.")),
+        (
+            "spread-without-defaults.yml",
+            9,
+            ("'tools-defaults'", "Add the defaults, or remove `...`."),
+        ),
         ("allow.yml", 9, ("'allow: all'",)),
         ("allow.yml", 10, ("'allow: all'",)),
         (
@@ -66,7 +70,7 @@ from tests.compile.case import CASES, ENVIRON
             ("did you mean 'API_TOKN'?", "bearer.json:4:37: note: it is asked for here"),
         ),
         ("proxies.yml", 8, ("KEY has two values", "proxies.yml:6:45: note: the other one is here")),
-        ("duplicate-keys.yml", 8, ("duplicate-keys.yml:6:7: note: it is here for the first time",)),
+        ("duplicate-keys.yml", 8, ("duplicate-keys.yml:6:7: note: the first one is here",)),
         ("document-end.yml", 8, ("write '- ...', with the dash",)),
         ("feeds.yml", 13, ("write one of 'market/prices', 'press/prices'",)),
     ],

@@ -255,7 +255,7 @@ def reachable_from(agent: Agent, deployment: Deployment) -> set[str]:
     """Return what an agent's pod may call: its surfaces, and what its proxy asks for it."""
     names = set(reachable_services(agent, deployment.pod))
     if agent.has_proxy:
-        names |= {*agent.providers, *hosts_in_settings(deployment.resolved)}
+        names |= {*agent.called_services, *hosts_in_settings(deployment.resolved)}
     return names & {host for service in deployment.pod.services for host in service.hosts}
 
 
@@ -264,7 +264,9 @@ def _surface_hosts(agent: Agent, deployment: Deployment) -> set[str]:
 
 
 def _called_hosts(deployment: Deployment) -> set[str]:
-    called = {name for agent in deployment.agents if agent.has_proxy for name in agent.providers}
+    called = {
+        name for agent in deployment.agents if agent.has_proxy for name in agent.called_services
+    }
     called |= {*hosts_in_settings(deployment.resolved)}
     return called & {host for service in deployment.pod.services for host in service.hosts}
 
