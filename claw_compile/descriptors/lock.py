@@ -2,8 +2,8 @@
 "Verbs", claw lock).
 
 It is JSON with sorted names, one fact a line, so that a change of it reads as a change of
-permissions. ``epochs`` are those of the agents' tokens; without ``services`` the tools are not
-locked. The descriptor that an image holds stands in it, since a compile asks no Docker.
+permissions. ``epochs`` are those of the agents' tokens. Without ``services`` the tools are not
+locked. A descriptor that is in an image is copied into the lock, because a compile asks no Docker.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ class _LockPart(BaseModel):
 
 
 class LockedTool(_LockPart):
-    """One tool: ``call`` is how the proxy calls it, ``digest`` is of all that the
+    """One tool: ``call`` is how the proxy calls it, ``digest`` is of everything that the
     descriptor says of it.
     """
 
@@ -101,23 +101,30 @@ def _version(root: Node) -> Iterator[Diagnostic]:
     if not isinstance(root, MapNode):
         yield codes.BAD_LOCK.at(root.span, f"a lock is an object, and this is {kind(root)}")
         return
+
     version = root.value("version")
     if version is None:
         yield codes.BAD_LOCK.at(root.span, "the lock has no 'version'")
-    elif (number := plain_data(version)) != VERSION or isinstance(number, bool):
-        newer = isinstance(number, int) and number > VERSION
-        help_text = "a newer claw made it: use that one" if newer else None
-        yield codes.BAD_LOCK.at(
-            version.span, f"this claw reads version {VERSION} of the lock", help_text=help_text
-        )
+        return
+
+    number = plain_data(version)
+    # True equals 1.
+    if number == VERSION and not isinstance(number, bool):
+        return
+
+    is_newer = isinstance(number, int) and number > VERSION
+    message = f"this claw reads version {VERSION} of the lock"
+    help_text = "a newer claw made it: use that one" if is_newer else None
+    yield codes.BAD_LOCK.at(version.span, message, help_text=help_text)
 
 
 def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
     for problem in error.errors(include_input=False, include_url=False, include_context=False):
+        # pydantic adds "[key]" to the path of a mapping's key.
         path = tuple(part for part in problem["loc"] if part != "[key]")
-        yield codes.BAD_LOCK.at(
-            span_at(root, path), f"{quote('.'.join(map(str, path)))[1:-1]}: {problem['msg']}"
-        )
+        # Escaped as ``quote`` does, but without its quotation marks.
+        shown = quote(".".join(map(str, path)))[1:-1]
+        yield codes.BAD_LOCK.at(span_at(root, path), f"{shown}: {problem['msg']}")
 
 
 def lock_service(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:
@@ -130,25 +137,24 @@ def lock_service(described: ServiceDescriptor, file: str, image: str | None) -> 
 
 def lock_tool(described: ServiceDescriptor, tool: DescriptorTool) -> LockedTool:
     """Return the lock's entry of one tool. The order of a schema's keys does not matter."""
-    said = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
     call = _call(described, tool)
+    stated = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return LockedTool(
         effect=tool.effect,
         call=call,
         schema_digest=sha256(_canonical(tool.input_schema)),
-        digest=sha256(_canonical({"call": call, "tool": said})),
+        digest=sha256(_canonical({"call": call, "tool": stated})),
     )
 
 
 def _call(described: ServiceDescriptor, tool: DescriptorTool) -> str:
     if tool.http is not None:
         return f"{tool.http.method} {tool.http.path}"
+
     descriptor = described.descriptor
-    path = (
-        descriptor.mcp.path
-        if isinstance(descriptor, DescriptorV2) and descriptor.mcp is not None
-        else ""
-    )
+    path = ""
+    if isinstance(descriptor, DescriptorV2) and descriptor.mcp is not None:
+        path = descriptor.mcp.path
     return f"MCP {path}"
 
 
