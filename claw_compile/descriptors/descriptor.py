@@ -112,8 +112,9 @@ def _validated(root: Node) -> Descriptor:
 
 
 def _rules_of_the_rest(error: ValidationError, root: MapNode) -> Iterator[Diagnostic]:
-    """Check the parts that have the right shape: one bad tool must not hide the
-    mistakes of the others.
+    """Check the parts that have the right shape.
+
+    One bad tool must not hide the mistakes of the others.
     """
     # ("tools", 3): a bad item of a list. Anything shorter spoils the whole descriptor.
     bad = {problem["loc"][:2] for problem in error.errors()}
@@ -202,8 +203,9 @@ def _shape_code(path: tuple[str | int, ...]) -> Code:
 
 
 def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
-    """Return a version 2 descriptor with the listed tools, from a ``result`` or
-    from the whole JSON-RPC answer.
+    """Return a version 2 descriptor with the tools of a tools/list.
+
+    ``root`` is its ``result``, or the whole JSON-RPC answer.
     """
     listed: Node | None = root
     if isinstance(root, MapNode) and root.get("jsonrpc") is not None:

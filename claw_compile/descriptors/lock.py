@@ -1,5 +1,6 @@
-"""``claw.lock``: the tools that each service had when they were last reviewed (docs/spec/compile.md
-"Verbs", claw lock).
+"""``claw.lock``: the tools that each service had when they were last reviewed.
+
+Specification: docs/spec/compile.md "Verbs", claw lock.
 
 It is JSON with sorted names, one fact a line, so that a change of it reads as a change of
 permissions. ``epochs`` are those of the agents' tokens. Without ``services`` the tools are not
@@ -33,8 +34,9 @@ class _LockPart(BaseModel):
 
 
 class LockedTool(_LockPart):
-    """One tool: ``call`` is how the proxy calls it, ``digest`` is of everything that the
-    descriptor says of it.
+    """One tool as it was reviewed.
+
+    ``call`` is how the proxy calls it; ``digest`` is of everything that the descriptor says of it.
     """
 
     effect: Effect
@@ -168,13 +170,15 @@ def sha256(data: bytes) -> str:
 
 
 def render_lock(content: LockContent) -> bytes:
-    """Return the bytes of the lock's file: names sorted, and an image's descriptor
-    in its own order.
+    """Return the bytes of the lock's file.
+
+    Names are sorted; an image's descriptor keeps its own order.
     """
     data: dict[str, Any] = {
         "version": content.version,
         "epochs": dict(sorted(content.epochs.items())),
     }
+
     if content.services is not None:
         data["services"] = {}
         for name, each in sorted(content.services.items()):

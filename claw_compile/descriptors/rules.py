@@ -1,5 +1,6 @@
-"""Rules between the parts of a descriptor, and of each tool: its schema, its call,
-its effect (docs/spec/compile.md).
+"""Rules between the parts of a descriptor, and of each tool: its schema, its call, its effect.
+
+Specification: docs/spec/compile.md "Descriptors".
 
 A tool's ``inputSchema`` is an object schema, sound, and self-contained. A reference that leaves the
 document would make the proxy ask the network while it checks a call, and one that leads nowhere
@@ -138,8 +139,9 @@ def _check_path(path: str, at: Span) -> Iterator[Diagnostic]:
 
 
 def leaves_its_place(path: str) -> bool:
-    """Return whether a path holds segments that a server resolves away, a stray
-    brace, or invisible characters.
+    """Return whether a path may mean another place to a server than it says.
+
+    It does with segments that a server resolves away, a stray brace, or invisible characters.
     """
     without_parameters = PLACEHOLDER.sub("", path)
     has_stray_brace = "{" in without_parameters or "}" in without_parameters
@@ -295,8 +297,9 @@ def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
 
 
 def _is_sound(schema: JsonObject) -> bool:
-    """Return whether this is JSON Schema, by a fast library: most are, and a large
-    pod has thousands.
+    """Return whether a fast library says that this is JSON Schema.
+
+    Most schemas are, and a large pod has thousands.
 
     The library would fetch an unknown ``$schema``, so it is asked only about schemas of one draft.
     For any other answer the slow library is asked, which has the place of a mistake.

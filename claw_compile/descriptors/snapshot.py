@@ -1,5 +1,6 @@
-"""The snapshot that ``claw discover`` writes: a descriptor of version 2 with a server's tools
-(docs/spec/mcp.md "Discovery").
+"""The snapshot that ``claw discover`` writes: a version 2 descriptor with a server's tools.
+
+Specification: docs/spec/mcp.md "Discovery".
 
 Rules. The same list of tools gives the same bytes: tools are in the order of their names, and a
 schema keeps its order. A tool that the compiler would refuse, or whose name the server lists twice,
@@ -57,8 +58,9 @@ class UngrantableTool:
 
 @dataclass(frozen=True)
 class SnapshotChange:
-    """One tool that differs between two snapshots; an effect is None where the tool
-    is not there.
+    """One tool that differs between two snapshots.
+
+    ``before`` and ``after`` are its effects; None where the tool is not there.
     """
 
     tool: str
@@ -192,8 +194,9 @@ def _make_ungrantable(name: str, reason: str, tool: JsonObject) -> UngrantableTo
 
 
 def ungrantable_reason(metadata: JsonObject | None, name: str) -> str | None:
-    """Return why a tool that the server lists can't be granted; None for one that can, or that the
-    snapshot doesn't have.
+    """Return why a tool that the server lists can't be granted.
+
+    Return None for one that can be, and for one that the snapshot doesn't have.
     """
     ungrantable = (metadata or {}).get("ungrantable")
     if not isinstance(ungrantable, list):
@@ -223,6 +226,7 @@ def changed_tools(before: JsonObject | None, after: JsonObject) -> tuple[Snapsho
     """Return the tools that were added, removed or changed, by name."""
     old_tools = _tools(before or {})
     new_tools = _tools(after)
+
     changes: list[SnapshotChange] = []
     for name in sorted({*old_tools, *new_tools}):
         old = old_tools.get(name)
@@ -234,8 +238,9 @@ def changed_tools(before: JsonObject | None, after: JsonObject) -> tuple[Snapsho
 
 
 def changed_origin(before: JsonObject | None, after: JsonObject) -> tuple[str, ...]:
-    """Return the names of what else differs: ``command``, ``args``, ``image``,
-    ``server``, ``ungrantable``, ``mcp``.
+    """Return the names of what else differs.
+
+    They are ``command``, ``args``, ``image``, ``server``, ``ungrantable`` and ``mcp``.
     """
     old = _metadata(before or {})
     new = _metadata(after)
@@ -245,6 +250,7 @@ def changed_origin(before: JsonObject | None, after: JsonObject) -> tuple[str, .
         for name in dict.fromkeys((*old, *new))
         if name != "digest" and not _is_equal(old.get(name), new.get(name))
     ]
+
     if before is not None and not _is_equal(before.get("mcp"), after.get("mcp")):
         names.append("mcp")
     return tuple(dict.fromkeys(names))

@@ -1,5 +1,6 @@
-"""The build context of a service and its Dockerfile: the source of its image, as
-far as it is in the pod's directory.
+"""The build context of a service and its Dockerfile, as far as they are in the pod's directory.
+
+They are the source of the service's image.
 
 Compose may build from anywhere; a context that is an address, or outside of the pod's directory, is
 not looked into.
@@ -40,8 +41,9 @@ class BuildContext:
 
 
 def candidate_paths(directories: Iterable[str], in_image: str) -> tuple[str, ...]:
-    """Return the paths where a file of the image may be before it is built: its own
-    path, or copied from the top.
+    """Return the paths where a file of the image may be before it is built.
+
+    It may have its own path in the directory, or be copied from the directory's top.
     """
     inside = posixpath.normpath(in_image.strip()).lstrip("/")
     paths: dict[str, None] = {}
@@ -52,8 +54,10 @@ def candidate_paths(directories: Iterable[str], in_image: str) -> tuple[str, ...
 
 
 def build_context(service: ServiceSpec, files: Files, lookup: Lookup) -> BuildContext | None:
-    """Return the context of ``build: DIR`` or ``build: {context, dockerfile,
-    dockerfile_inline, target}``.
+    """Return the build context of a service; None if it has none, or it is not looked into.
+
+    ``build`` is a directory, or a mapping with ``context``, ``dockerfile``, ``dockerfile_inline``
+    and ``target``.
     """
     build = child(service.body, "build")
     if build is None:
@@ -105,8 +109,9 @@ def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> s
 
 
 def fill_in(node: Node | None, lookup: Lookup) -> str | None:
-    """Return a single value with its variables filled in; None when it is absent, blank, or can't
-    be filled in.
+    """Return a single value with its variables filled in.
+
+    Return None when it is absent, blank, or can't be filled in.
     """
     if not isinstance(node, ScalarNode) or node.is_null:
         return None

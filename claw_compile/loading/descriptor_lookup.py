@@ -1,5 +1,6 @@
-"""The descriptor of a service: the first of several sources (docs/spec/compile.md
-"Descriptors", Resolution order).
+"""The descriptor of a service: the first of several sources.
+
+Specification: docs/spec/compile.md "Descriptors", Resolution order.
 
 1. `describe-file`: the pod names it.
 2. `.claw-discovered/SERVICE.claw-describe.json`: of a stdio server even when stale, of what is
@@ -84,8 +85,9 @@ class DescriptorLookup:
         return described
 
     def _tools_host(self, service: ServiceSpec) -> ServiceDescriptor:
-        """Return the tools of a tools host: its own, and those of its MCP servers that a source
-        lists.
+        """Return the tools of a tools host: its own, and those of its MCP servers.
+
+        The latter are those that a source lists.
         """
         listed = self._first(self._sources(service))
         if listed is not None:
@@ -99,8 +101,9 @@ class DescriptorLookup:
     def _with_pod_path(
         self, service: ServiceSpec, described: ServiceDescriptor | None
     ) -> ServiceDescriptor | None:
-        """Apply the pod's ``mcp.path``, which wins over the descriptor's: the pod
-        knows where its services are.
+        """Apply the pod's ``mcp.path``, which wins over the descriptor's.
+
+        The pod knows where its services listen.
         """
         if described is None or service.mcp_path is None:
             return described
@@ -157,8 +160,9 @@ class DescriptorLookup:
             self.files.diagnostics.append(diagnostic)
 
     def _sources(self, service: ServiceSpec) -> Iterator[_Candidate]:
-        """Yield what describes a service, in the order of rank; a source is read when it is asked
-        for.
+        """Yield what describes a service, in the order of rank.
+
+        A source is read only when it is asked for.
         """
         if service.describe_file is not None:
             yield self._describe_file(service.describe_file)
@@ -327,8 +331,9 @@ def _read_file(
 def differences(
     snapshot: ServiceDescriptor, stdio: Stdio | None, images: Collection[str]
 ) -> tuple[str, ...]:
-    """Return by name what the pod has changed since the snapshot; no values, for
-    they may be a variable's.
+    """Return by name what the pod has changed since the snapshot.
+
+    Values are left out, because they may be a variable's.
 
     The snapshot has a text either as it is written in the pod file, with ``${NAME}``, or as the
     variables made it.
@@ -352,8 +357,9 @@ def differences(
 
 
 def is_of_image(snapshot: ServiceDescriptor, images: Collection[str]) -> bool:
-    """Return whether the snapshot says that it was taken from this image; one that
-    says nothing was not.
+    """Return whether the snapshot says that it was taken from one of these images.
+
+    One that names no image was not.
     """
     recorded = _recorded(snapshot)
     return any(recorded.get(name) in images for name in _IMAGE_KEYS)

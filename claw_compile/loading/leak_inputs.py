@@ -1,5 +1,6 @@
-"""Leak inputs: the texts that an agent's container gets and that may hold a
-credential, with their places.
+"""Leak inputs: the texts that an agent's container gets and that may hold a credential.
+
+Each comes with its place.
 
 Rules. Every value of the agent's Compose service counts, and of each service that it extends:
 variables by name and value, other keys by value. So do the files that ``env_file``, ``secrets``,
@@ -149,8 +150,9 @@ In other files, such as source code, an assignment may only name a variable.
 
 @dataclass(frozen=True)
 class AgentService:
-    """The Compose keys of an agent's service, or of one that it extends, and the
-    paths of the host that they give it.
+    """The Compose keys of an agent's service, or of one that it extends.
+
+    ``exposures`` are the paths of the host that they give it.
     """
 
     body: MapNode
@@ -183,9 +185,7 @@ class LeakInputs:
         return [each for each, _ in self._ancestry(service)]
 
     def services(self) -> Mapping[str, tuple[AgentService, ...]]:
-        """Return each agent's service and those that it extends, each with the
-        paths that it gives.
-        """
+        """Return each agent's service and those that it extends, with the paths that they give."""
         return {agent.name.text: tuple(self._services(agent)) for agent in self.pod.agents}
 
     def _services(self, agent: ServiceSpec) -> Iterator[AgentService]:
@@ -261,7 +261,7 @@ class LeakInputs:
             parent = self._parent(service)
             if parent is not None:
                 message = f"{service.name} extends {parent.name} here"
-                notes = (*notes, Note(hide_line(parent.said), message))
+                notes = (*notes, Note(hide_line(parent.named_at), message))
             service = parent
 
     def _mounted(
@@ -407,8 +407,9 @@ class Container:
         return (*self.notes, note)
 
     def _env_file_inputs(self, node: Node) -> Iterator[LeakInput]:
-        """Yield the variables of ``env_file``: a path, or a list of paths and of ``{path, required,
-        format}``.
+        """Yield the variables of ``env_file``.
+
+        It is a path, or a list of paths and of ``{path, required, format}``.
         """
         lookup = self.collection.variables.lookup
         for item in node.items if isinstance(node, ListNode) else (node,):
@@ -464,32 +465,37 @@ class Container:
             )
 
     def _secret_inputs(self, section: str, node: Node) -> Iterator[LeakInput]:
-        """Yield secrets or configs, as the pod declares them; of an external one
-        nothing is known.
+        """Yield secrets or configs, as the pod declares them.
+
+        Of an external one nothing is known.
         """
-        lookup = self.collection.variables.lookup
         for name in mounted_names(node):
             declared = child(self.collection.pod.document, section, name.text)
             what = f"the {section[:-1]} '{name.text}'"
-            notes = self._taken_at(name.span)
             for entry in entries_of(declared):
-                value = entry.value
-                match entry.key.text:
-                    case "environment" if (variable := fill_in(value, lookup)) is not None:
-                        yield LeakInput(
-                            what=what,
-                            at=hide_line(value.span),
-                            text=lookup(variable) or "",
-                            kind="variable",
-                            name=variable,
-                            refers=(variable,),
-                            notes=notes,
-                        )
-                    case "content":
-                        yield from text_inputs(what, value, lookup, notes)
-                    case "file" if (path := fill_in(value, lookup)) is not None:
-                        exposure = Exposure(value.span, path)
-                        yield from self.collection.exposed(exposure, notes, what)
+                yield from self._declared_inputs(what, entry, self._taken_at(name.span))
+
+    def _declared_inputs(
+        self, what: str, entry: Entry, notes: tuple[Note, ...]
+    ) -> Iterator[LeakInput]:
+        """Yield the content of a secret or config: a variable, a file, or a text of the pod."""
+        lookup = self.collection.variables.lookup
+        value = entry.value
+        match entry.key.text:
+            case "environment" if (variable := fill_in(value, lookup)) is not None:
+                yield LeakInput(
+                    what=what,
+                    at=hide_line(value.span),
+                    text=lookup(variable) or "",
+                    kind="variable",
+                    name=variable,
+                    refers=(variable,),
+                    notes=notes,
+                )
+            case "content":
+                yield from text_inputs(what, value, lookup, notes)
+            case "file" if (path := fill_in(value, lookup)) is not None:
+                yield from self.collection.exposed(Exposure(value.span, path), notes, what)
 
     def _build_inputs(self, node: Node) -> Iterator[LeakInput]:
         """Yield the keys of a build, and its Dockerfile: who has the image can read them."""

@@ -124,8 +124,9 @@ def _files(
 
 
 def read_host_files(pod: PodSpec, files: Files, lookup: Lookup) -> PodSpec:
-    """Return the pod with the settings of each ``toolhost.yml`` that it names; those in the pod
-    file win, key by key.
+    """Return the pod with the settings of each ``toolhost.yml`` that it names.
+
+    The pod file's own settings win, key by key.
     """
     services = tuple(_with_host_file(service, files, lookup) for service in pod.services)
     return replace(pod, services=services)
@@ -289,8 +290,9 @@ def read_named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
 def find_service_skills(
     pod: PodSpec, descriptors: Mapping[str, ServiceDescriptor | None], files: Files, lookup: Lookup
 ) -> Mapping[str, SkillFile]:
-    """Return service → the skill that its descriptor names; one that can't be found
-    is reported, and left out.
+    """Return service → the skill that its descriptor names.
+
+    One that can't be found is reported, and left out.
     """
     skills: dict[str, SkillFile] = {}
     for service in pod.services:

@@ -180,8 +180,9 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a regular file's bytes; None for one that can't be read, or has become
-    something else.
+    """Return a regular file's bytes.
+
+    Return None for one that can't be read, or has become something else.
     """
     try:
         # Another process may have put a pipe or a link in its place since it was listed.

@@ -1,5 +1,7 @@
-"""Paths that no agent may get: the compiled tree, the master secret, ``.env``, files of secrets,
-the proxy's own files.
+"""Paths that no agent may get.
+
+They are the compiled tree, the master secret, ``.env``, files of secrets, and the proxy's own
+files.
 
 Rules. A path is judged by where it leads, after symlinks; a directory brings everything below it.
 Paths are given by mounts, volumes that are bound to a path, ``volumes_from``, watched directories,
@@ -45,15 +47,15 @@ _HOST_DIRECTORIES = {
 class ComposeService:
     """A service as one file has it.
 
-    ``file`` is "" for the pod's own. ``name`` is the service's name there, and ``said`` the place
-    that names it.
+    ``file`` is "" for the pod's own. ``name`` is the service's name there, and ``named_at`` the
+    place that names it.
     """
 
     file: str
     name: str
     body: MapNode
     document: MapNode
-    said: Span
+    named_at: Span
 
     @property
     def directory(self) -> str:
@@ -66,8 +68,9 @@ type Ancestry = Callable[[ComposeService], Iterable[ComposeService]]
 
 @dataclass(frozen=True)
 class Exposure:
-    """Something that a container gets, at the place ``at``: a ``path`` of the host, or what
-    ``name`` says, which is the proxy's.
+    """Something that a container gets, at the place ``at`` of the pod file.
+
+    It is either a ``path`` of the host, or something of the proxy's, which ``name`` describes.
 
     A path is relative to ``directory``, itself relative to the pod's. ``with_below``: everything
     below the path is given, too; a build leaves out what .dockerignore says.
@@ -102,8 +105,9 @@ class PrivatePaths:
                 yield self._volume(surface.target, surface.span)
 
     def check_service(self, service: ComposeService) -> Iterator[Diagnostic]:
-        """Yield an error for every key of an agent's service, or of one that it
-        extends, that leads to what is private.
+        """Yield an error for every key of a service that leads to what is private.
+
+        The service is an agent's, or one that it extends.
         """
         contexts = self._build_contexts(service)
         secrets = self._mounted_secrets(service.body)
@@ -123,8 +127,9 @@ class PrivatePaths:
                 yield Exposure(node.span, path, directory=service.directory)
 
     def is_refused(self, exposure: Exposure) -> bool:
-        """Return whether all of it is reported already: it is private, or a
-        directory of the host's own.
+        """Return whether the whole exposure is reported already.
+
+        It is if it is private, or a directory of the host's own.
         """
         return host_directory(exposure.path) is not None or any(self._check(exposure))
 
@@ -243,9 +248,7 @@ class PrivatePaths:
 
 
 def host_directory(path: str) -> str | None:
-    """Return the path of a directory of the host's own, such as ``/etc``; None for
-    any other path.
-    """
+    """Return the path if it is a directory of the host's own, such as ``/etc``; else None."""
     if not path.startswith("/"):
         return None
 
@@ -255,8 +258,9 @@ def host_directory(path: str) -> str | None:
 
 
 def _local(context: str) -> str:
-    """Return the directory that a build context is; "" for an image, a service, or
-    another machine.
+    """Return the directory that a build context is.
+
+    Return "" for an image, a service, or another machine.
     """
     return "" if "://" in context else context
 

@@ -1,5 +1,6 @@
-"""CLAWDAPUS.md, the page that tells an agent about its pod, and its runner's environment
-(docs/spec/compile.md "Output").
+"""CLAWDAPUS.md, the page that tells an agent about its pod, and its runner's environment.
+
+Specification: docs/spec/compile.md "Output".
 
 Rules. The page holds no credential. Of a service that declares tools it says only the name and what
 it is for: no endpoint and no address, whether the agent has a grant or not. In
@@ -60,6 +61,7 @@ def page(agent: ProjectedAgent) -> str:
     ]
     # An agent may name one surface twice.
     surfaces = dict.fromkeys(_surfaces(agent))
+
     sections = (
         "# CLAWDAPUS.md\n\nWhat this pod gives you. The compiler writes this page.",
         _section("Identity", "", _identity(agent)),
@@ -151,8 +153,9 @@ def _about(description: str) -> str:
 
 
 def mcp_files(agent: ProjectedAgent) -> Mapping[str, bytes]:
-    """Return path → content of the configuration of the agent's MCP client; nothing
-    for mediated tools.
+    """Return path → content of the configuration of the agent's MCP client.
+
+    It is empty for mediated tools.
     """
     if agent.manifest is None:
         return {}
@@ -191,8 +194,9 @@ def _keys(token: str) -> dict[str, str]:
 
 
 def _proxy_variables(agent: Agent) -> dict[str, str]:
-    """Return the variables of a forward proxy, in both cases: curl knows ``http_proxy`` only in the
-    lower one, other programs only the upper one.
+    """Return the variables of a forward proxy, in upper and in lower case.
+
+    curl reads ``http_proxy`` only in lower case, other programs read only the upper one.
     """
     # Services that it has a surface on are not asked through the proxy.
     services = sorted({each.target for each in agent.surfaces if each.scheme == "service"})

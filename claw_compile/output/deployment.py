@@ -75,9 +75,7 @@ class Deployment:
         return any(agent.has_proxy and agent.mode != "base-url" for agent in self.agents)
 
     def containers(self, service: str) -> Sequence[str]:
-        """Return the containers that a service becomes: several for an agent with
-        ``count``, by ordinal.
-        """
+        """Return the containers that a service becomes: one for each ordinal of a counted agent."""
         ordinals = [agent.id for agent in self.agents if agent.spec.name.text == service]
         return ordinals or [service]
 

@@ -1,5 +1,6 @@
-"""Emit: projected agents → the tree of files, as bytes (docs/spec/contract.md "Layout",
-docs/spec/compile.md "Output").
+"""Emit: projected agents → the tree of files, as bytes.
+
+Specification: docs/spec/contract.md "Layout", docs/spec/compile.md "Output".
 
 Rules. An agent may know its contract, CLAWDAPUS.md, its skills and the configuration of its MCP
 client: those are mounted into it. All other files hold credentials, and are for the proxy.
@@ -60,8 +61,9 @@ def is_for_its_agent(path: PurePosixPath) -> bool:
 
 
 def emit(pod: ProjectedPod, master: Secret) -> Tree:
-    """Return ``context/<agent-id>/…`` for the proxy, ``agents/<agent-id>/…`` for
-    the runner, and the pod's own files.
+    """Return the files of all agents, and the pod's own.
+
+    ``context/<agent-id>/…`` is for the proxy, ``agents/<agent-id>/…`` for the runner.
     """
     tree: dict[PurePosixPath, bytes] = {}
     digests: dict[str, str] = {}
@@ -183,6 +185,7 @@ def pod_manifest(
     """
     assert pod.name is not None
     proxies = sorted({name for each in agents for name in _proxies(each.agent)})
+
     document: dict[str, Any] = {
         "version": VERSION,
         "podName": pod.name.text,
@@ -193,6 +196,7 @@ def pod_manifest(
             path: hashlib.sha256(data).hexdigest() for path, data in sorted(sources.items())
         },
     }
+
     if pod.carried:
         document["carried"] = _carried(pod.carried)
     return document

@@ -1,5 +1,6 @@
-"""The configuration of an agent's MCP client, for ``delivery: native``
-(docs/spec/mcp.md "The broker").
+"""The configuration of an agent's MCP client, for ``delivery: native``.
+
+Specification: docs/spec/mcp.md "The broker".
 
 Rules. The form is that of the agent's ``type``; any other type gets the ``mcpServers`` document
 that most clients read. No form has a token: each names ``CLLAMA_TOKEN``, a variable of
@@ -55,8 +56,9 @@ def native_aliases(manifest: Manifest) -> Collection[str]:
 
 
 def client_files(runner: str, manifest: Manifest, url: str) -> Mapping[str, bytes]:
-    """Return path → content of the client's configuration; nothing for an agent
-    without native tools.
+    """Return path → content of the client's configuration.
+
+    It is empty for an agent without native tools.
     """
     if not native_aliases(manifest):
         return {}

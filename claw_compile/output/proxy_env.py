@@ -1,5 +1,6 @@
-"""The proxy's environment: the paths of its files, and what the operator sets with ``cllama-env``
-(docs/spec/contract.md).
+"""The proxy's environment: the paths of its files, and what the operator sets with ``cllama-env``.
+
+Specification: docs/spec/contract.md.
 
 Rules. Values of ``cllama-env`` may be credentials, so all of them are in files that only their
 owner reads: keys of model providers in providers.json, the others in ``auth/env``. None is in

@@ -1,5 +1,6 @@
-"""A service with ``mcp-stdio``: what its wrapper needs to know, as keys of its
-Compose service (docs/spec/mcp.md).
+"""What the wrapper of a service with ``mcp-stdio`` needs to know, as keys of its Compose service.
+
+Specification: docs/spec/mcp.md.
 
 Rules. What the user wrote wins, key by key; a service with an ``entrypoint`` or a ``command`` of
 its own keeps it. ``${…}`` in the server's command and arguments stays for Compose to fill in, so

@@ -1,5 +1,6 @@
-"""Write: the one phase that writes the disk (docs/spec/contract.md "Layout", docs/spec/compile.md
-"Verbs"; decision 0019).
+"""Write: the one phase that writes the disk.
+
+Specification: docs/spec/contract.md "Layout", docs/spec/compile.md "Verbs"; decision 0019.
 
     <directory>/.tree/          the compiled tree; exchanged in one rename
     <directory>/context         → .tree/context; so for each name at the tree's top
@@ -49,8 +50,9 @@ _RENAME_EXCHANGE = 2
 def write(
     tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = None
 ) -> tuple[Diagnostic, ...]:
-    """Replace ``directory`` by ``tree``, and each file of ``beside``, which is for
-    everybody to read.
+    """Replace ``directory`` by ``tree``, and each file of ``beside``.
+
+    The files of ``beside`` are for everybody to read.
 
     Return a diagnostic, with the old tree untouched, if that can't be done. Everything is on the
     disk before anything is renamed. The tree is renamed first: grants that it takes away are gone
@@ -77,8 +79,9 @@ def write(
 
 
 def write_master(path: Path, master: Secret) -> tuple[Diagnostic, ...]:
-    """Write a new master secret into a file that only its owner reads; an existing
-    file is an error, and kept.
+    """Write a new master secret into a file that only its owner reads.
+
+    An existing file is an error, and stays as it is.
     """
     try:
         _create(path, f"{master.reveal()}\n".encode())
@@ -90,6 +93,7 @@ def write_master(path: Path, master: Secret) -> tuple[Diagnostic, ...]:
 def replace_file(path: Path, content: bytes) -> tuple[Diagnostic, ...]:
     """Replace one file that is for everybody, in one rename; a symlink stays one."""
     place = Path(os.path.realpath(path))
+    # Of its own name: two writers at a time must not share a file.
     temporary = place.with_name(f".{place.name}.new-{secrets.token_hex(4)}")
     try:
         try:
@@ -123,8 +127,9 @@ def _first_foreign(place: Path) -> str | None:
 
 @contextmanager
 def _lock_directory(place: Path) -> Iterator[None]:
-    """Hold a lock on the directory: two compiles at a time would remove each
-    other's unfinished trees.
+    """Hold a lock on the directory.
+
+    Without it two compiles at a time would remove each other's unfinished trees.
     """
     descriptor = os.open(place, os.O_RDONLY)
     try:
@@ -229,8 +234,9 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def read_compiled_tree(directory: Path, compose_file: Path) -> Mapping[PurePosixPath, bytes]:
-    """Return the files that the last compile wrote, by path in the tree, and the
-    Compose file by its name.
+    """Return the files that the last compile wrote, by path in the tree.
+
+    The Compose file is among them by its name.
 
     Return nothing where nothing was compiled. Raise ``OSError`` when a file can't be read.
     """

@@ -104,8 +104,9 @@ def _item(item: Node) -> Iterable[str]:
 
 
 def _head(node: Node) -> str:
-    """Return what stands on the line of the key: the tag, and the value if it needs no lines of its
-    own.
+    """Return the part of a value that is on the line of its key.
+
+    That is the tag, and the value if it needs no lines of its own.
     """
     match node:
         case ScalarNode():

@@ -1,5 +1,6 @@
-"""An agent's Compose service: the user's, with the agent's files, networks and environment
-(docs/spec/compile.md "Output").
+"""An agent's Compose service: the user's, with the agent's files, networks and environment.
+
+Specification: docs/spec/compile.md "Output".
 
 Rules. Files are mounted one by one and read-only. A container keeps the files that it started with;
 its ``claw.digest`` changes with them, so that ``up`` replaces it. An agent is only on the networks
@@ -81,9 +82,7 @@ def _env_path(agent: Agent) -> PurePosixPath:
 
 
 def readable_files(agent: Agent, deployment: Deployment) -> dict[PurePosixPath, str]:
-    """Return the files of the compiled tree that the agent itself may read, and
-    their paths in its container.
-    """
+    """Return the files that the agent itself may read: path in the tree → path in the container."""
     context = PurePosixPath("context", agent.id)
     files: dict[PurePosixPath, str] = {}
     for path in sorted(deployment.tree):

@@ -1,5 +1,6 @@
-"""compose.generated.yml: the pod file as Compose runs it (docs/spec/compile.md
-"Output"; decision 0018).
+"""compose.generated.yml: the pod file as Compose runs it.
+
+Specification: docs/spec/compile.md "Output"; decision 0018.
 
 Rules. The file is a pure function of the pod and the compiled tree. Every key that the user wrote
 passes through with its meaning, except ``x-claw``. ``${…}`` in the user's values stays for Compose

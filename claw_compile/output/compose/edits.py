@@ -1,5 +1,6 @@
-"""Edits of one Compose service, key by key (docs/spec/compile.md "Grammar": keys
-outside ``x-claw`` pass through).
+"""Edits of one Compose service, key by key.
+
+Specification: docs/spec/compile.md "Grammar": keys outside ``x-claw`` pass through.
 
 Rules. What the user wrote stays at its place, in its own form; ours is added after it. A value of a
 shape that Compose would refuse is left as it is: Compose says so.

@@ -91,7 +91,8 @@ def proxy_services(deployment: Deployment) -> Iterator[Entry]:
 
 
 def asked_workers(deployment: Deployment) -> str:
-    """Return the workers of the pod's proxy: as many as any of its agents asks for;
+    """Return the workers of the pod's proxy: as many as any of its agents asks for.
+
     ``auto`` is the most.
     """
     asked: set[str] = set()
@@ -191,8 +192,9 @@ def _networks(deployment: Deployment) -> dict[str, Data]:
 
 
 def secret_files(pod: PodSpec, lookup: Lookup) -> Mapping[PurePosixPath, bytes]:
-    """Return ``secrets/<name>`` for each secret from a variable; one that is not
-    set is reported elsewhere.
+    """Return ``secrets/<name>`` → content for each secret from a variable.
+
+    One that is not set is reported elsewhere.
     """
     files: dict[PurePosixPath, bytes] = {}
     for secret in pod.secrets:

@@ -1,5 +1,6 @@
-"""A Compose service as a container of Kubernetes: keys with a counterpart are carried over, and the
-others are reported.
+"""A Compose service as a container of Kubernetes.
+
+Keys with a counterpart are carried over, and the others are reported.
 
 Rules. Variables are filled in here, since kubectl fills in none; so every value of ``environment``
 goes into a Secret.
@@ -268,8 +269,9 @@ class Converter:
         return probe
 
     def _test_command(self, test: Node | None) -> list[str] | None:
-        """Return the command of a healthcheck's test: a line for the shell, or a list whose first
-        word says what it is.
+        """Return the command of a healthcheck's test.
+
+        It is a line for the shell, or a list whose first word, CMD or CMD-SHELL, says what follows.
         """
         if isinstance(test, ScalarNode):
             words = ["CMD-SHELL", self._text(test)]

@@ -1,5 +1,6 @@
-"""``--topology gateway``: a fleet of proxies for a whole pod, as one Deployment
-(docs/spec/compile.md "Verbs", decision 0036).
+"""``--topology gateway``: a fleet of proxies for a whole pod, as one Deployment.
+
+Specification: docs/spec/compile.md "Verbs", decision 0036.
 
 Rules. Any proxy serves any agent, so all share one state: a server, whose URL is a Secret of its
 own. No proxy holds anything that another one needs. Its volumes are the states of provider keys,
@@ -173,8 +174,9 @@ def _service(whole: Deployment) -> Object:
 
 
 def _deployment(whole: Deployment, container: Object, volumes: Sequence[Data]) -> Object:
-    """Return the Deployment without ``replicas``, which the autoscaler sets: a new apply must not
-    set them back.
+    """Return the Deployment without ``replicas``.
+
+    The autoscaler sets them, and a new apply must not set them back.
     """
     chosen: Data = {"matchLabels": labels(whole.pod_name, PROXY)}
     mounted = {
@@ -270,9 +272,7 @@ def _variables(whole: Deployment) -> Iterator[Data]:
 
 
 def _volumes(whole: Deployment) -> Iterator[Data]:
-    """Yield three volumes: the files of all agents, as one directory; the history; and what a proxy
-    learns.
-    """
+    """Yield three volumes: the files of all agents as one directory, the history, and the state."""
     sources: list[Data] = []
     for agent in whole.agents:
         if not agent.has_proxy:
@@ -301,16 +301,18 @@ def context_files(whole: Deployment, agent_id: str) -> Mapping[str, bytes]:
 
 
 def _workers(whole: Deployment) -> int:
-    """Return the workers of each proxy; 1 for ``auto``, since how many a node has
-    room for is known only there.
+    """Return the workers of each proxy.
+
+    For ``auto`` that is 1: how many a node has room for is known only there.
     """
     asked = asked_workers(whole)
     return int(asked) if asked.isdecimal() else 1
 
 
 def _scale(name: str, workers: int) -> Data:
-    """Return the autoscaler's rule: grow at once, shrink by one proxy a minute, since each one that
-    leaves ends its turns first.
+    """Return the autoscaler's rule: grow at once, and shrink by one proxy a minute.
+
+    Each proxy that leaves has to end its turns first.
     """
     target: Data = {"type": "AverageValue", "averageValue": str(TURNS * workers)}
     turns: Data = {"type": "Pods", "pods": {"metric": {"name": _METRIC}, "target": target}}

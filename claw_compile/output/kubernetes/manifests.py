@@ -227,8 +227,9 @@ def _fleet(whole: Deployment, lookup: Lookup) -> Iterator[Object]:
 
 
 def _manual_steps(whole: Deployment) -> Iterator[Diagnostic]:
-    """Report the Secrets that the operator has to make, because the compiler reads no such file:
-    those of secrets from files, and those of the pod's CA.
+    """Report the Secrets that the operator has to make.
+
+    The compiler does not read the files of such secrets, nor those of the pod's CA.
     """
     if whole.pod.name is None or not whole.has_proxy:
         return
@@ -387,8 +388,9 @@ def _items(files: Mapping[str, bytes]) -> list[Data]:
 
 
 def _template(agent: Agent, whole: Deployment, converter: Converter, files: _AgentFiles) -> Object:
-    """Return the spec of an agent's pod: its container, and its guard and proxy unless a gateway
-    has the proxies.
+    """Return the spec of an agent's pod: its container, and its guard and proxy as sidecars.
+
+    With a gateway the proxies are elsewhere, and there is no guard.
     """
     name = object_name(whole.pod_name, agent.id)
     main = converter.container()
@@ -473,8 +475,9 @@ def _proxy(agent: Agent, whole: Deployment, converter: Converter) -> Object:
 
 
 def _proxy_container(whole: Deployment, lookup: Lookup) -> Object:
-    """Return the proxy's container without what a sidecar and a fleet mount differently: the
-    agents' files, the history and the state.
+    """Return the proxy's container, with what a sidecar and a fleet have in common.
+
+    The mounts of the agents' files, of the history and of the state are missing in it.
     """
     environment, _ = proxy_environment(whole)
     mounts: list[Data] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - a volume of its own
@@ -547,8 +550,9 @@ def _common_volumes(whole: Deployment) -> Iterator[Data]:
 
 
 def drop_rights(main: Object, converter: Converter) -> None:
-    """Take from the agent's container all rights by which it could change or pass
-    the guard, and report what it loses.
+    """Take from the agent's container all rights by which it could change or pass the guard.
+
+    What it loses is reported.
     """
     context = cast("Object", main.setdefault("securityContext", {}))
     context["allowPrivilegeEscalation"] = False

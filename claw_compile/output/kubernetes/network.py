@@ -1,5 +1,6 @@
-"""The network of a pod in Kubernetes: packet filters and NetworkPolicies (docs/spec/compile.md
-"Verbs"; decisions 0018, 0024).
+"""The network of a pod in Kubernetes: packet filters and NetworkPolicies.
+
+Specification: docs/spec/compile.md "Verbs"; decisions 0018, 0024.
 
 Rules of the filter in an agent's pod. The proxy's user may send to anywhere. The agent may send to
 its own pod, and to the ports of what its surfaces name. A rule can't know the addresses of
@@ -209,12 +210,14 @@ def _find_service(host: str, pod: PodSpec) -> ServiceSpec | None:
 
 
 def _warn_of_shared_reach(agent: Agent, whole: Deployment, converter: Converter) -> None:
-    """Warn that the agent reaches what its proxy reaches: policies do not
-    distinguish containers of one pod.
+    """Warn that the agent reaches what its proxy reaches.
+
+    A policy does not distinguish the containers of one pod.
     """
     named = reachable_services(agent, whole.pod)
     others = sorted(reachable_from(agent, whole) - {*named})
     if named and others:
+        # At the first surface that opens a port: the filter can't tell whose port it is.
         at = next(surface.span for surface in agent.surfaces if surface.target in named)
         message = f"on a port of its surfaces {agent.id} reaches {', '.join(others)}, too"
         converter.diagnostics.append(codes.SHARED_REACH.at(at, message))
@@ -230,8 +233,9 @@ def deny_all(pod: str) -> Object:
 
 
 def policies(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -> dict[str, Object]:
-    """Return member → the policy that allows it something; ``cllama`` is a member
-    only of a gateway.
+    """Return member → the policy that allows it something.
+
+    ``cllama`` is a member only of a gateway.
     """
     pod = whole.pod_name
     reached = _reachability(whole)

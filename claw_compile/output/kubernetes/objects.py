@@ -23,8 +23,9 @@ type PodWide = Literal[
 
 
 def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None = None) -> str:
-    """Return ``pod-member``, ``pod-notes.volume`` or ``pod.deny``: a name that the
-    API takes, and that is unique.
+    """Return a name that the API takes, and that is unique.
+
+    It is ``pod-member``, ``pod-notes.volume`` or ``pod.deny``.
 
     Names of the pod file get no dot here. What follows a dot is ours, as in a member's ``.env``,
     and says what the object is. A name that had to be changed gets a digest; so does one that looks
@@ -35,6 +36,7 @@ def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None 
     if safe != whole or _DIGESTED.fullmatch(safe):
         digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
         safe = f"{safe}-{digest}"
+
     return safe if what is None else f"{safe}.{what}"
 
 
@@ -93,6 +95,7 @@ def deployment(name: str, pod: str, member: str, template: Object, replicas: int
     """
     annotations: Data = template.pop("annotations", {})
     metadata: Data = {"labels": labels(pod, member), "annotations": annotations}
+
     spec: Data = {
         "replicas": replicas,
         "strategy": {"type": "Recreate"},
