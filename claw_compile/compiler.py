@@ -147,29 +147,29 @@ def compile_pod(
     master = plan.loaded.master or _new_master()
     deployment = replace(_deployment(plan, master), placement=placement)
     if target == "kubernetes":
-        deployed = kubernetes(deployment, plan.loaded.variables.lookup)
+        content = kubernetes(deployment, plan.loaded.variables.lookup)
         file = output_of(pod_file, output) / KUBERNETES_FILE
     else:
-        deployed = Result(compose(deployment))
+        content = Result(compose(deployment))
         file = compose_file_of(pod_file, output)
-    diagnostics = sort_diagnostics((*checked.diagnostics, *deployed.diagnostics))
-    if deployed.value is None or has_errors(diagnostics):
+    diagnostics = sort_diagnostics((*checked.diagnostics, *content.diagnostics))
+    if content.value is None or has_errors(diagnostics):
         return Result(None, diagnostics)
 
     # First of all: a tree with the tokens of a secret that was not stored could not be made again.
     new_master = pod_file.parent / MASTER_FILE if plan.loaded.master is None else None
-    refused = write_master(new_master, master) if new_master is not None else ()
+    problems = write_master(new_master, master) if new_master is not None else ()
 
     tree = deployment.tree
     beside: dict[Path, bytes] = {}
     if target == "compose" and output is None:
-        beside[file] = deployed.value
+        beside[file] = content.value
     else:
-        tree = {**tree, PurePosixPath(file.name): deployed.value}
+        tree = {**tree, PurePosixPath(file.name): content.value}
     directory = output_of(pod_file, output)
-    refused = refused or write(tree, directory, beside)
-    if refused:
-        return Result(None, (*diagnostics, *refused))
+    problems = problems or write(tree, directory, beside)
+    if problems:
+        return Result(None, (*diagnostics, *problems))
 
     hosts = tuple(opened_hosts(plan.resolved)) if deployment.uses_ca else ()
     return Result(CompileResult(directory, file, plan.pod, new_master, hosts), diagnostics)
@@ -197,11 +197,11 @@ def run(
     pod: Path, output: Path | None, target: Target = "compose", placement: Placement = "sidecar"
 ) -> int:
     """Compile a pod for the command line: print diagnostics and a summary, return the exit code."""
-    written = compile_and_report(pod, output, target, placement)
-    if written is None:
+    compile_result = compile_and_report(pod, output, target, placement)
+    if compile_result is None:
         return 1
-    sys.stdout.write(summary(written))
-    sys.stdout.write(f"wrote {written.directory} and {written.deployed}\n")
+    sys.stdout.write(summary(compile_result))
+    sys.stdout.write(f"wrote {compile_result.directory} and {compile_result.deployed}\n")
     return 0
 
 
@@ -218,12 +218,13 @@ def compile_and_report(
     if totals:
         sys.stderr.write(f"{totals}\n")
 
-    compiled = result.value
-    if compiled is not None and compiled.new_master is not None:
+    compile_result = result.value
+    if compile_result is not None and compile_result.new_master is not None:
         sys.stderr.write(
-            f"made {compiled.new_master}: the pod's master secret; keep it, and keep it private\n"
+            f"made {compile_result.new_master}: the pod's master secret; keep it, and keep "
+            "it private\n"
         )
-    return compiled
+    return compile_result
 
 
 def summary(plan: Plan | CompileResult) -> str:
@@ -240,21 +241,21 @@ def summary(plan: Plan | CompileResult) -> str:
         width = max((len(tool.name) for tool in tools), default=0)
         lines.extend(f"  {tool.name:<{width}}  {tool.effect}" for tool in tools)
 
-    for name, described in sorted(plan.pod.descriptors.items()):
-        if described is not None and described.tools:
-            lines.append(f"{name}: tools from {_source(described)}")
+    for name, descriptor in sorted(plan.pod.descriptors.items()):
+        if descriptor is not None and descriptor.tools:
+            lines.append(f"{name}: tools from {_source(descriptor)}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _source(described: ServiceDescriptor) -> str:
-    match described.source:
+def _source(descriptor: ServiceDescriptor) -> str:
+    match descriptor.source:
         case "tools-host":
             return "the tools host itself, as its settings have it"
         case "snapshot":
-            return f"the snapshot {described.file}"
+            return f"the snapshot {descriptor.file}"
         case "tools-list":
-            return f"the list {described.file}"
+            return f"the list {descriptor.file}"
         case "image":
-            return f"the descriptor of its image, in {described.file}"
+            return f"the descriptor of its image, in {descriptor.file}"
         case "describe-file" | "build":
-            return f"the descriptor {described.file}"
+            return f"the descriptor {descriptor.file}"

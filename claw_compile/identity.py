@@ -48,5 +48,5 @@ def host_token(master: Secret, service: str, agent_id: str, epoch: int = 0) -> S
 def agent_token(master: Secret, agent_id: str, epoch: int = 0) -> Secret:
     """Return an agent's credential, ``<agent-id>:<48 hex>``. Another epoch is another token."""
     info = b"agent-token\0" + agent_id.encode() + b"\0" + str(epoch).encode()
-    derived = derive_key(master, info, TOKEN_BYTES)
-    return Secret(f"{agent_id}:{derived.hex()}")
+    key = derive_key(master, info, TOKEN_BYTES)
+    return Secret(f"{agent_id}:{key.hex()}")

@@ -37,10 +37,10 @@ def inspect_pod(plan: Plan, word: str) -> Facts | UnknownName:
     spec = plan.pod.spec.service(word)
     agents = [each for each in plan.agents if word in {each.agent.id, each.agent.spec.name.text}]
     if spec is None and not agents:
-        known = {each.agent.id for each in plan.agents}
-        known |= {each.name.text for each in plan.pod.spec.services}
+        names = {each.agent.id for each in plan.agents}
+        names |= {each.name.text for each in plan.pod.spec.services}
         message = f"the pod has no service and no agent '{word}'"
-        return UnknownName(message, did_you_mean(word, known))
+        return UnknownName(message, did_you_mean(word, names))
 
     service: Facts | None = None
     if spec is not None:
@@ -48,8 +48,8 @@ def inspect_pod(plan: Plan, word: str) -> Facts | UnknownName:
         service = None if is_agent_only else _service(plan, spec)
 
     facts = {"agents": [_agent(plan, each) for each in agents], "service": service}
-    masked: Facts = _mask(facts, _values(plan))
-    return masked
+    safe_facts: Facts = _mask(facts, _values(plan))
+    return safe_facts
 
 
 def _agent(plan: Plan, projected: ProjectedAgent) -> Facts:
@@ -130,8 +130,8 @@ def _service(plan: Plan, spec: ServiceSpec) -> Facts:
     # A service that the proxy does not call has no base URL.
     url: str | None = None
     if used_by or descriptor is not None:
-        written = spec.base_url.shown if spec.base_url is not None else None
-        url = written or base_url(spec, plan.loaded.variables.lookup, [])
+        written_url = spec.base_url.shown if spec.base_url is not None else None
+        url = written_url or base_url(spec, plan.loaded.variables.lookup, [])
 
     tools = descriptor.tools if descriptor is not None else ()
     return {
@@ -173,7 +173,7 @@ def _from(source: str, reference: ScalarNode, service: str) -> Facts:
 
 
 def _descriptor(descriptor: ServiceDescriptor) -> Facts:
-    stated = descriptor.descriptor.model_dump(
+    document = descriptor.descriptor.model_dump(
         mode="json", by_alias=True, exclude_none=True, exclude={"tools"}
     )
     source = {
@@ -181,7 +181,7 @@ def _descriptor(descriptor: ServiceDescriptor) -> Facts:
         "as": descriptor.source,
         "digest": descriptor.digest,
     }
-    return source | stated
+    return source | document
 
 
 def _declared_tool(plan: Plan, service: str, tool: DescriptorTool) -> Facts:

@@ -111,10 +111,10 @@ def lock_pod(
     for service in loaded_pod.pod.services:
         update.lock(service, accept, ask)
 
-    known = [service.name.text for service in loaded_pod.pod.services]
+    names = [service.name.text for service in loaded_pod.pod.services]
     for name in sorted(set(accept) - update.services.keys()):
         message = f"{quote(name)} can't be accepted: no service of that name has a descriptor"
-        hint = did_you_mean(name, known)
+        hint = did_you_mean(name, names)
         at = start_of(str(pod_file))
         update.diagnostics.append(codes.UNKNOWN_SERVICE.at(at, message, hint=hint))
 
@@ -124,9 +124,9 @@ def lock_pod(
 
     content = LockContent(epochs=update.epochs, services=update.services)
     path = pod_file.parent / LOCK_FILE
-    refused = replace_file(path, render_lock(content))
-    if refused:
-        return Result(None, (*diagnostics, *refused))
+    problems = replace_file(path, render_lock(content))
+    if problems:
+        return Result(None, (*diagnostics, *problems))
     return Result(_report(path, content, update.before, accept), diagnostics)
 
 
@@ -218,25 +218,25 @@ class _LockUpdate:
     ) -> tuple[ServiceDescriptor, LockedService] | None:
         """Return the descriptor that the service's image holds, and its entry; None for none."""
         image = fill_in(child(service.body, "image"), self.loaded.variables.lookup)
-        found = ask(image) if image is not None else None
-        if found is None:
+        in_image = ask(image) if image is not None else None
+        if in_image is None:
             return None
-        if found.data is None:
-            message = f"the image has no file {quote(found.path)}, which its label names"
+        if in_image.data is None:
+            message = f"the image has no file {quote(in_image.path)}, which its label names"
             self.diagnostics.append(codes.BAD_DESCRIBE_LABEL.at(service.name.span, message))
             return None
 
-        file = f"{written_image(service)}:{found.path}"
-        root = decode(file, found.data).then(read_json)
-        read = root.then(lambda tree: read_descriptor(file, tree))
-        self.diagnostics.extend(read.diagnostics)
-        if root.value is None or read.value is None:
+        file = f"{written_image(service)}:{in_image.path}"
+        root = decode(file, in_image.data).then(read_json)
+        file_result = root.then(lambda tree: read_descriptor(file, tree))
+        self.diagnostics.extend(file_result.diagnostics)
+        if root.value is None or file_result.value is None:
             return None
 
-        descriptor = replace(read.value, source="image", digest=sha256(found.data))
-        entry = lock_service(descriptor, found.path, written_image(service))
+        descriptor = replace(file_result.value, source="image", digest=sha256(in_image.data))
+        entry = lock_service(descriptor, in_image.path, written_image(service))
         # The whole descriptor goes into the lock: a compile asks no Docker.
-        whole = {"image_digest": found.image_digest, "descriptor": plain_data(root.value)}
+        whole = {"image_digest": in_image.image_digest, "descriptor": plain_data(root.value)}
         return descriptor, entry.model_copy(update=whole)
 
 
@@ -247,21 +247,21 @@ def rotate_pod(pod_file: Path, environ: Mapping[str, str], agent: str) -> Result
         return Result(None, sort_diagnostics(loaded.diagnostics))
 
     resolved = resolve(loaded.value).value
-    known = [each.id for each in resolved.agents] if resolved is not None else []
-    if agent not in known:
+    names = [each.id for each in resolved.agents] if resolved is not None else []
+    if agent not in names:
         unknown = codes.UNKNOWN_AGENT.at(
             start_of(str(pod_file)),
             f"no agent {quote(agent)}",
-            hint=did_you_mean(agent, known),
-            help_text=f"the agents are {', '.join(known)}" if known else None,
+            hint=did_you_mean(agent, names),
+            help_text=f"the agents are {', '.join(names)}" if names else None,
         )
         return Result(None, sort_diagnostics((*loaded.diagnostics, unknown)))
 
     content = loaded.value.lock.content if loaded.value.lock else LockContent()
     epoch = content.epochs.get(agent, 0) + 1
-    rotated = content.model_copy(update={"epochs": {**content.epochs, agent: epoch}})
+    new_content = content.model_copy(update={"epochs": {**content.epochs, agent: epoch}})
     path = pod_file.parent / LOCK_FILE
-    refused = replace_file(path, render_lock(rotated))
-    if refused:
-        return Result(None, refused)
+    problems = replace_file(path, render_lock(new_content))
+    if problems:
+        return Result(None, problems)
     return Result(Rotation(path, agent, epoch), sort_diagnostics(loaded.diagnostics))

@@ -146,14 +146,14 @@ class _Finder:
         if isinstance(secret, Secret):
             secrets = (*secrets, secret)
         address = self._url(url)
-        shown = url or self._shown(address)
-        return replace(target, url=address, shown_url=shown, auth=auth, secrets=secrets)
+        shown_url = url or self._shown(address)
+        return replace(target, url=address, shown_url=shown_url, auth=auth, secrets=secrets)
 
     def _command(self) -> tuple[str, ...]:
         stdio = self.spec.stdio
-        declared = items_of(child(self.spec.body, "x-claw", "mcp-stdio", "args"))
+        declared_args = items_of(child(self.spec.body, "x-claw", "mcp-stdio", "args"))
         # An argument that can't be read is left out of ``args``: another command would be started.
-        if stdio is None or len(stdio.args) != len(declared):
+        if stdio is None or len(stdio.args) != len(declared_args):
             own = [each for each in self.diagnostics if each.span.file == str(self.pod_file)]
             raise TargetError("", as_text(own))
         return (stdio.command.text, *(argument.text for argument in stdio.args))
@@ -175,8 +175,8 @@ class _Finder:
     @property
     def _described_path(self) -> str | None:
         """Return the path of MCP in the service's descriptor; None for one without MCP."""
-        described = self.loaded.descriptors.get(self.spec.name.text)
-        descriptor = described.descriptor if described is not None else None
+        service_descriptor = self.loaded.descriptors.get(self.spec.name.text)
+        descriptor = service_descriptor.descriptor if service_descriptor is not None else None
         if not isinstance(descriptor, DescriptorV2) or descriptor.mcp is None:
             return None
         return descriptor.mcp.path
@@ -302,13 +302,13 @@ class _Finder:
 def _with_path(url: str, path: str) -> str:
     """Return the URL of ``--url``: its own path counts, and without one the server's."""
     try:
-        checked = checked_base_url(url)
+        base = checked_base_url(url)
     except ValueError as error:
         message = f"--url: {error}; a credential belongs into 'auth' of the service"
         raise TargetError(message, code=2) from None
 
-    has_path = "/" in checked.partition("://")[2].rstrip("/")
-    return checked if has_path else checked.rstrip("/") + path
+    has_path = "/" in base.partition("://")[2].rstrip("/")
+    return base if has_path else base.rstrip("/") + path
 
 
 def _is_credential(variable: str) -> bool:

@@ -207,11 +207,11 @@ def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
 
     ``root`` is its ``result``, or the whole JSON-RPC answer.
     """
-    listed: Node | None = root
+    listing: Node | None = root
     if isinstance(root, MapNode) and root.get("jsonrpc") is not None:
-        listed = root.value("result")
+        listing = root.value("result")
 
-    tools = _listed_tools(listed, root)
+    tools = _listed_tools(listing, root)
     if tools.value is None:
         return Result(None, tools.diagnostics)
 
@@ -222,22 +222,22 @@ def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
     return Result(_descriptor_of(mcp, grantable), tuple(left_out))
 
 
-def _listed_tools(listed: Node | None, root: Node) -> Result[ListNode]:
+def _listed_tools(listing: Node | None, root: Node) -> Result[ListNode]:
     """Return the list of tools in the result of tools/list; None for an answer without result."""
-    if not isinstance(listed, MapNode):
-        at = listed.span if listed is not None else root.span
-        what = kind(listed) if listed is not None else "an error"
+    if not isinstance(listing, MapNode):
+        at = listing.span if listing is not None else root.span
+        what = kind(listing) if listing is not None else "an error"
         message = f"the result of tools/list is an object, and this is {what}"
         return Result(None, (codes.BAD_TOOLS_LIST.at(at, message),))
 
-    tools = listed.value("tools")
+    tools = listing.value("tools")
     if not isinstance(tools, ListNode):
-        at = tools.span if tools is not None else listed.span
+        at = tools.span if tools is not None else listing.span
         message = "the result of tools/list has a list 'tools'"
         return Result(None, (codes.BAD_TOOLS_LIST.at(at, message),))
 
     # The tools of further pages would be missing without a word.
-    cursor = listed.value("nextCursor")
+    cursor = listing.value("nextCursor")
     is_last_page = cursor is None or (isinstance(cursor, ScalarNode) and cursor.is_null)
     if cursor is not None and not is_last_page:
         message = "this is one page of several: 'nextCursor' asks for the next"

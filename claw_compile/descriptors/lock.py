@@ -125,35 +125,41 @@ def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
         # pydantic adds "[key]" to the path of a mapping's key.
         path = tuple(part for part in problem["loc"] if part != "[key]")
         # Escaped as ``quote`` does, but without its quotation marks.
-        shown = quote(".".join(map(str, path)))[1:-1]
-        yield codes.BAD_LOCK.at(span_at(root, path), f"{shown}: {problem['msg']}")
+        place = quote(".".join(map(str, path)))[1:-1]
+        yield codes.BAD_LOCK.at(span_at(root, path), f"{place}: {problem['msg']}")
 
 
-def lock_service(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:
+def lock_service(
+    service_descriptor: ServiceDescriptor, file: str, image: str | None
+) -> LockedService:
     """Return the lock's entry of a descriptor; ``file`` is its path from the pod's directory."""
-    tools = {tool.name: lock_tool(described, tool) for tool in described.tools}
+    tools = {tool.name: lock_tool(service_descriptor, tool) for tool in service_descriptor.tools}
     return LockedService(
-        source=described.source, file=file, digest=described.digest, image=image, tools=tools
+        source=service_descriptor.source,
+        file=file,
+        digest=service_descriptor.digest,
+        image=image,
+        tools=tools,
     )
 
 
-def lock_tool(described: ServiceDescriptor, tool: DescriptorTool) -> LockedTool:
+def lock_tool(service_descriptor: ServiceDescriptor, tool: DescriptorTool) -> LockedTool:
     """Return the lock's entry of one tool. The order of a schema's keys does not matter."""
-    call = _call(described, tool)
-    stated = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    call = _call(service_descriptor, tool)
+    document = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return LockedTool(
         effect=tool.effect,
         call=call,
         schema_digest=sha256(_canonical(tool.input_schema)),
-        digest=sha256(_canonical({"call": call, "tool": stated})),
+        digest=sha256(_canonical({"call": call, "tool": document})),
     )
 
 
-def _call(described: ServiceDescriptor, tool: DescriptorTool) -> str:
+def _call(service_descriptor: ServiceDescriptor, tool: DescriptorTool) -> str:
     if tool.http is not None:
         return f"{tool.http.method} {tool.http.path}"
 
-    descriptor = described.descriptor
+    descriptor = service_descriptor.descriptor
     path = ""
     if isinstance(descriptor, DescriptorV2) and descriptor.mcp is not None:
         path = descriptor.mcp.path
@@ -182,6 +188,6 @@ def render_lock(content: LockContent) -> bytes:
     if content.services is not None:
         data["services"] = {}
         for name, each in sorted(content.services.items()):
-            dumped = each.model_dump(mode="json", by_alias=True, exclude_none=True)
-            data["services"][name] = dumped | {"tools": dict(sorted(dumped["tools"].items()))}
+            entry = each.model_dump(mode="json", by_alias=True, exclude_none=True)
+            data["services"][name] = entry | {"tools": dict(sorted(entry["tools"].items()))}
     return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()

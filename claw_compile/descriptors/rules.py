@@ -215,16 +215,15 @@ def _parameter(tool: DescriptorTool, name: str, root: Node, base: _Path) -> Iter
 
     at = span_at(root, (*base, "inputSchema", "properties", name))
     notes = [Note(in_path, "the path needs it here")]
-    required = tool.input_schema.get("required")
-    if not isinstance(required, list) or name not in required:
+    required_names = tool.input_schema.get("required")
+    if not isinstance(required_names, list) or name not in required_names:
         message = f"the property {quote(name)} is not required"
         yield codes.PATH_PARAMETER.at(at, message, notes=notes)
 
-    declared = properties[name]
-    if isinstance(declared, dict) and declared.get("type") in _NOT_SINGLE:
-        message = (
-            f"the property {quote(name)} is an {declared['type']}, and a path takes a single value"
-        )
+    property_schema = properties[name]
+    kind = property_schema.get("type") if isinstance(property_schema, dict) else None
+    if kind in _NOT_SINGLE:
+        message = f"the property {quote(name)} is an {kind}, and a path takes a single value"
         yield codes.PATH_PARAMETER.at(at, message, notes=notes)
 
 
@@ -233,15 +232,15 @@ def _annotations(tool: DescriptorTool, tool_node: Node) -> Iterator[Diagnostic]:
     if node is None:
         return
 
-    stated = tool.annotations
-    says_both = stated.read_only is not None and stated.read_only_hint is not None
-    if says_both and stated.read_only != stated.read_only_hint:
+    annotations = tool.annotations
+    says_both = annotations.read_only is not None and annotations.read_only_hint is not None
+    if says_both and annotations.read_only != annotations.read_only_hint:
         notes = [Note(span_at(node, ("readOnly",)), "this one wins")]
         at = span_at(node, ("readOnlyHint",))
         yield codes.EFFECT_CONFLICT.at(at, "'readOnlyHint' contradicts 'readOnly'", notes=notes)
 
-    is_destructive = (stated.model_extra or {}).get("destructiveHint") is True
-    if stated.effect == "read" and is_destructive:
+    is_destructive = (annotations.model_extra or {}).get("destructiveHint") is True
+    if annotations.effect == "read" and is_destructive:
         message = f"{quote(tool.name)} says that it only reads, and that it is destructive"
         yield codes.EFFECT_CONFLICT.at(span_at(node, ("destructiveHint",)), message)
 

@@ -44,19 +44,19 @@ def read_skill(path: str, origin: str, source: Source) -> Result[SkillFile]:
             message = "the front matter is not closed: a line of '---' ends it"
             return Result(None, (codes.BAD_SKILL.at(at, message),))
 
-        described = _read_front(source, end)
+        front = _read_front(source, end)
         lines = lines[end + 1 :]
     else:
-        described = Result("")
+        front = Result("")
 
-    description = described.value or _first_text(lines)
+    description = front.value or _first_text(lines)
     skill = SkillFile(
         name=PurePosixPath(path).name,
         description=" ".join(description.split())[:MAX_DESCRIPTION],
         content=source.text.encode(),
         origin=origin,
     )
-    return Result(skill, described.diagnostics)
+    return Result(skill, front.diagnostics)
 
 
 def _find_end(lines: Sequence[str]) -> int | None:
@@ -74,8 +74,8 @@ def _read_front(source: Source, end: int) -> Result[str]:
     if front.value is None:
         return Result(None, front.diagnostics)
 
-    described = _described(front.value)
-    return Result(described.value, (*front.diagnostics, *described.diagnostics))
+    description = _described(front.value)
+    return Result(description.value, (*front.diagnostics, *description.diagnostics))
 
 
 def _first_text(lines: Sequence[str]) -> str:

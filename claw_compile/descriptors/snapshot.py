@@ -78,7 +78,7 @@ class SnapshotChange:
 
 
 def build_snapshot(
-    listed: Sequence[Any], mcp_path: str, origin: JsonObject, previous: JsonObject | None
+    listed_tools: Sequence[Any], mcp_path: str, origin: JsonObject, previous: JsonObject | None
 ) -> tuple[JsonObject, tuple[UngrantableTool, ...]]:
     """Return the snapshot of what a server lists, and the tools that can't be granted.
 
@@ -86,8 +86,8 @@ def build_snapshot(
     """
     grantable: list[JsonObject] = []
     ungrantable: list[UngrantableTool] = []
-    counts = Counter(_name(each, index) for index, each in enumerate(listed))
-    for index, entry in enumerate(listed):
+    counts = Counter(_name(each, index) for index, each in enumerate(listed_tools))
+    for index, entry in enumerate(listed_tools):
         name = _name(entry, index)
         tool = _known_members(entry)
         reason = _protocol_objection(entry, counts[name]) or _objection(tool)
@@ -308,14 +308,14 @@ def property_changes(old: Any, new: Any) -> str:
     if not isinstance(before, dict) or not isinstance(after, dict):
         return ""
 
-    added = after.keys() - before.keys()
-    removed = before.keys() - after.keys()
+    new_names = after.keys() - before.keys()
+    old_names = before.keys() - after.keys()
     common = before.keys() & after.keys()
-    changed = {key for key in common if not _is_equal(before[key], after[key])}
+    changed_names = {key for key in common if not _is_equal(before[key], after[key])}
     words = [
-        *(f"+{name}" for name in sorted(added)),
-        *(f"-{name}" for name in sorted(removed)),
-        *(f"~{name}" for name in sorted(changed)),
+        *(f"+{name}" for name in sorted(new_names)),
+        *(f"-{name}" for name in sorted(old_names)),
+        *(f"~{name}" for name in sorted(changed_names)),
     ]
     return " ".join(words)
 

@@ -116,10 +116,10 @@ def fill_in(node: Node | None, lookup: Lookup) -> str | None:
     if not isinstance(node, ScalarNode) or node.is_null:
         return None
 
-    filled = interpolate(node.text, lookup)
-    if filled.problems or not filled.text.strip():
+    value = interpolate(node.text, lookup)
+    if value.problems or not value.text.strip():
         return None
-    return filled.text
+    return value.text
 
 
 def labels(source: Source, target: str | None = None) -> Labels:
@@ -201,13 +201,13 @@ def _logical_lines(source: Source, escape: str) -> Iterator[_Line]:
         part = line
         while (stripped := part.rstrip()).endswith(escape):
             text += stripped[: -len(escape)]
-            following = _next_part(lines)
-            if following is None:
+            next_line = _next_part(lines)
+            if next_line is None:
                 part = ""
                 break
             starts.append(len(text))
-            numbers.append(following[0])
-            part = following[1]
+            numbers.append(next_line[0])
+            part = next_line[1]
         text += part
 
         yield _Line(source, text, tuple(starts), tuple(numbers), escape)

@@ -59,22 +59,22 @@ class DescriptorLookup:
 
     def all(self) -> Mapping[str, ServiceDescriptor | None]:
         """Return service → descriptor; None for one whose descriptor can't be read."""
-        described: dict[str, ServiceDescriptor | None] = {}
+        descriptors: dict[str, ServiceDescriptor | None] = {}
         for service in self.pod.services:
             name = service.name.text
             if service.names_descriptor and service.describe_file is None:
                 # What it names is no path, which is reported: no other source may take its place.
-                described[name] = None
+                descriptors[name] = None
                 continue
             if service.tools_host is not None:
-                described[name] = self._tools_host(service)
+                descriptors[name] = self._tools_host(service)
                 continue
 
             sources = self._sources(service)
             first = self._first(sources)
             if first is not None:
                 self.files.diagnostics.extend(first.diagnostics)
-                described[name] = self._with_pod_path(service, first.value)
+                descriptors[name] = self._with_pod_path(service, first.value)
                 # ``sources`` is an iterator: what is left of it are the others.
                 self._compare(service, first.value, sources)
             elif service.wraps_stdio:
@@ -82,21 +82,21 @@ class DescriptorLookup:
                 message = f"{quote(name)} wraps a stdio server, and has no snapshot of its tools"
                 diagnostic = codes.NO_SNAPSHOT.at(service.name.span, message, help_text=help_text)
                 self.files.diagnostics.append(diagnostic)
-        return described
+        return descriptors
 
     def _tools_host(self, service: ServiceSpec) -> ServiceDescriptor:
         """Return the tools of a tools host: its own, and those of its MCP servers.
 
         The latter are those that a source lists.
         """
-        listed = self._first(self._sources(service))
-        if listed is not None:
-            self.files.diagnostics.extend(listed.diagnostics)
+        listing = self._first(self._sources(service))
+        if listing is not None:
+            self.files.diagnostics.extend(listing.diagnostics)
 
-        described = describe_tools_host(service, listed.value if listed is not None else None)
-        self.files.diagnostics.extend(described.diagnostics)
-        assert described.value is not None
-        return described.value
+        descriptor = describe_tools_host(service, listing.value if listing is not None else None)
+        self.files.diagnostics.extend(descriptor.diagnostics)
+        assert descriptor.value is not None
+        return descriptor.value
 
     def _with_pod_path(
         self, service: ServiceSpec, described: ServiceDescriptor | None
@@ -179,8 +179,8 @@ class DescriptorLookup:
         if data is None:
             return Result(None)
         # A path that came from the environment is named as it is written.
-        shown = self.files.display_path(path.shown)
-        return _read_file(decode(shown, data), "describe-file")
+        shown_path = self.files.display_path(path.shown)
+        return _read_file(decode(shown_path, data), "describe-file")
 
     def _snapshot(self, service: ServiceSpec) -> Iterator[_Candidate]:
         file = self._discovered(service, DESCRIPTOR_FILE)
@@ -231,8 +231,8 @@ class DescriptorLookup:
         if self.lock is None or self.lock.services is None or root is None:
             return
 
-        locked = self.lock.services[name]
-        if locked.image != written_image(service):
+        entry = self.lock.services[name]
+        if entry.image != written_image(service):
             yield codes.STALE_SNAPSHOT.at(
                 service.name.span,
                 f"{self.lock.file} has the descriptor of another image of {name}; "
@@ -244,7 +244,7 @@ class DescriptorLookup:
 
         checked = read_descriptor(self.lock.file, root)
         if checked.value is not None:
-            value = replace(checked.value, source="image", digest=locked.digest)
+            value = replace(checked.value, source="image", digest=entry.digest)
             checked = replace(checked, value=value)
         yield checked
 
@@ -324,8 +324,8 @@ def _read_file(
     root = read_json(file.value)
     if mcp_path is not None:
         root = root.then(lambda listed: as_descriptor(listed, mcp_path))
-    described = root.then(lambda tree: read_descriptor(name, tree))
-    return described.then(lambda value: Result(replace(value, source=source, digest=digest)))
+    descriptor = root.then(lambda tree: read_descriptor(name, tree))
+    return descriptor.then(lambda value: Result(replace(value, source=source, digest=digest)))
 
 
 def differences(
@@ -341,17 +341,17 @@ def differences(
     # (key in the snapshot, name for the user, values that count as equal)
     parts: list[tuple[str, str, Collection[Any]]] = []
     if stdio is not None:
-        filled_in = [each.text for each in stdio.args]
-        written = [each.shown for each in stdio.args]
+        filled_in_args = [each.text for each in stdio.args]
+        written_args = [each.shown for each in stdio.args]
         parts.append(("command", "command", (stdio.command.text, stdio.command.shown)))
-        parts.append(("args", "args", (filled_in, written)))
+        parts.append(("args", "args", (filled_in_args, written_args)))
     if images:
         parts += [(key, "image", images) for key in _IMAGE_KEYS]
 
-    recorded = _recorded(snapshot)
+    record = _recorded(snapshot)
     names: dict[str, None] = {}
     for key, name, values in parts:
-        if key in recorded and recorded[key] not in values:
+        if key in record and record[key] not in values:
             names[name] = None
     return tuple(names)
 
@@ -361,8 +361,8 @@ def is_of_image(snapshot: ServiceDescriptor, images: Collection[str]) -> bool:
 
     One that names no image was not.
     """
-    recorded = _recorded(snapshot)
-    return any(recorded.get(name) in images for name in _IMAGE_KEYS)
+    record = _recorded(snapshot)
+    return any(record.get(name) in images for name in _IMAGE_KEYS)
 
 
 def _recorded(snapshot: ServiceDescriptor) -> dict[str, Any]:

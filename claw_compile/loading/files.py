@@ -66,7 +66,7 @@ class Files:
 
     def read_if_present(self, path: str, what: str) -> Result[Source] | None:
         """Return a file that nobody names; None when it is not there."""
-        shown = self.display_path(path)
+        shown_path = self.display_path(path)
         try:
             target = self.resolve_path(path)
             if not (self.root / path).exists():
@@ -75,7 +75,7 @@ class Files:
             # A name that is too long, or holds a NUL, is no file.
             return None
 
-        at = start_of(shown)
+        at = start_of(shown_path)
         if target is None:
             message = f"{what} leads out of the pod's directory"
             return Result(None, (codes.PATH_ESCAPES_POD.at(at, message),))
@@ -84,7 +84,7 @@ class Files:
         self._keep(target, data)
         if data.value is None:
             return Result(None, data.diagnostics)
-        return decode(shown, data.value)
+        return decode(shown_path, data.value)
 
     def _keep(self, target: Path, data: Result[bytes]) -> None:
         if data.value is not None:

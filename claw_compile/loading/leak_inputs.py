@@ -57,6 +57,18 @@ type Kind = Literal["variable", "text", "file", "prose"]
 """``file``: it may name its values, as settings do. ``prose``: words for the agent to read."""
 
 _REFERENCE = re.compile(r"\$\{?(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_HOOKS = ("post_start", "pre_stop")
+_RUNTIME = ".claw-runtime"
+_SETTINGS = re.compile(
+    r"\.?env(\..*)?"
+    r"|.*\.(env|envrc|ini|cfg|conf|config|properties|toml|ya?ml|json|sh|txt)"
+    r"|[^.]+|\.[^.]+",
+    re.IGNORECASE,
+)
+"""Names of files in which an assignment is a setting.
+
+In other files, such as source code, an assignment may only name a variable.
+"""
 
 
 @dataclass(frozen=True)
@@ -132,22 +144,6 @@ def references(written: str) -> tuple[str, ...]:
     return tuple(match["name"] for match in _REFERENCE.finditer(written.replace("$$", "")))
 
 
-_HOOKS = ("post_start", "pre_stop")
-_RUNTIME = ".claw-runtime"
-
-
-_SETTINGS = re.compile(
-    r"\.?env(\..*)?"
-    r"|.*\.(env|envrc|ini|cfg|conf|config|properties|toml|ya?ml|json|sh|txt)"
-    r"|[^.]+|\.[^.]+",
-    re.IGNORECASE,
-)
-"""Names of files in which an assignment is a setting.
-
-In other files, such as source code, an assignment may only name a variable.
-"""
-
-
 @dataclass(frozen=True)
 class AgentService:
     """The Compose keys of an agent's service, or of one that it extends.
@@ -198,26 +194,26 @@ class LeakInputs:
 
     def secrets(self) -> Mapping[str, str]:
         """Return the pod's secrets that are known here, by name."""
-        known: dict[str, str] = {}
+        values: dict[str, str] = {}
         for secret in self.pod.secrets:
             text = self._secret(secret)
             if text:
-                known[secret.name.text] = text
-        return known
+                values[secret.name.text] = text
+        return values
 
-    def text(self, path: str, at: Span, what: str, *, required: bool) -> Source | None:
+    def text(self, path: str, at: Span, what: str, *, is_required: bool) -> Source | None:
         """Return the text of a file, by its path from the pod's directory."""
         if path in self.texts:
             return self.texts[path]
 
-        shown = self.files.display_path(path)
-        data = read_file(self.files.root / path, at, f"{what} {quote(shown)}")
+        shown_path = self.files.display_path(path)
+        data = read_file(self.files.root / path, at, f"{what} {quote(shown_path)}")
         if data.value is None:
-            if required:
+            if is_required:
                 self.files.diagnostics.extend(data.diagnostics)
             return None
 
-        self.texts[path] = Source(shown, data.value.decode("utf-8-sig", errors="replace"))
+        self.texts[path] = Source(shown_path, data.value.decode("utf-8-sig", errors="replace"))
         return self.texts[path]
 
     def _secret(self, secret: PodSecret) -> str | None:
@@ -225,7 +221,7 @@ class LeakInputs:
         if secret.source == "env":
             return self.variables.lookup(reference.text)
 
-        source = self.text(reference.text, reference.span, "the secret", required=False)
+        source = self.text(reference.text, reference.span, "the secret", is_required=False)
         return source.text.strip() if source is not None else None
 
     def _agent_inputs(self, agent: ServiceSpec) -> Iterator[LeakInput]:
@@ -278,7 +274,7 @@ class LeakInputs:
         private = self._private
         path = private.path(exposure)
         if not self._is_folder(path):
-            source = self.text(path, exposure.at, what, required=False)
+            source = self.text(path, exposure.at, what, is_required=False)
             if source is not None:
                 yield file_input(what, source, "file", notes)
             return
@@ -287,10 +283,12 @@ class LeakInputs:
             return
         content = self._folder(path)
         for file in content.files:
-            shown = self.files.display_path(posixpath.join(path, file.path))
+            shown_path = self.files.display_path(posixpath.join(path, file.path))
             is_settings = _SETTINGS.fullmatch(posixpath.basename(file.path)) is not None
             kind: Kind = "file" if is_settings else "prose"
-            yield file_input("a file in a mounted folder", Source(shown, file.text), kind, notes)
+            yield file_input(
+                "a file in a mounted folder", Source(shown_path, file.text), kind, notes
+            )
 
         if content.unread:
             unread = "; ".join(content.unread)
@@ -344,15 +342,15 @@ class LeakInputs:
         if file is not None:
             # Relative to the file that names it, which may be an extended one itself.
             path = posixpath.normpath(posixpath.join(posixpath.dirname(service.file), file))
-            source = self.text(path, node.span, "the extended file", required=True)
+            source = self.text(path, node.span, "the extended file", is_required=True)
             if source is None:
                 return None
 
-            read = read_yaml(source)
-            self.files.diagnostics.extend(read.diagnostics)
-            if read.value is None:
+            extended_file = read_yaml(source)
+            self.files.diagnostics.extend(extended_file.diagnostics)
+            if extended_file.value is None:
                 return None
-            document = read.value
+            document = extended_file.value
 
         body = child(document, "services", name)
         if not isinstance(body, MapNode):
@@ -418,9 +416,9 @@ class Container:
             if path is None or named_by is None or self._is_its_own(path):
                 continue
 
-            required = fill_in(child(item, "required"), lookup) != "false"
+            is_required = fill_in(child(item, "required"), lookup) != "false"
             is_raw = fill_in(child(item, "format"), lookup) == "raw"
-            source = self._text(path, named_by, "the env_file", required=required)
+            source = self._text(path, named_by, "the env_file", is_required=is_required)
             if source is not None:
                 yield from self._assignments(source, self._taken_at(named_by.span), is_raw=is_raw)
 
@@ -441,13 +439,13 @@ class Container:
         """
         variables = self.collection.variables
         if is_raw:
-            assigned = tuple(_raw_assignments(source.text))
+            assignments = tuple(_raw_assignments(source.text))
         else:
-            read = read_env_file(source, {**variables.dotenv, **variables.environ})
-            self.collection.files.diagnostics.extend(read.diagnostics)
-            assigned = read.value or ()
+            file_result = read_env_file(source, {**variables.dotenv, **variables.environ})
+            self.collection.files.diagnostics.extend(file_result.diagnostics)
+            assignments = file_result.value or ()
 
-        for each in assigned:
+        for each in assignments:
             if each.value is not None:
                 value = each.value
                 refers = references(each.written)
@@ -470,9 +468,9 @@ class Container:
         Of an external one nothing is known.
         """
         for name in mounted_names(node):
-            declared = child(self.collection.pod.document, section, name.text)
+            declaration = child(self.collection.pod.document, section, name.text)
             what = f"the {section[:-1]} '{name.text}'"
-            for entry in entries_of(declared):
+            for entry in entries_of(declaration):
                 yield from self._declared_inputs(what, entry, self._taken_at(name.span))
 
     def _declared_inputs(
@@ -528,10 +526,10 @@ class Container:
                 notes=self.notes,
             )
 
-    def _text(self, path: str, node: Node, what: str, *, required: bool) -> Source | None:
-        expanded = expand_home(path, self.collection.variables.lookup)
-        from_pod = posixpath.normpath(posixpath.join(self.directory, expanded))
-        return self.collection.text(from_pod, node.span, what, required=required)
+    def _text(self, path: str, node: Node, what: str, *, is_required: bool) -> Source | None:
+        expanded_path = expand_home(path, self.collection.variables.lookup)
+        from_pod = posixpath.normpath(posixpath.join(self.directory, expanded_path))
+        return self.collection.text(from_pod, node.span, what, is_required=is_required)
 
 
 def _raw_assignments(text: str) -> Iterator[Assignment]:

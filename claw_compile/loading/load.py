@@ -91,10 +91,10 @@ def _files(
 ) -> Result[LoadedPod]:
     """Read the pod file's tree, and then the files that it names."""
     lookup = variables.lookup
-    read = read_pod(str(pod_file), document, lookup)
-    files.diagnostics.extend(read.diagnostics)
-    assert read.value is not None
-    pod = read_host_files(read.value, files, lookup)
+    pod_result = read_pod(str(pod_file), document, lookup)
+    files.diagnostics.extend(pod_result.diagnostics)
+    assert pod_result.value is not None
+    pod = read_host_files(pod_result.value, files, lookup)
 
     lock = _lock(files)
     descriptors = DescriptorLookup(pod, files, lock, lookup).all()
@@ -205,8 +205,8 @@ def _lock(files: Files) -> Lock | None:
     if text is None:
         return None
 
-    shown = files.display_path(LOCK_FILE)
-    lock = text.then(read_json).then(lambda root: read_lock(shown, root))
+    shown_path = files.display_path(LOCK_FILE)
+    lock = text.then(read_json).then(lambda root: read_lock(shown_path, root))
     files.diagnostics.extend(lock.diagnostics)
     return lock.value
 
@@ -356,8 +356,8 @@ def _check_endpoints(
     paths = {tool.http.path for tool in descriptor.tools if tool.http is not None}
     paths |= {endpoint.path for endpoint in descriptor.descriptor.endpoints}
     # Only the part before a parameter can stand in a text; a path such as "/v" may be any word.
-    fixed = {path.partition("{")[0].rstrip("/") for path in paths}
-    long_enough = sorted(path for path in fixed if len(path) >= _MIN_PATH)
+    prefixes = {path.partition("{")[0].rstrip("/") for path in paths}
+    long_enough = sorted(path for path in prefixes if len(path) >= _MIN_PATH)
 
     host = rf"https?://{re.escape(service)}\b"
     whole_paths = [rf"(?<![\w/]){re.escape(path)}(?![\w-])" for path in long_enough]

@@ -74,7 +74,7 @@ def read_folder(folder: Path) -> FolderContent:
     files: list[FolderFile] = []
     too_large = 0
     unreadable = 0
-    left = MAX_BYTES
+    bytes_left = MAX_BYTES
 
     for number, path in enumerate(paths):
         size = listing.sizes[path]
@@ -82,7 +82,7 @@ def read_folder(folder: Path) -> FolderContent:
             too_large += 1
             continue
 
-        if len(files) == MAX_FILES or size > left:
+        if len(files) == MAX_FILES or size > bytes_left:
             rest = len(paths) - number
             unread = (*listing.unread, f"{rest} files behind the first {len(files)}")
             return FolderContent(tuple(files), (*unread, *_count_unread(too_large, unreadable)))
@@ -92,7 +92,7 @@ def read_folder(folder: Path) -> FolderContent:
             unreadable += 1
             continue
 
-        left -= len(data)
+        bytes_left -= len(data)
         # Any bytes are searched: a secret may be in a file that is no text.
         files.append(FolderFile(path, data.decode("utf-8-sig", errors="replace")))
 
@@ -115,11 +115,11 @@ def _list_files(root: Path) -> _Listing:
     sizes: dict[str, int] = {}
     unread: dict[str, None] = {}
     device = _device(root)
-    waiting = deque([("", 0)])
+    queue = deque([("", 0)])
     count = 0
 
-    while waiting:
-        path, depth = waiting.popleft()
+    while queue:
+        path, depth = queue.popleft()
         entries = _entries(root / path)
         if entries is None:
             reason = f"folders of more than {MAX_ENTRIES_OF_ONE} entries, or that can't be read"
@@ -146,7 +146,7 @@ def _list_files(root: Path) -> _Listing:
             elif is_folder and depth + 1 > MAX_DEPTH:
                 unread[f"folders more than {MAX_DEPTH} deep"] = None
             elif is_folder:
-                waiting.append((inside, depth + 1))
+                queue.append((inside, depth + 1))
 
     return _Listing(sizes, tuple(unread))
 

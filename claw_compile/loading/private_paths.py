@@ -202,12 +202,12 @@ class PrivatePaths:
 
     def _volume(self, name: str, at: Span) -> Exposure:
         """Return what a named volume gives: a volume of the proxy, or the path it is bound to."""
-        declared = child(self.pod.document, "volumes", name)
-        name_in_docker = fill_in(child(declared, "name"), self.lookup) or name
+        declaration = child(self.pod.document, "volumes", name)
+        name_in_docker = fill_in(child(declaration, "name"), self.lookup) or name
         if _PROXY_VOLUME.fullmatch(name_in_docker):
             return Exposure(at, name=f"{quote(name)}, a volume of its proxy")
 
-        device = fill_in(child(declared, "driver_opts", "device"), self.lookup) or ""
+        device = fill_in(child(declaration, "driver_opts", "device"), self.lookup) or ""
         return Exposure(at, device)
 
     def _processes(self, service: ComposeService) -> Iterator[Exposure]:
@@ -233,15 +233,15 @@ class PrivatePaths:
 
     def _mounted_secrets(self, body: MapNode) -> Iterator[Exposure]:
         """Yield the files of secrets and configs, of the service and of its build."""
-        mounted: list[tuple[str, ScalarNode]] = []
+        mounts: list[tuple[str, ScalarNode]] = []
         for node in (body, body.value("build")):
-            mounted += [("secrets", name) for name in mounted_names(child(node, "secrets"))]
-        mounted += [("configs", name) for name in mounted_names(body.value("configs"))]
+            mounts += [("secrets", name) for name in mounted_names(child(node, "secrets"))]
+        mounts += [("configs", name) for name in mounted_names(body.value("configs"))]
 
-        for section, name in mounted:
-            declared = child(self.pod.document, section, name.text)
-            if isinstance(declared, MapNode):
-                yield Exposure(name.span, fill_in(declared.value("file"), self.lookup) or "")
+        for section, name in mounts:
+            declaration = child(self.pod.document, section, name.text)
+            if isinstance(declaration, MapNode):
+                yield Exposure(name.span, fill_in(declaration.value("file"), self.lookup) or "")
             elif section == "secrets" and _PROXY_SECRET.fullmatch(name.text):
                 # The pod file does not declare it, but the compiler will, under this name.
                 yield Exposure(name.span, name=f"{quote(name.text)}, a secret of its proxy")

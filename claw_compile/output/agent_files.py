@@ -93,12 +93,12 @@ def _identity(agent: ProjectedAgent) -> Iterator[str]:
 
 
 def _surfaces(agent: ProjectedAgent) -> Iterator[str]:
-    for reached in agent.reached:
-        address = f" at {reached.address}" if reached.address else ""
-        line = f"- the service `{reached.service}`{address}{_about(reached.description)}"
+    for service in agent.reached:
+        address = f" at {service.address}" if service.address else ""
+        line = f"- the service `{service.service}`{address}{_about(service.description)}"
         endpoints = [
             f"  - {each.method.upper()} {each.path}{_about(each.description)}"
-            for each in reached.endpoints
+            for each in service.endpoints
         ]
         yield "\n".join([line, *endpoints])
 
@@ -202,9 +202,9 @@ def _proxy_variables(agent: Agent) -> dict[str, str]:
     services = sorted({each.target for each in agent.surfaces if each.scheme == "service"})
     direct = ",".join(("localhost", "127.0.0.1", "::1", PROXY, *services))
 
-    proxied = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), PROXY_URL)
+    addresses = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), PROXY_URL)
     # Without the last one Node's fetch goes past the proxy.
-    return proxied | {"NO_PROXY": direct, "no_proxy": direct, "NODE_USE_ENV_PROXY": "1"}
+    return addresses | {"NO_PROXY": direct, "no_proxy": direct, "NODE_USE_ENV_PROXY": "1"}
 
 
 def _trust() -> dict[str, str]:

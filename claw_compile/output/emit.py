@@ -273,8 +273,8 @@ def _origins(pod: PodSpec, agent: Agent, granted: GrantedTool) -> list[str]:
         "tools-defaults": "x-claw.tools-defaults",
         "tools": f"services.{agent.spec.name.text}.x-claw.tools",
     }
-    found = reasons(pod, agent, granted.service, granted.tool.name)
-    return sorted({lists[reason.origin] for reason in found})
+    grants = reasons(pod, agent, granted.service, granted.tool.name)
+    return sorted({lists[reason.origin] for reason in grants})
 
 
 def carried_data(node: Node) -> Any:

@@ -119,8 +119,8 @@ def opened_hosts(resolved: ResolvedPod) -> list[str]:
     Hosts of the pod's own base URLs are among them.
     """
     hosts = governed_hosts(resolved)
-    for known in KNOWN_PROVIDERS.values():
-        setting = resolved.proxy_env.get(f"{known.env}_BASE_URL")
+    for provider in KNOWN_PROVIDERS.values():
+        setting = resolved.proxy_env.get(f"{provider.env}_BASE_URL")
         url = _split(setting.value) if setting is not None else None
         if url is not None and url.scheme == "https" and url.hostname:
             hosts.add(url.hostname)

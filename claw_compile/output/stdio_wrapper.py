@@ -102,12 +102,12 @@ def add_environment(body: MapNode, ours: Mapping[str, str]) -> MapNode:
     """Return the service with more variables; its own win."""
     node = body.value("environment")
     own = {variable.name for variable in variables(node, lambda _name: None)}
-    added = {name: value for name, value in ours.items() if name not in own}
+    new_variables = {name: value for name, value in ours.items() if name not in own}
 
     if isinstance(node, ListNode):
-        items = [tree(f"{name}={value}") for name, value in added.items()]
-        changed = ListNode((*node.items, *items), node.span, node.tag)
-        return set_key(body, "environment", changed)
+        items = [tree(f"{name}={value}") for name, value in new_variables.items()]
+        longer_list = ListNode((*node.items, *items), node.span, node.tag)
+        return set_key(body, "environment", longer_list)
 
-    entries = (*entries_of(node), *mapping(added).entries)
+    entries = (*entries_of(node), *mapping(new_variables).entries)
     return set_key(body, "environment", MapNode(entries, body.span))

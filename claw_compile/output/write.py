@@ -157,8 +157,8 @@ def _prepare_files(files: Mapping[Path, bytes]) -> Iterator[Mapping[Path, Path]]
 
 
 def _replace(tree: Tree, place: Path) -> None:
-    for unfinished in place.glob(f"{_FRESH}*"):
-        shutil.rmtree(unfinished)
+    for leftover in place.glob(f"{_FRESH}*"):
+        shutil.rmtree(leftover)
 
     fresh = Path(tempfile.mkdtemp(prefix=_FRESH, dir=place))
     try:

@@ -125,5 +125,5 @@ def _scalar(node: ScalarNode) -> str:
         return node.text
 
     # A JSON string is one of YAML, except for characters that YAML calls not printable.
-    quoted = json.dumps(node.text, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+    quoted_text = json.dumps(node.text, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted_text)

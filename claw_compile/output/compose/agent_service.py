@@ -135,13 +135,13 @@ def bind(source: str, target: str, *, read_only: bool = True) -> Data:
 
 
 def _join_agent_networks(body: MapNode, agent: Agent, deployment: Deployment) -> MapNode:
-    derived: dict[str, Data] = dict.fromkeys(deployment.topology.of(agent.id))
+    networks: dict[str, Data] = dict.fromkeys(deployment.topology.of(agent.id))
     # Not on ``default``: there it would reach the services that name no network.
-    connected = join_networks(body, derived, keeps_default=False)
+    on_networks = join_networks(body, networks, keeps_default=False)
 
-    node = connected.value("networks")
+    node = on_networks.value("networks")
     if body.get("extends") and isinstance(node, MapNode):
         # Compose would merge in the networks of the service that it extends, which may lead to the
         # world. "!override" replaces them.
-        return set_key(connected, "networks", MapNode(node.entries, node.span, "!override"))
-    return connected
+        return set_key(on_networks, "networks", MapNode(node.entries, node.span, "!override"))
+    return on_networks

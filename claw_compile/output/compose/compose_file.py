@@ -75,8 +75,8 @@ def _services(spec: ServiceSpec, deployment: Deployment) -> Iterator[Entry]:
         body = compose_host(spec, body, deployment)
     # Compose refuses a service that has both.
     if not body.get("network_mode"):
-        derived: dict[str, Data] = dict.fromkeys(deployment.topology.of(name))
-        body = join_networks(body, derived, keeps_default=True)
+        networks: dict[str, Data] = dict.fromkeys(deployment.topology.of(name))
+        body = join_networks(body, networks, keeps_default=True)
     yield Entry(spec.name, body)
 
 
@@ -90,13 +90,13 @@ def _volumes(deployment: Deployment) -> dict[str, Data]:
     return dict.fromkeys(sorted(names))
 
 
-def _add_to_section(document: MapNode, key: str, added: dict[str, Data]) -> MapNode:
+def _add_to_section(document: MapNode, key: str, entries: dict[str, Data]) -> MapNode:
     """Add entries to a section of the file; what the user declared stays as it is."""
     node = document.value(key)
     own = node if isinstance(node, MapNode) else MapNode((), document.span)
 
-    missing = mapping({name: value for name, value in added.items() if not own.get(name)})
-    if not missing.entries:
+    new_entries = mapping({name: value for name, value in entries.items() if not own.get(name)})
+    if not new_entries.entries:
         return document
-    section = MapNode((*own.entries, *missing.entries), own.span, own.tag)
+    section = MapNode((*own.entries, *new_entries.entries), own.span, own.tag)
     return set_key(document, key, section)

@@ -76,15 +76,15 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
         return set_key(body, "labels", ListNode((*own, *ours), node.span, node.tag))
 
     if isinstance(node, MapNode):
-        merged = node
+        all_labels = node
     elif is_absent(node):
-        merged = MapNode((), body.span)
+        all_labels = MapNode((), body.span)
     else:
         return body
 
     for name, value in labels.items():
-        merged = set_key(merged, name, escape_dollars(value))
-    return set_key(body, "labels", merged)
+        all_labels = set_key(all_labels, name, escape_dollars(value))
+    return set_key(body, "labels", all_labels)
 
 
 def _is_label(item: Node, names: Collection[str]) -> bool:
@@ -92,35 +92,35 @@ def _is_label(item: Node, names: Collection[str]) -> bool:
     return isinstance(item, ScalarNode) and item.text.partition("=")[0] in names
 
 
-def join_networks(body: MapNode, joined: Mapping[str, Data], *, keeps_default: bool) -> MapNode:
+def join_networks(body: MapNode, networks: Mapping[str, Data], *, keeps_default: bool) -> MapNode:
     """Put the service on more networks.
 
     ``keeps_default``: a service that names no network stays on ``default``. Compose takes it off
     that one as soon as any other is named.
     """
     node = body.value("networks")
-    if not joined or not _can_become_map(node):
+    if not networks or not _can_become_map(node):
         return body
 
     if is_absent(node) and keeps_default:
         own = mapping({"default": None}).entries
     else:
         own = _as_entries(node, None)
-    entries = (*own, *mapping(joined).entries)
+    entries = (*own, *mapping(networks).entries)
     return set_key(body, "networks", MapNode(entries, body.span, _tag(node)))
 
 
-def depend_on(body: MapNode, needed: Mapping[str, str]) -> MapNode:
+def depend_on(body: MapNode, conditions: Mapping[str, str]) -> MapNode:
     """Add services to wait for, with the condition of each.
 
     The short form, a list of names, becomes the long one: it means "started".
     """
     node = body.value("depends_on")
-    if not needed or not _can_become_map(node):
+    if not conditions or not _can_become_map(node):
         return body
 
     own = _as_entries(node, _condition("service_started"))
-    ours = mapping({name: _condition(condition) for name, condition in needed.items()})
+    ours = mapping({name: _condition(condition) for name, condition in conditions.items()})
     entries = (*own, *ours.entries)
     return set_key(body, "depends_on", MapNode(entries, body.span, _tag(node)))
 
@@ -150,11 +150,13 @@ def name_ordinals(body: MapNode, containers: Containers) -> MapNode:
     waits = body.value("depends_on")
     if isinstance(waits, MapNode):
         # By name: the user may have named a service and one of its ordinals.
-        named: dict[str, Entry] = {}
+        waits_by_name: dict[str, Entry] = {}
         for each in waits.entries:
             for name in containers(each.key.text):
-                named[name] = each
-        entries = [Entry(_with_text(each.key, name), each.value) for name, each in named.items()]
+                waits_by_name[name] = each
+        entries = [
+            Entry(_with_text(each.key, name), each.value) for name, each in waits_by_name.items()
+        ]
         body = set_key(body, "depends_on", MapNode(tuple(entries), waits.span, waits.tag))
 
     for key in ("depends_on", "links", "volumes_from"):

@@ -70,7 +70,7 @@ def proxy_services(deployment: Deployment) -> Iterator[Entry]:
         yield from mapping({PROXY: proxy}).entries
         return
 
-    shared = f"service:{HOLDER}"
+    namespace = f"service:{HOLDER}"
     holder: Data = _unprivileged(deployment) | {
         "command": ["sleep", "infinity"],
         "networks": networks,
@@ -80,11 +80,11 @@ def proxy_services(deployment: Deployment) -> Iterator[Entry]:
         "cap_add": ["NET_ADMIN"],
         "restart": "no",
         "command": ["nft", REDIRECTION],
-        "network_mode": shared,
+        "network_mode": namespace,
         "depends_on": {HOLDER: {"condition": "service_started"}},
     }
     proxy = _proxy(deployment) | {
-        "network_mode": shared,
+        "network_mode": namespace,
         "depends_on": {REDIRECT: {"condition": "service_completed_successfully"}},
     }
     yield from mapping({PROXY: proxy, HOLDER: holder, REDIRECT: redirect}).entries
@@ -95,14 +95,14 @@ def asked_workers(deployment: Deployment) -> str:
 
     ``auto`` is the most.
     """
-    asked: set[str] = set()
+    numbers: set[str] = set()
     for agent in deployment.agents:
         if agent.cllama is not None and agent.cllama.workers:
-            asked.add(agent.cllama.workers)
+            numbers.add(agent.cllama.workers)
 
-    if AUTO in asked:
+    if AUTO in numbers:
         return AUTO
-    return str(max(map(int, asked), default=1))
+    return str(max(map(int, numbers), default=1))
 
 
 def proxy_command(deployment: Deployment) -> list[str]:

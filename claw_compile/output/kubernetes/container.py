@@ -118,8 +118,12 @@ class Converter:
         if match is None:
             return None
 
-        stated = child(item, "protocol")
-        protocol = self._text(stated) if isinstance(stated, ScalarNode) else match["protocol"]
+        protocol_node = child(item, "protocol")
+        protocol = (
+            self._text(protocol_node)
+            if isinstance(protocol_node, ScalarNode)
+            else match["protocol"]
+        )
         return int(match["port"]), (protocol or "tcp").upper()
 
     def replicas(self) -> int:
@@ -195,9 +199,9 @@ class Converter:
         return image
 
     def _text(self, node: ScalarNode) -> str:
-        filled = interpolate(node.text, self.lookup)
-        self.diagnostics.extend(problem_at(node, problem) for problem in filled.problems)
-        return filled.text
+        value = interpolate(node.text, self.lookup)
+        self.diagnostics.extend(problem_at(node, problem) for problem in value.problems)
+        return value.text
 
     def _words(self, node: Node) -> list[str] | None:
         """Return a command: a list, or a line that is split as a shell would.
@@ -232,9 +236,9 @@ class Converter:
             case _:
                 self._user(entry, words[0] if words else "", context)
 
-    def _user(self, entry: Entry, stated: str, context: Object) -> None:
+    def _user(self, entry: Entry, user_and_group: str, context: Object) -> None:
         """Set ``UID`` or ``UID:GID``: Kubernetes takes no names, which only the image knows."""
-        user, _, group = stated.partition(":")
+        user, _, group = user_and_group.partition(":")
         if not user.isdecimal() or (group and not group.isdecimal()):
             self._report(entry.key, f"the user {quote(user)}, which is a name and no number")
             return
@@ -301,15 +305,15 @@ class Converter:
             kind = "volume" if is_named else "bind"
             read_only = "ro" in mode.split(",")
         elif isinstance(item, MapNode):
-            stated = {
+            members = {
                 each.key.text: self._text(each.value)
                 for each in item.entries
                 if isinstance(each.value, ScalarNode)
             }
-            source = stated.get("source", "")
-            target = stated.get("target", "")
-            kind = stated.get("type", "")
-            read_only = stated.get("read_only") == "true"
+            source = members.get("source", "")
+            target = members.get("target", "")
+            kind = members.get("type", "")
+            read_only = members.get("read_only") == "true"
         else:
             return
 

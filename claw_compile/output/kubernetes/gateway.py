@@ -178,15 +178,15 @@ def _deployment(whole: Deployment, container: Object, volumes: Sequence[Data]) -
 
     The autoscaler sets them, and a new apply must not set them back.
     """
-    chosen: Data = {"matchLabels": labels(whole.pod_name, PROXY)}
-    mounted = {
+    selector: Data = {"matchLabels": labels(whole.pod_name, PROXY)}
+    mounted_files = {
         str(path): data
         for path, data in whole.tree.items()
         if path.parts[0] in {"context", "auth", "secrets"}
     }
     about: Data = {
         "labels": labels(whole.pod_name, PROXY),
-        "annotations": {"claw.digest": whole.digest(mounted)},
+        "annotations": {"claw.digest": whole.digest(mounted_files)},
     }
 
     # Proxies are spread where that is possible; on a cluster of one node all of them still start.
@@ -195,7 +195,7 @@ def _deployment(whole: Deployment, container: Object, volumes: Sequence[Data]) -
             "maxSkew": 1,
             "topologyKey": key,
             "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": chosen,
+            "labelSelector": selector,
         }
         for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
     ]
@@ -219,7 +219,7 @@ def _deployment(whole: Deployment, container: Object, volumes: Sequence[Data]) -
     }
     spec: Data = {
         "strategy": strategy,
-        "selector": chosen,
+        "selector": selector,
         "template": {"metadata": about, "spec": template},
     }
     name = object_name(whole.pod_name, PROXY)
@@ -305,8 +305,8 @@ def _workers(whole: Deployment) -> int:
 
     For ``auto`` that is 1: how many a node has room for is known only there.
     """
-    asked = asked_workers(whole)
-    return int(asked) if asked.isdecimal() else 1
+    workers = asked_workers(whole)
+    return int(workers) if workers.isdecimal() else 1
 
 
 def _scale(name: str, workers: int) -> Data:

@@ -95,7 +95,6 @@ _CARRIED = {"services", "name", "version", "networks", "volumes", "x-claw"}
 # The times of Compose's healthcheck. A busy proxy answers late, and must not be restarted for it.
 _PATIENT: Object = {"periodSeconds": 10, "timeoutSeconds": 5}
 _FIRST = ("apiVersion", "kind", "metadata")
-type _SharedVolume = Literal["auth", "secrets", "ca"]
 _ORDER = (
     "Secret",
     "ConfigMap",
@@ -109,6 +108,9 @@ _ORDER = (
 """The order of kinds in the file, in which kubectl applies them: a pod starts when its Deployment
 is applied, and by then its Secrets and its policies must exist.
 """
+
+type _SharedVolume = Literal["auth", "secrets", "ca"]
+"""What a proxy mounts as a sidecar and in a fleet alike, for all agents."""
 
 
 class _AgentFiles(NamedTuple):
@@ -149,9 +151,9 @@ def _objects(
     for result in (*_pod_wide(whole), *_fleet(whole, lookup)):
         yield pod_span, result
 
-    allowed = policies(whole, lookup, diagnostics)
-    if PROXY in allowed:
-        yield pod_span, allowed[PROXY]
+    policy_of = policies(whole, lookup, diagnostics)
+    if PROXY in policy_of:
+        yield pod_span, policy_of[PROXY]
 
     claims: dict[str, Span] = {}
     for spec in whole.pod.services:
@@ -160,8 +162,8 @@ def _objects(
             yield spec.name.span, result
 
         for host in spec.hosts:
-            if host in allowed:
-                yield spec.name.span, allowed[host]
+            if host in policy_of:
+                yield spec.name.span, policy_of[host]
 
         # Several services may mount one volume: its claim belongs to the first.
         claims = dict.fromkeys(needs, spec.name.span) | claims
@@ -187,9 +189,9 @@ def _check_unique(objects: Iterable[tuple[Span, Object]]) -> Iterator[Diagnostic
         yield codes.DUPLICATE_OBJECT.at(span, message, notes=notes)
 
 
-def _sort_key(placed: tuple[Span, Object]) -> tuple[int, str]:
+def _sort_key(placed_object: tuple[Span, Object]) -> tuple[int, str]:
     """Return the sort key of an object: the place of its kind in ``_ORDER``, then its name."""
-    kind, name = identity(placed[1])
+    kind, name = identity(placed_object[1])
     return _ORDER.index(kind), name
 
 
@@ -372,8 +374,8 @@ def agent_objects(agent: Agent, whole: Deployment, converter: Converter) -> Iter
 
     # The digest is of what this pod mounts. In a gateway that is the pages alone: the fleet has
     # the context, and a change of it restarts the proxies, not the agents.
-    mounted = pages if whole.is_gateway else context
-    digest = whole.digest({**env, **mounted})
+    mounted_files = pages if whole.is_gateway else context
+    digest = whole.digest({**env, **mounted_files})
     annotations: Data = {"claw.digest": digest, "claw.service": agent.spec.name.text}
     template = _template(agent, whole, converter, _AgentFiles(pages, context))
     yield deployment(name, pod, agent.id, template | {"annotations": annotations})
@@ -507,14 +509,14 @@ def _proxy_container(whole: Deployment, lookup: Lookup) -> Object:
 
 def _shared(whole: Deployment) -> dict[_SharedVolume, str]:
     """Return volume → path of what all proxies mount alike."""
-    shared: dict[_SharedVolume, str] = {}
+    paths: dict[_SharedVolume, str] = {}
     if any(path.parts[0] == "auth" for path in whole.tree if path != ENV_FILE):
-        shared["auth"] = f"{RUNTIME_MOUNT}/auth"
+        paths["auth"] = f"{RUNTIME_MOUNT}/auth"
     if whole.pod.secrets:
-        shared["secrets"] = "/run/secrets"
+        paths["secrets"] = "/run/secrets"
     if whole.uses_ca:
-        shared["ca"] = CA_MOUNT
-    return shared
+        paths["ca"] = CA_MOUNT
+    return paths
 
 
 def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -> Iterator[Data]:
@@ -541,9 +543,9 @@ def _common_volumes(whole: Deployment) -> Iterator[Data]:
             if each.source != "file":
                 continue
 
-            named = each.name.text
-            item: Data = {"key": "value", "path": named}
-            made_by_hand = object_name(whole.pod_name, named, "secret")
+            name = each.name.text
+            item: Data = {"key": "value", "path": name}
+            made_by_hand = object_name(whole.pod_name, name, "secret")
             sources.append({"secret": {"name": made_by_hand, "items": [item]}})
 
         yield {"name": volume, "projected": {"defaultMode": 0o440, "sources": sources}}
@@ -562,11 +564,11 @@ def drop_rights(main: Object, converter: Converter) -> None:
     # Everything is dropped first: a container runtime's defaults include NET_RAW and SETUID.
     capabilities = cast("Object", context.setdefault("capabilities", {}))
     capabilities["drop"] = ["ALL"]
-    wanted = [str(name) for name in cast("list[Data]", capabilities.pop("add", []))]
-    harmless = [name for name in wanted if name in _CAPABILITIES]
+    names = [str(name) for name in cast("list[Data]", capabilities.pop("add", []))]
+    harmless = [name for name in names if name in _CAPABILITIES]
     if harmless:
         capabilities["add"] = [*harmless]
-    for name in wanted:
+    for name in names:
         if name not in harmless:
             what = f"the capability {quote(name)}, by which it could get out past its proxy"
             _report_lost(converter, "cap_add", what)

@@ -116,7 +116,7 @@ def rules(agent: Agent, whole: Deployment, converter: Converter) -> str:
 
     They begin with a flush: the kubelet may run their step again, and a rule must not stand twice.
     """
-    allowed = [*_ALWAYS]
+    matches = [*_ALWAYS]
     looks_up_names = (
         agent.mode == "transparent"
         or has_egress(agent)
@@ -125,17 +125,17 @@ def rules(agent: Agent, whole: Deployment, converter: Converter) -> str:
     if looks_up_names:
         # This rule keeps the agent from public name servers, and the policies from all private
         # addresses but the cluster's DNS.
-        allowed += _to(PRIVATE, PRIVATE_6, "meta l4proto { tcp, udp } th dport 53")
-    allowed += _allow_surfaces(agent, whole, converter)
+        matches += _to(PRIVATE, PRIVATE_6, "meta l4proto { tcp, udp } th dport 53")
+    matches += _allow_surfaces(agent, whole, converter)
 
-    redirect = _REDIRECT if agent.mode == "transparent" else ()
-    accepted = [f"add rule inet claw leave {rule} accept" for rule in allowed]
+    redirect_rules = _REDIRECT if agent.mode == "transparent" else ()
+    accept_rules = [f"add rule inet claw leave {rule} accept" for rule in matches]
     commands = (
         "add table inet claw",
         "flush table inet claw",
-        *redirect,
+        *redirect_rules,
         _CLOSED,
-        *accepted,
+        *accept_rules,
         REJECTED.format("leave"),
     )
     return "; ".join(commands)
@@ -167,8 +167,8 @@ def _allow_surfaces(agent: Agent, whole: Deployment, converter: Converter) -> It
                 open_ports[protocol.lower()].add(port)
 
     for protocol, ports in sorted(open_ports.items()):
-        listed = ", ".join(str(port) for port in sorted(ports))
-        yield from _to(CLUSTER, CLUSTER_6, f"meta l4proto {protocol} th dport {{ {listed} }}")
+        port_list = ", ".join(str(port) for port in sorted(ports))
+        yield from _to(CLUSTER, CLUSTER_6, f"meta l4proto {protocol} th dport {{ {port_list} }}")
     _warn_of_shared_reach(agent, whole, converter)
 
 
@@ -181,8 +181,8 @@ def _ports(
         return set()  # reported elsewhere
 
     # What is wrong with the ports is reported where the service itself is converted.
-    listed = set(Converter(spec, converter.lookup, converter.pod, []).ports())
-    if not listed:
+    ports = set(Converter(spec, converter.lookup, converter.pod, []).ports())
+    if not ports:
         message = (
             f"not carried over to Kubernetes: {surface.shown}, since {quote(surface.target)} "
             "names no port"
@@ -191,15 +191,18 @@ def _ports(
         diagnostic = codes.NOT_CARRIED.at(surface.span, message, help_text=help_text)
         converter.diagnostics.append(diagnostic)
 
-    caught = listed & _REDIRECTED
-    if agent.mode == "transparent" and caught:
-        code = codes.SURFACE_REDIRECTED if listed == caught else codes.SURFACE_PARTLY_REDIRECTED
-        ports = " and ".join(str(port) for port, _ in sorted(caught))
-        message = f"what {agent.id} sends to port {ports} goes to its proxy"
+    redirected_ports = ports & _REDIRECTED
+    if agent.mode == "transparent" and redirected_ports:
+        # An error only if the service has no other port.
+        code = codes.SURFACE_PARTLY_REDIRECTED
+        if ports == redirected_ports:
+            code = codes.SURFACE_REDIRECTED
+        port_names = " and ".join(str(port) for port, _ in sorted(redirected_ports))
+        message = f"what {agent.id} sends to port {port_names} goes to its proxy"
         converter.diagnostics.append(code.at(surface.span, message))
-        listed -= caught
+        ports -= redirected_ports
 
-    return listed
+    return ports
 
 
 def _find_service(host: str, pod: PodSpec) -> ServiceSpec | None:
@@ -214,11 +217,11 @@ def _warn_of_shared_reach(agent: Agent, whole: Deployment, converter: Converter)
 
     A policy does not distinguish the containers of one pod.
     """
-    named = reachable_services(agent, whole.pod)
-    others = sorted(reachable_from(agent, whole) - {*named})
-    if named and others:
+    services = reachable_services(agent, whole.pod)
+    others = sorted(reachable_from(agent, whole) - {*services})
+    if services and others:
         # At the first surface that opens a port: the filter can't tell whose port it is.
-        at = next(surface.span for surface in agent.surfaces if surface.target in named)
+        at = next(surface.span for surface in agent.surfaces if surface.target in services)
         message = f"on a port of its surfaces {agent.id} reaches {', '.join(others)}, too"
         converter.diagnostics.append(codes.SHARED_REACH.at(at, message))
 
@@ -238,42 +241,42 @@ def policies(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -
     ``cllama`` is a member only of a gateway.
     """
     pod = whole.pod_name
-    reached = _reachability(whole)
-    narrowed = _narrowed_egress(whole, lookup, diagnostics) if whole.is_gateway else {}
+    reachable = _reachability(whole)
+    narrow_egress = _narrowed_egress(whole, lookup, diagnostics) if whole.is_gateway else {}
     worldly = _members_in_world(whole)
 
-    allowed: dict[str, Object] = {}
-    for member in sorted(reached):
+    policy_of: dict[str, Object] = {}
+    for member in sorted(reachable):
         # Both ends must allow a connection: the caller's egress, and the ingress of the called.
-        callers = [name for name in sorted(reached) if member in reached[name]]
-        incoming: Object = {"from": _peers(pod, callers)}
+        callers = [name for name in sorted(reachable) if member in reachable[name]]
+        ingress_rule: Object = {"from": _peers(pod, callers)}
         if member == PROXY:
             # An agent must not reach a proxy's other ports, such as its metrics.
-            incoming["ports"] = [{"protocol": "TCP", "port": port} for port in ENTRANCES]
+            ingress_rule["ports"] = [{"protocol": "TCP", "port": port} for port in ENTRANCES]
 
-        if member in narrowed:
-            egress = narrowed[member]
-        elif reached[member]:
-            egress = [{"to": _peers(pod, sorted(reached[member]))}]
+        if member in narrow_egress:
+            egress = narrow_egress[member]
+        elif reachable[member]:
+            egress = [{"to": _peers(pod, sorted(reachable[member]))}]
         else:
             egress = []
 
-        outgoing = [*egress]
+        egress_rules = [*egress]
         if member == PROXY:
-            outgoing += _state_rule(whole)
-        outgoing.append(_NAMES)
+            egress_rules += _state_rule(whole)
+        egress_rules.append(_NAMES)
         if member in worldly:
-            outgoing.append(_WORLD)
+            egress_rules.append(_WORLD)
 
         spec: Data = {
             "podSelector": {"matchLabels": labels(pod, member)},
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [incoming] if callers else [],
-            "egress": outgoing,
+            "ingress": [ingress_rule] if callers else [],
+            "egress": egress_rules,
         }
         name = object_name(pod, member)
-        allowed[member] = kubernetes_object(_API, "NetworkPolicy", name, pod, spec=spec)
-    return allowed
+        policy_of[member] = kubernetes_object(_API, "NetworkPolicy", name, pod, spec=spec)
+    return policy_of
 
 
 def _members_in_world(whole: Deployment) -> set[str]:
@@ -298,27 +301,27 @@ def _peers(pod: str, members: Iterable[str]) -> list[Data]:
 
 def _reachability(whole: Deployment) -> dict[str, set[str]]:
     """Return member → the hosts of the pod that it may call."""
-    reached: dict[str, set[str]] = {}
+    reachable: dict[str, set[str]] = {}
     has_fleet = whole.is_gateway and whole.has_proxy
     if has_fleet:
-        reached[PROXY] = _called_hosts(whole)
+        reachable[PROXY] = _called_hosts(whole)
 
     for agent in whole.agents:
         if not has_fleet:
-            reached[agent.id] = reachable_from(agent, whole)
+            reachable[agent.id] = reachable_from(agent, whole)
             continue
 
-        reached[agent.id] = {*reachable_services(agent, whole.pod)}
+        reachable[agent.id] = {*reachable_services(agent, whole.pod)}
         if agent.has_proxy:
-            reached[agent.id].add(PROXY)
+            reachable[agent.id].add(PROXY)
 
     services = _services(whole.pod)
     for service in services:
         own = _networks(service)
-        reached[service.name.text] = {
+        reachable[service.name.text] = {
             other.name.text for other in services if other is not service and own & _networks(other)
         }
-    return reached
+    return reachable
 
 
 def reachable_from(agent: Agent, whole: Deployment) -> set[str]:
@@ -331,11 +334,11 @@ def reachable_from(agent: Agent, whole: Deployment) -> set[str]:
 
 def _called_hosts(whole: Deployment) -> set[str]:
     """Return the hosts of the pod that the proxies call for any agent."""
-    called = {*hosts_in_settings(whole.resolved)}
+    hosts = {*hosts_in_settings(whole.resolved)}
     for agent in whole.agents:
         if agent.has_proxy:
-            called |= {*agent.providers}
-    return called & _hosts(whole.pod)
+            hosts |= {*agent.providers}
+    return hosts & _hosts(whole.pod)
 
 
 def _hosts(pod: PodSpec) -> set[str]:
@@ -362,10 +365,10 @@ def _narrowed_egress(
                 continue
 
             # A rule without ports would allow all of them.
-            listed = sorted(_ports(agent, surface, whole, converter))
-            if listed:
+            open_ports = sorted(_ports(agent, surface, whole, converter))
+            if open_ports:
                 ports: list[Data] = [
-                    {"protocol": protocol, "port": port} for port, protocol in listed
+                    {"protocol": protocol, "port": port} for port, protocol in open_ports
                 ]
                 rules_of_agent.append({"to": _peers(pod, [surface.target]), "ports": ports})
 

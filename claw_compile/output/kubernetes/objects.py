@@ -16,13 +16,15 @@ PROXY_UID = 52110
 _MAX_NAME = 52  # The API takes 63 characters, and controllers append to the names of their pods
 _DIGESTED = re.compile(r".*-[0-9a-f]{8}")
 
-type Kept = Literal["volume", "secret"]  # Kinds of names of the pod file that are no member
+type NonMember = Literal["volume", "secret"]  # What the pod file names besides members
 type PodWide = Literal[
     "ca", "ca-public", "auth", "secrets", "proxy-env", "deny", "state", "metrics", "history"
 ]
 
 
-def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None = None) -> str:
+def object_name(
+    pod: str, name_in_pod: str | None = None, what: NonMember | PodWide | None = None
+) -> str:
     """Return a name that the API takes, and that is unique.
 
     It is ``pod-member``, ``pod-notes.volume`` or ``pod.deny``.
@@ -31,10 +33,10 @@ def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None 
     and says what the object is. A name that had to be changed gets a digest; so does one that looks
     as if it had a digest, because it could otherwise be the changed name of another.
     """
-    whole = pod if named is None else f"{pod}-{named}"
-    safe = re.sub(r"[^a-z0-9-]", "-", whole.lower()).strip("-")[:_MAX_NAME]
-    if safe != whole or _DIGESTED.fullmatch(safe):
-        digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    full_name = pod if name_in_pod is None else f"{pod}-{name_in_pod}"
+    safe = re.sub(r"[^a-z0-9-]", "-", full_name.lower()).strip("-")[:_MAX_NAME]
+    if safe != full_name or _DIGESTED.fullmatch(safe):
+        digest = hashlib.sha256(full_name.encode()).hexdigest()[:8]
         safe = f"{safe}-{digest}"
 
     return safe if what is None else f"{safe}.{what}"
@@ -79,11 +81,11 @@ def claim(name: str, pod: str, access: str = "ReadWriteOnce", size: str = "1Gi")
 
 def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
     """Return the Service that gives the member ``name`` its host name in the namespace."""
-    listed: Data = [
+    port_list: Data = [
         {"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol}
         for port, protocol in ports
     ]
-    spec: Data = {"selector": labels(pod, name), "ports": listed}
+    spec: Data = {"selector": labels(pod, name), "ports": port_list}
     return kubernetes_object("v1", "Service", name, pod, spec=spec)
 
 
