@@ -1,4 +1,4 @@
-"""What the wrapper of a service with ``mcp-stdio`` needs to know, as keys of its Compose service.
+"""The wrapper of a service with ``mcp-stdio``: its settings, as keys of the Compose service.
 
 Specification: docs/spec/mcp.md.
 
